@@ -1,0 +1,38 @@
+FUZZTIME ?= 30s
+
+.PHONY: help build test race lint fuzz bench update ci
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build ./gatehouse
+	go build ./cmd/gatehouse
+
+test: ## run all tests
+	.ci/run test
+
+race: ## run the engine's tests under the race detector
+	.ci/run race
+
+lint: ## gofmt, vet, the checks of our own, and golangci-lint where it is installed
+	.ci/run fmt vet house
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
+
+fuzz: ## run every fuzz target for FUZZTIME (30s) each
+	@grep -rl --include='*_test.go' '^func Fuzz' admission server internal | xargs -n1 dirname | sort -u | while read -r dir; do \
+		grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$dir" | cut -c6- | while read -r name; do \
+			echo "--- $$dir $$name"; \
+			go test "./$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done || exit 1; \
+	done
+
+bench: ## run the benchmarks of the engine
+	go test -run '^$$' -bench . ./admission/...
+
+update: ## rewrite the expected parts of tests; read the diff before you commit it
+	@grep -rl --include='*_test.go' 'flag.Bool("update"' admission server internal test | xargs -n1 dirname | sort -u | while read -r dir; do \
+		go test "./$$dir" -update || exit 1; \
+	done
+
+ci: ## everything that must pass
+	.ci/run

@@ -1,0 +1,293 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestJudge(t *testing.T) {
+	own, short := 10*time.Second, 100*time.Millisecond
+	tests := []struct {
+		name                 string
+		e                    *Error
+		onConnect, onTimeout outcome
+	}{
+		{"an answer", nil, reached, reached},
+		{"an HTTP error", &Error{Class: HTTPStatus}, reached, reached},
+		{"an answer that is no review", &Error{Class: Answer}, reached, reached},
+		{"a review that breaks the rules", &Error{Class: Invalid}, reached, reached},
+		{"a connection that broke", &Error{Class: Transport}, reached, reached},
+		{"no connection", &Error{Class: Transport, Dial: true}, failed, failed},
+		{"no connection in time", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: own}, failed, failed},
+		{"no connection in the little time the request had left", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: short, RequestLimited: true}, unknown, unknown},
+		{"no connection in its own short time", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: short}, failed, failed},
+		{"no answer in time", &Error{Class: Transport, TimedOut: true, Limit: own}, reached, failed},
+		{"no answer in the little time the request had left", &Error{Class: Transport, TimedOut: true, Limit: short, RequestLimited: true}, reached, unknown},
+		{"the client left", &Error{Class: Transport, Dial: true, ClientGone: true}, unknown, unknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := BreakerConnect.judge(tt.e); got != tt.onConnect {
+				t.Errorf("connect: got %d, want %d", got, tt.onConnect)
+			}
+			if got := BreakerTimeout.judge(tt.e); got != tt.onTimeout {
+				t.Errorf("timeout: got %d, want %d", got, tt.onTimeout)
+			}
+		})
+	}
+}
+
+// TestBreaker plays calls, one word each. A word is what came of the call: ok,
+// fail, gone (the client left), or not, when it was not made; or a time that
+// passes, or @PLACE, which is where the server is from then on.
+func TestBreaker(t *testing.T) {
+	tests := []struct {
+		name  string
+		story string
+		want  []string // changes
+	}{
+		{"closed until five calls in a row fail", "fail fail fail fail ok fail fail fail fail fail not", []string{"open 5"}},
+		{"what says nothing does not count", "fail fail gone fail fail gone fail not", []string{"open 5"}},
+		{"one attempt after a second, and closed by success", "fail fail fail fail fail 999ms not 1ms ok ok", []string{"open 5", "closed"}},
+		{"the pause doubles up to ten seconds", "fail fail fail fail fail 1s fail 1s not 1s fail 3s not 1s fail 7s not 1s fail 9s not 1s fail 9s not 1s ok fail", []string{"open 5", "closed"}},
+		{"an attempt that says nothing is followed by another", "fail fail fail fail fail 1s gone ok", []string{"open 5", "closed"}},
+		{"other endpoints are tried at once", "fail fail fail fail fail not @b fail not @c ok", []string{"open 5", "closed"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var changes []string
+				b := &breaker{name: "hook:443", observe: func(c Circuit) {
+					if c.Open {
+						changes = append(changes, fmt.Sprintf("open %d", c.Failures))
+					} else {
+						changes = append(changes, "closed")
+					}
+				}}
+				place := []string{"a", "a2"}
+				for i, word := range strings.Fields(tt.story) {
+					if pause, err := time.ParseDuration(word); err == nil {
+						time.Sleep(pause)
+						continue
+					}
+					if strings.HasPrefix(word, "@") {
+						place = []string{word[1:]}
+						continue
+					}
+					// The order in which endpoints are named means nothing.
+					place = slices.Clone(place)
+					slices.Reverse(place)
+					probe, err := b.allow(time.Now(), place)
+					if made := err == nil; made != (word != "not") {
+						t.Fatalf("word %d, %s: %v", i, word, err)
+					}
+					if probe {
+						if _, err := b.allow(time.Now(), place); err == nil {
+							t.Fatalf("word %d, %s: a second attempt at the same time", i, word)
+						}
+					}
+					o := map[string]outcome{"ok": reached, "fail": failed, "gone": unknown}[word]
+					if err == nil {
+						b.record(time.Now(), o, probe, place, Failed(urlHook("", nil), Transport, errors.New("no route")))
+					}
+				}
+				if diff := cmp.Diff(tt.want, changes); diff != "" {
+					t.Errorf("(-want +got)\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestCircuit has servers that fail in one way, and calls them.
+func TestCircuit(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	cert := ca.serving(t, "127.0.0.1")
+	silent := func(t *testing.T) string {
+		return listener(t, func(c net.Conn) { io.Copy(io.Discard, c); c.Close() })
+	}
+	hang := func(t *testing.T) string {
+		return serve(t, cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}), nil).Listener.Addr().String()
+	}
+	answers := func(code int) func(*testing.T) string {
+		return func(t *testing.T) string {
+			return serve(t, cert, respond(code, "text/plain", "no"), nil).Listener.Addr().String()
+		}
+	}
+	tests := []struct {
+		name    string
+		breaker Breaker
+		start   func(*testing.T) string
+		opens   bool
+		text    string
+	}{
+		{"refused", BreakerConnect, func(t *testing.T) string { return refused(t) }, true, "connect: connection refused"},
+		{"accepts and is silent", BreakerConnect, silent, true, "no connection within 100ms"},
+		{"hangs after the request", BreakerConnect, hang, false, ""},
+		{"hangs after the request, time-outs count", BreakerTimeout, hang, true, "no answer within 100ms"},
+		{"HTTP 500 is an answer", BreakerTimeout, answers(500), false, ""},
+		{"no review is an answer", BreakerTimeout, answers(200), false, ""},
+		{"refused, switched off", BreakerOff, func(t *testing.T) string { return refused(t) }, false, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			at := tt.start(t)
+			c := newCaller(t, Options{Breaker: tt.breaker})
+			h := urlHook("https://"+at+"/check", ca.bundle)
+			h.Timeout = 100 * time.Millisecond
+			for i := range breakAfter {
+				if _, err := c.Call(t.Context(), invocation(h)); err == nil || err.Class == CircuitOpen {
+					t.Fatalf("call %d: %v", i, err)
+				}
+			}
+			began := time.Now()
+			_, err := c.Call(t.Context(), invocation(h))
+			if err == nil {
+				t.Fatal("it answers")
+			}
+			if opened := err.Class == CircuitOpen; opened != tt.opens {
+				t.Fatalf("call %d: %v", breakAfter, err)
+			}
+			state := c.Targets()[0]
+			if !tt.opens {
+				if state.State != TargetClosed {
+					t.Errorf("%+v", state)
+				}
+				return
+			}
+			if took := time.Since(began); took > 50*time.Millisecond {
+				t.Errorf("a call that is not made took %s", took)
+			}
+			if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; it is tried again in "); missing != "" {
+				t.Errorf("%q lacks %q", err, missing)
+			}
+			status := err.Status().ErrStatus.Message
+			if missing := contains(status, `Internal error occurred: failed calling webhook "check.shop.example.com": not called: `, "failurePolicy is Fail: the request was rejected; check that something answers at that URL"); missing != "" {
+				t.Errorf("S7.2: %q lacks %q", status, missing)
+			}
+			if err.Code != 503 || err.Dial || err.TimedOut {
+				t.Errorf("S7.4: %+v", err)
+			}
+			if state.Name != at || state.State != TargetOpen || state.Failures != breakAfter || state.Since.IsZero() ||
+				!strings.Contains(state.LastError, tt.text) || !state.NextAttempt.After(time.Now()) || state.InFlight != 0 {
+				t.Errorf("%+v", state)
+			}
+		})
+	}
+}
+
+// TestCircuitIsClosedByAnAnswer lets a server come back, on other endpoints: it
+// is called at once. Then it goes, and comes back on the same ones.
+func TestCircuitIsClosedByAnAnswer(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	up := serve(t, ca.serving(t, "check.shop.svc"), http.HandlerFunc(allow), nil).Listener.Addr().String()
+	var mu sync.Mutex
+	down, endpoints := refused(t), []string{}
+	move := func(to ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		endpoints = to
+	}
+	var changes []Circuit
+	dialer := net.Dialer{}
+	unplugged := true
+	c := newCaller(t, Options{
+		Observe: func(c Circuit) { changes = append(changes, c) },
+		Resolver: ResolverFunc(func(context.Context, string, string, int32) ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return endpoints, nil
+		}),
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == up && unplugged {
+				return nil, syscall.EHOSTUNREACH
+			}
+			return dialer.DialContext(ctx, network, addr)
+		},
+	})
+	h := serviceHook(443, "/", ca.bundle)
+	fail := func() {
+		for i := range breakAfter + 1 {
+			_, err := c.Call(t.Context(), invocation(h))
+			if err == nil || (err.Class == CircuitOpen) != (i == breakAfter) {
+				t.Fatalf("call %d: %v", i, err)
+			}
+		}
+	}
+	move(down)
+	fail()
+	unplugged = false
+	move(down, up)
+	mustCall(t, c, h)
+
+	unplugged = true
+	c.targets.mu.recent.Front().Value.(*target).transport.CloseIdleConnections()
+	fail()
+	unplugged = false
+	for {
+		r, err := c.Call(t.Context(), invocation(h))
+		if err == nil && r.Allowed {
+			break
+		}
+		if err.Class != CircuitOpen {
+			t.Fatal(err)
+		}
+		// The next one is due within a second.
+		<-time.After(10 * time.Millisecond)
+	}
+	if s := c.Targets()[0]; s.State != TargetClosed || s.Failures != 0 || s.LastError != "" {
+		t.Errorf("%+v", s)
+	}
+	opened := []bool{}
+	for _, change := range changes {
+		opened = append(opened, change.Open)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, false}, opened); diff != "" {
+		t.Errorf("changes (-want +got)\n%s", diff)
+	}
+	if changes[0].Target != "check.shop.svc:443" || !errors.Is(changes[0].Err, syscall.ECONNREFUSED) || changes[0].Since.IsZero() {
+		t.Errorf("%+v", changes[0])
+	}
+}
+
+// TestAServerThatIsForgottenIsNoLongerOpen keeps gauges right.
+func TestAServerThatIsForgottenIsNoLongerOpen(t *testing.T) {
+	open := 0
+	c := newCaller(t, Options{MaxTargets: 1, Observe: func(c Circuit) {
+		if c.Open {
+			open++
+		} else {
+			open--
+		}
+	}})
+	for range 2 {
+		h := urlHook("https://"+refused(t), nil)
+		for range breakAfter {
+			c.Call(t.Context(), invocation(h))
+		}
+		if open != 1 {
+			t.Errorf("%d circuits are open", open)
+		}
+	}
+	c.Close()
+	if open != 0 {
+		t.Errorf("%d circuits are open", open)
+	}
+}

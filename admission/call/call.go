@@ -1,0 +1,230 @@
+package call
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
+)
+
+const (
+	defaultMaxResponseBytes = 16 << 20
+	defaultMaxTargets       = 200
+	defaultMaxInFlight      = 200
+	// defaultTimeout is that of a hook without one (S3.4).
+	defaultTimeout = 30 * time.Second
+)
+
+// Options say how a Caller reaches webhooks. The zero value works.
+type Options struct {
+	// Resolver finds the endpoints of services. Nil means DNS.
+	Resolver Resolver
+	// Credentials authenticate this server to webhooks. Nil means anonymous.
+	Credentials *Credentials
+	// Proxy returns the proxy for a request, or nil for none. It sees services by
+	// their names. Nil means that of the environment: HTTPS_PROXY and NO_PROXY
+	// (S8.8).
+	Proxy func(*http.Request) (*url.URL, error)
+	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// MaxResponseBytes is the size beyond which an answer is an error, after
+	// decompression. Zero means 16 MiB (S4.21).
+	MaxResponseBytes int64
+	// MaxTargets is how many webhook servers are remembered, with their idle
+	// connections. Zero means 200 (S8.7).
+	MaxTargets int
+	// MaxInFlight is how many calls to one webhook server are under way at once;
+	// further ones wait, the one with the earliest deadline first. Zero means 200.
+	MaxInFlight int
+	// Breaker says which failures in a row make a webhook server be skipped until
+	// it answers again. Zero means BreakerConnect.
+	Breaker Breaker
+	// Observe, if not nil, is told when a webhook server is skipped from now on,
+	// and when it is no longer. It must be quick.
+	Observe func(Circuit)
+	// Wrap, if not nil, wraps what sends the requests to one webhook server, for
+	// metrics or tracing. It must not send a request twice.
+	Wrap func(http.RoundTripper) http.RoundTripper
+}
+
+// Caller calls webhooks. It is safe for concurrent use.
+type Caller struct {
+	options Options
+	targets targets
+}
+
+// New returns a Caller. It is an error when a limit is negative.
+func New(o Options) (*Caller, error) {
+	if o.MaxResponseBytes < 0 || o.MaxTargets < 0 || o.MaxInFlight < 0 {
+		return nil, errors.New("limits of a webhook caller must not be negative")
+	}
+	if int(o.Breaker) >= len(Breakers) {
+		return nil, fmt.Errorf("there is no breaker %d", o.Breaker)
+	}
+	if o.Resolver == nil {
+		o.Resolver = DNS
+	}
+	if o.Proxy == nil {
+		o.Proxy = http.ProxyFromEnvironment
+	}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	if o.MaxResponseBytes == 0 {
+		o.MaxResponseBytes = defaultMaxResponseBytes
+	}
+	if o.MaxTargets == 0 {
+		o.MaxTargets = defaultMaxTargets
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = defaultMaxInFlight
+	}
+	registerCounters()
+	c := &Caller{options: o}
+	c.targets.max = o.MaxTargets
+	c.targets.mu.byKey = make(map[key]*list.Element)
+	return c, nil
+}
+
+// Close closes idle connections. Calls under way go on, and their connections are
+// closed when they end; further calls fail.
+func (c *Caller) Close() { c.targets.close() }
+
+// Invocation is one call to be made.
+type Invocation struct {
+	// Hook is the webhook to call.
+	Hook *registration.Hook
+	// Request is what the body was made from. Calls do not need it; it is there for
+	// whoever is handed an Invocation.
+	Request *review.Request
+	// Body is the review to send. Nil means that the hook lists no version that is
+	// known here, which is an error of its own (S3.6).
+	Body *review.Body
+	// UID is the review's uid, which the answer must repeat.
+	UID types.UID
+	// Mutating tells whether the answer may have a patch.
+	Mutating bool
+}
+
+// Call sends a review and returns the answer, checked by [review.Decode], or the
+// reason why there is none. It takes at most the hook's timeout, counted from now,
+// and no longer than ctx allows (S7.7). A webhook is sent at most one request
+// (S7.13).
+//
+// A webhook server that could not be reached several times in a row is not called
+// until it answers again, and one that is called too often at once is not called
+// by those who cannot wait (see Options.Breaker and Options.MaxInFlight). These
+// are errors of the classes CircuitOpen and Busy.
+func (c *Caller) Call(ctx context.Context, inv *Invocation) (response *review.Response, failure *Error) {
+	started := time.Now()
+	h := inv.Hook
+	if inv.Body == nil {
+		return nil, Failed(h, NoVersion, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))
+	}
+	u, err := address(&h.ClientConfig)
+	if err != nil {
+		return nil, Failed(h, Client, err)
+	}
+	t, err := c.acquire(h.ClientConfig.Service != nil, u, h.ClientConfig.CABundle, c.options.Credentials.lookup(&h.ClientConfig, u))
+	if err != nil {
+		return nil, Failed(h, Client, err)
+	}
+	defer t.release()
+	headers, err := t.requestHeaders()
+	if err != nil {
+		return nil, Failed(h, Client, err)
+	}
+
+	x := exchange{target: t, url: u, headers: headers, inv: inv}
+	x.limit, x.requestLimited = h.Timeout, false
+	if x.limit <= 0 {
+		x.limit = defaultTimeout
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := deadline.Sub(started); left < x.limit {
+			x.limit, x.requestLimited = max(left, 0), true
+		}
+	}
+	u.RawQuery = timeoutQuery(x.limit)
+	x.deadline = started.Add(x.limit)
+	limited, cancel := context.WithDeadline(ctx, x.deadline)
+	defer cancel()
+
+	defer func() { x.leave(failure, response != nil || failure != nil) }()
+	response, class, err := c.exchange(limited, &x)
+	if err == nil {
+		return response, nil
+	}
+	e := Failed(h, class, err)
+	e.URL, e.Elapsed, e.Limit, e.RequestLimited = u.String(), time.Since(started), x.limit, x.requestLimited
+	e.ClientGone = errors.Is(ctx.Err(), context.Canceled)
+	e.TimedOut = !e.ClientGone && class == Transport && limited.Err() != nil
+	e.Dial = class == Transport && !x.connected.Load()
+	if !(len(x.tried) == 1 && x.tried[0] == u.Host) {
+		e.Endpoints = x.tried
+	}
+	var status *apierrors.StatusError
+	if class == HTTPStatus && errors.As(err, &status) {
+		e.Code = status.ErrStatus.Code
+	}
+	return nil, e
+}
+
+// address returns the URL of a webhook, exactly as configured but for the query,
+// which is ours (S3.2).
+func address(cc *registration.ClientConfig) (*url.URL, error) {
+	if s := cc.Service; s != nil {
+		path := s.Path
+		if path == "" {
+			path = "/"
+		}
+		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: path}, nil
+	}
+	if cc.URL == "" {
+		return nil, errors.New("webhook configuration must have either service or URL")
+	}
+	u, err := url.Parse(cc.URL)
+	if err != nil {
+		return nil, fmt.Errorf("clientConfig.url: %w", errors.Unwrap(err))
+	}
+	if u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("clientConfig.url %q is not the https URL of a host", u.Redacted())
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	u.User, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", false
+	return u, nil
+}
+
+// timeoutQuery prints a duration as S3.3 wants it, in whole seconds rounded up.
+func timeoutQuery(d time.Duration) string {
+	seconds := int((d + time.Second - 1) / time.Second)
+	if seconds < 60 {
+		return "timeout=" + strconv.Itoa(seconds) + "s"
+	}
+	return "timeout=" + (time.Duration(seconds) * time.Second).String()
+}
+
+// serverName is the name that a hook's certificate must be valid for (S8.2).
+func serverName(h *registration.Hook) string {
+	if s := h.ClientConfig.Service; s != nil {
+		return serviceName(s.Namespace, s.Name)
+	}
+	u, err := url.Parse(h.ClientConfig.URL)
+	if err != nil {
+		return h.ClientConfig.URL
+	}
+	return u.Hostname()
+}

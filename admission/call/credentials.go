@@ -1,0 +1,208 @@
+package call
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Credentials say how to authenticate to which webhook. Nil Credentials
+// authenticate to none. They are immutable, but the certificate and token files
+// that they name are read again whenever they change (S8.18).
+type Credentials struct {
+	users map[string]*clientcmdapi.AuthInfo
+	// current names the user of the current context; empty means none.
+	current string
+	// last is used where nothing else applies; nil means to stay anonymous.
+	last *clientcmdapi.AuthInfo
+	// inCluster returns the credentials of the pod this process runs in.
+	inCluster func() (*rest.Config, error)
+}
+
+// LoadCredentials reads the users of a kubeconfig file, its contexts and its
+// current context; clusters do not matter (S8.12). Relative file names in it are
+// relative to it (S8.18). An empty path gives credentials without users. A file
+// that cannot be read or decoded is an error, with which a server should not start
+// (S8.19); users that cannot work are found out when they are needed (S8.17).
+func LoadCredentials(path string) (*Credentials, error) {
+	c := &Credentials{inCluster: rest.InClusterConfig}
+	if path == "" {
+		return c, nil
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading webhook credentials from kubeconfig %q: %w", path, err)
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("reading webhook credentials from kubeconfig %q: %w", path, err)
+	}
+	c.users = config.AuthInfos
+	if context := config.Contexts[config.CurrentContext]; context != nil && c.users[context.AuthInfo] != nil {
+		c.current = context.AuthInfo
+	}
+	return c, nil
+}
+
+// WithClientCertificate returns credentials like c, nil included, that present a
+// client certificate to the webhooks that c has no user for (S12.13). It is an
+// error when the files do not hold a certificate and its key.
+func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credentials, error) {
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+		return nil, fmt.Errorf("reading the client certificate for webhooks: %w", err)
+	}
+	out := Credentials{inCluster: rest.InClusterConfig}
+	if c != nil {
+		out = *c
+		out.users = maps.Clone(c.users)
+	}
+	out.last = &clientcmdapi.AuthInfo{ClientCertificate: certFile, ClientKey: keyFile}
+	return &out, nil
+}
+
+// identity is what Credentials found for a target. The zero identity is anonymous.
+type identity struct {
+	// name is unlike that of any other identity of the same Credentials.
+	name string
+	info *clientcmdapi.AuthInfo
+	pod  *rest.Config
+}
+
+// lookup finds the user for a hook's target, in the order of S8.14, S8.16 and
+// S8.16a.
+func (c *Credentials) lookup(cc *registration.ClientConfig, u *url.URL) identity {
+	if c == nil {
+		return identity{}
+	}
+	host, port := u.Hostname(), u.Port()
+	if port == "" {
+		port = "443"
+	}
+	if len(c.users) > 0 {
+		if name, info := c.named(cc, u, host, port); info != nil {
+			return user(name, info)
+		}
+	}
+	if host == "kubernetes.default.svc" && port == "443" && c.inCluster != nil {
+		if pod, err := c.inCluster(); err == nil {
+			return identity{name: "pod", pod: pod}
+		}
+	}
+	if info := c.users["*"]; info != nil {
+		return user("*", info)
+	}
+	if c.current != "" {
+		return user(c.current, c.users[c.current])
+	}
+	if c.last != nil {
+		return identity{name: "client certificate", info: c.last}
+	}
+	return identity{}
+}
+
+func user(name string, info *clientcmdapi.AuthInfo) identity {
+	return identity{name: "user " + name, info: info}
+}
+
+// named looks for a user that names the target, by URL, host and port, or host.
+func (c *Credentials) named(cc *registration.ClientConfig, u *url.URL, host, port string) (string, *clientcmdapi.AuthInfo) {
+	target := net.JoinHostPort(host, port)
+	if cc.Service == nil {
+		names := []string{cc.URL, "https://" + u.Host, "https://" + target}
+		if port == "443" {
+			names = append(names, "https://"+host)
+		}
+		for _, name := range names {
+			if info := c.users[name]; info != nil {
+				return name, info
+			}
+		}
+	}
+	if name, info := c.find(target); info != nil {
+		return name, info
+	}
+	if port == "443" || cc.Service != nil {
+		return c.find(host)
+	}
+	return "", nil
+}
+
+// find looks for a target by its own name, then by wildcards, the longest first.
+func (c *Credentials) find(target string) (string, *clientcmdapi.AuthInfo) {
+	if info := c.users[target]; info != nil {
+		return target, info
+	}
+	for rest := target; ; {
+		dot := strings.IndexByte(rest, '.')
+		if dot < 0 {
+			return "", nil
+		}
+		rest = rest[dot+1:]
+		if info := c.users["*."+rest]; info != nil {
+			return "*." + rest, info
+		}
+	}
+}
+
+// secretFiles are the files of an identity that are read again when they change.
+type secretFiles struct{ token, cert, key string }
+
+// config returns what a client needs to take on the identity, apart from what is in
+// files.
+func (id *identity) config() (*rest.Config, secretFiles, error) {
+	switch {
+	case id.pod != nil:
+		cfg := rest.CopyConfig(id.pod)
+		files := secretFiles{token: cfg.BearerTokenFile}
+		if files.token != "" {
+			cfg.BearerToken, cfg.BearerTokenFile = "", ""
+		}
+		return cfg, files, nil
+	case id.info == nil:
+		return &rest.Config{}, secretFiles{}, nil
+	}
+	info := id.info
+	if info.AuthProvider != nil {
+		return nil, secretFiles{}, errors.New("auth provider not supported")
+	}
+	files := secretFiles{}
+	cfg := &rest.Config{
+		BearerToken: info.Token,
+		Username:    info.Username,
+		Password:    info.Password,
+		Impersonate: rest.ImpersonationConfig{
+			UserName: info.Impersonate,
+			UID:      info.ImpersonateUID,
+			Groups:   info.ImpersonateGroups,
+			Extra:    info.ImpersonateUserExtra,
+		},
+	}
+	if info.Token == "" {
+		files.token = info.TokenFile
+	}
+	if (info.Token != "" || files.token != "") && (info.Username != "" || info.Password != "") {
+		return nil, secretFiles{}, errors.New("username/password or bearer token may be set, but not both")
+	}
+	switch {
+	case len(info.ClientCertificateData) > 0 || len(info.ClientKeyData) > 0:
+		cfg.CertFile, cfg.CertData = info.ClientCertificate, info.ClientCertificateData
+		cfg.KeyFile, cfg.KeyData = info.ClientKey, info.ClientKeyData
+	case info.ClientCertificate != "" || info.ClientKey != "":
+		files.cert, files.key = info.ClientCertificate, info.ClientKey
+	}
+	// Fixed credentials win over those of a plugin, as in kubectl.
+	if info.Exec != nil && files == (secretFiles{}) {
+		cfg.ExecProvider = info.Exec.DeepCopy()
+		cfg.ExecProvider.StdinUnavailable = true
+	}
+	return cfg, files, nil
+}

@@ -1,0 +1,40 @@
+// Package call reaches one webhook: it finds the address, proves who is who by
+// TLS and credentials, sends a review, and brings back the checked answer or the
+// reason why there is none.
+//
+// # In and out
+//
+// [New] makes a [Caller] from [Options]. [Caller.Call] sends one review to one
+// hook and returns either a *review.Response, which may be a denial, or an
+// *[Error], the one type for "the webhook failed us", whatever the reason. Whether
+// such an error rejects the API request is not decided here; [Error.Status] only
+// says how the rejection reads.
+//
+// # Addresses
+//
+// A hook names a URL or a service. Services are turned into endpoints by a
+// [Resolver] for every call; [ServiceResolver] does so from Service, EndpointSlice
+// and Endpoints objects. An endpoint that no connection can be made to is passed
+// over for the next one. Nothing that was sent is ever sent twice, and redirects
+// are not followed.
+//
+// # Connections
+//
+// Hooks with the same address, CA bundle and credentials share connections,
+// whatever their names and paths. The least recently used targets are dropped, and
+// their connections with them, once there are more than Options.MaxTargets.
+//
+// # Webhook servers that are down or slow
+//
+// A server that could not be connected to five times in a row is not called until
+// it answers again: a call at a time tries it, after a second at first and ten at
+// most, or at once when its endpoints have changed (type [Breaker]). Of the calls
+// to one server, Options.MaxInFlight are under way at once; further ones wait for
+// a place, the one with the earliest deadline first, and those whose time would
+// not do fail at once. [Caller.Targets] tells how it stands.
+//
+// # Concurrency
+//
+// A Caller, Credentials and resolvers are safe for concurrent use. A Caller keeps
+// idle connections open until they are 90 s old; [Caller.Close] ends that.
+package call

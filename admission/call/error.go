@@ -1,0 +1,228 @@
+package call
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Class says at which step a webhook failed. It fixes the first words of the error
+// and the code that metrics report (S7.4).
+type Class uint8
+
+const (
+	// NoVersion: the hook lists no AdmissionReview version that is known here.
+	NoVersion Class = iota + 1
+	// Client: the hook cannot be called as it is configured, such as with a CA
+	// bundle that is no PEM, or with credentials that cannot be used.
+	Client
+	// Transport: there is no complete answer. No connection, a certificate that
+	// is not trusted, a timeout, a connection that broke.
+	Transport
+	// HTTPStatus: the answer is an HTTP error, or a Status in place of a review.
+	HTTPStatus
+	// Answer: the answer is not an AdmissionReview of the version asked for.
+	Answer
+	// Invalid: the answer is a review that breaks one of S4.6 to S4.9.
+	Invalid
+	// PatchType: a v1 webhook returned a patch of an unknown type.
+	PatchType
+	// PatchUndecodable: the patch is not a JSON patch.
+	PatchUndecodable
+	// PatchFailed: the patch does not apply, or what it makes is no object of the
+	// kind (S5.6, S7.15).
+	PatchFailed
+	// SideEffects: the hook declares none, and the request is a dry run.
+	SideEffects
+	// Panic: the code that called the webhook panicked (S7.12).
+	Panic
+	// CircuitOpen: the webhook server was not called, because it could not be
+	// reached several times in a row.
+	CircuitOpen
+	// Busy: the webhook server was not called, because too many calls of it are
+	// under way.
+	Busy
+)
+
+// classes holds what S7.4 fixes for each class.
+var classes = [...]struct {
+	name    string
+	opening string
+	code    int32
+}{
+	NoVersion:        {"NoVersion", "could not create admission objects: ", http.StatusBadRequest},
+	Client:           {"Client", "could not get REST client: ", http.StatusInternalServerError},
+	Transport:        {"Transport", "failed to call webhook: ", http.StatusServiceUnavailable},
+	HTTPStatus:       {"HTTPStatus", "failed to call webhook: ", http.StatusInternalServerError},
+	Answer:           {"Answer", "failed to call webhook: ", http.StatusServiceUnavailable},
+	Invalid:          {"Invalid", "received invalid webhook response: ", http.StatusServiceUnavailable},
+	PatchType:        {"PatchType", "", http.StatusBadRequest},
+	PatchUndecodable: {"PatchUndecodable", "received undecodable patch in webhook response: ", http.StatusServiceUnavailable},
+	PatchFailed:      {"PatchFailed", "", http.StatusServiceUnavailable},
+	SideEffects:      {"SideEffects", "", http.StatusBadRequest},
+	Panic:            {"Panic", "", http.StatusInternalServerError},
+	CircuitOpen:      {"CircuitOpen", "not called: ", http.StatusServiceUnavailable},
+	Busy:             {"Busy", "not called: ", http.StatusServiceUnavailable},
+}
+
+// String returns the name of the constant.
+func (c Class) String() string { return classes[c].name }
+
+// Error is the one type for a webhook that failed: it could not be called, did not
+// answer, or gave an answer that cannot be used. A denial is not an Error. The
+// hook's failure policy decides what becomes of the request (S7.1).
+type Error struct {
+	// Hook is the webhook that failed.
+	Hook *registration.Hook
+	// Class is the step it failed at.
+	Class Class
+	// URL is what was called, with its timeout parameter; empty when it did not
+	// come to that.
+	URL string
+	// Endpoints are the addresses that were tried, in order; only for services
+	// that a resolver knows.
+	Endpoints []string
+	// Cause is what happened.
+	Cause error
+	// Code is the code that metrics report, an HTTP status (last column of S7.4).
+	Code int32
+	// Elapsed is the time from the start of the call to its failure, and Limit
+	// the time it was given; both zero when nothing was called.
+	Elapsed, Limit time.Duration
+	// RequestLimited tells that Limit is what the API request had left, less than
+	// the hook's own timeout.
+	RequestLimited bool
+	// TimedOut tells that Limit passed.
+	TimedOut bool
+	// ClientGone tells that the API request was cancelled, so that the failure
+	// says nothing about the webhook (S7.10).
+	ClientGone bool
+	// Dial tells that no connection was made, hence nothing was sent.
+	Dial bool
+}
+
+// Failed returns an Error of a hook that was not called, or failed after the call.
+// The cause must not be nil.
+func Failed(hook *registration.Hook, class Class, cause error) *Error {
+	return &Error{Hook: hook, Class: class, Cause: cause, Code: classes[class].code}
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Error returns what happened: the detail of S7.4, and after it what the cause
+// leaves out. It does not name the webhook; [Error.Status] does.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(classes[e.Class].opening)
+	if e.URL != "" && e.Class == Transport {
+		fmt.Fprintf(&b, "Post %q: ", e.URL)
+	}
+	e.explain(&b)
+	return b.String()
+}
+
+// reason is Error without what stands before the cause.
+func (e *Error) reason() string {
+	var b strings.Builder
+	e.explain(&b)
+	return b.String()
+}
+
+func (e *Error) explain(b *strings.Builder) {
+	b.WriteString(e.Cause.Error())
+	switch {
+	case e.ClientGone:
+		b.WriteString("; the API request was cancelled by its client")
+	case e.TimedOut:
+		what, which := "answer", "timeoutSeconds of the webhook"
+		if e.Dial {
+			what = "connection"
+		}
+		if e.RequestLimited {
+			which = "what the API request had left for it"
+		}
+		fmt.Fprintf(b, "; no %s within %s, %s", what, e.Limit.Round(time.Millisecond), which)
+	case e.Class == Transport && isCertificateError(e.Cause):
+		fmt.Fprintf(b, "; the certificate must be valid for %s and signed by %s", serverName(e.Hook), roots(e.Hook))
+	}
+	switch len(e.Endpoints) {
+	case 0:
+	case 1:
+		fmt.Fprintf(b, "; endpoint %s", e.Endpoints[0])
+	default:
+		fmt.Fprintf(b, "; endpoints tried: %s", strings.Join(e.Endpoints, ", "))
+	}
+}
+
+func roots(h *registration.Hook) string {
+	if len(h.ClientConfig.CABundle) > 0 {
+		return "clientConfig.caBundle"
+	}
+	return "a root of the system, since clientConfig.caBundle is empty"
+}
+
+// Status returns the rejection of an API request whose webhook failed and whose
+// failure policy is Fail: code 500, reason InternalError, a message that names the
+// webhook, its configuration and what to look at (S7.2, S7.12, S7.15). That of a
+// webhook that is Busy asks the client to come back: nothing was called.
+func (e *Error) Status() *apierrors.StatusError {
+	h := e.Hook
+	opening := fmt.Sprintf("failed calling webhook %q: ", h.Name)
+	switch e.Class {
+	case PatchFailed:
+		opening = fmt.Sprintf("admission webhook %q returned a patch that could not be applied: ", h.Name)
+	case Panic:
+		opening = fmt.Sprintf("%s/%s has panicked: ", plugin(h.Source), h.Name)
+	}
+	status := apierrors.NewInternalError(fmt.Errorf("%s%w; %s %q, webhook %d; failurePolicy is %s: the request was rejected%s",
+		opening, e, h.Source.Kind(), h.Configuration, h.Index+1, h.FailurePolicy, e.remedy()))
+	if e.Class == Busy {
+		status.ErrStatus.Details.RetryAfterSeconds = busyRetrySeconds
+	}
+	return status
+}
+
+// busyRetrySeconds is when a client may come back whose request was rejected
+// because a webhook was busy.
+const busyRetrySeconds = 1
+
+func plugin(s registration.Source) string {
+	switch s {
+	case registration.Mutating:
+		return "MutatingAdmissionWebhook"
+	case registration.Validating:
+		return "ValidatingAdmissionWebhook"
+	}
+	return "GenericAdmissionWebhook"
+}
+
+// remedy says what an administrator can do next.
+func (e *Error) remedy() string {
+	switch e.Class {
+	case NoVersion:
+		return `; name "v1" or "v1beta1" in admissionReviewVersions`
+	case Client:
+		return "; correct clientConfig or the credentials for it"
+	case SideEffects:
+		return "; declare sideEffects of the webhook"
+	case Busy:
+		return "; the webhook is too slow for what it is sent: give it more replicas or a shorter timeoutSeconds"
+	case Transport, CircuitOpen:
+		if isCertificateError(e.Cause) {
+			return "; renew the certificate or correct clientConfig.caBundle"
+		}
+		if s := e.Hook.ClientConfig.Service; s != nil {
+			return fmt.Sprintf("; check the pods behind service %s/%s", s.Namespace, s.Name)
+		}
+		return "; check that something answers at that URL"
+	case Panic:
+		return ""
+	}
+	return "; the log of the webhook may say more"
+}

@@ -1,0 +1,108 @@
+package call
+
+import (
+	"crypto/tls"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// stamp tells whether a file is still the one that was read.
+type stamp struct {
+	modified time.Time
+	size     int64
+}
+
+func stampOf(path string) (stamp, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return stamp{}, err
+	}
+	return stamp{info.ModTime(), info.Size()}, nil
+}
+
+// certificateFiles are a client certificate and its key that are read again when
+// they change. It is safe for concurrent use.
+type certificateFiles struct {
+	certFile, keyFile string
+	current           atomic.Pointer[tls.Certificate]
+	mu                struct {
+		sync.Mutex
+		cert, key stamp
+	}
+}
+
+// newCertificateFiles reads the files for the first time.
+func newCertificateFiles(certFile, keyFile string) (*certificateFiles, error) {
+	f := &certificateFiles{certFile: certFile, keyFile: keyFile}
+	f.mu.cert, _ = stampOf(certFile)
+	f.mu.key, _ = stampOf(keyFile)
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	f.current.Store(&pair)
+	return f, nil
+}
+
+// refresh reads the files if they changed, and tells whether there is another
+// certificate now. Until both files belong together the one before stays.
+func (f *certificateFiles) refresh() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cert, err := stampOf(f.certFile)
+	if err != nil {
+		return false
+	}
+	key, err := stampOf(f.keyFile)
+	if err != nil || cert == f.mu.cert && key == f.mu.key {
+		return false
+	}
+	f.mu.cert, f.mu.key = cert, key
+	pair, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	if err != nil {
+		return false
+	}
+	f.current.Store(&pair)
+	return true
+}
+
+func (f *certificateFiles) get(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return f.current.Load(), nil
+}
+
+// tokenFile is a file with a bearer token that is read again when it changes. It is
+// safe for concurrent use.
+type tokenFile struct {
+	path string
+	mu   struct {
+		sync.Mutex
+		stamp stamp
+		token string
+	}
+}
+
+// read returns the token. A token read before is good as long as the file cannot
+// be read.
+func (f *tokenFile) read() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, err := stampOf(f.path)
+	if err == nil && s == f.mu.stamp {
+		return f.mu.token, nil
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(f.path)
+	}
+	if err != nil {
+		if f.mu.token != "" {
+			return f.mu.token, nil
+		}
+		return "", err
+	}
+	f.mu.stamp, f.mu.token = s, strings.TrimSpace(string(data))
+	return f.mu.token, nil
+}

@@ -1,0 +1,48 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+)
+
+// Resolver finds the endpoints of a service.
+type Resolver interface {
+	// Resolve returns at least one host:port to connect to, in the order to try
+	// them, or an error that names the service. Port is the service's port, or 0
+	// for hooks that name none (S8.4). It is asked for every call, so it should
+	// be quick, and must be safe for concurrent use.
+	Resolve(ctx context.Context, namespace, name string, port int32) ([]string, error)
+}
+
+// ResolverFunc is a function that is a Resolver.
+type ResolverFunc func(ctx context.Context, namespace, name string, port int32) ([]string, error)
+
+// Resolve calls f.
+func (f ResolverFunc) Resolve(ctx context.Context, namespace, name string, port int32) ([]string, error) {
+	return f(ctx, namespace, name, port)
+}
+
+// DNS is the Resolver for servers inside a cluster: the endpoint of a service is
+// its DNS name, NAME.NAMESPACE.svc, and its port, 443 unless the hook names one
+// (S8.3).
+var DNS Resolver = ResolverFunc(func(_ context.Context, namespace, name string, port int32) ([]string, error) {
+	switch {
+	case name == "":
+		return nil, errors.New("cannot resolve an empty service name")
+	case namespace == "":
+		return nil, errors.New("cannot resolve an empty service namespace")
+	}
+	return []string{serviceHost(namespace, name, port)}, nil
+})
+
+// serviceName is the name that a service's certificate must be valid for (S8.2).
+func serviceName(namespace, name string) string { return name + "." + namespace + ".svc" }
+
+func serviceHost(namespace, name string, port int32) string {
+	if port == 0 {
+		port = 443
+	}
+	return net.JoinHostPort(serviceName(namespace, name), strconv.Itoa(int(port)))
+}

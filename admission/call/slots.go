@@ -1,0 +1,173 @@
+package call
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// slots bound the calls to one webhook server that are under way at once, so that
+// one that is slow does not use up this server. Calls beyond the bound wait, the
+// one with the earliest deadline first, unless it can be foreseen that its time
+// would not do. It is safe for concurrent use.
+type slots struct {
+	name string
+	max  int
+	mu   struct {
+		sync.Mutex
+		taken int
+		queue waiters
+		// usual is what a call took lately, freed when the last one ended.
+		usual time.Duration
+		freed time.Time
+	}
+}
+
+// usualWeight is how much of the estimate of usual the next call replaces.
+const usualWeight = 8
+
+// take waits for a place until the deadline, which is that of ctx, or longer than
+// it. The error is a *busyError or that of ctx. waited tells that there was none at
+// once. Who got a place must give it back.
+func (s *slots) take(ctx context.Context, now, deadline time.Time) (waited bool, err error) {
+	s.mu.Lock()
+	if s.mu.taken < s.max {
+		s.mu.taken++
+		s.mu.Unlock()
+		return false, nil
+	}
+	if err := s.foresee(now, deadline); err != nil {
+		s.mu.Unlock()
+		return false, err
+	}
+	w := &waiter{deadline: deadline, granted: make(chan struct{})}
+	heap.Push(&s.mu.queue, w)
+	s.mu.Unlock()
+
+	select {
+	case <-w.granted:
+		return true, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.index < 0 {
+		// The place came too late.
+		s.pass()
+	} else {
+		heap.Remove(&s.mu.queue, w.index)
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return true, ctx.Err()
+	}
+	return true, &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), waited: deadline.Sub(now)}
+}
+
+// give gives back a place after a call that took so long; leave does so without a
+// call.
+func (s *slots) give(now time.Time, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.usual == 0 {
+		s.mu.usual = took
+	}
+	s.mu.usual += (took - s.mu.usual) / usualWeight
+	s.mu.freed = now
+	s.pass()
+}
+
+func (s *slots) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass()
+}
+
+// pass gives a place to who needs it first. The lock is held.
+func (s *slots) pass() {
+	if len(s.mu.queue) == 0 {
+		s.mu.taken--
+		return
+	}
+	close(heap.Pop(&s.mu.queue).(*waiter).granted)
+}
+
+// foresee says when a call has too little time to wait and to be answered. All
+// places are taken, so every call under way has lasted since freed at least. The
+// lock is held.
+func (s *slots) foresee(now, deadline time.Time) error {
+	each := s.mu.usual
+	if !s.mu.freed.IsZero() {
+		each = max(each, now.Sub(s.mu.freed))
+	}
+	before := 1
+	for _, w := range s.mu.queue {
+		if !deadline.Before(w.deadline) {
+			before++
+		}
+	}
+	left := deadline.Sub(now)
+	if each+each*time.Duration(before)/time.Duration(s.max) <= left {
+		return nil
+	}
+	return &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), each: each, left: left}
+}
+
+// state returns the calls under way, those that wait, and what a call took lately.
+func (s *slots) state() (taken, waiting int, usual time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.taken, len(s.mu.queue), s.mu.usual
+}
+
+// waiter is a call without a place. index is its place in the queue, -1 when it
+// has left it.
+type waiter struct {
+	deadline time.Time
+	granted  chan struct{}
+	index    int
+}
+
+// waiters is a heap, the earliest deadline on top.
+type waiters []*waiter
+
+func (q waiters) Len() int           { return len(q) }
+func (q waiters) Less(i, j int) bool { return q[i].deadline.Before(q[j].deadline) }
+
+func (q waiters) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+func (q *waiters) Push(w any) {
+	w.(*waiter).index = len(*q)
+	*q = append(*q, w.(*waiter))
+}
+
+func (q *waiters) Pop() any {
+	last := len(*q) - 1
+	w := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	w.index = -1
+	return w
+}
+
+// busyError says that a call was not made because too many are under way.
+type busyError struct {
+	target         string
+	taken, waiting int
+	// each is what a call takes and left what this one was given, when it was
+	// foreseen that that is too little; otherwise waited is how long it waited.
+	each, left, waited time.Duration
+}
+
+func (e *busyError) Error() string {
+	under := fmt.Sprintf("%d calls to %s are under way, and %d wait", e.taken, e.target, e.waiting)
+	if e.waited > 0 {
+		return fmt.Sprintf("%s; none ended within the %s that this one could wait", under, e.waited.Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s; a call takes %s lately, and this one has %s", under, e.each.Round(time.Millisecond), e.left.Round(time.Millisecond))
+}

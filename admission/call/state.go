@@ -1,0 +1,80 @@
+package call
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// TargetState tells whether a webhook server is called.
+type TargetState string
+
+const (
+	// TargetClosed: calls are made; the circuit is closed.
+	TargetClosed TargetState = "Closed"
+	// TargetOpen: calls are not made, since those before failed; the circuit is
+	// open.
+	TargetOpen TargetState = "Open"
+	// TargetProbing: as TargetOpen, and one call tries the server again.
+	TargetProbing TargetState = "Probing"
+)
+
+// Target is how it stands with a webhook server that was called lately.
+type Target struct {
+	// Name is where it is, HOST:PORT as the hook has it; NAME.NAMESPACE.svc:PORT
+	// for a service. Hooks that have another CA bundle for the same place have
+	// another target of the same name.
+	Name string
+	// State tells whether it is called.
+	State TargetState
+	// Failures is how many calls have failed in a row, of those that count for
+	// the Breaker; Since is when the first of them ended, LastError what the
+	// latest was. They are zero when the last call succeeded.
+	Failures  int
+	Since     time.Time
+	LastError string
+	// NextAttempt is when it is tried again at the latest, if State is
+	// TargetOpen and there are requests.
+	NextAttempt time.Time
+	// InFlight is how many calls are under way, Waiting how many wait for a
+	// place, Latency what a call took lately.
+	InFlight, Waiting int
+	Latency           time.Duration
+}
+
+// Targets returns the webhook servers that were called lately, Options.MaxTargets
+// at most, sorted by name.
+func (c *Caller) Targets() []Target {
+	ts := &c.targets
+	ts.mu.Lock()
+	var all []*target
+	for e := ts.mu.recent.Front(); e != nil; e = e.Next() {
+		all = append(all, e.Value.(*target))
+	}
+	ts.mu.Unlock()
+	list := make([]Target, len(all))
+	for i, t := range all {
+		list[i] = t.state()
+	}
+	slices.SortStableFunc(list, func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (t *target) state() Target {
+	s := Target{Name: t.key.host, State: TargetClosed}
+	s.InFlight, s.Waiting, s.Latency = t.slots.state()
+	b := &t.breaker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Failures, s.Since = b.mu.failures, b.mu.since
+	if b.mu.last != nil {
+		s.LastError = b.mu.last.reason()
+	}
+	switch {
+	case b.mu.open && b.mu.probing:
+		s.State = TargetProbing
+	case b.mu.open:
+		s.State, s.NextAttempt = TargetOpen, b.mu.until
+	}
+	return s
+}

@@ -1,0 +1,246 @@
+package call
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+const (
+	dialTimeout         = 30 * time.Second // S8.10
+	tlsHandshakeTimeout = 10 * time.Second // S8.10
+	idleTimeout         = 90 * time.Second
+	maxIdlePerEndpoint  = 100
+	// What fits into the buffer with its headers is one TLS record and one system
+	// call. Larger bodies go past it.
+	writeBufferSize = 16 << 10
+)
+
+// key is what hooks must have in common to share connections (S8.7): where the
+// webhook is, how it is recognized, and who we are to it.
+type key struct {
+	service  bool
+	host     string
+	caBundle string
+	identity string
+}
+
+// target is everything that calls to one webhook server share. What is to be known
+// or limited per webhook server belongs here.
+type target struct {
+	key       key
+	transport *http.Transport
+	// rt is transport with what authenticates a request around it.
+	rt http.RoundTripper
+	// token and certificate are nil unless they are in files.
+	token       *tokenFile
+	certificate *certificateFiles
+
+	breaker breaker
+	slots   slots
+
+	// users counts the calls under way; a retired target has left the cache.
+	users   atomic.Int64
+	retired atomic.Bool
+}
+
+// plainHeaders are those of S3.1. They are shared by all requests that go straight
+// to net/http, which does not change them; others get a copy.
+var plainHeaders = http.Header{
+	"Accept":       {"application/json, */*"},
+	"Content-Type": {"application/json"},
+	"User-Agent":   {"kube-apiserver-admission"},
+}
+
+// newTarget prepares the connections to a server. Nothing is connected yet.
+func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
+	t := &target{key: k}
+	t.breaker.mode, t.breaker.name, t.breaker.observe = c.options.Breaker, k.host, c.options.Observe
+	t.slots.name, t.slots.max = k.host, c.options.MaxInFlight
+	cfg, files, err := id.config()
+	if err != nil {
+		return nil, err
+	}
+	if files.token != "" {
+		t.token = &tokenFile{path: files.token}
+	}
+	if files.cert != "" {
+		if t.certificate, err = newCertificateFiles(files.cert, files.key); err != nil {
+			return nil, err
+		}
+	}
+
+	tlsConfig, dial, wrap, err := c.clientOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if tlsConfig.RootCAs, err = rootsOf(cfg, k.caBundle); err != nil {
+		return nil, fmt.Errorf("unable to load root certificates: %w", err)
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	if !k.service && isLoopback(u.Hostname()) {
+		protocols.SetHTTP2(true) // S8.6
+	}
+	if k.service {
+		tlsConfig.ServerName = u.Hostname()
+	}
+	if t.certificate != nil {
+		tlsConfig.GetClientCertificate = t.certificate.get
+	}
+	t.transport = &http.Transport{
+		Proxy:                  c.proxyFor(k),
+		DialContext:            dial,
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    tlsHandshakeTimeout,
+		MaxIdleConnsPerHost:    maxIdlePerEndpoint,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: 1 << 20,
+		WriteBufferSize:        writeBufferSize,
+		Protocols:              &protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	t.rt = t.transport
+	if wrap != nil {
+		if t.rt, err = wrap(t.rt); err != nil {
+			return nil, err
+		}
+	}
+	if c.options.Wrap != nil {
+		t.rt = c.options.Wrap(t.rt)
+	}
+	return t, nil
+}
+
+// clientOf takes from client-go what its configuration means for TLS, for dialing
+// and for requests; wrap is nil when requests are sent as they are.
+func (c *Caller) clientOf(cfg *rest.Config) (*tls.Config, dialFunc, func(http.RoundTripper) (http.RoundTripper, error), error) {
+	dial := c.dial
+	if cfg.ExecProvider != nil {
+		cfg.Dial = dial
+	}
+	tc, err := cfg.TransportConfig()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if tc.DialHolder != nil && tc.DialHolder.Dial != nil {
+		dial = tc.DialHolder.Dial
+	}
+	// Roots are ours to say. The name only keeps the library from answering that
+	// defaults will do.
+	tc.TLS.CAFile, tc.TLS.CAData, tc.TLS.ServerName = "", nil, "any"
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	tlsConfig.ServerName = ""
+	var wrap func(http.RoundTripper) (http.RoundTripper, error)
+	if tc.WrapTransport != nil || tc.HasTokenAuth() || tc.HasBasicAuth() || impersonates(&tc.Impersonate) {
+		wrap = func(rt http.RoundTripper) (http.RoundTripper, error) { return transport.HTTPWrappersForConfig(tc, rt) }
+	}
+	return tlsConfig, dial, wrap, nil
+}
+
+func impersonates(i *transport.ImpersonationConfig) bool {
+	return i.UserName != "" || i.UID != "" || len(i.Groups) > 0 || len(i.Extra) > 0
+}
+
+// rootsOf returns the certificates a server must be signed by: exactly the bundle,
+// with the roots that came with the credentials if there are any (S8.5); nil, the
+// system's, when there is neither.
+func rootsOf(cfg *rest.Config, bundle string) (*x509.CertPool, error) {
+	given := cfg.CAData
+	if len(given) == 0 && cfg.CAFile != "" {
+		var err error
+		if given, err = os.ReadFile(cfg.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if len(given) == 0 && bundle == "" {
+		return nil, nil
+	}
+	all := append(append(append([]byte{}, given...), '\n'), bundle...)
+	pool := x509.NewCertPool()
+	if pool.AppendCertsFromPEM(all) {
+		return pool, nil
+	}
+	for rest := all; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return nil, errors.New("unable to parse bytes as PEM block")
+		}
+		if block.Type == "CERTIFICATE" && len(block.Headers) == 0 {
+			_, err := x509.ParseCertificate(block.Bytes)
+			return nil, fmt.Errorf("failed to parse certificate: %w", err)
+		}
+	}
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// proxyFor keeps proxies away from the endpoints of services: whether a service is
+// reached by proxy goes by its name (S8.8).
+func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
+	if !k.service {
+		return c.options.Proxy
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		if r.URL.Host == k.host {
+			return c.options.Proxy(r)
+		}
+		return nil, nil
+	}
+}
+
+// requestHeaders returns the headers of the next request, after making sure that it
+// will use the current credentials.
+func (t *target) requestHeaders() (http.Header, error) {
+	if t.certificate != nil && t.certificate.refresh() {
+		t.transport.CloseIdleConnections()
+	}
+	if t.token == nil {
+		if t.rt == http.RoundTripper(t.transport) {
+			return plainHeaders, nil
+		}
+		return maps.Clone(plainHeaders), nil
+	}
+	token, err := t.token.read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the token: %w", err)
+	}
+	headers := maps.Clone(plainHeaders)
+	headers["Authorization"] = []string{"Bearer " + token}
+	return headers, nil
+}
+
+// retire closes what is idle, now and whenever the last call under way ends.
+func (t *target) retire() {
+	t.retired.Store(true)
+	t.breaker.retire()
+	t.transport.CloseIdleConnections()
+}
+
+func (t *target) release() {
+	if t.users.Add(-1) == 0 && t.retired.Load() {
+		t.transport.CloseIdleConnections()
+	}
+}
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -1,0 +1,26 @@
+// Package condition compiles and evaluates match conditions: CEL expressions that
+// decide, last of all, whether a hook is asked about a request.
+//
+// Compile turns the conditions of one hook into a Set, once per version of its
+// registration (S2.37). Eval evaluates a Set for one request and says which
+// condition is false, or what went wrong; it does not know of failure policies.
+// Check is for those who store expressions: it accepts only what every server of
+// this version and the one before understands.
+//
+// # Variables
+//
+// An expression sees object, oldObject, request, authorizer and
+// authorizer.requestResource; namespaceObject is declared and always null (S2.30).
+// Each is made when an expression first asks for it.
+//
+// # Limits
+//
+// An expression may cost 1,000,000 units, all conditions of a hook together
+// 2,500,000 (S2.34). The limits, the libraries and the language are those of
+// k8s.io/apiserver, so that an expression means here what it means in a cluster.
+//
+// # Concurrency
+//
+// A Set is immutable and safe for concurrent use. An Input is for one evaluation
+// at a time.
+package condition

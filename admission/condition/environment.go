@@ -1,0 +1,157 @@
+package condition
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/version"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// environments has the language for new and for stored expressions. Making it
+// takes some milliseconds, which only those pay who have conditions.
+var environments = sync.OnceValue(func() *environment.EnvSet {
+	request, namespace := requestType(), namespaceType()
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+		environment.VersionedOptions{
+			IntroducedVersion: version.MajorMinor(1, 0),
+			EnvOptions: []cel.EnvOption{
+				cel.Variable("object", cel.DynType),
+				cel.Variable("oldObject", cel.DynType),
+				cel.Variable("request", request.CelType()),
+				cel.Variable("namespaceObject", namespace.CelType()),
+				cel.Variable("authorizer", library.AuthorizerType),
+				cel.Variable("authorizer.requestResource", library.ResourceCheckType),
+			},
+			DeclTypes: []*apiservercel.DeclType{namespace, request},
+		},
+		environment.StrictCostOpt,
+	)
+	if err != nil {
+		panic(fmt.Sprintf("the CEL environment cannot be made: %v", err))
+	}
+	return set
+})
+
+// compile makes a program of an expression.
+func compile(env *cel.Env, expression string) (cel.Program, *CompileError) {
+	ast, issues := env.Compile(expression)
+	if issues != nil {
+		return nil, &CompileError{Detail: "compilation failed: " + issues.String()}
+	}
+	if got := ast.OutputType(); !got.IsExactType(cel.BoolType) {
+		return nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", cel.BoolType, got)}
+	}
+	program, err := env.Program(ast, cel.InterruptCheckFrequency(limits.CheckFrequency))
+	if err != nil {
+		return nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
+	}
+	return program, nil
+}
+
+// CompileError is why an expression is no condition.
+type CompileError struct {
+	// Detail says what is wrong, with the place in the expression.
+	Detail string
+	// Internal tells that it is not the expression's fault.
+	Internal bool
+}
+
+// Error returns the detail.
+func (e *CompileError) Error() string { return e.Detail }
+
+// Check tells whether an expression may be stored: it compiles and its type is
+// bool (S1.23). An expression that is already stored may use everything this
+// version knows (S1.24). The error is a *CompileError.
+func Check(expression string, stored bool) error {
+	env := environments().NewExpressionsEnv()
+	if stored {
+		env = environments().StoredExpressionsEnv()
+	}
+	if _, err := compile(env, expression); err != nil {
+		return err
+	}
+	return nil
+}
+
+// requestType declares the variable request (S2.30).
+func requestType() *apiservercel.DeclType {
+	text := apiservercel.StringType
+	texts := apiservercel.NewListType(text, -1)
+	kind := object("kubernetes.GroupVersionKind", required("group", text), required("version", text), required("kind", text))
+	resource := object("kubernetes.GroupVersionResource", required("group", text), required("version", text), required("resource", text))
+	return object("kubernetes.AdmissionRequest",
+		required("kind", kind),
+		required("resource", resource),
+		optional("subResource", text),
+		required("requestKind", kind),
+		required("requestResource", resource),
+		optional("requestSubResource", text),
+		required("name", text),
+		optional("namespace", text),
+		required("operation", text),
+		required("userInfo", object("kubernetes.UserInfo",
+			optional("username", text),
+			optional("uid", text),
+			optional("groups", texts),
+			optional("extra", apiservercel.NewMapType(text, texts, -1)),
+		)),
+		optional("dryRun", apiservercel.BoolType),
+		optional("options", apiservercel.DynType),
+	)
+}
+
+// namespaceType declares the variable namespaceObject. An expression that names
+// a field that it has not does not compile, though the value is always null.
+func namespaceType() *apiservercel.DeclType {
+	text, instant, number := apiservercel.StringType, apiservercel.TimestampType, apiservercel.IntType
+	texts := apiservercel.NewListType(text, -1)
+	pairs := apiservercel.NewMapType(text, text, -1)
+	return object("kubernetes.Namespace",
+		required("metadata", object("kubernetes.NamespaceMetadata",
+			required("name", text),
+			required("generateName", text),
+			required("namespace", text),
+			required("labels", pairs),
+			required("annotations", pairs),
+			required("UID", text),
+			required("creationTimestamp", instant),
+			required("deletionGracePeriodSeconds", number),
+			required("deletionTimestamp", instant),
+			required("generation", number),
+			required("resourceVersion", text),
+			required("finalizers", texts),
+		)),
+		required("spec", object("kubernetes.NamespaceSpec", required("finalizers", texts))),
+		required("status", object("kubernetes.NamespaceStatus",
+			required("conditions", apiservercel.NewListType(object("kubernetes.NamespaceCondition",
+				required("status", text),
+				required("type", text),
+				required("lastTransitionTime", instant),
+				required("message", text),
+				required("reason", text),
+			), -1)),
+			required("phase", text),
+		)),
+	)
+}
+
+func object(name string, fields ...*apiservercel.DeclField) *apiservercel.DeclType {
+	byName := make(map[string]*apiservercel.DeclField, len(fields))
+	for _, f := range fields {
+		byName[f.Name] = f
+	}
+	return apiservercel.NewObjectType(name, byName)
+}
+
+func required(name string, t *apiservercel.DeclType) *apiservercel.DeclField {
+	return apiservercel.NewDeclField(name, t, true, nil, nil)
+}
+
+func optional(name string, t *apiservercel.DeclType) *apiservercel.DeclField {
+	return apiservercel.NewDeclField(name, t, false, nil, nil)
+}

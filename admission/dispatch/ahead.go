@@ -1,0 +1,164 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// ahead calls mutating hooks before their turn, with the object as it is now. If
+// nothing has changed the object when the turn comes, the answer is the one the
+// hook would give then, and it counts; otherwise it is thrown away, and the hook
+// is called again. Only hooks are called ahead that promise that a call too many
+// does no harm: sideEffects None and reinvocationPolicy IfNeeded.
+//
+// What a request comes to is the same with and without it.
+type ahead struct {
+	run *run
+	// decisions has, per step, what was found for the object of a generation.
+	decisions []decision
+	flights   []flight
+	under     sync.WaitGroup
+}
+
+// flight is a call ahead of turn.
+type flight struct {
+	generation int
+	cancel     context.CancelFunc
+	done       chan struct{}
+	// What follows is written before done is closed.
+	call     trace.Call
+	response *review.Response
+	status   *apierrors.StatusError
+}
+
+func mayGoAhead(step *plan.Step) bool {
+	return step.Hook.MayReinvoke && step.Hook.SideEffects == "None"
+}
+
+// consider decides whether the hook of a step applies to the object as it is.
+// The outcome is remembered until the object changes.
+func (a *ahead) consider(ctx context.Context, i int) *decision {
+	d := &a.decisions[i]
+	if !d.made || d.generation != a.run.objects.generation {
+		*d = a.run.decide(ctx, &a.run.steps[i])
+		d.made, d.generation = true, a.run.objects.generation
+	}
+	return d
+}
+
+// launch starts the calls that can go ahead while the hook of step i, which is
+// prepared, is called.
+// wanted tells which steps are considered at all in this round.
+func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Step) bool) {
+	r := a.run
+	if r.options.Serial {
+		return
+	}
+	last := len(r.steps) - 1
+	for last > i && !mayGoAhead(&r.steps[last]) {
+		last--
+	}
+	quiet := 1.0
+	for j := i; j <= last; j++ {
+		step := &r.steps[j]
+		if j > i {
+			if !wanted(step) {
+				continue
+			}
+			if latest := r.objects.latest; latest != nil && latest.kind != step.Kind {
+				// To convert the object may change it. That has to wait for this
+				// step's turn, and so do those behind it.
+				return
+			}
+			d := a.consider(ctx, j)
+			if d.err != nil {
+				return
+			}
+			if !d.applies {
+				continue
+			}
+			if mayGoAhead(step) && !a.flying(j) && !a.fly(ctx, j) {
+				return
+			}
+		}
+		if quiet *= r.forecast.quiet(r.habit(step)); quiet < quietEnough {
+			return
+		}
+	}
+}
+
+// flying tells whether the hook of a step is being called with the object as it
+// is now.
+func (a *ahead) flying(j int) bool {
+	return a.flights != nil && a.flights[j].done != nil && a.flights[j].generation == a.run.objects.generation
+}
+
+// fly starts one call, and tells whether more may follow.
+func (a *ahead) fly(ctx context.Context, j int) bool {
+	r := a.run
+	step := &r.steps[j]
+	if !r.forecast.take() {
+		return false
+	}
+	ready, err := r.prepare(step)
+	if err != nil {
+		// The turn comes to the same error.
+		r.forecast.giveBack()
+		return false
+	}
+	if a.flights == nil {
+		a.flights = make([]flight, len(r.steps))
+	}
+	f := &a.flights[j]
+	if f.done != nil {
+		// An earlier answer, for an object that is no more.
+		f.cancel()
+		<-f.done
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	*f = flight{generation: r.objects.generation, cancel: cancel, done: make(chan struct{}), call: r.record(step, 0)}
+	later := sharesOf(r.steps[j+1:])
+	a.under.Go(func() {
+		defer close(f.done)
+		f.response, f.status = r.ask(ctx, ready, &f.call, later)
+	})
+	return true
+}
+
+// take returns the answer of a call that went ahead and counts, and writes its
+// record to c; ok is false when the hook has to be called in turn.
+func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *apierrors.StatusError, ok bool) {
+	if a.flights == nil || a.flights[j].done == nil {
+		return nil, nil, false
+	}
+	f := &a.flights[j]
+	if f.generation != a.run.objects.generation {
+		f.cancel()
+		c.Turn = trace.Again
+		return nil, nil, false
+	}
+	<-f.done
+	f.cancel()
+	matched := c.Matched
+	*c = f.call
+	c.Matched, c.Turn = matched, trace.Ahead
+	f.done = nil
+	a.run.forecast.giveBack()
+	return f.response, f.status, true
+}
+
+// land ends what is still under way.
+func (a *ahead) land() {
+	for i := range a.flights {
+		if f := &a.flights[i]; f.done != nil {
+			f.cancel()
+		}
+	}
+	a.under.Wait()
+}

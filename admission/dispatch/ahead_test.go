@@ -1,0 +1,295 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// hasty makes a dispatcher believe that no hook ever changes anything, and that
+// waste costs nothing: every call that may go ahead does.
+func hasty(d *Dispatcher, steps []plan.Step, a admission.Attributes) {
+	r := run{Dispatcher: d, request: requestOf(a)}
+	d.forecast.mu.habits = map[habit]float64{}
+	for i := range steps {
+		d.forecast.mu.habits[r.habit(&steps[i])] = 0
+	}
+	d.forecast.mu.credit = 1e6
+}
+
+// whim is a webhook whose answer depends on the object it is sent, and on
+// nothing else: it may allow, deny, fail, or count one of three fields up.
+func whim(seed uint32) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), 400)
+			return
+		}
+		var object struct {
+			A, B, C, Lost int
+		}
+		if err := json.Unmarshal(review.Request.Object.Raw, &object); err != nil {
+			http.Error(w, err.Error(), 400)
+			return
+		}
+		h := fnv.New32a()
+		fmt.Fprint(h, seed, object)
+		response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		switch n := h.Sum32() % 16; {
+		case n == 0:
+			response.Allowed, response.Result = false, &metav1.Status{Message: fmt.Sprint(object)}
+		case n == 1:
+			http.Error(w, "whim", 500)
+			return
+		case n < 6:
+			kind := admissionv1.PatchTypeJSONPatch
+			field := []string{"a", "b", "c"}[n%3]
+			value := map[string]int{"a": object.A, "b": object.B, "c": object.C}[field] + 1
+			response.PatchType = &kind
+			response.Patch = fmt.Appendf(nil, `[{"op":"replace","path":"/%s","value":%d},{"op":"add","path":"/metadata/labels","value":{"%s":"%d"}},{"op":"add","path":"/lost","value":%d}]`, field, value, field, value, n)
+		default:
+			response.Warnings = []string{fmt.Sprint(seed, object)}
+		}
+		review.Request, review.Response = nil, response
+		json.NewEncoder(w).Encode(&review)
+	}
+}
+
+// TestAheadOfTurnMakesNoDifference runs random chains of hooks with calls ahead
+// of turn and without: the object, the error and the traces must be the same.
+func TestAheadOfTurnMakesNoDifference(t *testing.T) {
+	f := newFixture(t)
+	const whims = 12
+	for i := range whims {
+		f.Serve(fmt.Sprintf("w%d", i), whim(uint32(i)))
+	}
+	serial := f.dispatcher(t, registration.Mutating, func(o *Options) { o.Serial = true })
+	ahead := f.dispatcher(t, registration.Mutating)
+	random := rand.New(rand.NewPCG(1, 2))
+	turns := map[trace.Turn]int{}
+	for range 300 {
+		steps := randomSteps(f, random, whims)
+		start := fmt.Sprintf(`"a":%d,"b":%d,"c":%d`, random.IntN(3), random.IntN(3), random.IntN(3))
+
+		type outcome struct {
+			Object map[string]any
+			Error  string
+			Traces []string
+		}
+		pass := func(d *Dispatcher) outcome {
+			f.traces = nil
+			object := widget(t, start)
+			a := attributes(admission.Create, object, nil, false)
+			if d == ahead {
+				hasty(d, steps, a)
+			}
+			err := f.run(t.Context(), d, a, steps)
+			again := a.GetReinvocationContext()
+			if err == nil && again.ShouldReinvoke() {
+				again.SetIsReinvoke()
+				err = f.run(t.Context(), d, a, steps)
+			}
+			var o outcome
+			if err != nil {
+				o.Error = err.Error()
+			} else {
+				o.Object = object.Object
+			}
+			for _, tr := range f.traces {
+				text := tr.String()
+				for i := range tr.Calls {
+					c := &tr.Calls[i]
+					text += fmt.Sprint(c.Matched, c.Warnings, "\n")
+					if d == ahead {
+						turns[c.Turn]++
+					}
+				}
+				o.Traces = append(o.Traces, text)
+			}
+			return o
+		}
+		if diff := cmp.Diff(pass(serial), pass(ahead)); diff != "" {
+			t.Fatalf("ahead of turn, the outcome is another (-serial +ahead):\n%s", diff)
+		}
+	}
+	if turns[trace.Ahead] == 0 || turns[trace.Again] == 0 || turns[trace.InTurn] == 0 {
+		t.Errorf("the chains do not cover all cases: %v", turns)
+	}
+}
+
+func randomSteps(f *fixture, random *rand.Rand, whims int) []plan.Step {
+	var steps []plan.Step
+	for i := range 2 + random.IntN(6) {
+		s := f.hook(registration.Mutating, fmt.Sprintf("w%d.x.y%d", random.IntN(whims), i))
+		if random.IntN(4) > 0 {
+			ifNeeded(s.Hook.Hook)
+		}
+		if random.IntN(3) == 0 {
+			ignore(s.Hook.Hook)
+		}
+		if random.IntN(5) == 0 {
+			s.Hook.SideEffects = "NoneOnDryRun"
+		}
+		if random.IntN(3) == 0 {
+			s.Kind = widgetV2
+		}
+		if random.IntN(3) == 0 {
+			s.Hook.ObjectSelector = labels.SelectorFromSet(labels.Set{"a": "1"})
+		}
+		steps = append(steps, s)
+	}
+	return numbered(steps...)
+}
+
+func TestQuietHooksAreCalledTogether(t *testing.T) {
+	f := newFixture(t)
+	const hooks = 3
+	var steps []plan.Step
+	for i := range hooks {
+		name := string(rune('a' + i))
+		f.Answer(name, hooktest.Allow)
+		steps = append(steps, f.hook(registration.Mutating, name+".x.y", ifNeeded))
+	}
+	numbered(steps...)
+	d := f.dispatcher(t, registration.Mutating)
+	for range 40 {
+		if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// By now they are known to be quiet. None answers before all were asked.
+	var all sync.WaitGroup
+	all.Add(hooks)
+	for i := range hooks {
+		f.Answer(string(rune('a'+i)), func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			all.Done()
+			all.Wait()
+			return &admissionv1.AdmissionResponse{Allowed: true}
+		})
+	}
+	if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
+	for name, edit := range map[string]func(*registration.Hook){
+		"side effects":  func(h *registration.Hook) { h.MayReinvoke, h.SideEffects = true, "NoneOnDryRun" },
+		"no reinvoking": func(h *registration.Hook) { h.MayReinvoke = false },
+		"turned off":    ifNeeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Answer("a", hooktest.Allow)
+			d := f.dispatcher(t, registration.Mutating, func(o *Options) { o.Serial = name == "turned off" })
+			steps := numbered(f.hook(registration.Mutating, "a.x.y", edit), f.hook(registration.Mutating, "a.x.z", edit))
+			a := attributes(admission.Create, widget(t, ""), nil, false)
+			hasty(d, steps, a)
+			if err := f.run(t.Context(), d, a, steps); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range f.traces[0].Calls {
+				if c.Turn != trace.InTurn {
+					t.Errorf("%s was called ahead", c.Hook)
+				}
+			}
+		})
+	}
+}
+
+func TestFewCallsAreWasted(t *testing.T) {
+	f := newFixture(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	var mu sync.Mutex
+	// sometimes changes the object in one of n requests.
+	sometimes := func(n int) hooktest.Answer {
+		return func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			mu.Lock()
+			hit := random.IntN(n) == 0
+			mu.Unlock()
+			u := &unstructured.Unstructured{}
+			if err := u.UnmarshalJSON(req.Object.Raw); err == nil && hit {
+				size, _, _ := unstructured.NestedInt64(u.Object, "size")
+				return hooktest.Patch(fmt.Sprintf(`[{"op":"add","path":"/size","value":%d}]`, size+1))(r, req)
+			}
+			return hooktest.Allow(r, req)
+		}
+	}
+	for _, n := range []int{1, 2, 8, 15, 40} {
+		t.Run(fmt.Sprintf("one in %d", n), func(t *testing.T) {
+			f.Answer("a", sometimes(n))
+			f.Answer("b", hooktest.Allow)
+			f.Answer("c", hooktest.Allow)
+			steps := numbered(f.hook(registration.Mutating, "a.x.y", ifNeeded), f.hook(registration.Mutating, "b.x.y", ifNeeded), f.hook(registration.Mutating, "c.x.y", ifNeeded))
+			d := f.dispatcher(t, registration.Mutating)
+			f.traces = nil
+			for range 300 {
+				if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps); err != nil {
+					t.Fatal(err)
+				}
+			}
+			calls, ahead, wasted := 0, 0, 0
+			for _, tr := range f.traces {
+				for _, c := range tr.Calls {
+					calls++
+					switch c.Turn {
+					case trace.Ahead:
+						ahead++
+					case trace.Again:
+						wasted++
+					}
+				}
+			}
+			if wasted*10 > calls {
+				t.Errorf("%d of %d calls were wasted", wasted, calls)
+			}
+			if n == 40 && ahead*2 < calls {
+				t.Errorf("only %d of %d calls went ahead, of hooks that hardly ever change anything", ahead, calls)
+			}
+			t.Logf("%d calls, %d ahead, %d wasted", calls, ahead, wasted)
+		})
+	}
+}
+
+func TestARejectionLeavesNothingUnderWay(t *testing.T) {
+	f := newFixture(t)
+	started := make(chan struct{})
+	f.Answer("a", func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		<-started
+		return &admissionv1.AdmissionResponse{}
+	})
+	f.Answer("b", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		close(started)
+		<-r.Context().Done()
+		return &admissionv1.AdmissionResponse{Allowed: true}
+	})
+	steps := numbered(f.hook(registration.Mutating, "a.x.y"), f.hook(registration.Mutating, "b.x.y", ifNeeded))
+	d := f.dispatcher(t, registration.Mutating)
+	a := attributes(admission.Create, widget(t, ""), nil, false)
+	hasty(d, steps, a)
+	err := f.run(t.Context(), d, a, steps)
+	if s := status(err); s == nil || !strings.Contains(s.Message, `"a.x.y" denied`) {
+		t.Errorf("got %v", err)
+	}
+	if got := len(f.traces[0].Calls); got != 1 {
+		t.Errorf("%d calls are on record, want 1", got)
+	}
+}

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// patience is how long a pass may take before its request steps aside, and how
+// long a call may take not to be slow.
+const patience = 100 * time.Millisecond
+
+// stepAside lets the request of a pass step aside when the pass takes long, which
+// means that it waits for webhooks; at once when a hook it may call was slow the
+// last time. The function it returns ends that.
+func (r *run) stepAside(ctx context.Context) (end func()) {
+	if r.options.StepAside == nil {
+		return func() {}
+	}
+	if r.slow.has(r.steps) {
+		return r.options.StepAside(ctx)
+	}
+	var mu sync.Mutex
+	var over bool
+	var back func()
+	timer := time.AfterFunc(patience, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			r.slow.expect(r.steps)
+			back = r.options.StepAside(ctx)
+		}
+	})
+	return func() {
+		if timer.Stop() {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		if back != nil {
+			back()
+		}
+	}
+}
+
+// maxSlow bounds how many hooks are remembered as slow; beyond it, all are
+// forgotten.
+const maxSlow = 1024
+
+// slowHooks are those whose last call was slow, or is. It is safe for concurrent use, and
+// costs one atomic read while there are none.
+type slowHooks struct {
+	n  atomic.Int64
+	mu struct {
+		sync.RWMutex
+		hooks map[identity]struct{}
+	}
+}
+
+func (s *slowHooks) has(steps []plan.Step) bool {
+	if s.n.Load() == 0 {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for i := range steps {
+		if _, ok := s.mu.hooks[identityOf(steps[i].Hook.Hook)]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// expect makes all hooks of a pass slow that takes long, until it is known which of
+// them are.
+func (s *slowHooks) expect(steps []plan.Step) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range steps {
+		s.set(identityOf(steps[i].Hook.Hook), true)
+	}
+}
+
+// set remembers one hook. The lock is held.
+func (s *slowHooks) set(id identity, slow bool) {
+	if s.mu.hooks == nil || len(s.mu.hooks) >= maxSlow {
+		s.mu.hooks = map[identity]struct{}{}
+	}
+	if slow {
+		s.mu.hooks[id] = struct{}{}
+	} else {
+		delete(s.mu.hooks, id)
+	}
+	s.n.Store(int64(len(s.mu.hooks)))
+}
+
+// note remembers how long the calls of a pass took.
+func (s *slowHooks) note(calls []trace.Call) {
+	for i := range calls {
+		c := &calls[i]
+		slow := c.Latency >= patience
+		if !slow && s.n.Load() == 0 || c.ClientGone && !slow {
+			continue
+		}
+		s.mu.Lock()
+		s.set(identityOf(c.Hook), slow)
+		s.mu.Unlock()
+	}
+}

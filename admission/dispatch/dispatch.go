@@ -1,0 +1,171 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// Options say how a Dispatcher works.
+type Options struct {
+	// Source is whose hooks are run. Its zero value is registration.Mutating.
+	Source registration.Source
+	// Plugin is the name under which the state of reinvocation is kept in a
+	// request; it must be the same in both passes over it.
+	Plugin string
+	// Caller reaches the webhooks; it must be set.
+	Caller Caller
+	// NamespaceLabels returns the labels of a namespace, or the API status
+	// NotFound (S2.15). It must be set.
+	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
+	// Authorizer is what the variable authorizer of match conditions asks; nil
+	// makes conditions that use it fail.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Serial turns calls ahead of turn off.
+	Serial bool
+	// Skips records in the trace why hooks were not called.
+	Skips bool
+	// StepAside is called when a pass over the request of ctx has taken 100 ms, or
+	// when it begins if one of its hooks took that long the last time; and what it
+	// returns when the pass is over. Meanwhile the request waits for webhooks, and
+	// need not count among those that a server handles. Nil means nobody is told.
+	StepAside func(ctx context.Context) (back func())
+	// Observer is given the trace of every pass that had a step. It must not
+	// change it, and the request waits for it. Nil means nobody is interested.
+	Observer func(*trace.Trace)
+}
+
+// Dispatcher runs plans. It is safe for concurrent use.
+type Dispatcher struct {
+	options  Options
+	forecast forecast
+	slow     slowHooks
+}
+
+// New makes a Dispatcher. The error names an option that is missing.
+func New(o Options) (*Dispatcher, error) {
+	if o.Caller == nil {
+		return nil, errors.New("dispatch: Options.Caller is nil")
+	}
+	if o.NamespaceLabels == nil {
+		return nil, errors.New("dispatch: Options.NamespaceLabels is nil")
+	}
+	return &Dispatcher{options: o}, nil
+}
+
+// run is one pass over one request.
+type run struct {
+	*Dispatcher
+	a       admission.Attributes
+	request *plan.Request
+	steps   []plan.Step
+	objects objects
+	input   plan.Input
+	budget  budget
+	trace   *trace.Trace
+}
+
+// Run runs the steps of a plan for a request and returns what the request is to
+// be rejected with: nil or an API status. Steps must be the dispatcher's own
+// source's, in order, and req what the attributes say.
+//
+// In the mutating pass the attributes' object is left as the hooks changed it;
+// after an error its content is undefined.
+func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	now := time.Now()
+	r := &run{
+		Dispatcher: d,
+		a:          a,
+		request:    req,
+		steps:      steps,
+		objects:    objects{a: a, o: o},
+		budget:     newBudget(ctx, d.options.Source, now),
+		trace: &trace.Trace{
+			Request: trace.Request{
+				Operation:   string(req.Operation),
+				Resource:    req.Resource,
+				Subresource: req.Subresource,
+				Kind:        req.Kind,
+				Namespace:   req.Namespace,
+				Name:        req.Name,
+				DryRun:      req.DryRun,
+			},
+			Source:   d.options.Source,
+			Revision: snap.Revision,
+			ReadAt:   snap.ReadAt,
+			Start:    now,
+		},
+	}
+	r.input = plan.Input{
+		OldObject:       a.GetOldObject(),
+		NamespaceLabels: d.options.NamespaceLabels,
+		Convert:         r.convert,
+		Authorizer:      d.options.Authorizer,
+	}
+	if req.User != nil {
+		r.trace.Request.User = req.User.GetName()
+	}
+	err := r.pass(ctx)
+	r.trace.Err = err
+	r.trace.Latency = time.Since(r.trace.Start)
+	trace.Publish(ctx, a, r.trace)
+	if d.options.Observer != nil {
+		d.options.Observer(r.trace)
+	}
+	return err
+}
+
+// pass runs the steps.
+func (r *run) pass(ctx context.Context) error {
+	defer r.stepAside(ctx)()
+	if r.options.StepAside != nil {
+		defer func() { r.slow.note(r.trace.Calls) }()
+	}
+	if r.options.Source == registration.Mutating {
+		return r.mutate(ctx)
+	}
+	return r.validate(ctx)
+}
+
+// record starts the record of a step's call. matched counts the hooks that
+// matched before.
+func (r *run) record(step *plan.Step, matched int) trace.Call {
+	return trace.Call{
+		Hook:        step.Hook.Hook,
+		Position:    step.Hook.Position,
+		Matched:     matched,
+		Rule:        step.Rule,
+		Kind:        step.Kind,
+		Resource:    step.Resource,
+		Subresource: step.Subresource,
+		Equivalent:  step.Equivalent,
+	}
+}
+
+// judge applies the failure policy to a call, and nothing else does (S7.1 to
+// S7.3): it returns what the request is rejected with. status is what the call
+// alone says.
+func judge(c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
+	if c.Verdict == trace.Failed && c.Hook.FailurePolicy == registration.Ignore {
+		c.Ignored = true
+		return nil
+	}
+	return status
+}
+
+// late is what a request gets that ran out of time.
+func late() error {
+	return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
+}

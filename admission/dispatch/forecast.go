@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+)
+
+const (
+	// unknownHabit is how likely a hook that was not seen yet is taken to change
+	// the object, and habitWeight how much of that estimate the next observation
+	// replaces. Some twenty-five quiet calls make a hook quiet.
+	unknownHabit = 0.5
+	habitWeight  = 1.0 / 16
+	// quietEnough is how likely it must be that nothing happens to the object
+	// before a hook's turn comes, for it to be called ahead.
+	quietEnough = 0.9
+	// wasteAllowed is the part of all calls that may turn out to be wasted;
+	// maxCredit bounds how many unused chances are saved up.
+	wasteAllowed = 0.1
+	maxCredit    = 8
+	// maxHabits bounds the memory; beyond it, learning starts over.
+	maxHabits = 8192
+)
+
+// forecast learns which hooks usually leave objects as they are, and keeps the
+// calls that are made ahead of turn in vain below one in ten: each is paid for
+// with a credit that calls earn, a tenth each. It is safe for concurrent use.
+type forecast struct {
+	mu struct {
+		sync.Mutex
+		// habits are the estimates of how likely a hook disturbs what comes
+		// after it: changes the object, or rejects the request.
+		habits map[habit]float64
+		credit float64
+	}
+}
+
+// habit is what an estimate is kept for: one hook, one kind of request.
+type habit struct {
+	hook                  identity
+	operation             string
+	group, resource, part string
+}
+
+func (r *run) habit(step *plan.Step) habit {
+	return habit{
+		hook:      identityOf(step.Hook.Hook),
+		operation: string(r.request.Operation),
+		group:     r.request.Resource.Group,
+		resource:  r.request.Resource.Resource,
+		part:      r.request.Subresource,
+	}
+}
+
+// quiet returns how likely it is that the hook leaves the object alone.
+func (f *forecast) quiet(h habit) float64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p, ok := f.mu.habits[h]; ok {
+		return 1 - p
+	}
+	return 1 - unknownHabit
+}
+
+// observe learns from a call and earns the credit for it.
+func (f *forecast) observe(h habit, disturbed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, ok := f.mu.habits[h]
+	if !ok {
+		p = unknownHabit
+		if f.mu.habits == nil || len(f.mu.habits) >= maxHabits {
+			f.mu.habits = map[habit]float64{}
+		}
+	}
+	now := 0.0
+	if disturbed {
+		now = 1
+	}
+	f.mu.habits[h] = p + (now-p)*habitWeight
+	f.mu.credit = min(f.mu.credit+wasteAllowed, maxCredit)
+}
+
+// take pays for a call ahead of turn, if there is credit.
+func (f *forecast) take() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.credit < 1 {
+		return false
+	}
+	f.mu.credit--
+	return true
+}
+
+// giveBack returns the credit of a call ahead of turn that was of use.
+func (f *forecast) giveBack() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.credit = min(f.mu.credit+1, maxCredit)
+}

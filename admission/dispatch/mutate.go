@@ -1,0 +1,103 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// mutate calls the hooks that apply one after the other, each with the object as
+// the one before left it. The first that rejects ends the pass (S5.13).
+func (r *run) mutate(ctx context.Context) error {
+	again := r.a.GetReinvocationContext()
+	memory := remembered(again, r.options.Plugin)
+	wanted := func(*plan.Step) bool { return true }
+	if again.IsReinvoke() {
+		r.trace.Round = 1
+		if err := memory.resume(&r.objects); err != nil {
+			return apierrors.NewInternalError(err)
+		}
+		wanted = func(step *plan.Step) bool { return memory.isMarked(step.Hook.Hook) }
+	}
+	ahead := &ahead{run: r, decisions: make([]decision, len(r.steps))}
+	defer ahead.land()
+	for i := range r.steps {
+		step := &r.steps[i]
+		if !wanted(step) {
+			continue
+		}
+		d := ahead.consider(ctx, i)
+		r.note(d)
+		if d.err != nil {
+			return d.err
+		}
+		if !d.applies {
+			continue
+		}
+		to, err := r.prepare(step)
+		if err != nil {
+			return err
+		}
+		ahead.launch(ctx, i, wanted)
+		c, err := r.call(ctx, i, to, ahead)
+		memory.called(c.Hook, c.Mutated)
+		if c.Mutated {
+			again.SetShouldReinvoke()
+		}
+		r.forecast.observe(r.habit(step), c.Mutated || err != nil)
+		if err != nil {
+			return err
+		}
+		if c.Ignored && ctx.Err() != nil {
+			// Nobody waits for the rest (S7.8).
+			return late()
+		}
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	if again.IsReinvoke() {
+		return nil
+	}
+	if err := memory.keep(&r.objects); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return nil
+}
+
+// call calls the hook of step i, unless that was done ahead, and uses its answer.
+// It returns the record, and what the request is rejected with.
+func (r *run) call(ctx context.Context, i int, to ready, ahead *ahead) (*trace.Call, error) {
+	r.trace.Calls = append(r.trace.Calls, r.record(to.step, len(r.trace.Calls)))
+	c := &r.trace.Calls[len(r.trace.Calls)-1]
+	response, status, ok := ahead.take(i, c)
+	if !ok {
+		response, status = r.ask(ctx, to, c, sharesOf(r.steps[i+1:]))
+	}
+	if status == nil && len(response.Patch) > 0 {
+		status = r.patch(to.form, c, response)
+	}
+	if status = judge(c, status); status != nil {
+		return c, status
+	}
+	return c, nil
+}
+
+// settle brings the request's own object up to date. That can only go wrong
+// with what a hook made of it, so the error names the last one that did.
+func (r *run) settle() error {
+	err := r.objects.settle()
+	if err == nil {
+		return nil
+	}
+	for i := len(r.trace.Calls) - 1; i >= 0; i-- {
+		if c := &r.trace.Calls[i]; c.Mutated {
+			return apierrors.NewInternalError(fmt.Errorf("converting the object as left by admission webhook %q: %w", c.Hook.Name, err))
+		}
+	}
+	return apierrors.NewInternalError(err)
+}

@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// DeniedCause is the type of the causes that a rejection has for every further
+// hook that rejects the same request (S6.4).
+const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"
+
+// validate calls every hook that applies, all at the same time, and waits for
+// all of them. What selects them comes first: an error there means that none is
+// called (S6.1).
+func (r *run) validate(ctx context.Context) error {
+	var chosen []ready
+	for i := range r.steps {
+		step := &r.steps[i]
+		d := r.decide(ctx, step)
+		r.note(&d)
+		if d.err != nil {
+			return d.err
+		}
+		if !d.applies {
+			continue
+		}
+		to, err := r.prepare(step)
+		if err != nil {
+			return err
+		}
+		chosen = append(chosen, to)
+	}
+	if len(chosen) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return late()
+	}
+
+	calls := make([]trace.Call, len(chosen))
+	statuses := make([]*apierrors.StatusError, len(chosen))
+	for i, to := range chosen {
+		calls[i] = r.record(to.step, i)
+	}
+	r.trace.Calls = calls
+	var rest sync.WaitGroup
+	for i := 1; i < len(chosen); i++ {
+		rest.Go(func() { _, statuses[i] = r.ask(ctx, chosen[i], &calls[i], 0) })
+	}
+	_, statuses[0] = r.ask(ctx, chosen[0], &calls[0], 0)
+	rest.Wait()
+
+	var first *apierrors.StatusError
+	for i := range calls {
+		status := judge(&calls[i], statuses[i])
+		switch {
+		case status == nil:
+		case first == nil:
+			first = status
+		default:
+			addCause(first, status)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first
+}
+
+// addCause lists a further rejection in the one that is returned.
+func addCause(first, further *apierrors.StatusError) {
+	if first.ErrStatus.Details == nil {
+		first.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	d := first.ErrStatus.Details
+	d.Causes = append(d.Causes, metav1.StatusCause{Type: DeniedCause, Message: further.ErrStatus.Message})
+}

@@ -1,0 +1,51 @@
+// Package admission judges the writes of a Kubernetes-style API: by webhooks that
+// users register while the server runs.
+//
+// It is the front door of the engine. A server built on k8s.io/apiserver takes
+// its plugins, joins them to a chain, and hands that to its request handlers:
+//
+//	engine, err := admission.New(admission.Options{Snapshots: refresher, Namespaces: namespaces})
+//	...
+//	names, err := admission.Selection{}.Names(admission.Recommended())
+//	...
+//	config.AdmissionControl = admission.Chain(
+//		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
+//		admission.Plugin{Name: admission.MutatingWebhookName, Interface: engine.MutatingWebhooks()},
+//		admission.Plugin{Name: admission.GenericWebhookName, Interface: engine.ExternalHooks()},
+//		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: engine.ValidatingWebhooks()},
+//	)
+//
+// # One request
+//
+// A write goes through the chain twice: the mutating pass, which may change the
+// object, and, when the server has checked the result, the validating pass. In a
+// pass, each webhook plugin does the same three things:
+//
+//	registrations --compile--> Snapshot --plan--> Steps --run--> Trace
+//
+// It takes the snapshot of registrations that is in force (package snapshot),
+// plans which hooks have a rule for the request (package plan), and runs the plan
+// (package dispatch), which reaches webhooks by package call and speaks to them
+// in the formats of package review. What happened is a Trace (package trace);
+// metrics, audit annotations, warnings and the log are read from it. A request
+// that no rule matches ends with the plan and costs no allocation.
+//
+// # The plugins
+//
+//   - NamespaceLifecycle refuses to create in namespaces that are not there.
+//   - MutatingAdmissionWebhook runs the hooks of MutatingWebhookConfigurations.
+//   - GenericAdmissionWebhook runs those of ExternalAdmissionHookConfigurations
+//     (v1alpha1), in the validating pass.
+//   - ValidatingAdmissionWebhook runs those of ValidatingWebhookConfigurations.
+//
+// Which of them run, in which order, is said by a Selection, which reads flags,
+// and by whoever builds the chain; other plugins stand between them as the host
+// likes. As whom they authenticate to webhooks is said by a Configuration, which
+// reads the file of --admission-control-config-file.
+//
+// # Concurrency and errors
+//
+// Everything is safe for concurrent use unless its comment says otherwise. The
+// errors of plugins are API statuses (apierrors.APIStatus), ready to be sent to
+// the client, and name the webhook.
+package admission

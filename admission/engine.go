@@ -1,0 +1,195 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// Options configure an Engine.
+type Options struct {
+	// Snapshots has the registrations in force; it must be set. Of
+	// a *snapshot.Refresher, the caller runs Run.
+	Snapshots Snapshots
+	// Namespaces is where namespaces are looked up; it must be set.
+	Namespaces Namespaces
+	// Authorizer is what match conditions ask by the variable authorizer. Nil
+	// makes conditions that use it fail.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Configuration says as whom each webhook plugin authenticates. Nil means
+	// anonymously.
+	Configuration *Configuration
+	// ExternalCertFile and ExternalKeyFile are a client certificate and its key,
+	// PEM files that are read again when they change. They are presented to the
+	// external hooks (v1alpha1) that the configuration has no user for (S12.13).
+	// Both or neither are set.
+	ExternalCertFile, ExternalKeyFile string
+	// Resolver finds the endpoints of webhooks behind services. Nil means that
+	// the DNS name of the service is dialed (S8.3).
+	Resolver call.Resolver
+	// Dial opens connections to webhooks, with what the resolver said or the URL
+	// names as address. Nil means TCP (S8.10).
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Wrap, if set, wraps the transport to each webhook server, for metrics or
+	// tracing. It must not send a request twice.
+	Wrap func(http.RoundTripper) http.RoundTripper
+	// Breaker says which failures in a row make a webhook server be skipped until
+	// it answers again: failures to connect, unless it says otherwise.
+	Breaker call.Breaker
+	// MaxInFlight is how many calls of a plugin to one webhook server are under
+	// way at once; further ones wait. Zero means 200.
+	MaxInFlight int
+	// StepAside is called with the context of a request that has waited for
+	// webhooks for 100 ms, or is about to call one that took that long the last
+	// time; and what it returns when the request goes on. A host that bounds the
+	// requests it handles at once need not count it meanwhile. Nil means that
+	// nobody is told.
+	StepAside func(context.Context) (back func())
+	// Serial turns off that mutating webhooks which declare no side effects and
+	// may be reinvoked are called before their turn.
+	Serial bool
+	// Skips records in traces why hooks were not called.
+	Skips bool
+	// Observer is given the trace of every pass in which a hook's rules
+	// matched. It must not change the trace, and the request waits for it. It
+	// may be called at the same time by several requests. Nil means that nobody
+	// is interested.
+	Observer func(*trace.Trace)
+}
+
+// Engine is the dynamic part of admission: it runs what users register. Its
+// plugins are made with it, and share the connections to webhooks that it keeps.
+// It is safe for concurrent use.
+type Engine struct {
+	options    Options
+	callers    []pluginCaller
+	mutating   mutatingPlugin
+	validating validatingPlugin
+	external   validatingPlugin
+}
+
+// pluginCaller calls the webhooks of one plugin.
+type pluginCaller struct {
+	plugin string
+	*call.Caller
+}
+
+// New makes an Engine. It reads the kubeconfig files that the configuration names
+// and starts nothing. The error says which option is missing, or which file is
+// unusable (S8.19).
+func New(o Options) (*Engine, error) {
+	if o.Snapshots == nil {
+		return nil, errors.New("admission: Options.Snapshots is nil")
+	}
+	if o.Namespaces == nil {
+		return nil, errors.New("admission: Options.Namespaces is nil")
+	}
+	if o.Configuration == nil {
+		o.Configuration = &Configuration{}
+	}
+	e := &Engine{options: o}
+	for _, p := range []struct {
+		plugin *webhookPlugin
+		name   string
+		source registration.Source
+		gate   snapshot.Gate
+	}{
+		{&e.mutating.webhookPlugin, MutatingWebhookName, registration.Mutating, snapshot.MutatingGate},
+		{&e.validating.webhookPlugin, ValidatingWebhookName, registration.Validating, snapshot.ValidatingGate},
+		{&e.external.webhookPlugin, GenericWebhookName, registration.External, snapshot.ExternalGate},
+	} {
+		dispatcher, err := e.dispatcher(p.name, p.source)
+		if err != nil {
+			e.Close()
+			return nil, err
+		}
+		*p.plugin = webhookPlugin{source: p.source, gate: p.gate, snapshots: o.Snapshots, dispatcher: dispatcher}
+	}
+	return e, nil
+}
+
+// MutatingWebhooks returns the plugin that runs the hooks of
+// MutatingWebhookConfigurations, in the mutating pass. Every call returns the
+// same.
+func (e *Engine) MutatingWebhooks() admission.MutationInterface { return &e.mutating }
+
+// ValidatingWebhooks returns the plugin that runs the hooks of
+// ValidatingWebhookConfigurations, in the validating pass.
+func (e *Engine) ValidatingWebhooks() admission.ValidationInterface { return &e.validating }
+
+// ExternalHooks returns the plugin that runs the hooks of
+// ExternalAdmissionHookConfigurations, in the validating pass (S12.9).
+func (e *Engine) ExternalHooks() admission.ValidationInterface { return &e.external }
+
+// dispatcher makes what runs the hooks of a source, with credentials and
+// connections of its own (S8.20).
+func (e *Engine) dispatcher(plugin string, source registration.Source) (*dispatch.Dispatcher, error) {
+	var credentials *call.Credentials
+	if file := e.options.Configuration.KubeConfigFile(plugin); file != "" {
+		var err error
+		if credentials, err = call.LoadCredentials(file); err != nil {
+			return nil, fmt.Errorf("kubeconfig of plugin %s: %w", plugin, err)
+		}
+	}
+	if plugin == GenericWebhookName && (e.options.ExternalCertFile != "" || e.options.ExternalKeyFile != "") {
+		var err error
+		if credentials, err = credentials.WithClientCertificate(e.options.ExternalCertFile, e.options.ExternalKeyFile); err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", plugin, err)
+		}
+	}
+	caller, err := call.New(call.Options{
+		Resolver:    e.options.Resolver,
+		Credentials: credentials,
+		Dial:        e.options.Dial,
+		Wrap:        e.options.Wrap,
+		Breaker:     e.options.Breaker,
+		MaxInFlight: e.options.MaxInFlight,
+		Observe:     observeCircuits(plugin),
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.callers = append(e.callers, pluginCaller{plugin, caller})
+	return dispatch.New(dispatch.Options{
+		Source:          source,
+		Plugin:          plugin,
+		Caller:          caller,
+		NamespaceLabels: e.namespaceLabels,
+		Authorizer:      e.options.Authorizer,
+		Serial:          e.options.Serial,
+		Skips:           e.options.Skips,
+		Observer:        e.options.Observer,
+		StepAside:       e.options.StepAside,
+	})
+}
+
+// Close closes idle connections to webhooks. Calls under way go on; later ones
+// fail.
+func (e *Engine) Close() {
+	for _, c := range e.callers {
+		c.Close()
+	}
+}
+
+// namespaceLabels implements S2.14 and S2.15.
+func (e *Engine) namespaceLabels(ctx context.Context, name string) (map[string]string, error) {
+	if ns := e.options.Namespaces.Cached(name); ns != nil {
+		return ns.Labels, nil
+	}
+	ns, err := e.options.Namespaces.Live(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return ns.Labels, nil
+}

@@ -1,0 +1,247 @@
+package initializers
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Annotation carries the field in typed objects. Clients can neither see nor
+// write it.
+const Annotation = "gatehouse.dev/metadata.initializers"
+
+// Initializers is metadata.initializers. An object that has the field, whatever
+// it contains, is uninitialized (S11.1).
+type Initializers struct {
+	// Pending lists the initializers that have yet to act, in order. Its merge
+	// key is name.
+	Pending []Initializer `json:"pending"`
+	// Result, when set, is why initialization failed.
+	Result *metav1.Status `json:"result,omitempty"`
+}
+
+// Initializer is one entry of the pending list.
+type Initializer struct {
+	Name string `json:"name"`
+}
+
+// Empty tells whether nothing is pending and nothing failed: initialization is
+// complete (S11.38).
+func (i *Initializers) Empty() bool { return len(i.Pending) == 0 && i.Result == nil }
+
+// Leading returns the first pending initializers, those whose turn it is: the
+// first one, and if it is parallel those that follow it without a gap and are
+// parallel as well. The result shares memory with pending.
+func Leading(pending []Initializer, parallel func(name string) bool) []Initializer {
+	if len(pending) == 0 || !parallel(pending[0].Name) {
+		return pending[:min(1, len(pending))]
+	}
+	n := 1
+	for n < len(pending) && parallel(pending[n].Name) {
+		n++
+	}
+	return pending[:n]
+}
+
+// Get returns the object's initializers, nil when it is initialized or has no
+// metadata. The error says that the field is there and cannot be read.
+func Get(obj runtime.Object) (*Initializers, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		if raw, found, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers"); found && raw != nil {
+			return fromAny(raw)
+		}
+	}
+	value, ok := carried(obj)
+	if !ok {
+		return nil, nil
+	}
+	i := &Initializers{}
+	if err := json.Unmarshal([]byte(value), i); err != nil {
+		return nil, fmt.Errorf("metadata.initializers: %w", err)
+	}
+	return i, nil
+}
+
+// Has tells whether the object has the field, without reading it.
+func Has(obj runtime.Object) bool {
+	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
+		return true
+	}
+	_, ok := carried(obj)
+	return ok
+}
+
+// Shows tells whether the object has the field where users see it, rather than in
+// the annotation.
+func Shows(u *unstructured.Unstructured) bool {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	return metadata["initializers"] != nil
+}
+
+// Set writes the field: where users see it in an unstructured object that shows
+// it there, in the annotation of all others. Nil removes it. It panics on an
+// object without metadata: the caller has none to initialize.
+func Set(obj runtime.Object, i *Initializers) {
+	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
+		setUnstructured(u, i)
+		return
+	}
+	m := obj.(metav1.Object)
+	annotations := m.GetAnnotations()
+	if i == nil {
+		if _, ok := annotations[Annotation]; ok {
+			m.SetAnnotations(without(annotations))
+		}
+		return
+	}
+	value, err := json.Marshal(i)
+	if err != nil {
+		panic(fmt.Sprintf("initializers cannot be encoded: %v", err))
+	}
+	// Objects may share their maps with a cache.
+	next := make(map[string]string, len(annotations)+1)
+	for k, v := range annotations {
+		next[k] = v
+	}
+	next[Annotation] = string(value)
+	m.SetAnnotations(next)
+}
+
+// Expose moves the field from the annotation to where users see it, in the
+// content of an unstructured object, which it changes. An object without the
+// annotation stays as it is.
+func Expose(content map[string]any) error {
+	metadata, _ := content["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	value, ok := annotations[Annotation].(string)
+	if !ok {
+		return nil
+	}
+	var field map[string]any
+	if err := json.Unmarshal([]byte(value), &field); err != nil {
+		return fmt.Errorf("metadata.initializers: %w", err)
+	}
+	delete(annotations, Annotation)
+	if len(annotations) == 0 {
+		delete(metadata, "annotations")
+	}
+	metadata["initializers"] = field
+	return nil
+}
+
+// Hide is the inverse of Expose. It checks the field's types and returns an
+// error when they are wrong; unknown lists the fields below metadata.initializers
+// that do not exist.
+func Hide(content map[string]any) (unknown []string, err error) {
+	metadata, _ := content["metadata"].(map[string]any)
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		if _, reserved := annotations[Annotation]; reserved {
+			return nil, fmt.Errorf("metadata.annotations[%s] is reserved: write metadata.initializers instead", Annotation)
+		}
+	}
+	raw, ok := metadata["initializers"]
+	if !ok {
+		return nil, nil
+	}
+	delete(metadata, "initializers")
+	if raw == nil {
+		return nil, nil
+	}
+	i, err := fromAny(raw)
+	if err != nil {
+		return nil, err
+	}
+	value, err := json.Marshal(i)
+	if err != nil {
+		return nil, fmt.Errorf("metadata.initializers: %w", err)
+	}
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	annotations[Annotation] = string(value)
+	return unknownFields(raw), nil
+}
+
+func carried(obj runtime.Object) (string, bool) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		// The accessor of unstructured objects copies the whole map.
+		metadata, _ := u.Object["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		value, ok := annotations[Annotation].(string)
+		return value, ok
+	}
+	m, ok := obj.(metav1.Object)
+	if !ok {
+		accessor, isAccessor := obj.(metav1.ObjectMetaAccessor)
+		if !isAccessor {
+			return "", false
+		}
+		if m = accessor.GetObjectMeta(); m == nil {
+			return "", false
+		}
+	}
+	value, ok := m.GetAnnotations()[Annotation]
+	return value, ok
+}
+
+func setUnstructured(u *unstructured.Unstructured, i *Initializers) {
+	if i == nil {
+		unstructured.RemoveNestedField(u.Object, "metadata", "initializers")
+		return
+	}
+	field, err := runtime.DefaultUnstructuredConverter.ToUnstructured(i)
+	if err != nil {
+		panic(fmt.Sprintf("initializers cannot be encoded: %v", err))
+	}
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		u.Object["metadata"] = metadata
+	}
+	metadata["initializers"] = field
+}
+
+func without(annotations map[string]string) map[string]string {
+	if len(annotations) == 1 {
+		return nil
+	}
+	next := make(map[string]string, len(annotations)-1)
+	for k, v := range annotations {
+		if k != Annotation {
+			next[k] = v
+		}
+	}
+	return next
+}
+
+func fromAny(raw any) (*Initializers, error) {
+	field, ok := raw.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("metadata.initializers: expected an object, got %T", raw)
+	}
+	i := &Initializers{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, i); err != nil {
+		return nil, fmt.Errorf("metadata.initializers: %w", err)
+	}
+	return i, nil
+}
+
+// unknownFields checks by comparing with the one level of names there is; what
+// lies below result is a Status, which is checked by its own type.
+func unknownFields(raw any) []string {
+	field, _ := raw.(map[string]any)
+	var unknown []string
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(field, &Initializers{}, true); err != nil {
+		if strict, ok := runtime.AsStrictDecodingError(err); ok {
+			for _, e := range strict.Errors() {
+				unknown = append(unknown, e.Error())
+			}
+		}
+	}
+	return unknown
+}

@@ -1,0 +1,31 @@
+package initializers
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// Off stands in a chain in place of a Plugin that is switched off: the field is
+// cleared from what is written, and from what is stored as the other plugins see
+// it, so that objects left uninitialized are complete with their next write
+// (S11.3).
+type Off struct{}
+
+var _ admission.MutationInterface = Off{}
+
+// Handles implements admission.Interface.
+func (Off) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || operation == admission.Update
+}
+
+// Admit implements admission.MutationInterface. It returns no error.
+func (Off) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if obj := a.GetObject(); obj != nil && Has(obj) {
+		Set(obj, nil)
+	}
+	if old := a.GetOldObject(); old != nil && Has(old) {
+		Set(old, nil)
+	}
+	return nil
+}

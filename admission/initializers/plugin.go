@@ -1,0 +1,249 @@
+package initializers
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// PluginName is the plugin's name on command lines and in metrics.
+const PluginName = "Initializers"
+
+// Verb is what a caller must be allowed to do to an uninitialized object, beside
+// the verb of the request.
+const Verb = "initialize"
+
+// mirrorPod marks pods that a node's agent made from a file. They exist already,
+// so there is nothing to initialize (S11.19).
+const mirrorPod = "kubernetes.io/config.mirror"
+
+// Options are what a Plugin needs. All fields but Registered must be set.
+type Options struct {
+	// Pending returns the names of the initializers that apply to a new object of
+	// a resource, in order. Its error rejects the request; it is the retryable
+	// one of S11.11 when the configuration is not known well enough.
+	Pending func(context.Context, schema.GroupVersionResource) ([]string, error)
+	// Authorizer decides who may write uninitialized objects.
+	Authorizer authorizer.Authorizer
+	// Exempt tells which kinds have no initializers: those that configure
+	// admission (S2.39).
+	Exempt func(schema.GroupVersionKind) bool
+	// Registered returns every initializer there is, in order of configuration
+	// name. It is asked when a configuration is written, whose initializers must
+	// have an order together with those of the others; nil means that there are
+	// no others. Its error rejects the request.
+	Registered func(context.Context) ([]*registration.Initializer, error)
+}
+
+// Plugin gives new objects their pending initializers and decides who may change
+// them, in the mutating pass. In the validating pass it checks what the plugins
+// after it made of the list, and the order of initializers that are being
+// configured. It is safe for concurrent use.
+type Plugin struct{ options Options }
+
+// New returns a Plugin.
+func New(o Options) *Plugin { return &Plugin{options: o} }
+
+// Handles implements admission.Interface (S9.5).
+func (p *Plugin) Handles(operation admission.Operation) bool {
+	return operation == admission.Create || operation == admission.Update
+}
+
+// Admit implements admission.MutationInterface. Its errors are 403 for callers
+// without the verb initialize, 422 for changes of the field that are not
+// allowed, and what Options.Pending returns.
+func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetSubresource() != "" || a.GetObject() == nil {
+		return nil
+	}
+	// In the second pass the object carries what the first one gave it, which
+	// must not be taken for something the caller sent (S11.21).
+	if a.GetReinvocationContext().IsReinvoke() {
+		return nil
+	}
+	object, err := meta.Accessor(a.GetObject())
+	if err != nil {
+		return nil
+	}
+	if p.options.Exempt(a.GetKind()) {
+		Set(a.GetObject(), nil)
+		return nil
+	}
+	current, err := Get(a.GetObject())
+	if err != nil {
+		return invalid(a, field.Invalid(path, "", err.Error()))
+	}
+	if a.GetOperation() == admission.Create {
+		return p.create(ctx, a, object, current)
+	}
+	return p.update(ctx, a, current)
+}
+
+func (p *Plugin) create(ctx context.Context, a admission.Attributes, object metav1.Object, sent *Initializers) error {
+	if sent == nil {
+		names, err := p.options.Pending(ctx, a.GetResource())
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		if _, mirror := object.GetAnnotations()[mirrorPod]; mirror && a.GetResource().GroupResource() == (schema.GroupResource{Resource: "pods"}) {
+			return nil
+		}
+		pending := make([]Initializer, len(names))
+		for i, name := range names {
+			pending[i].Name = name
+		}
+		Set(a.GetObject(), &Initializers{Pending: pending})
+		return nil
+	}
+	if err := p.authorize(ctx, a, "create with initializers denied"); err != nil {
+		return err
+	}
+	if errs := Validate(sent); len(errs) > 0 {
+		return invalid(a, errs...)
+	}
+	if sent.Empty() {
+		Set(a.GetObject(), nil)
+	}
+	return nil
+}
+
+func (p *Plugin) update(ctx context.Context, a admission.Attributes, sent *Initializers) error {
+	stored, err := Get(a.GetOldObject())
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if sent != nil && sent.Empty() {
+		Set(a.GetObject(), nil)
+		sent = nil
+	}
+	if sent == nil && stored == nil {
+		return nil
+	}
+	if stored == nil {
+		return invalid(a, immutable(sent))
+	}
+	if err := p.authorize(ctx, a, "update to uninitialized resource denied"); err != nil {
+		return err
+	}
+	return transition(a, stored, sent)
+}
+
+// transition checks the change of an uninitialized object (S11.39).
+func transition(a admission.Attributes, stored, sent *Initializers) error {
+	if sent == nil {
+		return nil
+	}
+	if errs := Validate(sent); len(errs) > 0 {
+		return invalid(a, errs...)
+	}
+	if stored.Result != nil && !equality.Semantic.DeepEqual(stored.Result, sent.Result) {
+		return invalid(a, field.Invalid(path.Child("result"), "", "field is immutable once it is set"))
+	}
+	return nil
+}
+
+// Validate implements admission.ValidationInterface. Its errors are 422.
+func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetSubresource() != "" || a.GetObject() == nil {
+		return nil
+	}
+	if p.options.Exempt(a.GetKind()) {
+		return p.ordered(ctx, a)
+	}
+	if !Has(a.GetObject()) {
+		return nil
+	}
+	sent, err := Get(a.GetObject())
+	if err != nil {
+		return invalid(a, field.Invalid(path, "", err.Error()))
+	}
+	if a.GetOperation() == admission.Create {
+		if errs := Validate(sent); len(errs) > 0 {
+			return invalid(a, errs...)
+		}
+		return nil
+	}
+	stored, err := Get(a.GetOldObject())
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if stored == nil && !sent.Empty() {
+		return invalid(a, immutable(sent))
+	}
+	if stored == nil {
+		return nil
+	}
+	return transition(a, stored, sent)
+}
+
+// ordered refuses a configuration whose initializers cannot be put into one
+// order with those of the others.
+func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
+	own, err := registration.Initializers(a.GetObject())
+	if err != nil || len(own) == 0 {
+		// What cannot be read is refused by whoever stores it.
+		return nil
+	}
+	all := own
+	if p.options.Registered != nil {
+		registered, err := p.options.Registered(ctx)
+		if err != nil {
+			return err
+		}
+		for _, i := range registered {
+			if i.Configuration != own[0].Configuration {
+				all = append(all, i)
+			}
+		}
+	}
+	if err := CheckOrder(all); err != nil {
+		return invalid(a, field.Invalid(field.NewPath("initializers"), "", err.Error()))
+	}
+	return nil
+}
+
+func immutable(sent *Initializers) *field.Error {
+	return field.Invalid(path, names(sent), "field is immutable once initialization has completed")
+}
+
+func (p *Plugin) authorize(ctx context.Context, a admission.Attributes, denied string) error {
+	decision, reason, err := p.options.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User:            a.GetUserInfo(),
+		Verb:            Verb,
+		Namespace:       a.GetNamespace(),
+		Name:            a.GetName(),
+		APIGroup:        a.GetResource().Group,
+		APIVersion:      a.GetResource().Version,
+		Resource:        a.GetResource().Resource,
+		ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: %s", denied, reason))
+}
+
+func invalid(a admission.Attributes, errs ...*field.Error) error {
+	return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+}
+
+func names(i *Initializers) []string {
+	list := make([]string, len(i.Pending))
+	for n, p := range i.Pending {
+		list[n] = p.Name
+	}
+	return list
+}

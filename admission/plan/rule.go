@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// part is a part of a rule.
+type part uint8
+
+const (
+	// matches: no part of the rule is against it.
+	matches part = iota
+	wrongResource
+	wrongOperation
+	wrongScope
+)
+
+// mismatch returns the first part of a rule that does not match the target (S2.5 to
+// S2.8).
+func mismatch(r *registration.Rule, t *snapshot.Target) part {
+	switch {
+	case !anyOrOne(r.APIGroups, t.Resource.Group),
+		!anyOrOne(r.APIVersions, t.Resource.Version),
+		!matchesResource(r.Resources, t.Resource.Resource, t.Subresource):
+		return wrongResource
+	case !anyOrOne(r.Operations, string(t.Operation)):
+		return wrongOperation
+	case r.Scope == "Namespaced" && !t.Namespaced, r.Scope == "Cluster" && t.Namespaced:
+		return wrongScope
+	}
+	return matches
+}
+
+func anyOrOne(list []string, want string) bool {
+	for _, s := range list {
+		if s == want || s == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesResource compares the resources of a rule (S2.7). "pods/*" matches pods,
+// too.
+func matchesResource(entries []string, resource, subresource string) bool {
+	for _, entry := range entries {
+		r, s, _ := strings.Cut(entry, "/")
+		if (r == "*" || r == resource) && (s == "*" || s == subresource) {
+			return true
+		}
+	}
+	return false
+}
+
+// namespaced tells whether a request counts as namespaced for the scope of rules,
+// seen as one about the given resource (S2.8).
+func namespaced(r *Request, resource schema.GroupVersionResource) bool {
+	return r.Namespace != "" && resource != schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+}
+
+func targetOf(r *Request) snapshot.Target {
+	return snapshot.Target{
+		Operation:   r.Operation,
+		Resource:    r.Resource,
+		Subresource: r.Subresource,
+		Namespaced:  namespaced(r, r.Resource),
+	}
+}
+
+// initializes tells whether any rule of an initializer is for a resource (S11.7).
+// Entries with a subresource never are; "*/*" is "*".
+func initializes(in *registration.Initializer, resource schema.GroupVersionResource) bool {
+	for i := range in.Rules {
+		r := &in.Rules[i]
+		if !anyOrOne(r.APIGroups, resource.Group) || !anyOrOne(r.APIVersions, resource.Version) {
+			continue
+		}
+		for _, entry := range r.Resources {
+			if entry == "*" || entry == "*/*" || entry == resource.Resource {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,272 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// The twin decides as slowly and as literally as possible: it spells out what each
+// rule stands for, from a list of everything there is.
+
+type place struct {
+	operation                     string
+	group, version, resource, sub string
+	scope                         string
+}
+
+// stands lists the places a rule stands for.
+func stands(r registration.Rule) map[place]bool {
+	out := map[place]bool{}
+	for _, o := range operationWords {
+		for _, g := range groupWords {
+			for _, v := range versionWords {
+				for _, res := range resourceWords {
+					for _, sub := range subresourceWords {
+						for _, scope := range []string{"Cluster", "Namespaced"} {
+							if has(r.Operations, o) && has(r.APIGroups, g) && has(r.APIVersions, v) && (r.Scope == "*" || r.Scope == scope) && hasResource(r.Resources, res, sub) {
+								out[place{o, g, v, res, sub, scope}] = true
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func has(list []string, s string) bool {
+	for _, l := range list {
+		if l == "*" || l == s {
+			return true
+		}
+	}
+	return false
+}
+
+func hasResource(entries []string, resource, sub string) bool {
+	for _, e := range entries {
+		all := []string{resource + "/" + sub, "*/" + sub, resource + "/*", "*/*"}
+		if sub == "" {
+			all = []string{resource, "*", resource + "/*", "*/*"}
+		}
+		for _, a := range all {
+			if e == a {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var (
+	operationWords   = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	groupWords       = []string{"", "apps", "extensions"}
+	versionWords     = []string{"v1", "v2"}
+	resourceWords    = []string{"pods", "deployments", "namespaces"}
+	subresourceWords = []string{"", "status", "scale"}
+)
+
+// twin is the slow equal of For, for one hook: the rule that matches, -1 for none,
+// and the resource it matches.
+func twin(h *registration.Hook, r *Request, equivalents []schema.GroupVersionResource) (int, schema.GroupVersionResource) {
+	at := func(gvr schema.GroupVersionResource) place {
+		scope := "Namespaced"
+		if r.Namespace == "" || gvr.Group == "" && gvr.Version == "v1" && gvr.Resource == "namespaces" {
+			scope = "Cluster"
+		}
+		return place{string(r.Operation), gvr.Group, gvr.Version, gvr.Resource, r.Subresource, scope}
+	}
+	for i, rule := range h.Rules {
+		if stands(rule)[at(r.Resource)] {
+			return i, r.Resource
+		}
+	}
+	if h.Equivalent {
+		for i, rule := range h.Rules {
+			for _, e := range equivalents {
+				if e != r.Resource && stands(rule)[at(e)] {
+					return i, e
+				}
+			}
+		}
+	}
+	return -1, schema.GroupVersionResource{}
+}
+
+// fixed are equivalents of every resource.
+type fixed []schema.GroupVersionResource
+
+func (f fixed) EquivalentResourcesFor(schema.GroupVersionResource, string) []schema.GroupVersionResource {
+	return f
+}
+
+func (f fixed) KindFor(r schema.GroupVersionResource, sub string) schema.GroupVersionKind {
+	return r.GroupVersion().WithKind("Kind of " + r.Resource + "/" + sub)
+}
+
+// random makes hooks and requests.
+type random struct{ *rand.Rand }
+
+func (r random) pick(words []string) string { return words[r.IntN(len(words))] }
+
+// some picks one to three words, now and then a wildcard.
+func some[T ~string](r random, words []string) []T {
+	if r.IntN(4) == 0 {
+		return []T{"*"}
+	}
+	var out []T
+	for range 1 + r.IntN(3) {
+		out = append(out, T(r.pick(words)))
+	}
+	return out
+}
+
+func (r random) rule() v1.RuleWithOperations {
+	scope := v1.ScopeType(r.pick([]string{"*", "*", "Cluster", "Namespaced"}))
+	entries := []string{
+		"*", "*/*", "pods", "pods/*", "pods/status", "*/status", "*/scale",
+		"deployments", "deployments/scale", "deployments/*", "namespaces", "namespaces/status",
+	}
+	var resources []string
+	for range 1 + r.IntN(3) {
+		resources = append(resources, r.pick(entries))
+	}
+	return v1.RuleWithOperations{
+		Operations: some[v1.OperationType](r, operationWords),
+		Rule: v1.Rule{
+			APIGroups: some[string](r, groupWords), APIVersions: some[string](r, versionWords),
+			Resources: resources, Scope: &scope,
+		},
+	}
+}
+
+func (r random) configuration(name string, hooks int) *v1.ValidatingWebhookConfiguration {
+	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for i := range hooks {
+		policy := v1.MatchPolicyType(r.pick([]string{"Exact", "Equivalent"}))
+		w := v1.ValidatingWebhook{Name: fmt.Sprintf("h%d.example.com", i), MatchPolicy: &policy}
+		for range r.IntN(4) {
+			w.Rules = append(w.Rules, r.rule())
+		}
+		c.Webhooks = append(c.Webhooks, w)
+	}
+	return c
+}
+
+func (r random) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: r.pick(groupWords), Version: r.pick(versionWords), Resource: r.pick(resourceWords)}
+}
+
+func (r random) request() *Request {
+	return &Request{
+		Operation:   admission.Operation(r.pick(operationWords)),
+		Resource:    r.resource(),
+		Subresource: r.pick(subresourceWords),
+		Namespace:   r.pick([]string{"", "shop"}),
+		Kind:        schema.GroupVersionKind{Group: "g", Version: "v", Kind: "Own"},
+	}
+}
+
+// S2.1 to S2.8, S2.22 to S2.24, S5.1: whatever the hooks and the request, For finds
+// the hooks, rules and resources that the twin finds.
+func TestForFindsWhatTheTwinFinds(t *testing.T) {
+	for seed := range uint64(150) {
+		r := random{rand.New(rand.NewPCG(seed, 1))}
+		s := snapshot.Compile(snapshot.Registrations{Objects: objects(r.configuration("b", 6), r.configuration("a", 6))})
+		for range 20 {
+			compareWithTwin(t, s, r, seed)
+		}
+	}
+}
+
+func FuzzFor(f *testing.F) {
+	f.Add(uint64(1), uint8(3))
+	f.Fuzz(func(t *testing.T, seed uint64, hooks uint8) {
+		r := random{rand.New(rand.NewPCG(seed, 2))}
+		s := snapshot.Compile(snapshot.Registrations{Objects: objects(r.configuration("b", int(hooks%80)), r.configuration("a", 2))})
+		compareWithTwin(t, s, r, seed)
+	})
+}
+
+func compareWithTwin(t *testing.T, s *snapshot.Snapshot, r random, seed uint64) {
+	t.Helper()
+	req := r.request()
+	equivalents := fixed{req.Resource, r.resource(), r.resource()}
+	var want []Step
+	for i, h := range s.Hooks(registration.Validating) {
+		if h.Position != i {
+			t.Fatalf("hook %s has position %d, want %d", h, h.Position, i)
+		}
+		rule, resource := twin(h.Hook, req, equivalents)
+		if rule < 0 {
+			continue
+		}
+		step := Step{Hook: h, Rule: rule, Resource: resource, Subresource: req.Subresource, Kind: req.Kind}
+		if resource != req.Resource {
+			step.Equivalent, step.Kind = true, equivalents.KindFor(resource, req.Subresource)
+		}
+		want = append(want, step)
+	}
+	got := For(s, registration.Validating, req, equivalents)
+	same := cmp.Comparer(func(a, b *snapshot.Hook) bool { return a == b })
+	if diff := cmp.Diff(want, got, same, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("seed %d, request %+v, equivalents %v (-want +got):\n%s", seed, req, equivalents, diff)
+	}
+	for _, o := range Explain(t.Context(), s, registration.Validating, req, equivalents, &Input{}) {
+		if (o.Step == nil) != (o.Decision.Reason.Code == NoRule) {
+			t.Fatalf("seed %d: outcome of %s has step %v and reason %q", seed, o.Hook, o.Step, o.Decision.Reason)
+		}
+		if o.Step == nil && o.Decision.Reason.String() == "" {
+			t.Fatalf("seed %d: outcome of %s has no reason", seed, o.Hook)
+		}
+	}
+}
+
+// S11.5 to S11.7: Initializers finds what a scan of all of them finds.
+func TestInitializersFindsWhatAScanFinds(t *testing.T) {
+	for seed := range uint64(300) {
+		r := random{rand.New(rand.NewPCG(seed, 3))}
+		var all []runtimeObject
+		for _, name := range []string{"b", "a"} {
+			c := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			for range 6 {
+				in := v1alpha1.Initializer{Name: fmt.Sprintf("i%d.example.com", r.IntN(8))}
+				for range r.IntN(3) {
+					rule := r.rule()
+					in.Rules = append(in.Rules, v1alpha1.Rule{APIGroups: rule.APIGroups, APIVersions: rule.APIVersions, Resources: rule.Resources})
+				}
+				c.Initializers = append(c.Initializers, in)
+			}
+			all = append(all, c)
+		}
+		s := snapshot.Compile(snapshot.Registrations{Objects: objects(all...)})
+		resource := r.resource()
+		var want []*registration.Initializer
+		seen := map[string]bool{}
+		for _, in := range s.Initializers() {
+			for _, rule := range in.Rules {
+				main := has(rule.Resources, resource.Resource) || has(rule.Resources, "*/*")
+				if has(rule.APIGroups, resource.Group) && has(rule.APIVersions, resource.Version) && main && !seen[in.Name] {
+					want, seen[in.Name] = append(want, in), true
+				}
+			}
+		}
+		got := Initializers(s, schema.GroupVersionKind{Kind: "Pod"}, resource)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("seed %d, resource %v (-want +got):\n%s", seed, resource, diff)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// The names of the plugins, as in flags, configuration files and metrics (S9.2).
+const (
+	NamespaceLifecycleName = "NamespaceLifecycle"
+	InitializersName       = "Initializers"
+	MutatingWebhookName    = "MutatingAdmissionWebhook"
+	GenericWebhookName     = "GenericAdmissionWebhook"
+	ValidatingWebhookName  = "ValidatingAdmissionWebhook"
+)
+
+// Known is a plugin that may be named in flags.
+type Known struct {
+	Name string
+	// Default tells whether the plugin runs when no flag says otherwise.
+	Default bool
+}
+
+// Recommended returns the engine's own plugins in the recommended order (S9.3,
+// S9.4). A host with plugins of its own inserts them: mutators before
+// MutatingWebhookName, quota at the end.
+func Recommended() []Known {
+	return []Known{
+		{NamespaceLifecycleName, true},
+		{InitializersName, true},
+		{MutatingWebhookName, true},
+		{GenericWebhookName, true},
+		{ValidatingWebhookName, true},
+	}
+}
+
+// Selection is what the flags say about which plugins run. Its zero value is
+// the default set.
+type Selection struct {
+	// Control is --admission-control: exactly these plugins, in this order.
+	// Empty means that the flag was not given.
+	Control []string
+	// Enable and Disable are --enable-admission-plugins and
+	// --disable-admission-plugins: they change the default set, and the order
+	// stays the recommended one.
+	Enable  []string
+	Disable []string
+}
+
+// Names returns the names of the plugins to run, in order. known lists every
+// plugin there is, in the recommended order. The error says in one sentence
+// which flag is wrong (S9.6, S9.7).
+func (s Selection) Names(known []Known) ([]string, error) {
+	if len(s.Control) > 0 {
+		return s.controlled(known)
+	}
+	if err := checkKnown("enable-admission-plugins", s.Enable, known); err != nil {
+		return nil, err
+	}
+	if err := checkKnown("disable-admission-plugins", s.Disable, known); err != nil {
+		return nil, err
+	}
+	for _, name := range s.Enable {
+		if slices.Contains(s.Disable, name) {
+			return nil, fmt.Errorf("plugin %q is in both enable-admission-plugins and disable-admission-plugins", name)
+		}
+	}
+	var names []string
+	for _, k := range known {
+		if slices.Contains(s.Enable, k.Name) || k.Default && !slices.Contains(s.Disable, k.Name) {
+			names = append(names, k.Name)
+		}
+	}
+	return names, nil
+}
+
+func (s Selection) controlled(known []Known) ([]string, error) {
+	if len(s.Enable) > 0 || len(s.Disable) > 0 {
+		return nil, errors.New("admission-control and enable-admission-plugins/disable-admission-plugins are mutually exclusive")
+	}
+	if err := checkKnown("admission-control", s.Control, known); err != nil {
+		return nil, err
+	}
+	for i, name := range s.Control {
+		if slices.Contains(s.Control[:i], name) {
+			return nil, fmt.Errorf("admission-control plugin %q is given twice", name)
+		}
+	}
+	return slices.Clone(s.Control), nil
+}
+
+func checkKnown(flag string, names []string, known []Known) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(known, func(k Known) bool { return k.Name == name }) {
+			return fmt.Errorf("%s plugin %q is unknown", flag, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package admission
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSelectionNames(t *testing.T) {
+	recommended := []string{"NamespaceLifecycle", "Initializers", "MutatingAdmissionWebhook", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook"}
+	tests := []struct {
+		name      string
+		selection Selection
+		want      []string
+		err       string
+	}{
+		{name: "S9.4 everything is on by default, in the order of S9.3", want: recommended},
+		{
+			name:      "S9.6 admission-control keeps its own order",
+			selection: Selection{Control: []string{"ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "NamespaceLifecycle"}},
+			want:      []string{"ValidatingAdmissionWebhook", "MutatingAdmissionWebhook", "NamespaceLifecycle"},
+		},
+		{
+			name:      "S9.6 unknown name",
+			selection: Selection{Control: []string{"NamespaceLifecycle", "X"}},
+			err:       `admission-control plugin "X" is unknown`,
+		},
+		{
+			name:      "S9.6 a name given twice",
+			selection: Selection{Control: []string{"Initializers", "NamespaceLifecycle", "Initializers"}},
+			err:       `admission-control plugin "Initializers" is given twice`,
+		},
+		{
+			name:      "S9.7 disabling leaves the order",
+			selection: Selection{Disable: []string{"Initializers", "GenericAdmissionWebhook"}},
+			want:      []string{"NamespaceLifecycle", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"},
+		},
+		{
+			name:      "S9.7 enabling puts a plugin in its recommended place",
+			selection: Selection{Enable: []string{"Quota", "Initializers"}},
+			want:      append(append([]string(nil), recommended...), "Quota"),
+		},
+		{
+			name:      "S9.7 unknown name enabled",
+			selection: Selection{Enable: []string{"X"}},
+			err:       `enable-admission-plugins plugin "X" is unknown`,
+		},
+		{
+			name:      "S9.7 unknown name disabled",
+			selection: Selection{Disable: []string{"X"}},
+			err:       `disable-admission-plugins plugin "X" is unknown`,
+		},
+		{
+			name:      "S9.7 a name in both",
+			selection: Selection{Enable: []string{"Initializers"}, Disable: []string{"Initializers"}},
+			err:       `plugin "Initializers" is in both enable-admission-plugins and disable-admission-plugins`,
+		},
+		{
+			name:      "S9.7 not together with admission-control",
+			selection: Selection{Control: []string{"Initializers"}, Disable: []string{"Initializers"}},
+			err:       "admission-control and enable-admission-plugins/disable-admission-plugins are mutually exclusive",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.selection.Names(append(Recommended(), Known{Name: "Quota"}))
+			if text(err) != tt.err {
+				t.Fatalf("got error %q, want %q", text(err), tt.err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,94 @@
+package registration
+
+import (
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/api/admissionregistration/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+)
+
+// Default fills in the fields that the writer of a registration object left out,
+// as the object's own version has it (S1.2, S1.9, S1.32). Other objects, and
+// unstructured ones, stay as they are.
+func Default(obj runtime.Object) {
+	switch c := obj.(type) {
+	case *v1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			fill(&w.FailurePolicy, v1.Fail)
+			fill(&w.MatchPolicy, v1.Equivalent)
+			fill(&w.TimeoutSeconds, 10)
+			fill(&w.ReinvocationPolicy, v1.NeverReinvocationPolicy)
+			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
+			if s := w.ClientConfig.Service; s != nil {
+				fill(&s.Port, 443)
+			}
+		}
+	case *v1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			fill(&w.FailurePolicy, v1.Fail)
+			fill(&w.MatchPolicy, v1.Equivalent)
+			fill(&w.TimeoutSeconds, 10)
+			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
+			if s := w.ClientConfig.Service; s != nil {
+				fill(&s.Port, 443)
+			}
+		}
+	case *v1beta1.MutatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			fill(&w.ReinvocationPolicy, v1beta1.NeverReinvocationPolicy)
+			defaultBeta(&w.FailurePolicy, &w.MatchPolicy, &w.SideEffects, &w.TimeoutSeconds, &w.AdmissionReviewVersions, &w.ClientConfig)
+			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
+		}
+	case *v1beta1.ValidatingWebhookConfiguration:
+		for i := range c.Webhooks {
+			w := &c.Webhooks[i]
+			defaultBeta(&w.FailurePolicy, &w.MatchPolicy, &w.SideEffects, &w.TimeoutSeconds, &w.AdmissionReviewVersions, &w.ClientConfig)
+			defaultSelection(&w.NamespaceSelector, &w.ObjectSelector, w.Rules)
+		}
+	case *v1alpha1.ExternalAdmissionHookConfiguration:
+		for i := range c.ExternalAdmissionHooks {
+			h := &c.ExternalAdmissionHooks[i]
+			fill(&h.FailurePolicy, v1alpha1.Ignore)
+			fill(&h.NamespaceSelector, metav1.LabelSelector{})
+		}
+	case *v1alpha1.InitializerConfiguration:
+		for i := range c.Initializers {
+			fill(&c.Initializers[i].FailurePolicy, v1alpha1.Ignore)
+		}
+	}
+}
+
+func defaultBeta(failure **v1beta1.FailurePolicyType, match **v1beta1.MatchPolicyType, effects **v1beta1.SideEffectClass, timeout **int32, versions *[]string, client *v1beta1.WebhookClientConfig) {
+	fill(failure, v1beta1.Ignore)
+	fill(match, v1beta1.Exact)
+	fill(effects, v1beta1.SideEffectClassUnknown)
+	fill(timeout, 30)
+	if len(*versions) == 0 {
+		*versions = []string{"v1beta1"}
+	}
+	if client.Service != nil {
+		fill(&client.Service.Port, 443)
+	}
+}
+
+// defaultSelection fills in what v1 and v1beta1 agree on. Rules have the same
+// type in both.
+func defaultSelection(namespaces, objects **metav1.LabelSelector, rules []v1.RuleWithOperations) {
+	fill(namespaces, metav1.LabelSelector{})
+	fill(objects, metav1.LabelSelector{})
+	for i := range rules {
+		fill(&rules[i].Scope, v1.AllScopes)
+	}
+}
+
+// fill sets a field that is nil.
+func fill[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

@@ -1,0 +1,26 @@
+// Package registration is the registration API: its kinds, their defaults and
+// validation, and the one model that every version of them becomes.
+//
+// # Kinds
+//
+// The group admissionregistration.k8s.io has four kinds that matter here.
+// MutatingWebhookConfiguration and ValidatingWebhookConfiguration are served as
+// v1 and v1beta1, with the types of k8s.io/api. InitializerConfiguration and
+// ExternalAdmissionHookConfiguration are v1alpha1, with the types of the
+// subpackage. AddToScheme makes all of them known to a scheme, and FromContent
+// makes typed objects of decoded JSON or YAML.
+//
+// # For the server that stores registrations
+//
+// A write goes through NormalizeVerbs (on the decoded content, before it becomes
+// typed), Default (in the version the client wrote), Validate or ValidateUpdate,
+// and Warnings. SpecChanged says whether metadata.generation grows, Convert turns
+// one version into the other. All of them are pure functions; errors have the
+// paths and the texts of Kubernetes' own.
+//
+// # For the engine
+//
+// Hooks and Initializers turn a stored object of any version into Hook and
+// Initializer values, which are complete: who reads them knows nothing of
+// versions and defaults.
+package registration

@@ -1,0 +1,116 @@
+package registration
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/api/admissionregistration/v1beta1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+)
+
+// GroupName is the API group of all registration kinds.
+const GroupName = "admissionregistration.k8s.io"
+
+// The names of the registration kinds.
+const (
+	MutatingKind    = "MutatingWebhookConfiguration"
+	ValidatingKind  = "ValidatingWebhookConfiguration"
+	ExternalKind    = "ExternalAdmissionHookConfiguration"
+	InitializerKind = "InitializerConfiguration"
+)
+
+// Kind is a kind of registration object.
+type Kind struct {
+	// Name is the kind, Resource the name in URLs.
+	Name     string
+	Resource string
+	// Versions are those it is served in, the preferred one first.
+	Versions []string
+}
+
+// Kinds returns every kind of registration object (S1.1).
+func Kinds() []Kind {
+	return []Kind{
+		{MutatingKind, "mutatingwebhookconfigurations", []string{"v1", "v1beta1"}},
+		{ValidatingKind, "validatingwebhookconfigurations", []string{"v1", "v1beta1"}},
+		{ExternalKind, "externaladmissionhookconfigurations", []string{"v1alpha1"}},
+		{InitializerKind, "initializerconfigurations", []string{"v1alpha1"}},
+	}
+}
+
+// AddToScheme makes the registration kinds of all versions known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FromContent makes a typed registration object of decoded JSON, by its
+// apiVersion and kind. Unknown fields are dropped. The error says that the kind
+// is none of this package, or which field has the wrong type.
+func FromContent(content map[string]any) (runtime.Object, error) {
+	gvk := (&unstructured.Unstructured{Object: content}).GroupVersionKind()
+	obj := newObject(gvk)
+	if obj == nil {
+		return nil, fmt.Errorf("%s is not a kind of registration", gvk)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
+		return nil, fmt.Errorf("%s %q: %w", gvk.Kind, (&unstructured.Unstructured{Object: content}).GetName(), err)
+	}
+	return obj, nil
+}
+
+// Parse makes of decoded JSON or YAML, as a user writes it, the object that a server
+// would store: typed, with all defaults. It does not validate. The errors are those
+// of NormalizeVerbs and FromContent. The content may be changed.
+func Parse(content map[string]any) (runtime.Object, error) {
+	if errs := NormalizeVerbs(content); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	obj, err := FromContent(content)
+	if err == nil {
+		Default(obj)
+	}
+	return obj, err
+}
+
+func newObject(gvk schema.GroupVersionKind) runtime.Object {
+	if gvk.Group != GroupName {
+		return nil
+	}
+	switch gvk.Version + " " + gvk.Kind {
+	case "v1 " + MutatingKind:
+		return &v1.MutatingWebhookConfiguration{}
+	case "v1 " + ValidatingKind:
+		return &v1.ValidatingWebhookConfiguration{}
+	case "v1beta1 " + MutatingKind:
+		return &v1beta1.MutatingWebhookConfiguration{}
+	case "v1beta1 " + ValidatingKind:
+		return &v1beta1.ValidatingWebhookConfiguration{}
+	case "v1alpha1 " + ExternalKind:
+		return &v1alpha1.ExternalAdmissionHookConfiguration{}
+	case "v1alpha1 " + InitializerKind:
+		return &v1alpha1.InitializerConfiguration{}
+	}
+	return nil
+}
+
+// typed returns obj as one of the types of this API.
+func typed(obj runtime.Object) (runtime.Object, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return FromContent(u.Object)
+	}
+	return obj, nil
+}
+
+// unknown is the error of who was given something else than a registration.
+func unknown(obj runtime.Object) error {
+	return fmt.Errorf("%T is not a registration", obj)
+}

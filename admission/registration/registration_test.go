@@ -1,0 +1,389 @@
+package registration
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/api/admissionregistration/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/randfill"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+)
+
+// content decodes YAML.
+func content(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var c map[string]any
+	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const bare = `
+metadata: {name: c, uid: u, resourceVersion: "7"}
+webhooks:
+- name: a.example.com
+  clientConfig: {service: {namespace: ns, name: svc}}
+  rules: [{operations: ["*"], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+`
+
+// S1.2, S1.9, S1.32: what a client leaves out is filled in as its version has it,
+// and read through the other version.
+func TestDefaults(t *testing.T) {
+	for _, tt := range []struct{ name, head, want string }{
+		{
+			name: "S1.2 v1beta1 mutating", head: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingWebhookConfiguration",
+			want: `{failurePolicy: Ignore, matchPolicy: Exact, sideEffects: Unknown, timeoutSeconds: 30, reinvocationPolicy: Never, admissionReviewVersions: [v1beta1]}`,
+		},
+		{
+			name: "S1.2 v1beta1 validating", head: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration",
+			want: `{failurePolicy: Ignore, matchPolicy: Exact, sideEffects: Unknown, timeoutSeconds: 30, admissionReviewVersions: [v1beta1]}`,
+		},
+		{
+			name: "S1.2 v1 mutating", head: "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration",
+			want: `{failurePolicy: Fail, matchPolicy: Equivalent, sideEffects: null, timeoutSeconds: 10, reinvocationPolicy: Never, admissionReviewVersions: null}`,
+		},
+		{
+			name: "S1.2 v1 validating", head: "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration",
+			want: `{failurePolicy: Fail, matchPolicy: Equivalent, sideEffects: null, timeoutSeconds: 10, admissionReviewVersions: null}`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			obj, err := Parse(content(t, tt.head+bare))
+			if err != nil {
+				t.Fatal(err)
+			}
+			asV1, err := Convert(obj, "v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := yaml.Marshal(asV1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := content(t, string(text))
+			webhook := got["webhooks"].([]any)[0].(map[string]any)
+			want := content(t, tt.want)
+			want["name"] = "a.example.com"
+			want["namespaceSelector"], want["objectSelector"] = map[string]any{}, map[string]any{}
+			want["clientConfig"] = content(t, "service: {namespace: ns, name: svc, port: 443}")
+			want["rules"] = content(t, `r: [{operations: ["*"], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: "*"}]`)["r"]
+			if diff := cmp.Diff(want, webhook); diff != "" {
+				t.Errorf("webhook (-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("S1.32 v1alpha1", func(t *testing.T) {
+		h := external(func(*v1alpha1.ExternalAdmissionHook) {}).ExternalAdmissionHooks[0]
+		if *h.FailurePolicy != v1alpha1.Ignore || h.NamespaceSelector == nil {
+			t.Errorf("got %+v", h)
+		}
+		if in := initializer(func(*v1alpha1.Initializer) {}).Initializers[0]; *in.FailurePolicy != v1alpha1.Ignore {
+			t.Errorf("got %+v", in)
+		}
+	})
+}
+
+// S1.2: random objects survive the trip to the other version and back, and have the
+// same JSON in both, except for the version.
+func TestConvertThereAndBack(t *testing.T) {
+	fill := randfill.NewWithSeed(1).NilChance(.3).NumElements(1, 3).Funcs(
+		// These are raw JSON, which random bytes are not.
+		func(*metav1.FieldsV1, randfill.Continue) {},
+		func(s *[]string, c randfill.Continue) { *s = []string{c.String(0)} },
+	)
+	for _, obj := range []runtime.Object{
+		&v1.MutatingWebhookConfiguration{}, &v1.ValidatingWebhookConfiguration{},
+		&v1beta1.MutatingWebhookConfiguration{}, &v1beta1.ValidatingWebhookConfiguration{},
+	} {
+		for range 50 {
+			fill.Fill(obj)
+			version, other := "v1", "v1beta1"
+			if _, ok := obj.(interface{ APILifecycleRemoved() (int, int) }); ok {
+				version, other = other, version
+			}
+			obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: GroupName, Version: version, Kind: kindOf(obj)})
+			there, err := Convert(obj, other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := Convert(there, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(obj, back); diff != "" {
+				t.Fatalf("%T (-want +got):\n%s", obj, diff)
+			}
+			there.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+			if diff := cmp.Diff(present(t, obj), present(t, there)); diff != "" {
+				t.Fatalf("%T in the other version (-want +got):\n%s", obj, diff)
+			}
+			if same, err := Convert(obj, version); err != nil || same != obj {
+				t.Fatalf("conversion to its own version: %v, %v", same, err)
+			}
+		}
+	}
+	if _, err := Convert(&v1.MutatingWebhookConfiguration{}, "v2"); err == nil {
+		t.Error("there is a version v2")
+	}
+	if _, err := Convert(&metav1.Status{}, "v1"); err == nil {
+		t.Error("a Status was converted")
+	}
+}
+
+// present is an object as YAML. What is required in one version and not in the other
+// is left out if it is nil.
+func present(t *testing.T, obj runtime.Object) string {
+	t.Helper()
+	text, err := yaml.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^ *sideEffects: null\n`).ReplaceAllString(string(text), "")
+}
+
+func kindOf(obj runtime.Object) string {
+	switch obj.(type) {
+	case *v1.MutatingWebhookConfiguration, *v1beta1.MutatingWebhookConfiguration:
+		return MutatingKind
+	}
+	return ValidatingKind
+}
+
+func TestHooks(t *testing.T) {
+	full := `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: c, uid: u, resourceVersion: "7"}
+webhooks:
+- name: a.example.com
+  clientConfig: {url: "https://a.example.com/x", caBundle: QQ==}
+  rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Namespaced}]
+  failurePolicy: Ignore
+  sideEffects: NoneOnDryRun
+  timeoutSeconds: 3
+  reinvocationPolicy: IfNeeded
+  admissionReviewVersions: [v1, v1beta1]
+  matchConditions: [{name: m, expression: "true"}]
+- name: a.example.com
+  matchPolicy: Exact
+  clientConfig: {service: {namespace: ns, name: svc, path: /p, port: 8443}}
+`
+	all := &metav1.LabelSelector{}
+	id := func(h Hook) *Hook {
+		h.Configuration, h.ConfigurationUID, h.ConfigurationVersion = "c", "u", "7"
+		return &h
+	}
+	for _, tt := range []struct {
+		name, text string
+		want       []*Hook
+	}{
+		{name: "S5.2 all fields, and a name twice", text: full, want: []*Hook{
+			id(Hook{
+				Name: "a.example.com", ClientConfig: ClientConfig{URL: "https://a.example.com/x", CABundle: []byte("A")},
+				Rules:         []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, "Namespaced"}},
+				FailurePolicy: Ignore, Equivalent: true, NamespaceSelector: all, ObjectSelector: all,
+				MatchConditions: []MatchCondition{{Name: "m", Expression: "true"}}, SideEffects: "NoneOnDryRun", Timeout: 3 * time.Second,
+				ReviewVersions: []string{"v1", "v1beta1"}, MayReinvoke: true,
+			}),
+			id(Hook{
+				Name: "a.example.com", Index: 1, Ordinal: 1,
+				ClientConfig:  ClientConfig{Service: &Service{"ns", "svc", "/p", 8443}},
+				FailurePolicy: Fail, NamespaceSelector: all, ObjectSelector: all, Timeout: 10 * time.Second,
+			}),
+		}},
+		{name: "S1.2 v1beta1", text: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration" + bare, want: []*Hook{
+			id(Hook{
+				Source: Validating, Name: "a.example.com", ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "", 443}},
+				Rules:         []Rule{{[]string{"*"}, []string{""}, []string{"v1"}, []string{"pods"}, "*"}},
+				FailurePolicy: Ignore, NamespaceSelector: all, ObjectSelector: all, SideEffects: "Unknown",
+				Timeout: 30 * time.Second, ReviewVersions: []string{"v1beta1"},
+			}),
+		}},
+		{name: "S12.12 S12.13 S12.16 external", text: `
+apiVersion: admissionregistration.k8s.io/v1alpha1
+kind: ExternalAdmissionHookConfiguration
+metadata: {name: c, uid: u, resourceVersion: "7"}
+externalAdmissionHooks:
+- name: a.example.com
+  clientConfig: {service: {namespace: ns, name: svc}, urlPath: /p, caBundle: QQ==}
+  rules: [{verbs: [CREATE], apiGroups: ["*"], apiVersions: [v1], resources: [pods]}]
+`, want: []*Hook{
+			id(Hook{
+				Source: External, Name: "a.example.com",
+				ClientConfig:  ClientConfig{Service: &Service{"ns", "svc", "/p", 0}, CABundle: []byte("A")},
+				Rules:         []Rule{{[]string{"CREATE"}, []string{"*"}, []string{"v1"}, []string{"pods"}, "*"}},
+				FailurePolicy: Ignore, NamespaceSelector: all, ObjectSelector: all, SideEffects: "Unknown",
+				Timeout: 30 * time.Second, ReviewVersions: []string{"v1alpha1"},
+			}),
+		}},
+		{name: "S1.25 initializers are no hooks", text: "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: c}"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			obj, err := Parse(content(t, tt.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Hooks(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("hooks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What was never defaulted is read by S7.1 and S1.3.
+func TestHooksWithoutDefaults(t *testing.T) {
+	u := &unstructured.Unstructured{Object: content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"+bare)}
+	hooks, err := Hooks(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hooks[0]
+	if h.FailurePolicy != Fail || h.Equivalent || h.NamespaceSelector != nil || h.ObjectSelector != nil || h.Timeout != 10*time.Second || h.SideEffects != "" || h.SupportsDryRun() {
+		t.Errorf("got %+v", h)
+	}
+	for _, obj := range []runtime.Object{&metav1.Status{}, &unstructured.Unstructured{Object: map[string]any{"kind": "X"}}} {
+		if _, err := Hooks(obj); err == nil {
+			t.Errorf("%T has hooks", obj)
+		}
+	}
+	broken := content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: c}\nwebhooks: {}")
+	if _, err := Hooks(&unstructured.Unstructured{Object: broken}); err == nil {
+		t.Error("a map is a list")
+	}
+}
+
+func TestInitializers(t *testing.T) {
+	obj, err := Parse(content(t, `
+apiVersion: admissionregistration.k8s.io/v1alpha1
+kind: InitializerConfiguration
+metadata: {name: c, uid: u, resourceVersion: "7"}
+initializers:
+- name: a.example.com
+  rules: [{apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+- {name: b.example.com, failurePolicy: Fail, after: [x.example.com], before: [y.example.com], parallel: true}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Initializers(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*Initializer{
+		{
+			Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Name: "a.example.com", FailurePolicy: Ignore,
+			Rules: []Rule{{nil, []string{""}, []string{"v1"}, []string{"pods"}, "*"}},
+		},
+		{
+			Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Index: 1, Name: "b.example.com", FailurePolicy: Fail,
+			After: []string{"x.example.com"}, Before: []string{"y.example.com"}, Parallel: true,
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("initializers (-want +got):\n%s", diff)
+	}
+	if got, err := Initializers(mutating()); got != nil || err != nil {
+		t.Errorf("webhooks have initializers: %v, %v", got, err)
+	}
+}
+
+func TestSpecChanged(t *testing.T) {
+	relabelled := mutating()
+	relabelled.Labels = map[string]string{"a": "b"}
+	beta, _ := Convert(mutating(), "v1beta1")
+	same := func(*v1alpha1.Initializer) {}
+	for _, tt := range []struct {
+		name     string
+		obj, old runtime.Object
+		want     bool
+	}{
+		{"S1.5 metadata", relabelled, mutating(), false},
+		{"S1.5 a webhook", mutating(atURL("https://b.example.com")), mutating(), true},
+		{"S1.5 the other version", beta, mutating(), false},
+		{"S1.5 initializers", initializer(same), initializer(same), false},
+		{"S1.5 one more initializer", initializer(same, same), initializer(same), true},
+		{"S1.5 external hooks", external(func(*v1alpha1.ExternalAdmissionHook) {}), external(func(h *v1alpha1.ExternalAdmissionHook) { h.Rules = nil }), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := SpecChanged(tt.obj, tt.old); got != tt.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestNormalizeVerbs(t *testing.T) {
+	head := "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks:\n- rules:\n"
+	for _, tt := range []struct{ name, in, want, err string }{
+		{"S1.31 verbs", head + "  - {verbs: [CREATE]}\n  - {operations: [DELETE]}", head + "  - {operations: [CREATE]}\n  - {operations: [DELETE]}", ""},
+		{"S1.31 both", head + "  - {verbs: [CREATE], operations: [CREATE]}", head + "  - {verbs: [CREATE], operations: [CREATE]}", "externalAdmissionHooks[0].rules[0].verbs"},
+		{"S1.31 another kind", "kind: X\nexternalAdmissionHooks: [{rules: [{verbs: []}]}]", "kind: X\nexternalAdmissionHooks: [{rules: [{verbs: []}]}]", ""},
+		{"S1.31 other shapes", "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks: [1, {rules: 2}, {rules: [3]}]", "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks: [1, {rules: 2}, {rules: [3]}]", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := content(t, tt.in)
+			errs := NormalizeVerbs(in)
+			if diff := cmp.Diff(content(t, tt.want), in); diff != "" {
+				t.Errorf("content (-want +got):\n%s", diff)
+			}
+			if tt.err == "" && len(errs) > 0 || tt.err != "" && (len(errs) != 1 || errs[0].Field != tt.err) {
+				t.Errorf("errors: %v", errs)
+			}
+		})
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	reviews := func(groups, resources []string) func(*v1.MutatingWebhook) {
+		return rule(func(r *v1.RuleWithOperations) { r.APIGroups, r.Resources = groups, resources })
+	}
+	authentication, tokens := []string{"authentication.k8s.io"}, []string{"tokenreviews", "tokenreviews", "pods"}
+	hook := external(func(h *v1alpha1.ExternalAdmissionHook) {
+		h.Rules[0].APIGroups, h.Rules[0].Resources = authentication, tokens
+	})
+	for _, tt := range []struct {
+		name string
+		obj  runtime.Object
+		want []string
+	}{
+		{"S1.36 none", mutating(), nil},
+		{"S1.36 once per resource", mutating(reviews(authentication, tokens)), []string{"webhooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},
+		{"S1.36 wildcards", mutating(reviews([]string{"*"}, tokens)), nil},
+		{"S1.36 external", hook, []string{"externalAdmissionHooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Warnings(tt.obj)); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKindsAreKnownToTheScheme(t *testing.T) {
+	s := runtime.NewScheme()
+	if err := AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range Kinds() {
+		for _, v := range k.Versions {
+			gvk := schema.GroupVersionKind{Group: GroupName, Version: v, Kind: k.Name}
+			if newObject(gvk) == nil || !s.Recognizes(gvk) || !s.Recognizes(gvk.GroupVersion().WithKind(k.Name+"List")) {
+				t.Errorf("%s is not known", gvk)
+			}
+		}
+	}
+}

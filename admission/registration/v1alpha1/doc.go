@@ -1,0 +1,9 @@
+// Package v1alpha1 has the kinds of admissionregistration.k8s.io/v1alpha1 that
+// register initializers and external admission hooks.
+//
+// Upstream dropped both kinds; they are defined here so that clients written for
+// them go on working. Defaults and validation are in package registration, the
+// parent of this one. AddToScheme makes the kinds known to a scheme.
+//
+// Source: Dynamic Admission Control Configuration, "API changes".
+package v1alpha1

@@ -1,0 +1,186 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InitializerConfiguration describes the configuration of initializers. The
+// initializers of all configurations form one order: configurations by name,
+// and in each of them by position.
+type InitializerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Initializers is a list of resources and their initializers, in order.
+	Initializers []Initializer `json:"initializers,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
+}
+
+// InitializerConfigurationList is a list of InitializerConfiguration.
+type InitializerConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the configurations.
+	Items []InitializerConfiguration `json:"items"`
+}
+
+// Initializer describes the name and the failure policy of an initializer, and
+// what resources it applies to.
+type Initializer struct {
+	// Name is the identifier of the initializer. It is added to the pending
+	// initializers of an object that is created. It is a domain name with at least
+	// three segments, such as podimage.example.com.
+	Name string `json:"name"`
+
+	// Rules describe what resources the initializer cares about. The initializer
+	// cares about an object if it matches any rule.
+	Rules []Rule `json:"rules,omitempty"`
+
+	// FailurePolicy defines what happens when the initializer does not act in time.
+	// Ignore removes it from the pending initializers. Fail leaves the object
+	// uninitialized. It may be Fail only for an initializer that was created with
+	// Ignore before. Defaults to Ignore.
+	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty"`
+
+	// After names initializers that act before this one, when they apply to the
+	// same object. Names that are not registered are ignored.
+	After []string `json:"after,omitempty"`
+
+	// Before names initializers that act after this one, when they apply to the
+	// same object. Names that are not registered are ignored.
+	Before []string `json:"before,omitempty"`
+
+	// Parallel tells that the initializer may act at the same time as those next to
+	// it in the order that say the same.
+	Parallel bool `json:"parallel,omitempty"`
+}
+
+// Rule is a tuple of API groups, versions and resources. It matches the product of
+// the three lists.
+type Rule struct {
+	// APIGroups is the API groups the resources belong to. '*' is all groups; if it
+	// is present, the length of the list must be one. Required.
+	APIGroups []string `json:"apiGroups,omitempty"`
+
+	// APIVersions is the API versions the resources belong to. '*' is all versions;
+	// if it is present, the length of the list must be one. Required.
+	APIVersions []string `json:"apiVersions,omitempty"`
+
+	// Resources is a list of resources this rule applies to: 'pods' means pods,
+	// 'pods/log' the log subresource of pods, '*' all resources but not
+	// subresources, 'pods/*' all subresources of pods, '*/scale' all scale
+	// subresources, '*/*' all resources and their subresources. Initializers do not
+	// act on subresources. Required.
+	Resources []string `json:"resources,omitempty"`
+}
+
+// FailurePolicyType says what becomes of a request when somebody who should have
+// been asked did not answer.
+type FailurePolicyType string
+
+const (
+	// Ignore lets the request go on.
+	Ignore FailurePolicyType = "Ignore"
+	// Fail rejects the request, or leaves the object uninitialized.
+	Fail FailurePolicyType = "Fail"
+)
+
+// ExternalAdmissionHookConfiguration describes the configuration of external
+// admission hooks.
+type ExternalAdmissionHookConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// ExternalAdmissionHooks is a list of external admission webhooks and the
+	// resources and operations they are interested in.
+	ExternalAdmissionHooks []ExternalAdmissionHook `json:"externalAdmissionHooks,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
+}
+
+// ExternalAdmissionHookConfigurationList is a list of
+// ExternalAdmissionHookConfiguration.
+type ExternalAdmissionHookConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the configurations.
+	Items []ExternalAdmissionHookConfiguration `json:"items"`
+}
+
+// ExternalAdmissionHook describes an external admission webhook and the resources
+// and operations it is interested in.
+type ExternalAdmissionHook struct {
+	// Name is the name of the external admission webhook. It is a domain name with
+	// at least three segments, such as imagepolicy.example.com.
+	Name string `json:"name"`
+
+	// ClientConfig defines how to talk to the webhook. Required.
+	ClientConfig AdmissionHookClientConfig `json:"clientConfig"`
+
+	// Rules describe what operations on what resources the webhook cares about. The
+	// webhook cares about an operation if it matches any rule.
+	Rules []RuleWithOperations `json:"rules,omitempty"`
+
+	// FailurePolicy defines how unrecognized errors from the webhook are handled.
+	// It may be Fail only for a webhook that was created with Ignore before.
+	// Defaults to Ignore.
+	FailurePolicy *FailurePolicyType `json:"failurePolicy,omitempty"`
+
+	// NamespaceSelector decides by the labels of an object's namespace whether the
+	// webhook is asked about the object. A Namespace is selected by its own labels;
+	// other objects without a namespace are always selected. Defaults to the empty
+	// selector, which selects everything.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// RuleWithOperations is a tuple of operations and resources. All combinations
+// match.
+type RuleWithOperations struct {
+	// Operations is the operations the webhook cares about: CREATE, UPDATE, DELETE,
+	// CONNECT, or '*' for all of them. If '*' is present, the length of the list
+	// must be one. On input, verbs is accepted as another name of this field.
+	// Required.
+	Operations []OperationType `json:"operations,omitempty"`
+
+	// Rule is embedded; it says which resources.
+	Rule `json:",inline"`
+}
+
+// OperationType is an operation on a resource.
+type OperationType string
+
+const (
+	// OperationAll is every operation.
+	OperationAll OperationType = "*"
+	// Create is the creation of an object.
+	Create OperationType = "CREATE"
+	// Update is the change of an object.
+	Update OperationType = "UPDATE"
+	// Delete is the deletion of an object.
+	Delete OperationType = "DELETE"
+	// Connect is a connection to an object, such as exec.
+	Connect OperationType = "CONNECT"
+)
+
+// AdmissionHookClientConfig says how to make a TLS connection with a webhook.
+type AdmissionHookClientConfig struct {
+	// Service is a reference to the service of the webhook. If the service has one
+	// port, that port is used; if it has several, port 443. Required.
+	Service ServiceReference `json:"service"`
+
+	// URLPath is the path the webhook is at. Defaults to /.
+	URLPath *string `json:"urlPath,omitempty"`
+
+	// CABundle is a PEM encoded CA bundle which is used to validate the webhook's
+	// server certificate. Required.
+	CABundle []byte `json:"caBundle"`
+}
+
+// ServiceReference holds a reference to a Service object.
+type ServiceReference struct {
+	// Namespace is the namespace of the service. Required.
+	Namespace string `json:"namespace"`
+	// Name is the name of the service. Required.
+	Name string `json:"name"`
+}

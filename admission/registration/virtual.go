@@ -1,0 +1,72 @@
+package registration
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+)
+
+// IsVirtual tells whether a resource is one of the reviews that are answered and
+// never stored, and of which hooks are never asked (S2.41).
+func IsVirtual(resource schema.GroupResource) bool {
+	switch resource.Group {
+	case "authentication.k8s.io":
+		return resource.Resource == "selfsubjectreviews" || resource.Resource == "tokenreviews"
+	case "authorization.k8s.io":
+		switch resource.Resource {
+		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
+			return true
+		}
+	}
+	return false
+}
+
+// Warnings returns what the writer of a registration object should be told, though
+// the object is stored: the rules that name virtual resources (S1.36).
+func Warnings(obj runtime.Object) []string {
+	var warnings []string
+	warn := func(path *field.Path, groups, resources []string) {
+		if slices.Contains(groups, "*") || slices.Contains(resources, "*") {
+			return
+		}
+		var seen []schema.GroupResource
+		for _, g := range groups {
+			for _, r := range resources {
+				gr := schema.GroupResource{Group: g, Resource: r}
+				if IsVirtual(gr) && !slices.Contains(seen, gr) {
+					seen = append(seen, gr)
+					warnings = append(warnings, fmt.Sprintf("%s: %s is excluded from admission webhooks; this rule will have no effect", path, gr))
+				}
+			}
+		}
+	}
+	if c, ok := asWebhooks(obj); ok {
+		path := field.NewPath("webhooks")
+		for i := range c.webhooks {
+			eachRule(c.webhooks[i].Rules, func(j int, r *v1.RuleWithOperations) {
+				warn(path.Index(i).Child("rules").Index(j), r.APIGroups, r.Resources)
+			})
+		}
+	}
+	if c, ok := obj.(*v1alpha1.ExternalAdmissionHookConfiguration); ok {
+		path := field.NewPath("externalAdmissionHooks")
+		for i := range c.ExternalAdmissionHooks {
+			eachRule(c.ExternalAdmissionHooks[i].Rules, func(j int, r *v1alpha1.RuleWithOperations) {
+				warn(path.Index(i).Child("rules").Index(j), r.APIGroups, r.Resources)
+			})
+		}
+	}
+	return warnings
+}
+
+func eachRule[R any](rules []R, f func(int, *R)) {
+	for i := range rules {
+		f(i, &rules[i])
+	}
+}

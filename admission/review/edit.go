@@ -1,0 +1,326 @@
+package review
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// A document is edited by copying: a map or list is copied when it is first
+// changed, and from then on it is one of these two types, so that it is known to
+// be a copy. finish turns them back.
+type (
+	editMap  map[string]any
+	editList struct{ items []any }
+)
+
+// edit applies the patch to root without changing it. The result may hold
+// editMap and editList.
+//
+// The semantics are those of the patch library of Kubernetes' own API server, with
+// its known bents: a pointer may lack its first slash; replacing a missing member
+// adds it; copying a missing member gives null; a negative index counts from the
+// end (S5.7). Where that library compares how values are spelled, or panics, edit
+// follows RFC 6902: test compares values, and finds a null in a list.
+func (p Patch) edit(root any) (any, error) {
+	left := allowance(maxCopied)
+	for i := range p {
+		if err := p[i].apply(&root, &left); err != nil {
+			o := &p[i]
+			e := &PatchError{Index: i, Op: o.Op, Path: o.Path, Cause: err}
+			if o.Op == "copy" || o.Op == "move" {
+				e.From = o.From
+			}
+			return nil, e
+		}
+	}
+	return root, nil
+}
+
+var (
+	errNoPath = errors.New("the operation has no path")
+	errNoFrom = errors.New("the operation has no from")
+	errDiffer = errors.New("test failed: the value is another one")
+)
+
+func (o *Operation) apply(root *any, left *allowance) error {
+	if !o.HasPath {
+		return errNoPath
+	}
+	switch o.Op {
+	case "add":
+		return add(root, o.Path, runtime.DeepCopyJSONValue(o.Value))
+	case "remove":
+		_, err := remove(root, o.Path)
+		return err
+	case "replace":
+		return replace(root, o.Path, runtime.DeepCopyJSONValue(o.Value))
+	case "test":
+		v, err := get(root, o.Path)
+		if err != nil {
+			return err
+		}
+		if !equal(v, o.Value) {
+			return errDiffer
+		}
+		return nil
+	case "copy", "move":
+		if !o.HasFrom {
+			return errNoFrom
+		}
+		if o.Op == "move" {
+			v, err := remove(root, o.From)
+			if err != nil {
+				return err
+			}
+			return add(root, o.Path, v)
+		}
+		if o.From == "" {
+			return errWhole
+		}
+		v, err := get(root, o.From)
+		if err != nil {
+			return err
+		}
+		if v, err = left.duplicate(v); err != nil {
+			return err
+		}
+		return add(root, o.Path, v)
+	}
+	return errors.New("there is no such operation")
+}
+
+func add(root *any, path string, v any) error {
+	parent, key, err := locate(root, path, true)
+	if err != nil {
+		return err
+	}
+	switch c := parent.(type) {
+	case editMap:
+		c[key] = v
+	case *editList:
+		at := len(c.items)
+		if key != "-" {
+			if at, err = index(key, len(c.items), 1, path); err != nil {
+				return err
+			}
+		}
+		c.items = append(c.items, nil)
+		copy(c.items[at+1:], c.items[at:])
+		c.items[at] = v
+	}
+	return nil
+}
+
+func remove(root *any, path string) (any, error) {
+	parent, key, err := locate(root, path, true)
+	if err != nil {
+		return nil, err
+	}
+	switch c := parent.(type) {
+	case editMap:
+		v, ok := c[key]
+		if !ok {
+			return nil, missing(path)
+		}
+		delete(c, key)
+		return v, nil
+	case *editList:
+		at, err := index(key, len(c.items), 0, path)
+		if err != nil {
+			return nil, err
+		}
+		v := c.items[at]
+		c.items = append(c.items[:at], c.items[at+1:]...)
+		return v, nil
+	}
+	return nil, missing(path)
+}
+
+func replace(root *any, path string, v any) error {
+	if path == "" {
+		switch v.(type) {
+		case map[string]any, []any:
+			*root = v
+			return nil
+		}
+		return errors.New("the whole document can be replaced by an object or an array only")
+	}
+	parent, key, err := locate(root, path, true)
+	if err != nil {
+		return err
+	}
+	switch c := parent.(type) {
+	case editMap:
+		c[key] = v
+	case *editList:
+		at, err := index(key, len(c.items), 0, path)
+		if err != nil {
+			return err
+		}
+		c.items[at] = v
+	}
+	return nil
+}
+
+// get returns the value at path; that of a missing member is nil.
+func get(root *any, path string) (any, error) {
+	if path == "" {
+		return *root, nil
+	}
+	parent, key, err := locate(root, path, false)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := child(parent, key, path)
+	return v, err
+}
+
+var errWhole = errors.New("the path is empty: this operation cannot take the whole document")
+
+// locate returns the map or list that holds the last element of path, and that
+// element. With write set it is an editMap or *editList, as is all above it.
+func locate(root *any, path string, write bool) (parent any, key string, err error) {
+	start := strings.IndexByte(path, '/')
+	if start < 0 {
+		if path == "" {
+			return nil, "", errWhole
+		}
+		return nil, "", fmt.Errorf("%q is not a JSON pointer", shorten(path))
+	}
+	if write {
+		*root = editable(*root)
+	}
+	parent = *root
+	at := start + 1
+	for {
+		length := strings.IndexByte(path[at:], '/')
+		if length < 0 {
+			key = unescape(path[at:])
+			break
+		}
+		end := at + length
+		v, ok, err := child(parent, unescape(path[at:end]), path[:end])
+		if err != nil {
+			return nil, "", err
+		}
+		if !ok || v == nil {
+			return nil, "", missing(path[:end])
+		}
+		if write {
+			if e := editable(v); !identical(e, v) {
+				setChild(parent, unescape(path[at:end]), e)
+				v = e
+			}
+		}
+		parent, at = v, end+1
+	}
+	switch parent.(type) {
+	case map[string]any, editMap, []any, *editList:
+		return parent, key, nil
+	}
+	return nil, "", fmt.Errorf("%s is neither an object nor an array", shorten(path[:at-1]))
+}
+
+// editable returns v, or the copy of it that may be changed.
+func editable(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := make(editMap, len(v)+1)
+		for k, e := range v {
+			m[k] = e
+		}
+		return m
+	case []any:
+		items := make([]any, len(v), len(v)+1)
+		copy(items, v)
+		return &editList{items}
+	}
+	return v
+}
+
+// identical tells whether editable had nothing to copy.
+func identical(copied, original any) bool {
+	switch original.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}
+
+// child returns an element of a map or list; ok is false for a missing member of
+// a map, and a list without that index is an error. Where names the element.
+func child(parent any, key, where string) (v any, ok bool, err error) {
+	var items []any
+	switch c := parent.(type) {
+	case map[string]any:
+		v, ok = c[key]
+		return v, ok, nil
+	case editMap:
+		v, ok = c[key]
+		return v, ok, nil
+	case []any:
+		items = c
+	case *editList:
+		items = c.items
+	default:
+		return nil, false, missing(where)
+	}
+	at, err := index(key, len(items), 0, where)
+	if err != nil {
+		return nil, false, err
+	}
+	return items[at], true, nil
+}
+
+// setChild puts an element in the place where child found another.
+func setChild(parent any, key string, v any) {
+	switch c := parent.(type) {
+	case editMap:
+		c[key] = v
+	case *editList:
+		at, err := index(key, len(c.items), 0, "")
+		if err != nil {
+			panic("review: an element of a list is gone while it is edited")
+		}
+		c.items[at] = v
+	}
+}
+
+// index reads a position in a list of length elements, or up to extra beyond its
+// end; negative ones count from there. Where is the pointer the position ends.
+func index(key string, length, extra int, where string) (int, error) {
+	at, err := strconv.Atoi(key)
+	size := length + extra
+	if err != nil || at >= size || at < -size {
+		list := shorten(where[:max(strings.LastIndexByte(where, '/'), 0)])
+		if list == "" {
+			list = "the document"
+		}
+		switch {
+		case err != nil:
+			return 0, fmt.Errorf("%s is an array and %q is not an index", list, shorten(key))
+		case length == 1:
+			return 0, fmt.Errorf("%s has 1 element", list)
+		}
+		return 0, fmt.Errorf("%s has %d elements", list, length)
+	}
+	if at < 0 {
+		at += size
+	}
+	return at, nil
+}
+
+func missing(where string) error { return fmt.Errorf("there is no %s", shorten(where)) }
+
+var pointerEscapes = strings.NewReplacer("~1", "/", "~0", "~")
+
+func unescape(token string) string {
+	if strings.IndexByte(token, '~') < 0 {
+		return token
+	}
+	return pointerEscapes.Replace(token)
+}

@@ -1,0 +1,153 @@
+package review
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// Patch is a JSON patch (RFC 6902): operations that are applied one after the
+// other. It is immutable and may be applied any number of times.
+type Patch []Operation
+
+// Operation is one step of a Patch. Members that the patch leaves out or gives a
+// wrong type are empty; a missing value is the same as null.
+type Operation struct {
+	// Op is add, remove, replace, move, copy or test.
+	Op string
+	// Path and From are JSON pointers (RFC 6901). HasPath and HasFrom tell
+	// whether the patch had them: an empty pointer is the whole document.
+	Path, From       string
+	HasPath, HasFrom bool
+	// Value is decoded JSON, its integers as int64 when they fit.
+	Value any
+}
+
+// PatchError says which operation of a patch could not be carried out, and why.
+type PatchError struct {
+	// Index counts the patch's operations from 0; the text counts from 1.
+	Index int
+	// Op, Path and From are the operation's own; From is empty except for copy
+	// and move.
+	Op, Path, From string
+	// Cause is the reason. It holds no values of the object.
+	Cause error
+}
+
+// Unwrap returns the cause.
+func (e *PatchError) Unwrap() error { return e.Cause }
+
+func (e *PatchError) Error() string {
+	switch {
+	case e.From != "":
+		return fmt.Sprintf("operation %d, %s %s to %s: %v", e.Index+1, shorten(e.Op), shorten(e.From), shorten(e.Path), e.Cause)
+	case e.Path == "":
+		return fmt.Sprintf("operation %d, %s: %v", e.Index+1, shorten(e.Op), e.Cause)
+	}
+	return fmt.Sprintf("operation %d, %s %s: %v", e.Index+1, shorten(e.Op), shorten(e.Path), e.Cause)
+}
+
+// shorten keeps errors readable when a webhook writes pointers without end.
+func shorten(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}
+
+// DecodePatch reads a JSON patch: an array of objects, possibly empty (S4.10).
+// Only that much is checked here. An operation that makes no sense is an error of
+// applying the patch, as with every other JSON patch in Kubernetes.
+func DecodePatch(data []byte) (Patch, error) {
+	var wire []struct {
+		Op    any `json:"op"`
+		Path  any `json:"path"`
+		From  any `json:"from"`
+		Value any `json:"value"`
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &wire); err != nil {
+		return nil, err
+	}
+	p := make(Patch, len(wire))
+	for i, w := range wire {
+		o := Operation{Value: w.Value}
+		o.Op, _ = w.Op.(string)
+		o.Path, o.HasPath = w.Path.(string)
+		o.From, o.HasFrom = w.From.(string)
+		p[i] = o
+	}
+	return p, nil
+}
+
+// Apply returns doc, a JSON object or array, with the patch applied. An operation
+// that fails gives a *[PatchError]. Objects come back with their members sorted
+// and numbers in their shortest form, as Kubernetes encodes unstructured objects.
+func (p Patch) Apply(doc []byte) ([]byte, error) {
+	if len(p) == 0 {
+		return doc, nil
+	}
+	var root any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(doc, &root); err != nil {
+		return nil, fmt.Errorf("reading the object to patch: %w", err)
+	}
+	patched, err := p.edit(root)
+	if err != nil {
+		return nil, err
+	}
+	if tooDeep(patched, maxDepth) {
+		return nil, errDeep
+	}
+	return json.Marshal(finish(patched))
+}
+
+var errNotObject = errors.New("the patch replaces the object by something that is not one")
+
+// ApplyToMap returns the content of an unstructured object with the patch
+// applied, and whether that differs from obj (S5.5). obj is not changed. Whatever
+// the patch does not touch is shared between obj and the result, and obj itself
+// is returned when nothing changed; who wants to change the result in place must
+// copy it before. An operation that fails gives a *[PatchError].
+//
+// The cost depends on the patch and on the width of the maps and lists it
+// touches, not on the size of the object.
+func (p Patch) ApplyToMap(obj map[string]any) (patched map[string]any, changed bool, err error) {
+	if len(p) == 0 {
+		return obj, false, nil
+	}
+	root, err := p.edit(obj)
+	if err != nil {
+		return nil, false, err
+	}
+	if equal(obj, root) {
+		return obj, false, nil
+	}
+	if tooDeep(root, maxDepth) {
+		return nil, false, errDeep
+	}
+	patched, ok := finish(root).(map[string]any)
+	if !ok {
+		return nil, false, errNotObject
+	}
+	return patched, true, nil
+}
+
+// ApplyPatch is [DecodePatch] followed by [Patch.Apply].
+func ApplyPatch(doc, patch []byte) ([]byte, error) {
+	p, err := DecodePatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return p.Apply(doc)
+}
+
+// ApplyPatchToMap is [DecodePatch] followed by [Patch.ApplyToMap].
+func ApplyPatchToMap(obj map[string]any, patch []byte) (patched map[string]any, changed bool, err error) {
+	p, err := DecodePatch(patch)
+	if err != nil {
+		return nil, false, err
+	}
+	return p.ApplyToMap(obj)
+}

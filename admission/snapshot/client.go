@@ -1,0 +1,143 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// ClientReader reads registrations from an API server, which may be the one it is
+// part of, or the main one of a cluster (S9.15). It lists each kind with its own
+// consistent LIST, all at the same time. It is safe for concurrent use.
+type ClientReader struct {
+	client rest.Interface
+	seed   maphash.Seed
+}
+
+// NewClientReader makes a ClientReader. The client's group and version do not
+// matter; it needs the right to list the four kinds.
+func NewClientReader(client rest.Interface) *ClientReader {
+	return &ClientReader{client: client, seed: maphash.MakeSeed()}
+}
+
+// list is one kind as it was listed.
+type list struct {
+	registration.Kind
+	revision string
+	items    json.RawMessage
+	disabled bool
+	err      error
+}
+
+// Read implements Reader. A kind that the server answers with 404 or 403 is
+// disabled (S11.12). A read that finds what the one before found decodes no
+// objects. The error names the first kind that could not be listed.
+func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, error) {
+	kinds := registration.Kinds()
+	lists := make([]list, len(kinds))
+	var all sync.WaitGroup
+	for i, k := range kinds {
+		all.Go(func() { lists[i] = c.list(ctx, k) })
+	}
+	all.Wait()
+
+	var r Registrations
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	for i := range lists {
+		l := &lists[i]
+		if l.err != nil {
+			return Registrations{}, fmt.Errorf("listing %s: %w", l.Resource, l.err)
+		}
+		if l.disabled {
+			r.Disabled = append(r.Disabled, l.Name)
+		}
+		h.WriteString(l.Name)
+		h.Write(l.items)
+		r.Revision = later(r.Revision, l.revision)
+	}
+	r.Version = Version(strconv.FormatUint(h.Sum64(), 36))
+	if r.Unchanged = r.Version == since; r.Unchanged {
+		return r, nil
+	}
+	for i := range lists {
+		if err := lists[i].decode(&r.Objects); err != nil {
+			return Registrations{}, fmt.Errorf("reading the list of %s: %w", lists[i].Resource, err)
+		}
+	}
+	return r, nil
+}
+
+func (c *ClientReader) list(ctx context.Context, k registration.Kind) list {
+	l := list{Kind: k}
+	// Without a resourceVersion, a list is consistent.
+	body, err := c.client.Get().
+		AbsPath("/apis", registration.GroupName, k.Versions[0], k.Resource).
+		SetHeader("Accept", "application/json").
+		Do(ctx).Raw()
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		l.disabled = true
+		return l
+	}
+	if err != nil {
+		l.err = err
+		return l
+	}
+	var content struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Items json.RawMessage `json:"items"`
+	}
+	l.err = json.Unmarshal(body, &content)
+	l.revision, l.items = content.Metadata.ResourceVersion, content.Items
+	return l
+}
+
+// decode appends the objects of the list. Their own kind and version need not be
+// there.
+func (l *list) decode(objects *[]runtime.Object) error {
+	if len(l.items) == 0 {
+		return nil
+	}
+	var items []any
+	// This one tells integers from other numbers.
+	if err := utiljson.Unmarshal(l.items, &items); err != nil {
+		return err
+	}
+	*objects = slices.Grow(*objects, len(items))
+	for i, item := range items {
+		content, ok := item.(map[string]any)
+		if !ok {
+			return fmt.Errorf("item %d is no object", i)
+		}
+		content["apiVersion"] = registration.GroupName + "/" + l.Versions[0]
+		content["kind"] = l.Name
+		obj, err := registration.FromContent(content)
+		if err != nil {
+			return err
+		}
+		*objects = append(*objects, obj)
+	}
+	return nil
+}
+
+// later returns the later one of two revisions, which are numbers in practice.
+func later(a, b string) string {
+	if cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0 {
+		return b
+	}
+	return a
+}

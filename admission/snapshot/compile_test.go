@@ -1,0 +1,245 @@
+package snapshot
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+)
+
+// configuration registers validating webhooks for the creation of pods.
+func configuration(name, uid, version string, webhooks ...string) *v1.ValidatingWebhookConfiguration {
+	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), ResourceVersion: version}}
+	for _, w := range webhooks {
+		c.Webhooks = append(c.Webhooks, v1.ValidatingWebhook{Name: w, Rules: []v1.RuleWithOperations{{
+			Operations: []v1.OperationType{"CREATE"},
+			Rule:       v1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+		}}})
+	}
+	registration.Default(c)
+	return c
+}
+
+func names(hooks []*Hook) []string {
+	var out []string
+	for i, h := range hooks {
+		if h.Position != i {
+			out = append(out, fmt.Sprintf("%s has position %d", h, h.Position))
+			continue
+		}
+		out = append(out, h.String())
+	}
+	return out
+}
+
+func TestCompileOrdersHooks(t *testing.T) {
+	s := Compile(Registrations{Revision: "9", Disabled: []string{"X"}, Objects: []runtime.Object{
+		configuration("b", "", "", "z", "a"), configuration("a", "", "", "m"), configuration("B", "", "", "c"),
+		&v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Webhooks: []v1.MutatingWebhook{{Name: "own"}}},
+	}})
+	if diff := cmp.Diff([]string{"B/c", "a/m", "b/z", "b/a"}, names(s.Hooks(registration.Validating))); diff != "" {
+		t.Errorf("S5.1 validating (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"m/own"}, names(s.Hooks(registration.Mutating))); diff != "" {
+		t.Errorf("S5.1 mutating (-want +got):\n%s", diff)
+	}
+	if s.Revision != "9" || !slices.Equal(s.Disabled, []string{"X"}) || len(s.Problems) > 0 {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestCompileReportsWhatItCannotRead(t *testing.T) {
+	broken := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+		"metadata": map[string]any{"name": "broken"}, "webhooks": "none",
+	}}
+	s := Compile(Registrations{Objects: []runtime.Object{broken, configuration("a", "", "", "m")}})
+	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0].Error(), `registration "broken"`) {
+		t.Errorf("problems: %v", s.Problems)
+	}
+	if diff := cmp.Diff([]string{"a/m"}, names(s.Hooks(registration.Validating))); diff != "" {
+		t.Errorf("the others are gone (-want +got):\n%s", diff)
+	}
+}
+
+func TestCompileKeepsSelectorErrors(t *testing.T) {
+	c := configuration("a", "", "", "m", "n")
+	c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
+	c.Webhooks[1].ObjectSelector = nil
+	hooks := Compile(Registrations{Objects: []runtime.Object{c}}).Hooks(registration.Validating)
+	if h := hooks[0]; h.NamespaceSelector != nil || h.ObjectSelector == nil || h.SelectorError == nil {
+		t.Errorf("S2.2 %+v", h)
+	}
+	if h := hooks[1]; h.SelectorError != nil || h.ObjectSelector.Empty() {
+		t.Errorf("S1.3 an absent selector selects something: %+v", h)
+	}
+}
+
+func TestCompilerReusesWhatHasNotChanged(t *testing.T) {
+	first := func(s *Snapshot) *registration.Hook { return s.Hooks(registration.Validating)[0].Hook }
+	for _, tt := range []struct {
+		name   string
+		before *v1.ValidatingWebhookConfiguration
+		after  *v1.ValidatingWebhookConfiguration
+		reused bool
+	}{
+		{"S2.37 the same", configuration("a", "u", "1", "m"), configuration("a", "u", "1", "m"), true},
+		{"S2.37 another version", configuration("a", "u", "1", "m"), configuration("a", "u", "2", "m"), false},
+		{"S2.37 another object of that name", configuration("a", "u", "1", "m"), configuration("a", "w", "1", "m"), false},
+		{"S2.37 from a file", configuration("a", "", "", "m"), configuration("a", "", "", "m"), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var c Compiler
+			before := c.Compile(Registrations{Objects: []runtime.Object{tt.before}})
+			// A hook that comes before it moves it, and leaves the old snapshot alone.
+			after := c.Compile(Registrations{Objects: []runtime.Object{configuration("Z", "x", "1", "early"), tt.after}})
+			moved := after.Hooks(registration.Validating)[1]
+			if (first(before) == moved.Hook) != tt.reused {
+				t.Errorf("reused: %v, want %v", !tt.reused, tt.reused)
+			}
+			if before.Hooks(registration.Validating)[0].Position != 0 || moved.Position != 1 {
+				t.Error("positions are wrong")
+			}
+		})
+	}
+}
+
+// The index may return too much and never too little; for requests within its
+// words it returns exactly what a scan of the rules does.
+func TestCandidatesAreWhatAScanFinds(t *testing.T) {
+	words := func(r *rand.Rand, list ...string) []string {
+		return []string{list[r.IntN(len(list))], list[r.IntN(len(list))]}
+	}
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var x index
+		var rules []registration.Rule
+		for i := range 30 {
+			rule := registration.Rule{
+				Operations: words(r, "CREATE", "UPDATE", "*"), APIGroups: words(r, "", "apps", "*"), APIVersions: words(r, "v1", "v2", "*"),
+				Resources: words(r, "pods", "pods/*", "pods/log", "*/log", "*", "*/*"), Scope: words(r, "*", "Cluster", "Namespaced")[0],
+			}
+			rules = append(rules, rule)
+			x.add(int32(i), []registration.Rule{rule})
+		}
+		for range 50 {
+			target := Target{
+				Operation:   admission.Operation(words(r, "CREATE", "UPDATE", "DELETE", "CONNECT")[0]),
+				Resource:    schema.GroupVersionResource{Group: words(r, "", "apps", "x")[0], Version: words(r, "v1", "v2", "v3")[0], Resource: words(r, "pods", "nodes")[0]},
+				Subresource: words(r, "", "log", "exec")[0],
+				Namespaced:  r.IntN(2) == 0,
+			}
+			var want []int32
+			for i := range rules {
+				if scan(&rules[i], &target) {
+					want = append(want, int32(i))
+				}
+			}
+			if got := x.candidates(nil, &target); !slices.Equal(want, got) {
+				t.Fatalf("seed %d, %+v: got %v, want %v", seed, target, got, want)
+			}
+		}
+	}
+}
+
+func scan(r *registration.Rule, t *Target) bool {
+	one := func(list []string, s string) bool { return slices.Contains(list, s) || slices.Contains(list, "*") }
+	resource := slices.ContainsFunc(r.Resources, func(e string) bool {
+		name, sub, _ := strings.Cut(e, "/")
+		return (name == "*" || name == t.Resource.Resource) && (sub == "*" || sub == t.Subresource)
+	})
+	scope := "Cluster"
+	if t.Namespaced {
+		scope = "Namespaced"
+	}
+	return one(r.Operations, string(t.Operation)) && one(r.APIGroups, t.Resource.Group) && one(r.APIVersions, t.Resource.Version) &&
+		resource && (r.Scope == "*" || r.Scope == scope)
+}
+
+func TestArrange(t *testing.T) {
+	in := func(name, after, before string) *registration.Initializer {
+		return &registration.Initializer{Name: name, After: strings.Fields(after), Before: strings.Fields(before)}
+	}
+	for _, tt := range []struct {
+		name string
+		list []*registration.Initializer
+		want string
+	}{
+		{"S11.5 no wishes", []*registration.Initializer{in("b", "", ""), in("a", "", "")}, "b a"},
+		{"granted already", []*registration.Initializer{in("a", "", "c"), in("b", "a", ""), in("c", "", "")}, "a b c"},
+		{"after", []*registration.Initializer{in("a", "c", ""), in("b", "", ""), in("c", "", "")}, "c a b"},
+		{"before", []*registration.Initializer{in("a", "", ""), in("b", "", ""), in("c", "", "a")}, "c a b"},
+		{"a chain", []*registration.Initializer{in("a", "b", ""), in("b", "c", ""), in("c", "", "")}, "c b a"},
+		{"unknown names", []*registration.Initializer{in("a", "x", "y"), in("b", "", "")}, "a b"},
+		{"a circle", []*registration.Initializer{in("a", "b", ""), in("b", "a", ""), in("c", "", "")}, "b a c"},
+		{"itself", []*registration.Initializer{in("a", "a", "a")}, "a"},
+		{"a name twice", []*registration.Initializer{in("a", "", ""), in("b", "a", ""), in("a", "", "")}, "a b a"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, i := range arrange(tt.list) {
+				got = append(got, i.Name)
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestInitializersOfAllConfigurationsFormOneList(t *testing.T) {
+	configuration := func(name string, initializers ...string) *v1alpha1.InitializerConfiguration {
+		c := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, i := range initializers {
+			c.Initializers = append(c.Initializers, v1alpha1.Initializer{Name: i})
+		}
+		return c
+	}
+	s := Compile(Registrations{Objects: []runtime.Object{configuration("b", "x", "y"), configuration("a", "z", "x")}})
+	var got []string
+	for _, i := range s.Initializers() {
+		got = append(got, i.String())
+	}
+	if diff := cmp.Diff([]string{"a/z", "a/x", "b/x", "b/y"}, got); diff != "" {
+		t.Errorf("S11.5 (-want +got):\n%s", diff)
+	}
+}
+
+func BenchmarkCompile(b *testing.B) {
+	for _, changed := range []bool{false, true} {
+		b.Run(fmt.Sprintf("hooks=10000/changed=%v", changed), func(b *testing.B) {
+			var objects []runtime.Object
+			for i := range 1000 {
+				var webhooks []string
+				for j := range 10 {
+					webhooks = append(webhooks, fmt.Sprintf("h%d.example.com", j))
+				}
+				objects = append(objects, configuration(fmt.Sprintf("c%d", i), fmt.Sprint(i), "1", webhooks...))
+			}
+			var c Compiler
+			c.Compile(Registrations{Objects: objects})
+			b.ReportAllocs()
+			for b.Loop() {
+				if changed {
+					c = Compiler{}
+				}
+				if s := c.Compile(Registrations{Objects: objects}); len(s.Hooks(registration.Validating)) != 10000 {
+					b.Fatal("hooks are missing")
+				}
+			}
+		})
+	}
+}

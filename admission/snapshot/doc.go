@@ -1,0 +1,31 @@
+// Package snapshot makes registration objects into an immutable Snapshot, and keeps
+// one that is fresh.
+//
+// # Compiling
+//
+// Compile turns the registrations of one moment into a Snapshot: hooks in order,
+// selectors parsed, match conditions compiled, rules indexed, initializers merged.
+// A Compiler does the same again and again, and reuses what it made of objects
+// that have not changed, which it knows by uid and resourceVersion.
+//
+// The index says which hooks may match a request. It may name too many, never too
+// few; package plan checks each against its rules. A request that nothing matches
+// costs a few map lookups, however many hooks there are.
+//
+// # Staying fresh
+//
+// A Refresher reads all registrations once a second (S11.8). Requests take the
+// snapshot from Acquire, which refuses when the last successful read began too
+// long ago (S11.10). How old a snapshot is, is measured from the beginning of its
+// read: a snapshot holds every registration that was stored before that moment,
+// and a read that hangs makes it old.
+//
+// Where registrations are read from is up to a Reader. ClientReader reads them
+// from any API server; a server that stores them reads its own storage.
+//
+// # Concurrency
+//
+// A Snapshot is immutable and safe for concurrent use. A Refresher runs one read
+// at a time, in Run, and swaps the snapshot with an atomic pointer. A Compiler is
+// for one goroutine.
+package snapshot

@@ -1,0 +1,131 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// ReasonLoadingConfiguration is the reason of the status that a request gets when
+// there is no snapshot it may be judged by.
+const ReasonLoadingConfiguration metav1.StatusReason = "LoadingConfiguration"
+
+// Gate says who wants a snapshot, since each says in its own words that there is
+// none.
+type Gate uint8
+
+const (
+	// MutatingGate is the plugin of mutating webhooks.
+	MutatingGate Gate = iota
+	// ValidatingGate is the plugin of validating webhooks.
+	ValidatingGate
+	// ExternalGate is the plugin of external admission hooks.
+	ExternalGate
+	// InitializerGate is the plugin of initializers.
+	InitializerGate
+)
+
+// words are what a gate is called in messages, and the prefix of its cause types.
+var words = [...]struct{ configuration, cause string }{
+	MutatingGate:    {"Webhook", "MutatingWebhookConfiguration"},
+	ValidatingGate:  {"Webhook", "ValidatingWebhookConfiguration"},
+	ExternalGate:    {"ExternalAdmissionHook", "ExternalAdmissionHookConfiguration"},
+	InitializerGate: {"initializer", "InitializerConfiguration"},
+}
+
+// Subject is the request that wants a snapshot.
+type Subject struct {
+	Gate      Gate
+	Resource  schema.GroupResource
+	Operation admission.Operation
+}
+
+// NotReadyError is why a request cannot be judged now. It is an API status: 500,
+// LoadingConfiguration, to be tried again after a second (S11.11).
+type NotReadyError struct {
+	Subject Subject
+	// Never tells that no read has succeeded yet. Otherwise Since is when the last
+	// one that did began.
+	Never bool
+	Since time.Time
+	// Err is why the last read failed; nil when it did not fail but has not ended,
+	// or none was begun.
+	Err error
+}
+
+var errNotRead = errors.New("configuration is not ready")
+
+// notReady says why there is no snapshot.
+func (r *Refresher) notReady(subject Subject) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := &NotReadyError{Subject: subject, Never: true, Err: r.mu.err}
+	if s := r.current.Load(); s != nil {
+		e.Never, e.Since = false, s.ReadAt
+	}
+	return e
+}
+
+// cause is the last error, or what stands for it.
+func (e *NotReadyError) cause() error {
+	switch {
+	case e.Err != nil:
+		return e.Err
+	case e.Never:
+		return errNotRead
+	}
+	return fmt.Errorf("no read has succeeded that began after %s", e.Since.UTC().Format(time.RFC3339))
+}
+
+// pending tells whether there is nothing to report but that it takes time.
+func (e *NotReadyError) pending() bool {
+	return e.Subject.Gate == InitializerGate && e.Never && e.Err == nil
+}
+
+// Error says what the status says.
+func (e *NotReadyError) Error() string {
+	if e.pending() {
+		return fmt.Sprintf("Waiting for initialization configuration to load: %v", errNotRead)
+	}
+	return fmt.Sprintf("Unable to refresh the %s configuration: %v", words[e.Subject.Gate].configuration, e.cause())
+}
+
+// Unwrap returns why the last read failed.
+func (e *NotReadyError) Unwrap() error { return e.Err }
+
+// Status implements the interface of errors that are API statuses.
+func (e *NotReadyError) Status() metav1.Status {
+	w := words[e.Subject.Gate]
+	name, blocked := string(e.Subject.Operation), "created, updated, deleted or connected to"
+	if e.Subject.Gate == InitializerGate {
+		name, blocked = "create", "created"
+	}
+	cause := metav1.StatusCause{
+		Type:    metav1.CauseType(w.cause + "Failure"),
+		Message: fmt.Sprintf("The %s cannot be read; nothing can be %s until it can.", w.cause, blocked),
+	}
+	if e.pending() {
+		cause = metav1.StatusCause{
+			Type:    metav1.CauseType(w.cause + "Pending"),
+			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until it has.", w.cause, blocked),
+		}
+	}
+	return metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusInternalServerError,
+		Reason:  ReasonLoadingConfiguration,
+		Message: e.Error(),
+		Details: &metav1.StatusDetails{
+			Group:             e.Subject.Resource.Group,
+			Kind:              e.Subject.Resource.Resource,
+			Name:              name,
+			Causes:            []metav1.StatusCause{cause},
+			RetryAfterSeconds: 1,
+		},
+	}
+}

@@ -1,0 +1,265 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// Reader reads registrations from where they are stored.
+type Reader interface {
+	// Read reads all registrations. It is consistent: the result reflects every
+	// write that was acknowledged before Read was called. since is the Version of
+	// the read before, empty when there is none; when nothing has changed, Read
+	// may return Unchanged instead of the objects. It must end when the context
+	// does.
+	Read(ctx context.Context, since Version) (Registrations, error)
+}
+
+// Options say how a Refresher works.
+type Options struct {
+	// Reader must be set.
+	Reader Reader
+	// Interval is the time from the beginning of one read to the beginning of the
+	// next. Zero means 1 s (S11.8).
+	Interval time.Duration
+	// MaxStaleness is how long ago the last successful read may have begun. Zero
+	// means 5 s (S11.10).
+	MaxStaleness time.Duration
+	// ReadTimeout is how long one read may take. Zero means so long that after a
+	// read that hangs there is time for another before MaxStaleness is over: 2 s
+	// with the defaults.
+	ReadTimeout time.Duration
+	// Wait is how long Acquire waits for a snapshot when there is none that may be
+	// used, counted from the first request that had to wait. Zero means 4 s
+	// (S11.13), negative not at all.
+	Wait time.Duration
+	// Strict makes Acquire wait for a read that began after the request did, so that
+	// a request is judged by every registration acknowledged anywhere before it. A
+	// request begins when the server received it, if its context says when that was
+	// (request.WithReceivedTimestamp), else when Acquire is called. One read serves
+	// all requests that wait. Reads should be cheap then.
+	Strict bool
+	// Observer, when set, is told the outcome of every read, by Run.
+	Observer func(Read)
+}
+
+// Read is the outcome of one read.
+type Read struct {
+	// Begin and Latency tell when it began and how long it took, compiling
+	// included.
+	Begin   time.Time
+	Latency time.Duration
+	// Err is why it failed; nil when it succeeded.
+	Err error
+	// Snapshot is the one in use after it; nil when there is none yet.
+	Snapshot *Snapshot
+	// Changed tells that the read found other registrations than the one before.
+	Changed bool
+}
+
+// Refresher keeps a snapshot fresh. It is safe for concurrent use, except that Run
+// must be called once.
+type Refresher struct {
+	options Options
+	current atomic.Pointer[Snapshot]
+	poke    chan struct{}
+
+	// mu guards what follows; nothing is waited for while it is held.
+	mu struct {
+		sync.Mutex
+		// next is closed by the next success.
+		next chan struct{}
+		// err is why the last read failed; nil when it succeeded, or there was none.
+		err error
+		// succeeded is when the last success was, and waiting when the first request
+		// after it had to wait, if that is later.
+		succeeded, waiting time.Time
+	}
+}
+
+// NewRefresher makes a Refresher. It has no snapshot until Run has read one. The
+// error names the option that is wrong.
+func NewRefresher(o Options) (*Refresher, error) {
+	if o.Reader == nil {
+		return nil, errors.New("snapshot: Options.Reader is nil")
+	}
+	if o.Interval == 0 {
+		o.Interval = time.Second
+	}
+	if o.MaxStaleness == 0 {
+		o.MaxStaleness = 5 * time.Second
+	}
+	if o.Interval < 0 || o.Interval >= o.MaxStaleness {
+		return nil, fmt.Errorf("snapshot: Options.Interval %s is not between 0 and MaxStaleness %s", o.Interval, o.MaxStaleness)
+	}
+	if o.ReadTimeout == 0 {
+		o.ReadTimeout = (o.MaxStaleness - o.Interval) / 2
+	}
+	if o.Wait == 0 {
+		o.Wait = 4 * time.Second
+	}
+	r := &Refresher{options: o, poke: make(chan struct{}, 1)}
+	r.mu.next = make(chan struct{})
+	return r, nil
+}
+
+// Run reads until the context ends, and returns the context's error.
+func (r *Refresher) Run(ctx context.Context) error {
+	var compiler Compiler
+	var version Version
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		case <-r.poke:
+		}
+		begin := time.Now()
+		version = r.refresh(ctx, &compiler, version, begin)
+		timer.Reset(max(0, r.options.Interval-time.Since(begin)))
+	}
+}
+
+// Poke makes the next read begin now, rather than when its time has come. A watch
+// on the registrations may call it, so that changes are seen at once; nothing
+// depends on it. It does not block.
+func (r *Refresher) Poke() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+// refresh reads once, and returns the version that is now known.
+func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) Version {
+	ctx, cancel := context.WithTimeout(ctx, r.options.ReadTimeout)
+	defer cancel()
+	found, err := r.options.Reader.Read(ctx, version)
+	last := r.current.Load()
+	changed := false
+	if err == nil {
+		var s *Snapshot
+		if last != nil && version != "" && (found.Unchanged || found.Version == version) {
+			again := *last
+			s = &again
+			s.Disabled = found.Disabled
+			if found.Revision != "" {
+				s.Revision = found.Revision
+			}
+		} else {
+			s, changed = compiler.Compile(found), true
+			version = found.Version
+		}
+		s.ReadAt = begin
+		r.succeed(s)
+	} else {
+		r.mu.Lock()
+		r.mu.err = err
+		r.mu.Unlock()
+	}
+	if r.options.Observer != nil {
+		r.options.Observer(Read{Begin: begin, Latency: time.Since(begin), Err: err, Snapshot: r.current.Load(), Changed: changed})
+	}
+	return version
+}
+
+// succeed puts a snapshot into use and wakes who waits for it.
+func (r *Refresher) succeed(s *Snapshot) {
+	r.current.Store(s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.mu.next)
+	r.mu.next = make(chan struct{})
+	r.mu.err = nil
+	r.mu.succeeded = time.Now()
+}
+
+// Current returns the last good snapshot, however old (S11.9); nil before the
+// first. It is for looking at, not for judging requests.
+func (r *Refresher) Current() *Snapshot { return r.current.Load() }
+
+// Acquire returns a snapshot that a request may be judged by. If there is none, it
+// waits for the next read that succeeds, a few seconds at most (S11.13), and then
+// returns a *NotReadyError, which is the API status that the client is to get
+// (S11.11). Requests that come when others have waited in vain already are refused
+// at once. Normally it takes about a hundred nanoseconds.
+func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, error) {
+	now := time.Now()
+	began := now
+	if r.options.Strict {
+		// Of the passes that judge a request, the first one waits and the others find
+		// what it waited for.
+		if received, ok := request.ReceivedTimestampFrom(ctx); ok {
+			began = received
+		}
+	}
+	if s := r.usable(began, now); s != nil {
+		return s, nil
+	}
+	return r.await(ctx, subject, began)
+}
+
+// usable returns the snapshot in use if a request that began at the given time may
+// be judged by it now.
+func (r *Refresher) usable(began, now time.Time) *Snapshot {
+	s := r.current.Load()
+	if s == nil {
+		return nil
+	}
+	if r.options.Strict && s.ReadAt.Before(began) || now.Sub(s.ReadAt) > r.options.MaxStaleness {
+		return nil
+	}
+	return s
+}
+
+func (r *Refresher) await(ctx context.Context, subject Subject, began time.Time) (*Snapshot, error) {
+	if r.options.Wait > 0 {
+		next, end := r.wait(began)
+		if r.options.Strict {
+			// The read that follows begins after the request did. Should it fail, the
+			// next regular one takes its place.
+			r.Poke()
+		}
+		timer := time.NewTimer(time.Until(end))
+		defer timer.Stop()
+		for patient := time.Now().Before(end); patient; {
+			if s := r.usable(began, time.Now()); s != nil {
+				return s, nil
+			}
+			select {
+			case <-next:
+				next, _ = r.wait(began)
+			case <-timer.C:
+				patient = false
+			case <-ctx.Done():
+				patient = false
+			}
+		}
+	}
+	if s := r.usable(began, time.Now()); s != nil {
+		return s, nil
+	}
+	return nil, r.notReady(subject)
+}
+
+// wait returns what is closed by the next success, and when a request that began
+// at the given time stops waiting for it.
+func (r *Refresher) wait(began time.Time) (next <-chan struct{}, end time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.mu.waiting.After(r.mu.succeeded) {
+		r.mu.waiting = began
+		if began.Before(r.mu.succeeded) {
+			r.mu.waiting = r.mu.succeeded
+		}
+	}
+	return r.mu.next, r.mu.waiting.Add(r.options.Wait)
+}

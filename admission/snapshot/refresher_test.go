@@ -1,0 +1,485 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// store is a place where registrations are stored, and a Reader.
+type store struct {
+	mu struct {
+		sync.Mutex
+		registrations Registrations
+		err           error
+		hangs         bool
+		begun         []time.Time
+	}
+}
+
+func (s *store) Read(ctx context.Context, since Version) (Registrations, error) {
+	s.mu.Lock()
+	s.mu.begun = append(s.mu.begun, time.Now())
+	r, err, hangs := s.mu.registrations, s.mu.err, s.mu.hangs
+	s.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return Registrations{}, ctx.Err()
+	}
+	if since != "" && since == r.Version {
+		return Registrations{Version: since, Unchanged: true, Revision: r.Revision}, err
+	}
+	return r, err
+}
+
+// set changes what the store does.
+func (s *store) set(f func(r *Registrations, err *error, hangs *bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(&s.mu.registrations, &s.mu.err, &s.mu.hangs)
+}
+
+func (s *store) put(version Version, webhooks ...string) {
+	s.set(func(r *Registrations, _ *error, _ *bool) {
+		*r = Registrations{Version: version, Objects: []runtime.Object{configuration("c", "u", string(version), webhooks...)}}
+	})
+}
+
+func (s *store) fail(err error) { s.set(func(_ *Registrations, e *error, _ *bool) { *e = err }) }
+func (s *store) hang(hangs bool) {
+	s.set(func(_ *Registrations, _ *error, h *bool) { *h = hangs })
+}
+
+var (
+	pods    = schema.GroupResource{Resource: "pods"}
+	subject = Subject{ValidatingGate, pods, admission.Create}
+)
+
+// running runs f in a bubble in which time is simulated, with a Refresher that runs
+// over a store with one hook.
+func running(t *testing.T, o Options, f func(*testing.T, *store, *Refresher)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		s.put("1", "one")
+		o.Reader = s
+		r, err := NewRefresher(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		f(t, s, r)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// acquire returns the names of the hooks of the snapshot it gets, or the error, and
+// how long it took.
+func acquire(t *testing.T, r *Refresher) (hooks []string, waited time.Duration, err error) {
+	t.Helper()
+	start := time.Now()
+	s, err := r.Acquire(t.Context(), subject)
+	if s != nil {
+		hooks = names(s.Hooks(registration.Validating))
+	}
+	return hooks, time.Since(start), err
+}
+
+func TestRegistrationsAreReadEverySecond(t *testing.T) {
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		start := time.Now()
+		s.put("2", "one", "two")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if hooks, waited, err := acquire(t, r); !slices.Equal(hooks, []string{"c/one", "c/two"}) || waited > 0 || err != nil {
+			t.Errorf("S11.8 after a second: %v, %v, %v", hooks, waited, err)
+		}
+		time.Sleep(9*time.Second + time.Millisecond)
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, b := range s.mu.begun {
+			if at := b.Sub(start); at != time.Duration(i)*time.Second {
+				t.Errorf("S11.8 read %d began after %v", i, at)
+			}
+		}
+		if len(s.mu.begun) != 11 {
+			t.Errorf("S11.8 %d reads", len(s.mu.begun))
+		}
+	})
+}
+
+func TestUnchangedRegistrationsAreNotCompiled(t *testing.T) {
+	var changes []bool
+	observe := func(r Read) { changes = append(changes, r.Changed) }
+	running(t, Options{Observer: observe}, func(t *testing.T, s *store, r *Refresher) {
+		first := r.Current()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		second := r.Current()
+		if second.Hooks(registration.Validating)[0] != first.Hooks(registration.Validating)[0] || !second.ReadAt.After(first.ReadAt) {
+			t.Error("S2.37 the second snapshot is not the first one, read later")
+		}
+		s.put("2", "two")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([]bool{true, false, true}, changes); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestOneFailedReadChangesNothing(t *testing.T) {
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		s.fail(errors.New("etcd is away"))
+		time.Sleep(4900 * time.Millisecond)
+		if hooks, waited, err := acquire(t, r); len(hooks) != 1 || waited > 0 || err != nil {
+			t.Errorf("S11.9 %v, %v, %v", hooks, waited, err)
+		}
+	})
+}
+
+func TestStaleSnapshotsAreRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func(*store)
+		cause  string
+	}{
+		{"S11.10 reads fail", func(s *store) { s.fail(errors.New("etcd is away")) }, "etcd is away"},
+		{"S11.10 reads hang", func(s *store) { s.hang(true) }, "context deadline exceeded"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+				tt.damage(s)
+				time.Sleep(5*time.Second + time.Millisecond)
+				_, waited, err := acquire(t, r)
+				var refused *NotReadyError
+				if !errors.As(err, &refused) || waited != 4*time.Second {
+					t.Fatalf("S11.13 waited %v and got %v", waited, err)
+				}
+				if refused.Never || refused.Since.IsZero() || refused.Err == nil || refused.Err.Error() != tt.cause {
+					t.Errorf("facts: %+v", refused)
+				}
+				if _, waited, err := acquire(t, r); err == nil || waited > 0 {
+					t.Errorf("S11.13 a later request waited %v and got %v", waited, err)
+				}
+				s.fail(nil)
+				s.hang(false)
+				time.Sleep(4 * time.Second)
+				if _, waited, err := acquire(t, r); err != nil || waited > 0 {
+					t.Errorf("S11.10 after recovery: waited %v and got %v", waited, err)
+				}
+			})
+		})
+	}
+}
+
+// S11.10: staleness counts from the beginning of a read, so reads that succeed and
+// take long do not help.
+func TestSlowReadsGiveOldSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewRefresher(Options{Reader: slow(6 * time.Second), ReadTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Run(ctx)
+		time.Sleep(6*time.Second + time.Millisecond)
+		synctest.Wait()
+		if r.Current() == nil {
+			t.Fatal("nothing was read")
+		}
+		if s, err := r.Acquire(ctx, subject); err == nil {
+			t.Errorf("a snapshot of %v is usable at %v", s.ReadAt, time.Now())
+		}
+	})
+}
+
+type slow time.Duration
+
+func (s slow) Read(ctx context.Context, _ Version) (Registrations, error) {
+	select {
+	case <-time.After(time.Duration(s)):
+		return Registrations{}, nil
+	case <-ctx.Done():
+		return Registrations{}, ctx.Err()
+	}
+}
+
+func TestAcquireIsWokenByTheNextSuccess(t *testing.T) {
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		s.fail(errors.New("etcd is away"))
+		time.Sleep(5500 * time.Millisecond)
+		s.fail(nil)
+		if hooks, waited, err := acquire(t, r); len(hooks) != 1 || waited != 500*time.Millisecond || err != nil {
+			t.Errorf("S11.13 %v, %v, %v", hooks, waited, err)
+		}
+	})
+}
+
+func TestBeforeTheFirstReadRequestsWait(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		mend       time.Duration
+		wantWaited time.Duration
+		wantErr    bool
+	}{
+		{"S11.13 the first success ends the wait", 1500 * time.Millisecond, 2 * time.Second, false},
+		{"S11.13 about four seconds", 10 * time.Second, 4 * time.Second, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &store{}
+				s.fail(errors.New("etcd is away"))
+				r, err := NewRefresher(Options{Reader: s})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go r.Run(ctx)
+				time.AfterFunc(tt.mend, func() { s.fail(nil) })
+				_, waited, err := acquire(t, r)
+				if waited != tt.wantWaited || (err != nil) != tt.wantErr {
+					t.Errorf("waited %v and got %v", waited, err)
+				}
+				var refused *NotReadyError
+				if errors.As(err, &refused) && !refused.Never {
+					t.Errorf("facts: %+v", refused)
+				}
+			})
+		})
+	}
+}
+
+func TestAcquireEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewRefresher(Options{Reader: &store{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := r.Acquire(ctx, subject); err == nil || time.Since(start) != time.Second {
+			t.Errorf("waited %v and got %v", time.Since(start), err)
+		}
+	})
+}
+
+func TestDisabledKindsDoNotHoldRequestsUp(t *testing.T) {
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		s.set(func(r *Registrations, _ *error, _ *bool) {
+			*r = Registrations{Disabled: []string{registration.InitializerKind}}
+		})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if hooks, waited, err := acquire(t, r); len(hooks) > 0 || waited > 0 || err != nil {
+			t.Errorf("S11.12 %v, %v, %v", hooks, waited, err)
+		}
+		if got := r.Current().Disabled; !slices.Equal(got, []string{registration.InitializerKind}) {
+			t.Errorf("S11.12 disabled: %v", got)
+		}
+	})
+}
+
+func TestPokeReadsNow(t *testing.T) {
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		time.Sleep(300 * time.Millisecond)
+		s.put("2", "two")
+		r.Poke()
+		r.Poke()
+		synctest.Wait()
+		if hooks, _, err := acquire(t, r); !slices.Equal(hooks, []string{"c/two"}) || err != nil {
+			t.Errorf("%v, %v", hooks, err)
+		}
+	})
+}
+
+func TestStrictSeesEveryWriteBeforeTheRequest(t *testing.T) {
+	running(t, Options{Strict: true}, func(t *testing.T, s *store, r *Refresher) {
+		for i, webhook := range []string{"two", "three", "four"} {
+			time.Sleep(10 * time.Millisecond)
+			s.put(Version(webhook), webhook)
+			if hooks, waited, err := acquire(t, r); !slices.Equal(hooks, []string{"c/" + webhook}) || waited > 0 || err != nil {
+				t.Errorf("request %d: %v, %v, %v", i, hooks, waited, err)
+			}
+		}
+		s.fail(errors.New("etcd is away"))
+		time.Sleep(10 * time.Millisecond)
+		if _, waited, err := acquire(t, r); err == nil || waited != 4*time.Second {
+			t.Errorf("without a read: waited %v and got %v", waited, err)
+		}
+	})
+}
+
+// A request that comes while a read is under way waits for the next one, since
+// that read may have begun before a write that was acknowledged since; and all
+// that come meanwhile share it.
+func TestStrictWavesDoNotShareAReadUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const took = 100 * time.Millisecond
+		s := &slowStore{took: took}
+		s.put("1", "one")
+		r, err := NewRefresher(Options{Reader: s, Strict: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.Run(ctx)
+		time.Sleep(took + time.Millisecond)
+		start := time.Now()
+		var waves sync.WaitGroup
+		for i, c := range []struct{ begins, want time.Duration }{
+			{0, took}, {30 * time.Millisecond, 2*took - 30*time.Millisecond}, {60 * time.Millisecond, 2*took - 60*time.Millisecond}, {90 * time.Millisecond, 2*took - 90*time.Millisecond},
+		} {
+			waves.Go(func() {
+				time.Sleep(c.begins)
+				version := "w" + strconv.Itoa(i)
+				s.put(Version(version), version)
+				hooks, waited, err := acquire(t, r)
+				if err != nil || waited != c.want || len(hooks) != 1 || hooks[0] < "c/"+version {
+					t.Errorf("request at %v: %v after %v, want %v: %v", c.begins, hooks, waited, c.want, err)
+				}
+			})
+		}
+		waves.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		reads := 0
+		for _, begun := range s.mu.begun {
+			if !begun.Before(start) {
+				reads++
+			}
+		}
+		if reads != 2 {
+			t.Errorf("%d reads for four requests in two waves", reads)
+		}
+	})
+}
+
+// slowStore is a store whose answers are those of when the read began.
+type slowStore struct {
+	store
+	took time.Duration
+}
+
+func (s *slowStore) Read(ctx context.Context, since Version) (Registrations, error) {
+	found, err := s.store.Read(ctx, since)
+	select {
+	case <-time.After(s.took):
+	case <-ctx.Done():
+	}
+	return found, err
+}
+
+// The passes of one request share what the first of them waited for.
+func TestStrictCountsFromWhenTheRequestWasReceived(t *testing.T) {
+	running(t, Options{Strict: true}, func(t *testing.T, s *store, r *Refresher) {
+		time.Sleep(10 * time.Millisecond)
+		ctx := request.WithReceivedTimestamp(t.Context(), time.Now())
+		for range 3 {
+			if _, err := r.Acquire(ctx, subject); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.mu.begun) != 2 {
+			t.Errorf("%d reads, want the first one and one for the request", len(s.mu.begun))
+		}
+	})
+}
+
+func TestNewRefresherChecksItsOptions(t *testing.T) {
+	for _, o := range []Options{{}, {Reader: &store{}, Interval: 5 * time.Second}, {Reader: &store{}, Interval: -1}} {
+		if _, err := NewRefresher(o); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+// S11.11: what clients get.
+func TestNotReadyStatus(t *testing.T) {
+	away := errors.New("etcd is away")
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		name                   string
+		err                    NotReadyError
+		message, detail, cause string
+	}{
+		{"S11.11 initializers, never read", NotReadyError{Subject: Subject{Gate: InitializerGate}, Never: true}, "Waiting for initialization configuration to load: configuration is not ready", "create", "InitializerConfigurationPending"},
+		{"S11.11 initializers, failing", NotReadyError{Subject: Subject{Gate: InitializerGate}, Err: away}, "Unable to refresh the initializer configuration: etcd is away", "create", "InitializerConfigurationFailure"},
+		{"S11.11 external hooks", NotReadyError{Subject: Subject{Gate: ExternalGate, Operation: admission.Delete}, Err: away}, "Unable to refresh the ExternalAdmissionHook configuration: etcd is away", "DELETE", "ExternalAdmissionHookConfigurationFailure"},
+		{"S11.11 mutating webhooks", NotReadyError{Subject: Subject{Gate: MutatingGate, Operation: admission.Update}, Err: away}, "Unable to refresh the Webhook configuration: etcd is away", "UPDATE", "MutatingWebhookConfigurationFailure"},
+		{"S11.11 validating webhooks, never read", NotReadyError{Subject: Subject{Gate: ValidatingGate, Operation: admission.Create}, Never: true}, "Unable to refresh the Webhook configuration: configuration is not ready", "CREATE", "ValidatingWebhookConfigurationFailure"},
+		{"S11.11 a read that does not end", NotReadyError{Subject: Subject{Gate: ValidatingGate, Operation: admission.Create}, Since: since}, "Unable to refresh the Webhook configuration: no read has succeeded that began after 2026-01-02T03:04:05Z", "CREATE", "ValidatingWebhookConfigurationFailure"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.err.Subject.Resource = schema.GroupResource{Group: "apps", Resource: "deployments"}
+			var status apierrors.APIStatus
+			if !errors.As(error(&tt.err), &status) {
+				t.Fatal("the error is no API status")
+			}
+			got := status.Status()
+			if len(got.Details.Causes) != 1 || got.Details.Causes[0].Message == "" {
+				t.Fatalf("causes: %+v", got.Details.Causes)
+			}
+			got.Details.Causes[0].Message = ""
+			want := metav1.Status{
+				Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: "LoadingConfiguration", Message: tt.message,
+				Details: &metav1.StatusDetails{
+					Group: "apps", Kind: "deployments", Name: tt.detail, RetryAfterSeconds: 1,
+					Causes: []metav1.StatusCause{{Type: metav1.CauseType(tt.cause)}},
+				},
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if seconds, ok := apierrors.SuggestsClientDelay(&tt.err); !ok || seconds != 1 {
+				t.Errorf("clients do not try again: %v, %v", seconds, ok)
+			}
+		})
+	}
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	r, err := NewRefresher(Options{Reader: &store{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	go r.Run(ctx)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Acquire(ctx, subject); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// The keys of audit annotations are one of these, followed by
+// "round_<round>_index_<index>".
+const (
+	// MutationAnnotationPrefix says which mutating webhooks ran and whether
+	// they changed the object (S5.25).
+	MutationAnnotationPrefix = "mutation.webhook.admission.k8s.io/"
+	// PatchAnnotationPrefix holds the patches, at level Request (S5.26).
+	PatchAnnotationPrefix = "patch.webhook.admission.k8s.io/"
+	// FailedOpenMutationPrefix names mutating webhooks that failed and were
+	// ignored (S5.27).
+	FailedOpenMutationPrefix = "failed-open.mutation.webhook.admission.k8s.io/"
+	// FailedOpenValidatingPrefix is the same for validating webhooks (S6.7).
+	FailedOpenValidatingPrefix = "failed-open.validating.webhook.admission.k8s.io/"
+	// FailedOpenExternalPrefix is the same for external admission hooks
+	// (S12.18).
+	FailedOpenExternalPrefix = "failed-open.external.webhook.admission.k8s.io/"
+)
+
+type mutationAnnotation struct {
+	Configuration string `json:"configuration"`
+	Webhook       string `json:"webhook"`
+	Mutated       bool   `json:"mutated"`
+}
+
+type patchAnnotation struct {
+	Configuration string          `json:"configuration"`
+	Webhook       string          `json:"webhook"`
+	Patch         json.RawMessage `json:"patch"`
+	PatchType     string          `json:"patchType"`
+}
+
+// annotate adds the trace to the request's audit event. The indices of mutating
+// hooks count all hooks there are, those of the others only the hooks that
+// matched the request (S5.25, S6.7).
+func annotate(a admission.Attributes, t *Trace) {
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		h := c.Hook
+		for _, key := range sortedKeys(c.AuditAnnotations) {
+			add(a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)
+		}
+		index, failedOpen := c.Matched, FailedOpenValidatingPrefix
+		switch t.Source {
+		case registration.Mutating:
+			index, failedOpen = c.Position, FailedOpenMutationPrefix
+		case registration.External:
+			failedOpen = FailedOpenExternalPrefix
+		}
+		suffix := "round_" + strconv.Itoa(t.Round) + "_index_" + strconv.Itoa(index)
+		if t.Source == registration.Mutating {
+			add(a, h, MutationAnnotationPrefix+suffix,
+				encode(mutationAnnotation{h.Configuration, h.Name, c.Mutated}), audit.LevelMetadata)
+			if len(c.Patch) > 0 {
+				add(a, h, PatchAnnotationPrefix+suffix,
+					encode(patchAnnotation{h.Configuration, h.Name, c.Patch, "JSONPatch"}), audit.LevelRequest)
+			}
+		}
+		if c.Ignored && !c.ClientGone {
+			add(a, h, failedOpen+suffix, h.Name, audit.LevelMetadata)
+		}
+	}
+}
+
+// add logs what the audit event refuses: a key that is no qualified name, or a
+// second, different value for one (S4.17). The value is the webhook's and not
+// for the log.
+func add(a admission.Attributes, h *registration.Hook, key, value string, level audit.Level) {
+	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
+		klog.InfoS("Audit annotation of a webhook was dropped",
+			"webhook", h.Name, "configuration", h.Configuration, "key", key)
+	}
+}
+
+func encode(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("audit annotation cannot be encoded: %v", err))
+	}
+	return string(data)
+}
+
+func sortedKeys(m map[string]string) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

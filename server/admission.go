@@ -1,0 +1,244 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/fresh"
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/replicas"
+)
+
+// judge is the server's admission: the engine, the snapshot it works from, and
+// the chain of plugins that every write goes through.
+type judge struct {
+	engine    *admission.Engine
+	refresher *snapshot.Refresher
+	chain     apiadmission.Interface
+	// initializers tells whether the plugin of that name is in the chain.
+	initializers bool
+}
+
+// newJudge builds the chain that the options ask for.
+func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (*judge, error) {
+	o := a.options
+	names, err := o.plugins()
+	if err != nil {
+		return nil, err
+	}
+	configuration, err := admission.LoadConfiguration(o.AdmissionConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	off, err := o.switchedOff()
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{}
+	namespaces := fresh.NewNamespaces(o.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.informers.Core().V1().Namespaces().Lister(), a.client)
+	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), off)
+	if j.refresher, err = snapshot.NewRefresher(snapshot.Options{
+		Reader:       announced{reader, a.announcer},
+		Interval:     o.AdmissionRefreshInterval,
+		MaxStaleness: o.AdmissionMaxStaleness,
+		Strict:       o.AdmissionConsistency == consistencyStrict,
+		Observer: func(r snapshot.Read) {
+			admission.CountRead(r)
+			a.announcer.Observe(r)
+		},
+	}); err != nil {
+		return nil, err
+	}
+	if j.engine, err = admission.New(admission.Options{
+		Snapshots:     snapshots{j.refresher},
+		Namespaces:    namespaces,
+		Authorizer:    authorize,
+		Configuration: configuration,
+		Resolver:      a.services(),
+		Dial:          o.DialWebhook,
+		Breaker:       call.Breaker(slices.Index(call.Breakers, o.AdmissionWebhookBreaker)),
+		MaxInFlight:   o.AdmissionWebhookMaxInFlight,
+		StepAside:     inflight.StepAside,
+
+		ExternalCertFile: o.ProxyClientCertFile,
+		ExternalKeyFile:  o.ProxyClientKeyFile,
+	}); err != nil {
+		return nil, err
+	}
+	plugins := make([]admission.Plugin, 0, len(names))
+	for _, name := range names {
+		p := admission.Plugin{Name: name}
+		switch name {
+		case admission.NamespaceLifecycleName:
+			p.Interface = admission.NewNamespaceLifecycle(namespaces)
+		case admission.InitializersName:
+			j.initializers = true
+			p.Interface = initializers.New(initializers.Options{
+				Pending:    j.pending,
+				Authorizer: authorize,
+				Exempt:     exempt,
+				Registered: func(ctx context.Context) ([]*registration.Initializer, error) { return registered(ctx, reader) },
+			})
+		case admission.MutatingWebhookName:
+			p.Interface = j.engine.MutatingWebhooks()
+		case admission.GenericWebhookName:
+			p.Interface = j.engine.ExternalHooks()
+		case admission.ValidatingWebhookName:
+			p.Interface = j.engine.ValidatingWebhooks()
+		default:
+			return nil, fmt.Errorf("admission plugin %q is known and cannot be built", name)
+		}
+		plugins = append(plugins, p)
+	}
+	if !j.initializers {
+		plugins = slices.Insert(plugins, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
+	}
+	j.chain = admission.Chain(plugins...)
+	return j, nil
+}
+
+// announced is a reader whose results are used only while others know that this
+// server enforces them.
+type announced struct {
+	snapshot.Reader
+	announcer *replicas.Announcer
+}
+
+func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
+	begin := time.Now()
+	found, err := r.Reader.Read(ctx, since)
+	if err == nil {
+		err = r.announcer.Covers(begin)
+	}
+	return found, err
+}
+
+// soon is how long after a registration was written through this server it is
+// read, so that several that are written together are read together.
+const soon = 20 * time.Millisecond
+
+// registered returns what is to be called when a registration was written through
+// this server: it is then in force sooner than by the next regular read.
+func (j *judge) registered() func() {
+	var pending atomic.Bool
+	return func() {
+		if pending.CompareAndSwap(false, true) {
+			time.AfterFunc(soon, func() {
+				pending.Store(false)
+				j.refresher.Poke()
+			})
+		}
+	}
+}
+
+// pending names the initializers that a new object of a resource must wait for.
+func (j *judge) pending(ctx context.Context, resource schema.GroupVersionResource) ([]string, error) {
+	s, err := snapshots{j.refresher}.Acquire(ctx, snapshot.Subject{
+		Gate: snapshot.InitializerGate, Resource: resource.GroupResource(), Operation: apiadmission.Create,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, i := range plan.Initializers(s, schema.GroupVersionKind{}, resource) {
+		names = append(names, i.Name)
+	}
+	return names, nil
+}
+
+// mustAct tells whether an initializer's failure policy is Fail. One that is not
+// registered counts as Ignore (S11.47).
+func (j *judge) mustAct(name string) bool {
+	i := j.initializer(name)
+	return i != nil && i.FailurePolicy == registration.Fail
+}
+
+// parallel tells whether an initializer may act at the same time as its
+// neighbours.
+func (j *judge) parallel(name string) bool {
+	i := j.initializer(name)
+	return i != nil && i.Parallel
+}
+
+// initializer returns the first registered one of a name, nil if there is none.
+func (j *judge) initializer(name string) *registration.Initializer {
+	s := j.refresher.Current()
+	if s == nil {
+		return nil
+	}
+	for _, i := range s.Initializers() {
+		if i.Name == name {
+			return i
+		}
+	}
+	return nil
+}
+
+// registered reads every initializer as it is registered now.
+func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.Initializer, error) {
+	found, err := reader.Read(ctx, "")
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the initializers that are registered: %w", err))
+	}
+	return snapshot.Compile(found).Initializers(), nil
+}
+
+func exempt(kind schema.GroupVersionKind) bool {
+	return plan.Exempt(kind, schema.GroupResource{Group: kind.Group})
+}
+
+// services finds the endpoints of webhooks behind Services (S8.4). What it needs
+// of the cluster is watched from the first call on: a server whose webhooks all
+// have URLs watches no services.
+func (a *assembly) services() call.Resolver {
+	core, discovery := a.informers.Core().V1(), a.informers.Discovery().V1()
+	resolver := call.ServiceResolver{
+		Service: func(namespace, name string) (*corev1.Service, error) {
+			return core.Services().Lister().Services(namespace).Get(name)
+		},
+		EndpointSlices: func(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
+			return discovery.EndpointSlices().Lister().EndpointSlices(namespace).List(
+				labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}))
+		},
+		Endpoints: func(namespace, name string) (*corev1.Endpoints, error) {
+			return core.Endpoints().Lister().Endpoints(namespace).Get(name)
+		},
+	}
+	var watching atomic.Bool
+	return call.ResolverFunc(func(ctx context.Context, namespace, name string, port int32) ([]string, error) {
+		if !watching.Load() {
+			synced := []cache.InformerSynced{
+				core.Services().Informer().HasSynced,
+				core.Endpoints().Informer().HasSynced,
+				discovery.EndpointSlices().Informer().HasSynced,
+			}
+			a.informers.Start(a.stopped)
+			if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+				return nil, fmt.Errorf("reading services and their endpoints: %w", context.Cause(ctx))
+			}
+			watching.Store(true)
+		}
+		return resolver.Resolve(ctx, namespace, name, port)
+	})
+}

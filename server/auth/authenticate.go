@@ -1,0 +1,103 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// openPaths may be read by anybody.
+var openPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
+
+// AuthenticationOptions say who is believed.
+type AuthenticationOptions struct {
+	// ClientCA verifies client certificates.
+	ClientCA dynamiccertificates.CAContentProvider
+	// TokenFile is a CSV file of tokens; empty for none.
+	TokenFile string
+	// LoopbackToken is the server's own.
+	LoopbackToken string
+	// Issuer, Keys and Audiences are what tokens of service accounts are checked
+	// against; Client reads the objects they are bound to.
+	Issuer    string
+	Keys      serviceaccount.PublicKeysGetter
+	Audiences authenticator.Audiences
+	Client    func() kubernetes.Interface
+}
+
+// NewAuthenticator returns what decides who a caller is: client certificates,
+// tokens of the token file, tokens of service accounts, and for health and
+// version nobody at all. It fails when the token file cannot be read.
+func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
+	tokens := []authenticator.Token{
+		authenticator.WrapAudienceAgnosticToken(o.Audiences, tokenfile.New(map[string]*user.DefaultInfo{
+			o.LoopbackToken: {Name: user.APIServerUser, UID: "loopback", Groups: []string{user.SystemPrivilegedGroup}},
+		})),
+	}
+	if o.TokenFile != "" {
+		file, err := tokenfile.NewCSV(o.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-auth-file: %w", err)
+		}
+		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(o.Audiences, file))
+	}
+	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator([]string{o.Issuer}, o.Keys, o.Audiences,
+		serviceaccount.NewValidator(boundObjects{o.Client})))
+	token := tokenunion.New(tokens...)
+
+	known := union.New(
+		rememberVerified(x509.NewDynamic(o.ClientCA.VerifyOptions, x509.CommonNameUserConversion)),
+		bearertoken.New(token),
+		websocket.NewProtocolAuthenticator(token),
+	)
+	conditions := make([]apiserver.AnonymousAuthCondition, 0, len(openPaths))
+	for _, path := range openPaths {
+		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: path})
+	}
+	return union.NewFailOnError(group.NewAuthenticatedGroupAdder(known), anonymous.NewAuthenticator(conditions)), nil
+}
+
+// boundObjects reads the objects that a service account's token is bound to, so
+// that a token ends with its object.
+type boundObjects struct{ client func() kubernetes.Interface }
+
+func (b boundObjects) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	return b.client().CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (b boundObjects) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return b.client().CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (b boundObjects) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return b.client().CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (b boundObjects) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	return b.client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+func (b boundObjects) GetValidatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	return b.client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+}
+
+func (b boundObjects) GetMutatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	return b.client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+}

@@ -1,0 +1,80 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+)
+
+const (
+	// verifiedFor is how long a client certificate that was verified is believed
+	// without looking again: how late a changed CA bundle is noticed.
+	verifiedFor = 10 * time.Second
+	// maxVerified bounds the number of certificates that are remembered.
+	maxVerified = 4096
+)
+
+// verifiedCertificates remembers the answers of an authenticator for client
+// certificates. Checking a signature costs more than the rest of a small
+// request's handling before storage, and a client sends the same certificate
+// with every request of a connection.
+type verifiedCertificates struct {
+	authenticator.Request
+	mu struct {
+		sync.RWMutex
+		known map[[sha256.Size]byte]verified
+	}
+}
+
+type verified struct {
+	response *authenticator.Response
+	until    time.Time
+}
+
+func rememberVerified(r authenticator.Request) authenticator.Request {
+	v := &verifiedCertificates{Request: r}
+	v.mu.known = map[[sha256.Size]byte]verified{}
+	return v
+}
+
+func (v *verifiedCertificates) AuthenticateRequest(req *http.Request) (*authenticator.Response, bool, error) {
+	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
+		return v.Request.AuthenticateRequest(req)
+	}
+	// The whole chain counts: intermediates are part of what was verified.
+	h := sha256.New()
+	expires := req.TLS.PeerCertificates[0].NotAfter
+	for _, cert := range req.TLS.PeerCertificates {
+		h.Write(cert.Raw)
+		if cert.NotAfter.Before(expires) {
+			expires = cert.NotAfter
+		}
+	}
+	var key [sha256.Size]byte
+	h.Sum(key[:0])
+	now := time.Now()
+	v.mu.RLock()
+	known, ok := v.mu.known[key]
+	v.mu.RUnlock()
+	if ok && now.Before(known.until) {
+		return known.response, true, nil
+	}
+	response, ok, err := v.Request.AuthenticateRequest(req)
+	if err != nil || !ok {
+		return response, ok, err
+	}
+	until := now.Add(verifiedFor)
+	if expires.Before(until) {
+		until = expires
+	}
+	v.mu.Lock()
+	if len(v.mu.known) >= maxVerified {
+		clear(v.mu.known)
+	}
+	v.mu.known[key] = verified{response: response, until: until}
+	v.mu.Unlock()
+	return response, true, nil
+}

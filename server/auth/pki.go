@@ -1,0 +1,340 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// PKI is the server's own certificate authority and what it signed. It lives in
+// the data directory and is made once, and servers on one external etcd share the
+// authority there; leaf certificates are made anew when they are about to expire
+// or the addresses changed.
+type PKI struct {
+	// CAFile, ServerCertFile and ServerKeyFile are PEM files.
+	CAFile, ServerCertFile, ServerKeyFile string
+	// CA is the content of CAFile.
+	CA []byte
+	// AdminCert and AdminKey are a client certificate of group system:masters.
+	AdminCert, AdminKey []byte
+	// TokenKey signs the tokens of service accounts.
+	TokenKey crypto.Signer
+}
+
+const (
+	caLifetime   = 10 * 365 * 24 * time.Hour
+	leafLifetime = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a leaf is replaced, at start.
+	renewBefore = 30 * 24 * time.Hour
+)
+
+// LoadPKI reads the certificates in dir and makes what is missing. hosts are the
+// names and addresses that the serving certificate is valid for. When shared is
+// set, the authority and the key of tokens are those that the servers share; the
+// first server gives them what it has in dir.
+func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*PKI, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("certificates: %w", err)
+	}
+	ca, err := loadShared(ctx, shared, dir, "ca", func() (*pair, error) { return newCA() })
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if now.Before(ca.cert.NotBefore) || now.After(ca.cert.NotAfter) {
+		return nil, fmt.Errorf("the certificate authority %s is valid from %s to %s, and the clock says %s: set the clock, or remove the certificates in %s to have them made anew, which changes the kubeconfig",
+			filepath.Join(dir, "ca.crt"), ca.cert.NotBefore.Format(time.RFC3339), ca.cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339), dir)
+	}
+	fresh := func(c *x509.Certificate) bool {
+		return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore && c.CheckSignatureFrom(ca.cert) == nil
+	}
+	_, err = loadOrMake(dir, "server", func() (*pair, error) {
+		return ca.sign(pkix.Name{CommonName: "gatehouse"}, x509.ExtKeyUsageServerAuth, hosts)
+	}, func(c *x509.Certificate) bool { return fresh(c) && covers(c, hosts) })
+	if err != nil {
+		return nil, err
+	}
+	admin, err := loadOrMake(dir, "admin", func() (*pair, error) {
+		return ca.sign(pkix.Name{CommonName: "gatehouse-admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth, nil)
+	}, fresh)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := loadShared(ctx, shared, dir, "service-account", func() (*pair, error) {
+		return ca.sign(pkix.Name{CommonName: "service-account-tokens"}, x509.ExtKeyUsageAny, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &PKI{
+		CAFile:         filepath.Join(dir, "ca.crt"),
+		ServerCertFile: filepath.Join(dir, "server.crt"),
+		ServerKeyFile:  filepath.Join(dir, "server.key"),
+		CA:             ca.certPEM,
+		AdminCert:      admin.certPEM,
+		AdminKey:       admin.keyPEM,
+		TokenKey:       tokens.key,
+	}, nil
+}
+
+// Loopback makes a certificate for the server's connections to itself. It is
+// valid for name and never leaves the process.
+func Loopback(name string) (certPEM, keyPEM []byte, err error) {
+	p, err := newCA(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.certPEM, p.keyPEM, nil
+}
+
+// Kubeconfig is the admin's kubeconfig for a server at the URL.
+func (p *PKI) Kubeconfig(url string, ca []byte) *clientcmdapi.Config {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["gatehouse"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: ca}
+	c.AuthInfos["gatehouse-admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: p.AdminCert, ClientKeyData: p.AdminKey}
+	c.Contexts["gatehouse"] = &clientcmdapi.Context{Cluster: "gatehouse", AuthInfo: "gatehouse-admin"}
+	c.CurrentContext = "gatehouse"
+	return c
+}
+
+// pair is a certificate and its key.
+type pair struct {
+	cert            *x509.Certificate
+	key             *ecdsa.PrivateKey
+	certPEM, keyPEM []byte
+}
+
+// loadShared is loadOrMake for a pair that lasts, and that several servers have in
+// common when shared is set. dir then has a copy.
+func loadShared(ctx context.Context, shared *Shared, dir, name string, make func() (*pair, error)) (*pair, error) {
+	if shared == nil {
+		return loadOrMake(dir, name, make, func(*x509.Certificate) bool { return true })
+	}
+	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	own, err := load(certFile, keyFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w; remove %s and %s to have them made anew", err, certFile, keyFile)
+	}
+	p, err := shared.load(ctx, name, func() (*pair, error) {
+		if own != nil {
+			return own, nil
+		}
+		return make()
+	})
+	if err != nil {
+		return nil, err
+	}
+	if own != nil && own.cert.Equal(p.cert) && own.key.Equal(p.key) {
+		return p, nil
+	}
+	return p, store(certFile, keyFile, p)
+}
+
+func loadOrMake(dir, name string, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
+	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	p, err := load(certFile, keyFile)
+	switch {
+	case err == nil && usable(p.cert):
+		return p, nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w; remove %s and %s to have them made anew", err, certFile, keyFile)
+	}
+	if p, err = make(); err != nil {
+		return nil, fmt.Errorf("making certificate %s: %w", certFile, err)
+	}
+	return p, store(certFile, keyFile, p)
+}
+
+// store writes a pair to files.
+func store(certFile, keyFile string, p *pair) error {
+	// The certificate of another key goes before that key comes, and the key comes
+	// before its certificate: one without the other is made anew.
+	if err := os.Remove(certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := WriteFile(keyFile, p.keyPEM, 0o600); err != nil {
+		return err
+	}
+	return WriteFile(certFile, p.certPEM, 0o644)
+}
+
+func load(certFile, keyFile string) (*pair, error) {
+	certPEM, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	keyPEM, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	p, err := parsePair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
+	}
+	return p, nil
+}
+
+const (
+	certBlock = "CERTIFICATE"
+	keyBlock  = "EC PRIVATE KEY"
+)
+
+// parsePair reads a certificate and its key; other blocks are ignored, so that
+// both may be in one text.
+func parsePair(certPEM, keyPEM []byte) (*pair, error) {
+	certDER, keyDER := findBlock(certPEM, certBlock), findBlock(keyPEM, keyBlock)
+	if certDER == nil || keyDER == nil {
+		return nil, errors.New("no PEM of a certificate or of its key")
+	}
+	cert, err := x509.ParseCertificate(certDER)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParseECPrivateKey(keyDER)
+	if err != nil {
+		return nil, err
+	}
+	if !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, errors.New("the key is not that of the certificate")
+	}
+	return &pair{
+		cert: cert, key: key,
+		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: certDER}),
+		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: keyDER}),
+	}, nil
+}
+
+// findBlock returns the content of the first block of a type, nil if there is
+// none.
+func findBlock(text []byte, blockType string) []byte {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return nil
+		}
+		if block.Type == blockType {
+			return block.Bytes
+		}
+		text = rest
+	}
+}
+
+func newCA(names ...string) (*pair, error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "gatehouse-ca"},
+		NotAfter:              time.Now().Add(caLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		DNSNames:              names,
+	}
+	return create(template, nil)
+}
+
+func (ca *pair) sign(subject pkix.Name, usage x509.ExtKeyUsage, hosts []string) (*pair, error) {
+	template := &x509.Certificate{
+		Subject:     subject,
+		NotAfter:    time.Now().Add(leafLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	return create(template, ca)
+}
+
+// create makes a key and its certificate, signed by ca or, when that is nil, by
+// itself.
+func create(template *x509.Certificate, ca *pair) (*pair, error) {
+	// Clocks of clients may be behind.
+	template.NotBefore = time.Now().Add(-time.Hour)
+	return createAt(template, ca)
+}
+
+// createAt is create with a time at which validity begins.
+func createAt(template *x509.Certificate, ca *pair) (*pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, err
+	}
+	parent, signer := template, key
+	if ca != nil {
+		parent, signer = ca.cert, ca.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return &pair{
+		cert:    cert,
+		key:     key,
+		certPEM: pem.EncodeToMemory(&pem.Block{Type: certBlock, Bytes: der}),
+		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: keyDER}),
+	}, nil
+}
+
+func covers(cert *x509.Certificate, hosts []string) bool {
+	return !slices.ContainsFunc(hosts, func(h string) bool { return cert.VerifyHostname(h) != nil })
+}
+
+// WriteFile writes a file so that a reader sees the old content or the new one,
+// never a part.
+func WriteFile(path string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// NewToken returns a bearer token that nobody can guess.
+func NewToken() string { return rand.Text() }

@@ -1,0 +1,68 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Shared is a place where the servers on one etcd have what must be the same for
+// all of them: their certificate authority, so that a client that believes one of
+// them believes all, and the key that signs the tokens of service accounts.
+//
+// Who can read these keys in etcd can become anybody, as is true of the tokens
+// and certificates that Kubernetes keeps there.
+type Shared struct {
+	Etcd clientv3.KV
+	// Prefix begins the keys.
+	Prefix string
+}
+
+// load returns the pair of a name, or stores and returns what make returns when
+// there is none. Of several servers that do so at the same time, the first
+// determines what all get.
+func (s *Shared) load(ctx context.Context, name string, make func() (*pair, error)) (*pair, error) {
+	key := path.Join(s.Prefix, name)
+	found, err := s.Etcd.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: %w", name, err)
+	}
+	if len(found.Kvs) > 0 {
+		return decodePair(key, found.Kvs[0].Value)
+	}
+	p, err := make()
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.Etcd.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, string(bytes.Join([][]byte{p.certPEM, p.keyPEM}, nil)))).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	if err != nil {
+		return nil, fmt.Errorf("writing %s, which the servers share, to etcd: %w", name, err)
+	}
+	if response.Succeeded {
+		return p, nil
+	}
+	kvs := response.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: it is gone again", name)
+	}
+	return decodePair(key, kvs[0].Value)
+}
+
+// errSharedPair is wrapped by the errors about what is stored.
+var errSharedPair = errors.New("not a certificate and its key")
+
+func decodePair(key string, value []byte) (*pair, error) {
+	p, err := parsePair(value, value)
+	if err != nil {
+		return nil, fmt.Errorf("key %s in etcd is %w: %w", key, errSharedPair, err)
+	}
+	return p, nil
+}

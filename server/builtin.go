@@ -1,0 +1,119 @@
+package server
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/openapi"
+	"github.com/gatehouse-dev/gatehouse/server/registrations"
+	"github.com/gatehouse-dev/gatehouse/server/replicas"
+	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/server/resources"
+)
+
+// builder makes the endpoints of the built-in kinds.
+type builder struct {
+	config *genericapiserver.Config
+	models *openapi.Models
+	// static finds the endpoints, all has them in order.
+	static   resources.Static
+	all      []*resources.Endpoint
+	families map[string]*family
+}
+
+// family is the kinds whose objects are the same ones: what a manager applied
+// through one version must be understood when the object is written through
+// another. The converter is built by the first write, when the kinds are known.
+type family struct {
+	kinds     []schema.GroupVersionKind
+	converter managedfields.TypeConverter
+}
+
+// endpoints makes the endpoints of the groups, in their order, of the kinds that
+// configure admission, and of those in which servers tell of themselves.
+func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, states *replicas.States, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
+	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			added, err := b.add(familyOf(g.Name), &resources.Group{
+				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
+				ParameterCodec: legacyscheme.ParameterCodec,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			if v.Unadvertised {
+				for _, e := range added {
+					e.Discovery.ShortNames, e.Discovery.Categories = nil, nil
+				}
+			}
+		}
+		if g.Name != registrations.Group {
+			continue
+		}
+		// The policies that upstream has in v1 come first, then our own kinds.
+		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+			if registered[version] == nil {
+				continue
+			}
+			gv := schema.GroupVersion{Group: registrations.Group, Version: version}
+			_, err := b.add("registrations", &resources.Group{
+				GroupVersion: gv, Storage: registered[version], Hub: registrations.Hub(gv),
+				Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	_, err := b.add("replicas", &resources.Group{
+		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Storage: map[string]rest.Storage{replicas.Resource: states},
+		Hub: replicasv1alpha1.SchemeGroupVersion, Scheme: replicas.Scheme, Codec: resources.NewCodec(replicas.Codecs),
+		ParameterCodec: runtime.NewParameterCodec(replicas.Scheme),
+	})
+	return b.static, b.all, err
+}
+
+// add makes the endpoints of one served version.
+func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoint, error) {
+	f := b.families[name]
+	if f == nil {
+		f = &family{}
+		f.converter = resources.NewTypeConverter(func() (managedfields.TypeConverter, error) {
+			return b.models.TypeConverter(group.Scheme, f.kinds)
+		})
+		b.families[name] = f
+	}
+	group.TypeConverter = f.converter
+	group.Equivalents = b.config.EquivalentResourceRegistry
+	group.Authorizer = b.config.Authorization.Authorizer
+	group.MaxRequestBodyBytes = b.config.MaxRequestBodyBytes
+	list, err := group.Endpoints()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		f.kinds = append(f.kinds, e.Kind)
+	}
+	b.static.Add(list)
+	b.all = append(b.all, list...)
+	return list, nil
+}
+
+// familyOf is the group in whose name all versions of a group's objects go: some
+// groups are other names for the objects of another one.
+func familyOf(group string) string {
+	switch group {
+	case "extensions":
+		return "apps"
+	case "events.k8s.io":
+		return ""
+	}
+	return group
+}

@@ -1,0 +1,215 @@
+package catalog
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
+	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
+	admissionregistrationrest "k8s.io/kubernetes/pkg/registry/admissionregistration/rest"
+	appsrest "k8s.io/kubernetes/pkg/registry/apps/rest"
+	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
+	authorizationrest "k8s.io/kubernetes/pkg/registry/authorization/rest"
+	autoscalingrest "k8s.io/kubernetes/pkg/registry/autoscaling/rest"
+	batchrest "k8s.io/kubernetes/pkg/registry/batch/rest"
+	certificatesrest "k8s.io/kubernetes/pkg/registry/certificates/rest"
+	coordinationrest "k8s.io/kubernetes/pkg/registry/coordination/rest"
+	corerest "k8s.io/kubernetes/pkg/registry/core/rest"
+	discoveryrest "k8s.io/kubernetes/pkg/registry/discovery/rest"
+	eventsrest "k8s.io/kubernetes/pkg/registry/events/rest"
+	flowcontrolrest "k8s.io/kubernetes/pkg/registry/flowcontrol/rest"
+	networkingrest "k8s.io/kubernetes/pkg/registry/networking/rest"
+	noderest "k8s.io/kubernetes/pkg/registry/node/rest"
+	policyrest "k8s.io/kubernetes/pkg/registry/policy/rest"
+	rbacrest "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	resourcerest "k8s.io/kubernetes/pkg/registry/resource/rest"
+	schedulingrest "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+	storagerest "k8s.io/kubernetes/pkg/registry/storage/rest"
+	svmrest "k8s.io/kubernetes/pkg/registry/storagemigration/rest"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// Options are what the kinds need of the server they are part of.
+type Options struct {
+	// Storage says where each resource is stored; RESTOptions opens it.
+	Storage     serverstorage.StorageFactory
+	RESTOptions generic.RESTOptionsGetter
+	// Loopback and Client reach the server itself, as a superuser.
+	Loopback *restclient.Config
+	Client   *kubernetes.Clientset
+	// Informers are started by the server.
+	Informers informers.SharedInformerFactory
+
+	Authenticator authenticator.Request
+	Audiences     authenticator.Audiences
+	Authorizer    authorizer.Authorizer
+	RuleResolver  authorizer.RuleResolver
+
+	// TokenIssuer signs the tokens of service accounts.
+	TokenIssuer serviceaccount.TokenGenerator
+	// ServiceRange is where cluster IPs come from; NodePorts where node ports
+	// do.
+	ServiceRange net.IPNet
+	NodePorts    utilnet.PortRange
+	// EventTTL is how long events are kept.
+	EventTTL time.Duration
+}
+
+// Group is one built-in API group.
+type Group struct {
+	Name string
+	// Versions are the served versions, preferred first.
+	Versions []Version
+}
+
+// Version is one served version of a group.
+type Version struct {
+	schema.GroupVersion
+	// Storage maps paths such as "pods/status" to what serves them.
+	Storage map[string]rest.Storage
+	// Unadvertised versions have no short names and no categories, so that
+	// "deploy" means one resource and "all" lists each object once.
+	Unadvertised bool
+}
+
+// Hook is something a group wants to have run once the server serves.
+type Hook struct {
+	Name string
+	Run  genericapiserver.PostStartHookFunc
+}
+
+// repairInterval is how often leaked cluster IPs and node ports are looked for.
+const repairInterval = 3 * time.Minute
+
+// Build returns the built-in groups, in the order that discovery shows them,
+// and what is to run after start.
+func Build(o Options) ([]Group, []Hook, error) {
+	providers, err := o.providers()
+	if err != nil {
+		return nil, nil, err
+	}
+	enabled := controlplane.DefaultAPIResourceConfigSource()
+	var groups []Group
+	var hooks []Hook
+	for _, p := range providers {
+		info, err := p.NewRESTStorage(enabled, o.RESTOptions)
+		if err != nil {
+			return nil, nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)
+		}
+		group := Group{Name: p.GroupName()}
+		for _, gv := range info.PrioritizedVersions {
+			if storage := info.VersionedResourcesStorageMap[gv.Version]; len(storage) > 0 {
+				group.Versions = append(group.Versions, Version{GroupVersion: gv, Storage: storage})
+			}
+		}
+		if len(group.Versions) == 0 {
+			continue
+		}
+		groups = append(groups, group)
+		if h, ok := p.(genericapiserver.PostStartHookProvider); ok && !slices.Contains(unhooked, group.Name) {
+			name, run, err := h.PostStartHook()
+			if err != nil {
+				return nil, nil, fmt.Errorf("kinds of group %q: %w", group.Name, err)
+			}
+			hooks = append(hooks, Hook{Name: name, Run: run})
+		}
+	}
+	removeOwn(groups)
+	groups = addLegacy(groups)
+	answerForNodes(groups)
+	letInitializersChange(groups)
+	return groups, hooks, nil
+}
+
+// own are kinds that package registrations serves in upstream's place.
+var own = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+
+func removeOwn(groups []Group) {
+	for _, g := range groups {
+		if g.Name != "admissionregistration.k8s.io" {
+			continue
+		}
+		for _, v := range g.Versions {
+			for _, resource := range own {
+				if s, ok := v.Storage[resource]; ok {
+					s.Destroy()
+					delete(v.Storage, resource)
+				}
+			}
+		}
+	}
+}
+
+// unhooked are groups whose hook is not wanted: the server makes the roles of
+// RBAC and the priority classes itself, since upstream's hooks wait a second
+// first and do not end with the server; priority and fairness is not used.
+var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowcontrol.apiserver.k8s.io"}
+
+// providers is the table of groups. Where two groups have a resource of the same
+// name, the one that stands first is meant by the bare name.
+func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, error) {
+	core, err := corerest.New(corerest.Config{
+		GenericConfig: corerest.GenericConfig{
+			StorageFactory:              o.Storage,
+			EventTTL:                    o.EventTTL,
+			LoopbackClientConfig:        o.Loopback,
+			ServiceAccountIssuer:        o.TokenIssuer,
+			ServiceAccountMaxExpiration: 0,
+			APIAudiences:                o.Audiences,
+			Informers:                   o.Informers,
+		},
+		Proxy: corerest.ProxyConfig{KubeletClientConfig: kubeletclient.KubeletClientConfig{
+			Port:                  10250,
+			PreferredAddressTypes: []string{"InternalIP", "ExternalIP", "Hostname"},
+		}},
+		Services: corerest.ServicesConfig{
+			ClusterIPRange:   o.ServiceRange,
+			NodePortRange:    o.NodePorts,
+			IPRepairInterval: repairInterval,
+		},
+		Authorizer: o.Authorizer,
+	}, o.Authorizer)
+	if err != nil {
+		return nil, fmt.Errorf("kinds of the core group: %w", err)
+	}
+	return []controlplaneapiserver.RESTStorageProvider{
+		core,
+		appsrest.StorageProvider{},
+		eventsrest.RESTStorageProvider{TTL: o.EventTTL},
+		authenticationrest.RESTStorageProvider{Authenticator: o.Authenticator, APIAudiences: o.Audiences},
+		authorizationrest.RESTStorageProvider{Authorizer: o.Authorizer, RuleResolver: o.RuleResolver},
+		autoscalingrest.RESTStorageProvider{},
+		batchrest.RESTStorageProvider{},
+		certificatesrest.RESTStorageProvider{Authorizer: o.Authorizer},
+		networkingrest.RESTStorageProvider{},
+		policyrest.RESTStorageProvider{},
+		rbacrest.RESTStorageProvider{Authorizer: o.Authorizer},
+		storagerest.RESTStorageProvider{},
+		svmrest.RESTStorageProvider{},
+		admissionregistrationrest.RESTStorageProvider{Authorizer: o.Authorizer, DiscoveryClient: o.Client.Discovery()},
+		schedulingrest.RESTStorageProvider{},
+		coordinationrest.RESTStorageProvider{},
+		noderest.RESTStorageProvider{},
+		discoveryrest.StorageProvider{},
+		flowcontrolrest.RESTStorageProvider{InformerFactory: o.Informers},
+		resourcerest.RESTStorageProvider{NamespaceClient: o.Client.CoreV1().Namespaces(), Authorizer: o.Authorizer},
+	}, nil
+}
+
+// Scheme knows every built-in kind except those of package registration.
+var Scheme = legacyscheme.Scheme

@@ -1,0 +1,52 @@
+package catalog
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	jobstorage "k8s.io/kubernetes/pkg/registry/batch/job/storage"
+	podstorage "k8s.io/kubernetes/pkg/registry/core/pod/storage"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// letInitializersChange makes what cannot be changed in a pod or a job open to
+// initializers: until an object is initialized, its updates are part of its
+// creation and are judged as such. (Releases with initializers did so for pods.)
+func letInitializersChange(groups []Group) {
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, storage := range v.Storage {
+				switch s := storage.(type) {
+				case *podstorage.REST:
+					judgeAsCreate(s.Store)
+				case *jobstorage.REST:
+					judgeAsCreate(s.Store)
+				}
+			}
+		}
+	}
+}
+
+func judgeAsCreate(store *genericregistry.Store) {
+	if _, done := store.UpdateStrategy.(uncreated); !done {
+		store.UpdateStrategy = uncreated{store.UpdateStrategy, store.CreateStrategy}
+	}
+}
+
+// uncreated is the update strategy of objects whose creation lasts until they are
+// initialized.
+type uncreated struct {
+	rest.RESTUpdateStrategy
+	create rest.RESTCreateStrategy
+}
+
+func (u uncreated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if initializers.Has(old) {
+		return u.create.Validate(ctx, obj)
+	}
+	return u.RESTUpdateStrategy.ValidateUpdate(ctx, obj, old)
+}

@@ -1,0 +1,126 @@
+package customresources
+
+import (
+	"cmp"
+	"slices"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+)
+
+// Version is a group version that definitions are served in, as discovery shows
+// it.
+type Version struct {
+	schema.GroupVersion
+	// Resources are the resources and subresources, in order of name.
+	Resources []metav1.APIResource
+	// Aggregated says the same in the form of aggregated discovery.
+	Aggregated []apidiscoveryv2.APIResourceDiscovery
+}
+
+// Verbs, in the order upstream has them in discovery.
+var (
+	allVerbs         = metav1.Verbs{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	terminatingVerbs = metav1.Verbs{"delete", "deletecollection", "get", "list", "watch"}
+	subresourceVerbs = metav1.Verbs{"get", "patch", "update"}
+)
+
+// Versions lists what discovery shows: the served versions of established
+// definitions, in order of group, and in a group the preferred version first.
+// The caller must not change what it gets.
+func (s *Server) Versions() []Version {
+	byGV := map[schema.GroupVersion]*Version{}
+	for _, e := range *s.snapshot.Load() {
+		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
+			continue
+		}
+		for i := range e.crd.Spec.Versions {
+			v := &e.crd.Spec.Versions[i]
+			gv := e.groupVersion(v.Name)
+			if _, ok := e.endpoints[place{version: v.Name}]; !ok {
+				continue
+			}
+			if byGV[gv] == nil {
+				byGV[gv] = &Version{GroupVersion: gv}
+			}
+			byGV[gv].add(e, v)
+		}
+	}
+	list := make([]Version, 0, len(byGV))
+	for _, v := range byGV {
+		slices.SortFunc(v.Resources, func(a, b metav1.APIResource) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortFunc(v.Aggregated, func(a, b apidiscoveryv2.APIResourceDiscovery) int { return cmp.Compare(a.Resource, b.Resource) })
+		list = append(list, *v)
+	}
+	slices.SortFunc(list, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+	})
+	return list
+}
+
+// add shows one definition in one of its versions.
+func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersion) {
+	main := discovered(e.crd, in, "")
+	scope := apidiscoveryv2.ScopeCluster
+	if main.Namespaced {
+		scope = apidiscoveryv2.ScopeNamespace
+	}
+	kind := &metav1.GroupVersionKind{Group: v.Group, Version: v.Version, Kind: main.Kind}
+	aggregated := apidiscoveryv2.APIResourceDiscovery{
+		Resource: main.Name, SingularResource: main.SingularName, Scope: scope, ResponseKind: kind,
+		Verbs: main.Verbs, ShortNames: main.ShortNames, Categories: main.Categories,
+	}
+	v.Resources = append(v.Resources, main)
+	for _, sub := range []string{"status", "scale"} {
+		if _, ok := e.endpoints[place{in.Name, sub}]; !ok {
+			continue
+		}
+		v.Resources = append(v.Resources, discovered(e.crd, in, sub))
+		subKind := kind
+		if sub == "scale" {
+			subKind = &metav1.GroupVersionKind{Group: scaleKind.Group, Version: scaleKind.Version, Kind: scaleKind.Kind}
+		}
+		aggregated.Subresources = append(aggregated.Subresources, apidiscoveryv2.APISubresourceDiscovery{
+			Subresource: sub, ResponseKind: subKind, Verbs: subresourceVerbs,
+		})
+	}
+	v.Aggregated = append(v.Aggregated, aggregated)
+}
+
+// discovered is a resource or subresource as discovery shows it.
+func discovered(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion, subresource string) metav1.APIResource {
+	names := crd.Status.AcceptedNames
+	r := metav1.APIResource{
+		Name:       names.Plural,
+		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Kind:       names.Kind,
+	}
+	switch subresource {
+	case "":
+		r.SingularName, r.ShortNames, r.Categories = names.Singular, names.ShortNames, names.Categories
+		r.Verbs = allVerbs
+		if terminating(crd) {
+			r.Verbs = terminatingVerbs
+		}
+		if stored, err := apihelpers.GetCRDStorageVersion(crd); err == nil {
+			r.StorageVersionHash = discovery.StorageVersionHash(crd.Spec.Group, stored, names.Kind)
+		}
+	case "scale":
+		r.Name += "/scale"
+		r.Group, r.Version, r.Kind = scaleKind.Group, scaleKind.Version, scaleKind.Kind
+		r.Verbs = subresourceVerbs
+	default:
+		r.Name += "/" + subresource
+		r.Verbs = subresourceVerbs
+	}
+	return r
+}
+
+func terminating(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return crd.DeletionTimestamp != nil || apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Terminating)
+}

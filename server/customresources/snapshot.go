@@ -1,0 +1,187 @@
+package customresources
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	goruntime "runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+)
+
+// entry is a served definition and the newest state of its object, which differs
+// from what was built in status and metadata at most.
+type entry struct {
+	*definition
+	crd *apiextensionsv1.CustomResourceDefinition
+}
+
+// accepted tells whether a definition is to be served.
+func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) ||
+		apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+}
+
+func keyOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
+	return schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
+}
+
+// load serves all definitions there are, building them in parallel. One that
+// cannot be built is left to sync.
+func (s *Server) load(ctx context.Context) {
+	// A lister's only error is that of the selector.
+	crds, _ := s.definitions.Lister().List(labels.Everything())
+	var mu sync.Mutex
+	next := map[schema.GroupResource]entry{}
+	var group errgroup.Group
+	group.SetLimit(goruntime.GOMAXPROCS(0))
+	for _, crd := range crds {
+		if !accepted(crd) {
+			continue
+		}
+		group.Go(func() error {
+			d, err := s.define(crd, nil)
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Building a CustomResourceDefinition", "name", crd.Name)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			next[keyOf(crd)] = entry{d, crd}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	s.snapshot.Store(&next)
+	s.changed()
+}
+
+// sync brings what is served in line with one definition.
+func (s *Server) sync(ctx context.Context, name string) error {
+	crd, err := s.definitions.Lister().Get(name)
+	if apierrors.IsNotFound(err) {
+		s.swap(ctx, schema.ParseGroupResource(name), nil)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	key := keyOf(crd)
+	if !accepted(crd) {
+		s.swap(ctx, key, nil)
+		return nil
+	}
+	old, served := (*s.snapshot.Load())[key]
+	d := old.definition
+	if !served || !old.serves(crd) {
+		if d, err = s.define(crd, old.definition); err != nil {
+			return fmt.Errorf("building CustomResourceDefinition %q: %w", name, err)
+		}
+	}
+	if terminating(crd) {
+		d.creations.close()
+	}
+	if !served || old.definition != d || old.crd.ResourceVersion != crd.ResourceVersion {
+		s.swap(ctx, key, &entry{d, crd})
+	}
+	if !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		s.establish.QueueCRD(name, s.options.EstablishDelay)
+	}
+	return nil
+}
+
+// swap publishes e, nil to remove what is at key, and retires what was there.
+func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
+	old, served := (*s.snapshot.Load())[key]
+	if e == nil && !served {
+		return
+	}
+	next := maps.Clone(*s.snapshot.Load())
+	if e == nil {
+		delete(next, key)
+	} else {
+		next[key] = *e
+	}
+	s.snapshot.Store(&next)
+	s.changed()
+	if served && (e == nil || old.definition != e.definition) {
+		s.retire(ctx, old.definition)
+	}
+}
+
+func (s *Server) changed() {
+	if s.options.OnChange != nil {
+		s.options.OnChange()
+	}
+}
+
+// retire ends the watches of a definition that nobody finds any more, and closes
+// its stores when the requests under way are over. When ctx ends first they stay
+// open, for whoever closes the factory.
+func (s *Server) retire(ctx context.Context, d *definition) {
+	d.retire()
+	d.requests.close()
+	s.retiring.Go(func() {
+		select {
+		case <-d.requests.empty:
+			d.close()
+		case <-ctx.Done():
+		}
+	})
+}
+
+// eachServed calls f for every version of every established definition that is
+// served, in order of name. It stops at the first error.
+func (s *Server) eachServed(f func(d *definition, version string) error) error {
+	snapshot := *s.snapshot.Load()
+	keys := slices.SortedFunc(maps.Keys(snapshot), func(a, b schema.GroupResource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	for _, key := range keys {
+		e := snapshot[key]
+		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
+			continue
+		}
+		for _, v := range e.crd.Spec.Versions {
+			if _, ok := e.endpoints[place{version: v.Name}]; !ok {
+				continue
+			}
+			if err := f(e.definition, v.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finalizing finds the objects of definitions that are being deleted.
+type finalizing struct{ *Server }
+
+// GetCustomResourceListerCollectionDeleter returns the store of the objects of a
+// definition. It returns when the last creation is over: from then on, what a
+// list does not show is not there. Stores hold all objects, whoever may see them.
+func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
+	e, ok := (*f.snapshot.Load())[keyOf(crd)]
+	if !ok || e.crd.UID != crd.UID {
+		return nil, errors.New("it is not served")
+	}
+	e.creations.close()
+	select {
+	case <-e.creations.empty:
+		return e.stores[e.stored].CustomResource, nil
+	case <-e.retired.Done():
+		return nil, errors.New("it has just been changed")
+	}
+}

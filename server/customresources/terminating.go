@@ -1,0 +1,61 @@
+package customresources
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+)
+
+func errTerminating(resource schema.GroupResource, name string) error {
+	return apierrors.NewForbidden(resource, name, errors.New("create not allowed while custom resource definition is terminating"))
+}
+
+// beginCreate counts the creations that are about to be stored, and refuses them
+// once the definition terminates. When the gate is closed and empty, nothing
+// will be stored any more.
+func beginCreate(creations *gate, resource schema.GroupResource) registry.BeginCreateFunc {
+	return func(_ context.Context, obj runtime.Object, _ *metav1.CreateOptions) (registry.FinishFunc, error) {
+		if !creations.enter() {
+			name := ""
+			if m, ok := obj.(metav1.Object); ok {
+				name = m.GetName()
+			}
+			return nil, errTerminating(resource, name)
+		}
+		return func(context.Context, bool) { creations.leave() }, nil
+	}
+}
+
+// refuseCreate refuses creations before admission is asked, which may have side
+// effects.
+type refuseCreate struct {
+	next      admission.Interface
+	creations *gate
+}
+
+func (r refuseCreate) Handles(op admission.Operation) bool {
+	return op == admission.Create || r.next.Handles(op)
+}
+
+func (r refuseCreate) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if a.GetOperation() == admission.Create && r.creations.closed() {
+		return errTerminating(a.GetResource().GroupResource(), a.GetName())
+	}
+	if next, ok := r.next.(admission.MutationInterface); ok && r.next.Handles(a.GetOperation()) {
+		return next.Admit(ctx, a, o)
+	}
+	return nil
+}
+
+func (r refuseCreate) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if next, ok := r.next.(admission.ValidationInterface); ok && r.next.Handles(a.GetOperation()) {
+		return next.Validate(ctx, a, o)
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package customresources
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+const (
+	// conversionTimeout bounds one call of a conversion webhook.
+	conversionTimeout = 30 * time.Second
+	// maxConversionResponse bounds what a conversion webhook may answer, in
+	// bytes. A list is converted in one call.
+	maxConversionResponse = 256 << 20
+)
+
+// ServiceResolver says where a service of the cluster is reached, as a URL whose
+// host and port count.
+type ServiceResolver func(namespace, name string, port int32) (*url.URL, error)
+
+// ConversionError says that a conversion webhook did not convert.
+type ConversionError struct {
+	// Definition is the name of the CustomResourceDefinition.
+	Definition string
+	// Kind is what the objects are, and Version what they were to become.
+	Kind    schema.GroupVersionKind
+	Version string
+	// URL is where the webhook was called.
+	URL string
+	Err error
+}
+
+func (e *ConversionError) Error() string {
+	return fmt.Sprintf("conversion webhook for %v failed: to %s, CustomResourceDefinition %q, POST %s: %v",
+		e.Kind, e.Version, e.Definition, e.URL, e.Err)
+}
+
+func (e *ConversionError) Unwrap() error { return e.Err }
+
+// conversionWebhook converts objects by asking a webhook. It is safe for
+// concurrent use.
+type conversionWebhook struct {
+	definition string
+	url        string
+	client     *http.Client
+	// review is the version of ConversionReview that both sides know.
+	review string
+}
+
+// reviewVersions are the versions of ConversionReview this server speaks. They
+// differ in what is checked in a response, not in form.
+var reviewVersions = []string{"v1", "v1beta1"}
+
+func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, resolve ServiceResolver) (*conversionWebhook, error) {
+	hook := crd.Spec.Conversion.Webhook
+	if hook == nil || hook.ClientConfig == nil {
+		return nil, errors.New("conversion strategy Webhook without a clientConfig")
+	}
+	w := &conversionWebhook{definition: crd.Name}
+	for _, v := range hook.ConversionReviewVersions {
+		if slices.Contains(reviewVersions, v) {
+			w.review = v
+			break
+		}
+	}
+	if w.review == "" {
+		return nil, fmt.Errorf("none of the conversionReviewVersions %q is known: %q are", hook.ConversionReviewVersions, reviewVersions)
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
+		MaxIdleConnsPerHost: 25,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	if ca := bytes.TrimSpace(hook.ClientConfig.CABundle); len(ca) > 0 {
+		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
+		// A bundle without certificates trusts nobody, and every call says so.
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca)
+	}
+	switch {
+	case hook.ClientConfig.URL != nil:
+		w.url = *hook.ClientConfig.URL
+	case hook.ClientConfig.Service != nil:
+		service := hook.ClientConfig.Service
+		port := int32(443)
+		if service.Port != nil {
+			port = *service.Port
+		}
+		target := url.URL{Scheme: "https", Host: net.JoinHostPort(service.Name+"."+service.Namespace+".svc", strconv.Itoa(int(port)))}
+		if service.Path != nil {
+			target.Path = *service.Path
+		}
+		w.url = target.String()
+		if resolve != nil {
+			transport.Proxy = nil
+			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				u, err := resolve(service.Namespace, service.Name, port)
+				if err != nil {
+					return nil, err
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, u.Host)
+			}
+		}
+	default:
+		return nil, errors.New("conversion webhook with neither url nor service")
+	}
+	w.client = &http.Client{
+		Transport:     transport,
+		Timeout:       conversionTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return w, nil
+}
+
+func (w *conversionWebhook) close() { w.client.CloseIdleConnections() }
+
+// convert replaces the content of every object by what the webhook makes of it.
+// Of the metadata, the webhook may change labels and annotations only. The error
+// is a *ConversionError, and then no object is changed.
+func (w *conversionWebhook) convert(objects []*unstructured.Unstructured, to schema.GroupVersion) error {
+	converted, err := w.call(objects, to)
+	if err == nil {
+		for i := range converted {
+			if err = merge(objects[i], converted[i], to); err != nil {
+				err = fmt.Errorf("invalid converted object at index %d: %w", i, err)
+				break
+			}
+		}
+	}
+	if err != nil {
+		return &ConversionError{
+			Definition: w.definition, Kind: objects[0].GroupVersionKind(), Version: to.String(), URL: w.url, Err: err,
+		}
+	}
+	for i := range converted {
+		objects[i].Object = converted[i].Object
+	}
+	return nil
+}
+
+func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	request := &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.String()}
+	for _, u := range objects {
+		shown := u.DeepCopy()
+		if err := initializers.Expose(shown.Object); err != nil {
+			return nil, err
+		}
+		request.Objects = append(request.Objects, runtime.RawExtension{Object: shown})
+	}
+	apiVersion := apiextensionsv1.GroupName + "/" + w.review
+	body, err := json.Marshal(&apiextensionsv1.ConversionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "ConversionReview"}, Request: request,
+	})
+	if err != nil {
+		return nil, err
+	}
+	httpRequest, err := http.NewRequest(http.MethodPost, w.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	httpRequest.Header.Set("Content-Type", runtime.ContentTypeJSON)
+	httpRequest.Header.Set("Accept", runtime.ContentTypeJSON)
+	response, err := w.client.Do(httpRequest)
+	if err != nil {
+		var inner *url.Error
+		if errors.As(err, &inner) {
+			err = inner.Err
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxConversionResponse+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the response: %w", err)
+	case len(data) > maxConversionResponse:
+		return nil, fmt.Errorf("the response is larger than %d bytes", maxConversionResponse)
+	case response.StatusCode < 200 || response.StatusCode > 206:
+		return nil, fmt.Errorf("the response is %s", response.Status)
+	}
+	var review apiextensionsv1.ConversionReview
+	if err := json.Unmarshal(data, &review); err != nil {
+		return nil, fmt.Errorf("the response is no ConversionReview: %w", err)
+	}
+	return w.read(&review, request)
+}
+
+// read checks a response and returns the objects in it.
+func (w *conversionWebhook) read(review *apiextensionsv1.ConversionReview, request *apiextensionsv1.ConversionRequest) ([]*unstructured.Unstructured, error) {
+	response := review.Response
+	if response == nil {
+		return nil, errors.New("the response has no field response")
+	}
+	// v1beta1 webhooks were never held to these.
+	if w.review == "v1" {
+		if want := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview"); review.GroupVersionKind() != want {
+			return nil, fmt.Errorf("the response is %v, expected %v", review.GroupVersionKind(), want)
+		}
+		if response.UID != request.UID {
+			return nil, fmt.Errorf("the response has response.uid %q, expected %q", response.UID, request.UID)
+		}
+	}
+	if response.Result.Status != metav1.StatusSuccess {
+		if response.Result.Message != "" {
+			return nil, errors.New(response.Result.Message)
+		}
+		return nil, fmt.Errorf("response.result.status is %q, not %q", response.Result.Status, metav1.StatusSuccess)
+	}
+	if got, want := len(response.ConvertedObjects), len(request.Objects); got != want {
+		return nil, fmt.Errorf("the response has %d objects, expected %d", got, want)
+	}
+	converted := make([]*unstructured.Unstructured, len(response.ConvertedObjects))
+	for i, raw := range response.ConvertedObjects {
+		converted[i] = &unstructured.Unstructured{}
+		if err := converted[i].UnmarshalJSON(raw.Raw); err != nil {
+			return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
+		}
+	}
+	return converted, nil
+}
+
+// merge checks a converted object against what it was made of, and gives it the
+// metadata of the original with its own labels and annotations.
+func merge(original, converted *unstructured.Unstructured, to schema.GroupVersion) error {
+	if want := to.WithKind(original.GetKind()); converted.GroupVersionKind() != want {
+		return fmt.Errorf("it is %v, expected %v", converted.GroupVersionKind(), want)
+	}
+	for _, same := range []struct{ name, before, after string }{
+		{"name", original.GetName(), converted.GetName()},
+		{"namespace", original.GetNamespace(), converted.GetNamespace()},
+		{"uid", string(original.GetUID()), string(converted.GetUID())},
+	} {
+		if same.before != same.after {
+			return fmt.Errorf("metadata.%s must stay %q, and is %q", same.name, same.before, same.after)
+		}
+	}
+	answer, ok := converted.Object["metadata"].(map[string]any)
+	if !ok {
+		return fmt.Errorf("metadata is a %T, expected an object", converted.Object["metadata"])
+	}
+	before, _ := original.Object["metadata"].(map[string]any)
+	metadata := runtime.DeepCopyJSON(before)
+	for name, validate := range map[string]func(map[string]string, *field.Path) field.ErrorList{
+		"labels": metav1validation.ValidateLabels, "annotations": validation.ValidateAnnotations,
+	} {
+		delete(metadata, name)
+		if answer[name] == nil {
+			continue
+		}
+		values, _, err := unstructured.NestedStringMap(answer, name)
+		if err != nil {
+			return fmt.Errorf("metadata.%s: %w", name, err)
+		}
+		if errs := validate(values, field.NewPath("metadata", name)); len(errs) > 0 {
+			return errs.ToAggregate()
+		}
+		metadata[name] = answer[name]
+	}
+	carry(before, metadata)
+	converted.Object["metadata"] = metadata
+	return nil
+}
+
+// carry keeps the initializers of an object, which webhooks cannot change.
+func carry(before, after map[string]any) {
+	annotations, _ := before["annotations"].(map[string]any)
+	value, carried := annotations[initializers.Annotation]
+	next, _ := after["annotations"].(map[string]any)
+	switch {
+	case carried && next == nil:
+		after["annotations"] = map[string]any{initializers.Annotation: value}
+	case carried:
+		next[initializers.Annotation] = value
+	default:
+		delete(next, initializers.Annotation)
+	}
+}

@@ -1,0 +1,232 @@
+package customresources
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestWebhookConverts(t *testing.T) {
+	for _, review := range []string{"v1", "v1beta1"} {
+		t.Run(review, func(t *testing.T) {
+			e := newEnv(t)
+			hook := newHook(t, renameColor)
+			e.define(widgets)
+			e.update("widgets.example.com", func(spec *apiextensionsSpec) { spec.Conversion = hook.conversion("v9", review) })
+
+			made := e.must(201, "POST", betaPath, strings.Replace(widget("a", "{colour: blue}"), "com/v1", "com/v1beta1", 1))
+			if diff := cmp.Diff(map[string]any{"colour": "blue"}, made.at("spec")); diff != "" {
+				t.Errorf("answer to the creator (-want +got):\n%s", diff)
+			}
+			e.must(201, "POST", widgetsPath, widget("b", "{color: green}"))
+			for path, field := range map[string]string{widgetsPath: "color", betaPath: "colour"} {
+				list := e.must(200, "GET", path, "")
+				got := []any{list.at("items", "0", "spec", field), list.at("items", "1", "spec", field)}
+				if diff := cmp.Diff([]any{"blue", "green"}, got); diff != "" {
+					t.Errorf("list of %s (-want +got):\n%s", path, diff)
+				}
+				if got := list.at("items", "0", "metadata", "generation"); got != 1.0 {
+					t.Errorf("generation %v: the webhook changed it", got)
+				}
+			}
+			if !strings.Contains(hook.objects()[0], `"apiVersion":"apiextensions.k8s.io/`+review+`"`) {
+				t.Errorf("review %s", hook.objects()[0])
+			}
+		})
+	}
+}
+
+// An answer that is not one fails the request and says why.
+func TestWebhookFails(t *testing.T) {
+	convert := func(change func(object map[string]any)) func(map[string]any) any {
+		return func(review map[string]any) any {
+			objects := at(review, "request", "objects").([]any)
+			for _, o := range objects {
+				object := renameColor(o.(map[string]any), at(review, "request", "desiredAPIVersion").(string))
+				change(object)
+			}
+			return answer(review, map[string]any{"convertedObjects": objects, "result": map[string]any{"status": "Success"}})
+		}
+	}
+	metadata := func(object map[string]any) map[string]any { return object["metadata"].(map[string]any) }
+	tests := []struct {
+		name    string
+		respond func(review map[string]any) any
+		want    string
+	}{
+		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "the response is 404 Not Found"},
+		{"redirect", func(map[string]any) any { return http.RedirectHandler("/elsewhere", http.StatusFound) }, "the response is 302 Found"},
+		{"no JSON", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
+		}, "the response is no ConversionReview: invalid character 'h'"},
+		{"no response", func(review map[string]any) any {
+			return map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"]}
+		}, "the response has no field response"},
+		{"another kind", func(review map[string]any) any {
+			res := answer(review, map[string]any{})
+			res["kind"] = "AdmissionReview"
+			return res
+		}, "Kind=AdmissionReview, expected apiextensions.k8s.io/v1, Kind=ConversionReview"},
+		{"another uid", func(review map[string]any) any { return answer(review, map[string]any{"uid": "x"}) }, `the response has response.uid "x", expected "`},
+		{"failure with a message", func(review map[string]any) any {
+			return answer(review, map[string]any{"result": map[string]any{"status": "Failure", "message": "no blue today"}})
+		}, ": no blue today"},
+		{"failure without a message", func(review map[string]any) any { return answer(review, map[string]any{}) }, `response.result.status is "", not "Success"`},
+		{"too few objects", func(review map[string]any) any {
+			return answer(review, map[string]any{"result": map[string]any{"status": "Success"}})
+		}, "the response has 0 objects, expected 1"},
+		{"wrong version", convert(func(o map[string]any) { o["apiVersion"] = "example.com/v7" }), "invalid converted object at index 0: it is example.com/v7, Kind=Widget, expected example.com/v1beta1, Kind=Widget"},
+		{"wrong kind", convert(func(o map[string]any) { o["kind"] = "Gadget" }), "it is example.com/v1beta1, Kind=Gadget"},
+		{"renamed", convert(func(o map[string]any) { metadata(o)["name"] = "b" }), `metadata.name must stay "a", and is "b"`},
+		{"another object", convert(func(o map[string]any) { metadata(o)["uid"] = "1" }), "metadata.uid must stay"},
+		{"no metadata", convert(func(o map[string]any) { delete(o, "metadata") }), "metadata"},
+		{"bad label", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a b": "c"} }), "metadata.labels: Invalid value: "},
+		{"label of another type", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a": 1} }), "metadata.labels: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			hook := newRawHook(t, tt.respond)
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			crd.Name, crd.Spec.Conversion = "widgets.example.com", hook.conversion("v1")
+			w, err := newConversionWebhook(crd, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "uid": "0"}, "spec": map[string]any{"color": "blue"},
+			}}
+			before := u.DeepCopy()
+			err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v1beta1"})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("got %v, want %q", err, tt.want)
+			}
+			var failed *ConversionError
+			if !errors.As(err, &failed) || failed.Definition != "widgets.example.com" || failed.URL != hook.URL {
+				t.Errorf("error %#v", err)
+			}
+			if want := "conversion webhook for example.com/v1, Kind=Widget failed: "; !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%q does not begin with %q", err, want)
+			}
+			if diff := cmp.Diff(before, u); diff != "" {
+				t.Errorf("the object changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A webhook may change labels and annotations, and nothing else of the metadata.
+func TestWebhookChangesLabels(t *testing.T) {
+	e := newEnv(t)
+	hook := newHook(t, func(object map[string]any, to string) map[string]any {
+		object["apiVersion"] = to
+		metadata := object["metadata"].(map[string]any)
+		metadata["labels"] = map[string]any{"version": strings.TrimPrefix(to, "example.com/")}
+		metadata["annotations"] = nil
+		metadata["finalizers"] = []any{"example.com/hook"}
+		return object
+	})
+	e.define(widgets)
+	e.update("widgets.example.com", func(spec *apiextensionsSpec) { spec.Conversion = hook.conversion("v1") })
+	e.must(201, "POST", widgetsPath, strings.Replace(widget("w", "{}"), `"name":"w"`, `"name":"w","annotations":{"a":"b"},"labels":{"l":"m"}`, 1))
+	r := e.must(200, "GET", betaPath+"/w", "")
+	got := map[string]any{}
+	for _, name := range []string{"labels", "annotations", "finalizers"} {
+		got[name] = r.at("metadata", name)
+	}
+	want := map[string]any{"labels": map[string]any{"version": "v1beta1"}, "annotations": nil, "finalizers": nil}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+}
+
+// A service is called by its DNS name, wherever the resolver says it is.
+func TestWebhookBehindService(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"hook.infra.svc"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var path, host string
+	behind := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		path, host = req.URL.Path, req.Host
+		http.Error(w, "", http.StatusTeapot)
+	}))
+	behind.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	behind.StartTLS()
+	defer behind.Close()
+
+	port, route := int32(8443), "/convert"
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ConversionReviewVersions: []string{"v1"},
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				Service:  &apiextensionsv1.ServiceReference{Namespace: "infra", Name: "hook", Path: &route, Port: &port},
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+			},
+		},
+	}
+	w, err := newConversionWebhook(crd, func(namespace, name string, port int32) (*url.URL, error) {
+		if namespace != "infra" || name != "hook" || port != 8443 {
+			return nil, fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
+		}
+		return url.Parse(behind.URL)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{}}}
+	err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
+	if err == nil || !strings.Contains(err.Error(), "418") || path != "/convert" || host != "hook.infra.svc:8443" {
+		t.Errorf("error %v, path %q, host %q", err, path, host)
+	}
+}
+
+func TestWebhookThatCannotBe(t *testing.T) {
+	tests := []struct {
+		name    string
+		webhook *apiextensionsv1.WebhookConversion
+		want    string
+	}{
+		{"no clientConfig", nil, "without a clientConfig"},
+		{"unknown versions", &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v3"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{}},
+			`none of the conversionReviewVersions ["v3"] is known`},
+		{"no target", &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{}},
+			"neither url nor service"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: tt.webhook}
+			if _, err := newConversionWebhook(crd, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}

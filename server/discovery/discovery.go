@@ -1,0 +1,88 @@
+package discovery
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+)
+
+// Handler answers discovery requests. It is made by New and safe for concurrent
+// use.
+type Handler struct {
+	addresses discovery.Addresses
+	builtin   []Version
+	current   atomic.Pointer[picture]
+}
+
+// New returns a Handler for the built-in group versions, in the order clients are
+// to see groups and the versions of a group; the caller no longer changes them.
+// serverAddress is the HOST:PORT under which clients reach the server. The error
+// tells of a subresource whose scope is not that of its resource.
+func New(serverAddress string, builtin []Version) (*Handler, error) {
+	h := &Handler{addresses: discovery.DefaultAddresses{DefaultAddress: serverAddress}, builtin: builtin}
+	return h, h.SetCustom(nil)
+}
+
+// SetCustom replaces what is served of custom resources; the caller no longer
+// changes it. The versions of a group are in order of preference, the groups in
+// any order. Requests that begin after it returns see the change. After an error,
+// which is of the kind New returns, everything stays as it was. It takes some
+// microseconds per resource of the whole server. Of two calls at the same time
+// either may win.
+func (h *Handler) SetCustom(versions []Version) error {
+	p, err := newPicture(merge(h.builtin, versions), h.addresses)
+	if err != nil {
+		return err
+	}
+	h.current.Store(p)
+	return nil
+}
+
+// Handles tells whether there is something to discover at path.
+func (h *Handler) Handles(path string) bool {
+	return h.current.Load().legacy[strings.TrimSuffix(path, "/")] != nil
+}
+
+// ServeHTTP answers a request for a path that Handles knows, and 404 for any
+// other.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	path := strings.TrimSuffix(req.URL.Path, "/")
+	p := h.current.Load()
+	legacy := p.legacy[path]
+	if legacy == nil {
+		http.NotFound(w, req)
+		return
+	}
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, req.Method+" is not allowed: discovery is read-only", http.StatusMethodNotAllowed)
+		return
+	}
+	if a := p.aggregated[path]; a != nil {
+		media, _ := negotiation.NegotiateMediaTypeOptions(req.Header.Get("Accept"), codecs.SupportedMediaTypes(), aggregated.DiscoveryEndpointRestrictions)
+		if aggregated.IsAggregatedDiscoveryGVK(media.Convert) {
+			aggregated.ServeHTTPWithETag(a.list, a.etag, media.Convert.GroupVersion(), codecs, w, req)
+			return
+		}
+		w.Header().Add("Vary", "Accept")
+	}
+	legacy.ServeHTTP(w, req)
+}
+
+// codecs write the kinds of discovery.
+var codecs = func() serializer.CodecFactory {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	utilruntime.Must(apidiscoveryv2.AddToScheme(scheme))
+	return serializer.NewCodecFactory(scheme)
+}()

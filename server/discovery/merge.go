@@ -1,0 +1,71 @@
+package discovery
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/server/resources"
+)
+
+// Version is what is served in one group version.
+type Version struct {
+	schema.GroupVersion
+	// Resources are its resources and subresources, such as "pods" and
+	// "pods/status". Group and Version of an entry are empty where its kind is
+	// of this group version.
+	Resources []metav1.APIResource
+}
+
+// Resources lists what discovery shows of the endpoints of one group version.
+func Resources(endpoints []*resources.Endpoint) []metav1.APIResource {
+	list := make([]metav1.APIResource, 0, len(endpoints))
+	for _, e := range endpoints {
+		list = append(list, e.Discovery)
+	}
+	return list
+}
+
+// group is one group with all its versions, preferred first.
+type group struct {
+	name     string
+	versions []Version
+}
+
+// merge groups the versions of both sources. It writes to nothing that they
+// share with the result.
+func merge(builtin, custom []Version) []group {
+	var groups []group
+	for _, v := range builtin {
+		groups = add(groups, v)
+	}
+	custom = slices.Clone(custom)
+	slices.SortStableFunc(custom, func(a, b Version) int { return cmp.Compare(a.Group, b.Group) })
+	for _, v := range custom {
+		groups = add(groups, v)
+	}
+	return groups
+}
+
+func add(groups []group, v Version) []group {
+	i := slices.IndexFunc(groups, func(g group) bool { return g.name == v.Group })
+	if i < 0 {
+		return append(groups, group{name: v.Group, versions: []Version{v}})
+	}
+	g := &groups[i]
+	j := slices.IndexFunc(g.versions, func(have Version) bool { return have.Version == v.Version })
+	if j < 0 {
+		g.versions = append(g.versions, v)
+		return groups
+	}
+	list := slices.Clone(g.versions[j].Resources)
+	for _, r := range v.Resources {
+		if !slices.ContainsFunc(list, func(have metav1.APIResource) bool { return have.Name == r.Name }) {
+			list = append(list, r)
+		}
+	}
+	g.versions[j].Resources = list
+	return groups
+}

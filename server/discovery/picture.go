@@ -1,0 +1,90 @@
+package discovery
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+)
+
+// picture is what the server has at one moment, in every form that clients ask
+// for. It is never changed.
+type picture struct {
+	// legacy answers by path, without a trailing slash.
+	legacy map[string]http.Handler
+	// aggregated has the answers at /api and /apis.
+	aggregated map[string]*aggregate
+}
+
+// aggregate is everything below one path in one answer.
+type aggregate struct {
+	list *apidiscoveryv2.APIGroupDiscoveryList
+	etag string
+}
+
+const (
+	core  = "/api"
+	named = "/apis"
+)
+
+func newPicture(groups []group, addresses discovery.Addresses) (*picture, error) {
+	p := &picture{
+		legacy: map[string]http.Handler{
+			core: discovery.NewLegacyRootAPIHandler(addresses, codecs, core),
+		},
+		aggregated: map[string]*aggregate{core: {}, named: {}},
+	}
+	roots := discovery.NewRootAPIsHandler(addresses, codecs)
+	p.legacy[named] = roots
+	lists := map[string][]apidiscoveryv2.APIGroupDiscovery{}
+	for _, g := range groups {
+		root := named
+		path := named + "/" + g.name
+		if g.name == "" {
+			root, path = core, core
+		}
+		all := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
+		one := metav1.APIGroup{Name: g.name}
+		for _, v := range g.versions {
+			resources, err := endpoints.ConvertGroupVersionIntoToDiscovery(v.Resources)
+			if err != nil {
+				return nil, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
+			}
+			all.Versions = append(all.Versions, apidiscoveryv2.APIVersionDiscovery{
+				Version: v.Version, Resources: resources, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			})
+			one.Versions = append(one.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.GroupVersion.String(), Version: v.Version})
+			p.legacy[path+"/"+v.Version] = discovery.NewAPIVersionHandler(codecs, v.GroupVersion, lister(v.Resources))
+		}
+		lists[root] = append(lists[root], all)
+		if g.name != "" {
+			one.PreferredVersion = one.Versions[0]
+			roots.AddGroup(one)
+			p.legacy[path] = discovery.NewAPIGroupHandler(codecs, one)
+		}
+	}
+	for root, a := range p.aggregated {
+		a.list = &apidiscoveryv2.APIGroupDiscoveryList{Items: lists[root]}
+		data, err := json.Marshal(a.list)
+		if err != nil {
+			return nil, fmt.Errorf("discovery of %s: %w", root, err)
+		}
+		sum := sha256.Sum256(data)
+		a.etag = hex.EncodeToString(sum[:])
+	}
+	return p, nil
+}
+
+// lister gives a fixed list of resources; an empty one is shown as such.
+func lister(resources []metav1.APIResource) discovery.APIResourceLister {
+	if resources == nil {
+		resources = []metav1.APIResource{}
+	}
+	return discovery.APIResourceListerFunc(func() []metav1.APIResource { return resources })
+}

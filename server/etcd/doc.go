@@ -1,0 +1,7 @@
+// Package etcd runs the embedded etcd of a server and opens clients to it or to
+// an external cluster.
+//
+// The embedded etcd keeps its data below the server's data directory and listens
+// on unix sockets only, so nothing of it can be reached over the network. Every
+// acknowledged write is on disk: fsync is on.
+package etcd

@@ -1,0 +1,14 @@
+// Package fresh reads what requests are judged by: the registrations, and the
+// namespaces whose labels decide which of them apply.
+//
+// Both are read from etcd by linearizable transactions and by nothing else, so
+// that a read reflects every write that any server acknowledged before it began
+// (S11.8). Two marks, which every server sets with each write of a registration
+// or of a namespace, make the usual read one transaction with two keys: when they
+// are as they were, nothing has changed. When the mark of the namespaces has
+// moved, those that changed are read; when that of the registrations has, all of
+// them are.
+//
+// What is written to etcd behind the servers' back moves no mark. Every ten
+// seconds a read looks at all keys for that.
+package fresh

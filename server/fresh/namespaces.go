@@ -1,0 +1,178 @@
+package fresh
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// namespacePrefix begins the keys of namespaces; the rest of a key is a name.
+func namespacePrefix(root string) string { return path.Join(root, "namespaces") + "/" }
+
+// Namespaces is a table of the namespaces there are, as of the last read of a
+// Reader, with what a watch has shown since. It has of each namespace what
+// admission goes by: labels and phase. Those that are not yet initialized are not
+// in it. It implements admission.Namespaces and is safe for concurrent use.
+type Namespaces struct {
+	prefix  string
+	decoder runtime.Decoder
+	watched corelisters.NamespaceLister
+	client  kubernetes.Interface
+	current atomic.Pointer[table]
+	// reading is held by the one who replaces the table.
+	reading sync.Mutex
+}
+
+// table is the namespaces of one revision. It is never changed.
+type table struct {
+	// mark is the revision of the mark at the revision of the table, and looked is
+	// when all namespaces were looked at.
+	mark, revision int64
+	looked         time.Time
+	// keys tells how many keys there are, uninitialized namespaces included.
+	keys   map[string]bool
+	byName map[string]entry
+}
+
+type entry struct {
+	*corev1.Namespace
+	revision int64
+}
+
+// NewNamespaces returns a table that knows nothing before the first read. decoder
+// reads a namespace as it is stored into its v1 form; watched is what a watch
+// shows, and client reads what is missing.
+func NewNamespaces(root string, decoder runtime.Decoder, watched corelisters.NamespaceLister, client kubernetes.Interface) *Namespaces {
+	n := &Namespaces{prefix: namespacePrefix(root), decoder: decoder, watched: watched, client: client}
+	n.current.Store(&table{mark: -1})
+	return n
+}
+
+// Cached implements admission.Namespaces. What it returns is not older than the
+// last read. It returns nil for a namespace that the watch and the last read do
+// not agree on; there are some only just after a namespace was made or deleted.
+func (n *Namespaces) Cached(name string) *corev1.Namespace {
+	watched, err := n.watched.Get(name)
+	if err != nil {
+		return nil
+	}
+	t := n.current.Load()
+	read := t.byName[name]
+	if read.Namespace != nil && read.ResourceVersion == watched.ResourceVersion {
+		return watched
+	}
+	revision, err := strconv.ParseInt(watched.ResourceVersion, 10, 64)
+	switch {
+	case err != nil:
+		return nil
+	case revision > t.revision || revision > read.revision && read.Namespace != nil:
+		return watched
+	}
+	// The watch lags behind; without an entry it has yet to see the deletion.
+	return read.Namespace
+}
+
+// Live implements admission.Namespaces.
+func (n *Namespaces) Live(ctx context.Context, name string) (*corev1.Namespace, error) {
+	return n.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+}
+
+// refresh brings the table up to a mark that was read at the given time or later.
+func (n *Namespaces) refresh(ctx context.Context, etcd clientv3.KV, mark int64, now time.Time) error {
+	n.reading.Lock()
+	defer n.reading.Unlock()
+	t := n.current.Load()
+	if t.mark == mark && now.Sub(t.looked) < lookAtAll {
+		return nil
+	}
+	changed, err := hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return etcd.Get(ctx, n.prefix, clientv3.WithPrefix(), clientv3.WithMinModRev(t.revision+1))
+	})
+	if err != nil {
+		return fmt.Errorf("reading namespaces: %w", err)
+	}
+	if changed.Header.Revision < t.revision {
+		// Somebody restored etcd from a backup.
+		n.current.Store(&table{mark: -1})
+		return fmt.Errorf("reading namespaces: etcd went back from revision %d to %d", t.revision, changed.Header.Revision)
+	}
+	next := &table{mark: mark, revision: changed.Header.Revision, looked: now, keys: t.keys, byName: t.byName}
+	if len(changed.Kvs) > 0 || len(t.keys) != int(changed.Count) {
+		next.keys, next.byName = maps.Clone(t.keys), maps.Clone(t.byName)
+		if next.keys == nil {
+			next.keys, next.byName = map[string]bool{}, map[string]entry{}
+		}
+		for _, kv := range changed.Kvs {
+			if err := n.put(next, kv); err != nil {
+				return err
+			}
+		}
+		if len(next.keys) != int(changed.Count) {
+			if err := n.forget(ctx, etcd, next); err != nil {
+				return err
+			}
+		}
+	}
+	n.current.Store(next)
+	return nil
+}
+
+// put adds a namespace to a table that is being made.
+func (n *Namespaces) put(t *table, kv *mvccpb.KeyValue) error {
+	name := strings.TrimPrefix(string(kv.Key), n.prefix)
+	obj, _, err := n.decoder.Decode(kv.Value, nil, &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("decoding %s: %w", kv.Key, err)
+	}
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return fmt.Errorf("decoding %s: it is a %T", kv.Key, obj)
+	}
+	t.keys[name] = true
+	if initializers.Has(ns) {
+		delete(t.byName, name)
+		return nil
+	}
+	t.byName[name] = entry{&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: ns.UID, ResourceVersion: strconv.FormatInt(kv.ModRevision, 10),
+			Labels: ns.Labels, DeletionTimestamp: ns.DeletionTimestamp,
+		},
+		Status: corev1.NamespaceStatus{Phase: ns.Status.Phase},
+	}, kv.ModRevision}
+	return nil
+}
+
+// forget removes what was deleted from a table that is being made.
+func (n *Namespaces) forget(ctx context.Context, etcd clientv3.KV, t *table) error {
+	there, err := hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return etcd.Get(ctx, n.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(t.revision))
+	})
+	if err != nil {
+		return fmt.Errorf("reading the names of namespaces: %w", err)
+	}
+	keys := make(map[string]bool, len(there.Kvs))
+	for _, kv := range there.Kvs {
+		keys[strings.TrimPrefix(string(kv.Key), n.prefix)] = true
+	}
+	maps.DeleteFunc(t.byName, func(name string, _ entry) bool { return !keys[name] })
+	t.keys = keys
+	return nil
+}

@@ -1,0 +1,50 @@
+package initialization
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// Five thousand creators wait on one watch. Each costs less than 20 KiB, its
+// object in the watch cache and its goroutine included, without the request around
+// it.
+func TestWaitingIsCheap(t *testing.T) {
+	const creators, limit = 5000, 20
+	e := patient(t)
+	memory := func() float64 {
+		var m runtime.MemStats
+		for range 3 {
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc + m.StackInuse)
+	}
+	e.create(object("first"), nil)
+	before := memory()
+	creations := make([]Creation, creators)
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	var waiting, storing sync.WaitGroup
+	for worker := range 8 {
+		storing.Go(func() {
+			for i := worker; i < creators; i += 8 {
+				out := e.create(object(fmt.Sprint("o", i), "a.example.com"), &creations[i])
+				waiting.Go(func() { _, _ = creations[i].Wait(ctx, out) })
+			}
+		})
+	}
+	storing.Wait()
+	each := (memory() - before) / creators / 1024
+	e.raw.mu.Lock()
+	watches := len(e.raw.watches)
+	e.raw.mu.Unlock()
+	t.Logf("%d creators wait on %d watch, %.1f KiB each", creators, watches, each)
+	if each >= limit || watches != 1 {
+		t.Errorf("a waiting creator costs %.1f KiB; there are %d watches", each, watches)
+	}
+	cancel()
+	waiting.Wait()
+}

@@ -1,0 +1,103 @@
+package initialization
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Creation is one creator's view of the object it created.
+type Creation struct {
+	entry  *entry
+	failed error
+}
+
+type creationKey struct{}
+
+// WithCreation returns a context that tells the store to fill in c. The caller
+// must then call Wait.
+func WithCreation(ctx context.Context, c *Creation) context.Context {
+	return context.WithValue(ctx, creationKey{}, c)
+}
+
+func creation(ctx context.Context) *Creation {
+	c, _ := ctx.Value(creationKey{}).(*Creation)
+	return c
+}
+
+// answerBefore is how long before the request's own deadline a creator is
+// answered, so that the answer can still name the initializer.
+const answerBefore = 250 * time.Millisecond
+
+// Waits tells whether Wait has something to wait for.
+func (c *Creation) Waits() bool { return c.entry != nil }
+
+// Wait returns the object when it is initialized; created is what Create
+// returned, and comes back at once if there is nothing to wait for. Errors are
+// the initializer's failure result, 504 with the name of the initializer that is
+// waited for when ctx is about to end or its timeout passed and its policy is
+// Fail, and 500 when the object was deleted (S11.25).
+func (c *Creation) Wait(ctx context.Context, created runtime.Object) (runtime.Object, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	if c.entry == nil {
+		return created, nil
+	}
+	return c.entry.wait(ctx)
+}
+
+// failure turns the result of an initialization into the error that the creator
+// gets. Its code must be one that says so and that can be sent over HTTP.
+func failure(result *metav1.Status) error {
+	status := *result
+	if status.Code < http.StatusBadRequest || status.Code > 999 {
+		status.Code = http.StatusInternalServerError
+	}
+	status.Status = metav1.StatusFailure
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+func (e *entry) wait(ctx context.Context) (runtime.Object, error) {
+	d := e.tracker.store.d
+	resource := e.tracker.store.resource
+	d.Observe(Event{Kind: WaitBegan, Resource: resource})
+	defer d.Observe(Event{Kind: WaitEnded, Resource: resource})
+	defer e.tracker.leave(e)
+	var deadline <-chan time.Time
+	if at, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(at) - answerBefore)
+		defer timer.Stop()
+		deadline = timer.C
+	}
+	select {
+	case <-e.done:
+		return e.final, e.err
+	case <-deadline:
+	case <-ctx.Done():
+	case <-d.released.Done():
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
+			"the server is shutting down: %s %q is stored and not yet initialized", resource, e.name))
+	}
+	return nil, apierrors.NewTimeoutError(fmt.Sprintf(
+		"request did not complete within requested timeout: %s %q is stored and waits for %s",
+		resource, e.name, described(e.tracker.turnOf(e))), 0)
+}
+
+// described names initializers in a message.
+func described(names []string) string {
+	if len(names) == 1 {
+		return fmt.Sprintf("initializer %q", names[0])
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return "initializers " + strings.Join(quoted, ", ")
+}

@@ -1,0 +1,335 @@
+package initialization
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// Options say what becomes of objects that nobody initializes. The zero value of
+// every field means its default.
+type Options struct {
+	// Timeout is how long an initializer may take from when it became its turn;
+	// 0 means 5 s (S11.44).
+	Timeout time.Duration
+	// RepairAfter is the age at which an uninitialized object that somebody
+	// reads is mended, and RepairMargin what is added to it for clocks that
+	// differ; 0 means 10 min and 30 s (S11.50, S11.51).
+	RepairAfter, RepairMargin time.Duration
+	// MaxTimers bounds the objects whose timeouts are watched; those beyond it
+	// are left to the repair; 0 means 10,000 (S11.48).
+	MaxTimers int
+	// MustAct tells whether an initializer's failure policy is Fail. Nil means
+	// that none is (S11.47).
+	MustAct func(initializer string) bool
+	// Parallel tells whether an initializer may act at the same time as its
+	// neighbours. Nil means that none may.
+	Parallel func(initializer string) bool
+	// Observe is told what happens; it must not block, and not call back. Nil
+	// means nobody is.
+	Observe func(Event)
+	// Clock is replaced by tests.
+	Clock clock.WithDelayedExecution
+}
+
+// Event is something that happened to an uninitialized object, for metrics.
+type Event struct {
+	Kind     EventKind
+	Resource schema.GroupResource
+	// Initializer is the one that acted, or did not.
+	Initializer string
+	// After is how long it was its turn.
+	After time.Duration
+}
+
+// EventKind says what happened.
+type EventKind int
+
+const (
+	// Acted: the initializer is no longer pending, by its own doing or that of
+	// whoever else may change the list.
+	Acted EventKind = iota
+	// TimedOutIgnored: it was removed because it did not act in time.
+	TimedOutIgnored
+	// TimedOutFailed: it did not act in time and its policy is Fail.
+	TimedOutFailed
+	// Repaired: it was removed when somebody read the object.
+	Repaired
+	// Discarded: the object was deleted because its initialization failed.
+	Discarded
+	// WaitBegan and WaitEnded count creators.
+	WaitBegan
+	WaitEnded
+	// Followed and Left count the objects that this server follows.
+	Followed
+	Left
+)
+
+// Decorator puts the rules in front of stores. It implements storage.Decorator
+// of package storage and is safe for concurrent use.
+type Decorator struct {
+	Options
+	timers atomic.Int64
+	ctx    context.Context
+	cancel context.CancelFunc
+	// released is closed when creators must not wait any longer.
+	released context.Context
+	release  context.CancelFunc
+
+	// work counts the goroutines of all stores. It grows only while mu is held
+	// and closed is false.
+	work sync.WaitGroup
+	mu   struct {
+		sync.Mutex
+		closed bool
+	}
+}
+
+// New returns a Decorator. Close must be called before the stores are closed.
+func New(o Options) *Decorator {
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	if o.RepairAfter == 0 {
+		o.RepairAfter = 10 * time.Minute
+	}
+	if o.RepairMargin == 0 {
+		o.RepairMargin = 30 * time.Second
+	}
+	if o.MaxTimers == 0 {
+		o.MaxTimers = 10_000
+	}
+	none := func(string) bool { return false }
+	if o.MustAct == nil {
+		o.MustAct = none
+	}
+	if o.Parallel == nil {
+		o.Parallel = none
+	}
+	if o.Observe == nil {
+		o.Observe = func(Event) {}
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	d := &Decorator{Options: o}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.released, d.release = context.WithCancel(d.ctx)
+	return d
+}
+
+// Release ends the waiting of all creators, now and from now on: the server is
+// about to end. What they wait for goes on. It may be called several times.
+func (d *Decorator) Release() { d.release() }
+
+// Close ends all waiting, and returns when nothing is running any more. Timers
+// that fire later do nothing.
+func (d *Decorator) Close() {
+	d.mu.Lock()
+	d.mu.closed = true
+	d.mu.Unlock()
+	d.cancel()
+	d.work.Wait()
+}
+
+// spawn runs f in a goroutine that Close waits for. After Close it does nothing
+// and returns false.
+func (d *Decorator) spawn(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.closed {
+		return false
+	}
+	d.work.Go(f)
+	return true
+}
+
+// Attributes implements storage.Decorator.
+func (d *Decorator) Attributes(get apistorage.AttrFunc) apistorage.AttrFunc {
+	return withInitialized(get)
+}
+
+// Store implements storage.Decorator.
+func (d *Decorator) Store(resource schema.GroupResource, root string, newObject func() runtime.Object, inner apistorage.Interface) apistorage.Interface {
+	s := &store{Interface: inner, d: d, resource: resource, newObject: newObject}
+	s.tracker = &tracker{store: s, root: root}
+	return s
+}
+
+// store is a resource's store with the rules in front of it.
+type store struct {
+	apistorage.Interface
+	d         *Decorator
+	resource  schema.GroupResource
+	newObject func() runtime.Object
+	tracker   *tracker
+}
+
+func (s *store) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
+	return s.Interface.Watch(ctx, key, visible(ctx, opts))
+}
+
+func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
+	// A list of everything is filtered afterwards: a selector would take it off
+	// the watch cache's fast path and hide how many items remain. A page may then
+	// have fewer items than its limit, which clients expect of any page.
+	if r := readerOf(ctx); r != nil && r.Hide && opts.Predicate.Empty() {
+		if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+			return err
+		}
+		return removeUninitialized(list)
+	}
+	return s.Interface.GetList(ctx, key, visible(ctx, opts), list)
+}
+
+// Create stores the object and starts the clock of its first initializer. A
+// Creation in the context is told what to wait for.
+func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if initializers.Has(obj) {
+		if err := normalize(obj); err != nil {
+			return apistorage.NewInternalError(err)
+		}
+	}
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil {
+		return err
+	}
+	if !initializers.Has(out) {
+		return nil
+	}
+	field, err := initializers.Get(out)
+	if err != nil {
+		return apistorage.NewInternalError(err)
+	}
+	c := creation(ctx)
+	if field.Result != nil {
+		s.discard(key, out)
+		if c != nil {
+			c.failed = failure(field.Result)
+		}
+		return nil
+	}
+	e := s.tracker.follow(key, out, field, c != nil)
+	if c != nil {
+		c.entry = e
+	}
+	return nil
+}
+
+// Get reads an object, and mends it first if it has been uninitialized for too
+// long.
+func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+	if err := s.Interface.Get(ctx, key, opts, out); err != nil || !initializers.Has(out) {
+		return err
+	}
+	r := readerOf(ctx)
+	if r == nil {
+		return nil
+	}
+	if r.Mend {
+		if err := s.repair(ctx, key, opts, out); err != nil {
+			return err
+		}
+	}
+	if !r.Hide || !initializers.Has(out) {
+		return nil
+	}
+	// What is hidden is as good as absent, except to who may be told why.
+	r.hidden, _ = initializers.Get(out)
+	if !opts.IgnoreNotFound {
+		return apistorage.NewKeyNotFoundError(key, 0)
+	}
+	return runtime.SetZeroValue(out)
+}
+
+// GuaranteedUpdate writes the object. One whose initialization failed is
+// deleted, once the failure is stored for everybody to see (S11.40).
+func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *apistorage.Preconditions, tryUpdate apistorage.UpdateFunc, cached runtime.Object,
+) error {
+	var before *initializers.Initializers
+	observed := func(current runtime.Object, meta apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
+		before = nil
+		if initializers.Has(current) {
+			var err error
+			if before, err = initializers.Get(current); err != nil {
+				return nil, nil, apistorage.NewInternalError(err)
+			}
+		}
+		next, ttl, err := tryUpdate(current, meta)
+		if err == nil && initializers.Has(next) {
+			err = normalize(next)
+		}
+		return next, ttl, err
+	}
+	if err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, observed, cached); err != nil {
+		return err
+	}
+	if !initializers.Has(out) {
+		if before != nil {
+			s.tracker.note(out, nil)
+		}
+		return nil
+	}
+	field, err := initializers.Get(out)
+	switch {
+	case err != nil:
+		return apistorage.NewInternalError(err)
+	case field.Result != nil:
+		s.tracker.note(out, field)
+		s.discard(key, out)
+	case before == nil || !slices.Equal(s.leading(before), s.leading(field)):
+		// An object that was created by an update waits as well, and one that a
+		// server that has since ended was following is followed again.
+		s.tracker.follow(key, out, field, false)
+	}
+	return nil
+}
+
+// leading returns the initializers whose turn it is.
+func (s *store) leading(field *initializers.Initializers) []initializers.Initializer {
+	return initializers.Leading(field.Pending, s.d.Parallel)
+}
+
+// normalize completes the initialization of an object that nobody is to act on
+// any more. The plugin does the same with what clients send (S11.38); this is
+// for what webhooks make of it.
+func normalize(obj runtime.Object) error {
+	field, err := initializers.Get(obj)
+	if err == nil && field != nil && field.Empty() {
+		initializers.Set(obj, nil)
+	}
+	return err
+}
+
+// discardTimeout bounds the deletion of an object whose initialization failed.
+const discardTimeout = 10 * time.Second
+
+// discard deletes the object whatever its finalizers say. It goes on when the
+// caller's request ends. What cannot be deleted now is deleted when somebody
+// reads it (S11.53).
+func (s *store) discard(key string, obj runtime.Object) {
+	ctx, cancel := context.WithTimeout(s.d.ctx, discardTimeout)
+	defer cancel()
+	uid, err := uidOf(obj)
+	if err == nil {
+		err = s.Interface.Delete(ctx, key, s.newObject(), &apistorage.Preconditions{UID: &uid},
+			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{})
+	}
+	switch {
+	case err == nil:
+		s.d.Observe(Event{Kind: Discarded, Resource: s.resource})
+	case !apistorage.IsNotFound(err) && !apistorage.IsInvalidObj(err):
+		klog.ErrorS(err, "Deleting an object whose initialization failed", "resource", s.resource, "key", key)
+	}
+}

@@ -1,0 +1,185 @@
+package initialization
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+const (
+	// linger is how long the watch of a resource goes on without anything to
+	// follow.
+	linger = 5 * time.Second
+	// pause is how long it rests after a failure.
+	pause = 100 * time.Millisecond
+)
+
+// watch follows the resource while there are entries.
+func (t *tracker) watch() {
+	d := t.store.d
+	for d.ctx.Err() == nil {
+		t.mu.Lock()
+		from := t.mu.seen
+		t.mu.Unlock()
+		err := t.run(from)
+		if err == nil {
+			return
+		}
+		if d.ctx.Err() != nil {
+			return
+		}
+		klog.V(2).InfoS("Following uninitialized objects again", "resource", t.store.resource, "reason", err)
+		// History is gone, or storage is away: look at each object.
+		t.checkAll()
+		select {
+		case <-d.ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// run runs one watch until it ends. It returns nil when nothing is left to
+// follow, in which case the goroutine must end.
+func (t *tracker) run(from uint64) error {
+	ctx, cancel := context.WithCancel(t.store.d.ctx)
+	defer cancel()
+	w, err := t.store.Interface.Watch(ctx, t.root+"/", apistorage.ListOptions{
+		ResourceVersion: strconv.FormatUint(from, 10),
+		Recursive:       true,
+		Predicate: apistorage.SelectionPredicate{
+			Label: labels.Everything(), Field: fields.Everything(), GetAttrs: apistorage.DefaultClusterScopedAttr, AllowWatchBookmarks: true,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	idle := time.NewTicker(linger)
+	defer idle.Stop()
+	quiet := false
+	for {
+		select {
+		case event, ok := <-w.ResultChan():
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			switch event.Type {
+			case watch.Error:
+				return apierrors.FromObject(event.Object)
+			case watch.Deleted:
+				t.deleted(event.Object)
+			case watch.Added, watch.Modified:
+				t.observe(event.Object)
+			}
+			t.advance(event.Object)
+		case <-idle.C:
+			t.mu.Lock()
+			if len(t.mu.entries) == 0 && quiet {
+				t.mu.watching = false
+				t.mu.Unlock()
+				return nil
+			}
+			quiet = len(t.mu.entries) == 0
+			t.mu.Unlock()
+		}
+	}
+}
+
+// advance notes how far the watch is.
+func (t *tracker) advance(obj runtime.Object) {
+	version, err := t.store.Versioner().ObjectResourceVersion(obj)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.seen = max(t.mu.seen, version)
+}
+
+// observe takes in a state of an object.
+func (t *tracker) observe(obj runtime.Object) {
+	uid, err := uidOf(obj)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.mu.entries[uid]
+	if !ok {
+		return
+	}
+	field, err := initializers.Get(obj)
+	if err != nil {
+		t.end(e, nil, apierrors.NewInternalError(err))
+		return
+	}
+	t.update(e, obj, field)
+}
+
+// deleted takes in the last state of an object.
+func (t *tracker) deleted(obj runtime.Object) {
+	uid, err := uidOf(obj)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.mu.entries[uid]
+	if !ok {
+		return
+	}
+	if field, err := initializers.Get(obj); err == nil && field != nil && field.Result != nil {
+		t.end(e, nil, failure(field.Result))
+		return
+	}
+	t.end(e, nil, errDeleted())
+}
+
+// checkAll looks at every object that is followed. The watch goes on from the
+// version that storage had before the first look.
+func (t *tracker) checkAll() {
+	ctx := t.store.d.ctx
+	current, err := t.store.Interface.GetCurrentResourceVersion(ctx)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	t.mu.seen = current
+	entries := make([]*entry, 0, len(t.mu.entries))
+	for _, e := range t.mu.entries {
+		entries = append(entries, e)
+	}
+	t.mu.Unlock()
+	for _, e := range entries {
+		t.check(ctx, e)
+	}
+}
+
+// check reads one object and takes in what it finds.
+func (t *tracker) check(ctx context.Context, e *entry) {
+	obj := t.store.newObject()
+	err := t.store.Interface.Get(ctx, e.key, apistorage.GetOptions{}, obj)
+	if err != nil && !apistorage.IsNotFound(err) {
+		return
+	}
+	if err == nil {
+		if uid, err := uidOf(obj); err == nil && uid == e.uid {
+			t.observe(obj)
+			return
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end(e, nil, errDeleted())
+}

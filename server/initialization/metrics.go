@@ -1,0 +1,90 @@
+package initialization
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// measures are the metrics of initializers.
+type measures struct {
+	followed *metrics.GaugeVec
+	waiting  *metrics.GaugeVec
+	latency  *metrics.HistogramVec
+	timeouts *metrics.CounterVec
+	repairs  *metrics.CounterVec
+	failures *metrics.CounterVec
+}
+
+const namespace, subsystem = "gatehouse", "initializers"
+
+func newMeasures(register func(...metrics.Registerable)) *measures {
+	m := &measures{
+		followed: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "uninitialized_objects",
+			Help:           "Uninitialized objects that this server follows, by resource: somebody waits for them, or an initializer's time is running.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"group", "resource"}),
+		waiting: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "waiting_creates",
+			Help:           "Create requests that wait for their object to be initialized, by resource.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"group", "resource"}),
+		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "duration_seconds",
+			Help:           "How long it took initializers to act, from when it was their turn, by initializer and resource.",
+			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"name", "group", "resource"}),
+		timeouts: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "timeouts_total",
+			Help:           "Initializers that did not act in time, by initializer, resource and failure policy. With Ignore the initializer was removed; with Fail the object stays uninitialized.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"name", "group", "resource", "policy"}),
+		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "read_repairs_total",
+			Help:           "Initializers that were removed from objects left uninitialized when those were read, by initializer and resource.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"name", "group", "resource"}),
+		failures: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "failures_total",
+			Help:           "Objects that were deleted because an initializer set a failure result, by resource.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"group", "resource"}),
+	}
+	register(m.followed, m.waiting, m.latency, m.timeouts, m.repairs, m.failures)
+	return m
+}
+
+// shared are the metrics that the process serves. Servers in one process have
+// one registry.
+var shared = sync.OnceValue(func() *measures { return newMeasures(legacyregistry.MustRegister) })
+
+// Count adds an event to the metrics that the process serves at /metrics. It is
+// meant for Options.Observe.
+func Count(e Event) { shared().count(e) }
+
+func (m *measures) count(e Event) {
+	group, resource := e.Resource.Group, e.Resource.Resource
+	switch e.Kind {
+	case Acted:
+		m.latency.WithLabelValues(e.Initializer, group, resource).Observe(e.After.Seconds())
+	case TimedOutIgnored:
+		m.timeouts.WithLabelValues(e.Initializer, group, resource, "Ignore").Inc()
+	case TimedOutFailed:
+		m.timeouts.WithLabelValues(e.Initializer, group, resource, "Fail").Inc()
+	case Repaired:
+		m.repairs.WithLabelValues(e.Initializer, group, resource).Inc()
+	case Discarded:
+		m.failures.WithLabelValues(group, resource).Inc()
+	case WaitBegan:
+		m.waiting.WithLabelValues(group, resource).Inc()
+	case WaitEnded:
+		m.waiting.WithLabelValues(group, resource).Dec()
+	case Followed:
+		m.followed.WithLabelValues(group, resource).Inc()
+	case Left:
+		m.followed.WithLabelValues(group, resource).Dec()
+	}
+}

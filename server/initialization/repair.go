@@ -1,0 +1,98 @@
+package initialization
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// errMoved says that it is not the initializer's turn any more.
+var errMoved = errors.New("it is another initializer's turn")
+
+// remove takes an initializer from an object if it is its turn; a name of ""
+// stands for a list without entries. The write is the server's own: it passes no
+// admission and no validation (S11.49). It returns the object as it is now, nil
+// if there was nothing to remove.
+func (s *store) remove(ctx context.Context, key string, uid types.UID, name string) (runtime.Object, error) {
+	out := s.newObject()
+	err := s.Interface.GuaranteedUpdate(ctx, key, out, false, &apistorage.Preconditions{UID: &uid},
+		func(current runtime.Object, _ apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
+			field, err := initializers.Get(current)
+			if err != nil {
+				return nil, nil, err
+			}
+			if field == nil || field.Result != nil {
+				return nil, nil, errMoved
+			}
+			if i := slices.Index(s.leading(field), initializers.Initializer{Name: name}); i >= 0 {
+				field.Pending = slices.Delete(field.Pending, i, i+1)
+			} else if name != "" || len(field.Pending) > 0 {
+				return nil, nil, errMoved
+			}
+			if field.Empty() {
+				field = nil
+			}
+			initializers.Set(current, field)
+			return current, nil, nil
+		}, nil)
+	switch {
+	case errors.Is(err, errMoved), apistorage.IsNotFound(err), apistorage.IsInvalidObj(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return out, nil
+}
+
+// repair mends an object that has been uninitialized for longer than any server
+// that would have followed it lives: the first pending initializer is removed,
+// unless it must act; an object whose initialization failed is deleted. It is
+// best effort: what cannot be mended is served as it was read (S11.50 to S11.53).
+// The error is that of reading an object again that was deleted.
+func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+	m, err := meta.Accessor(out)
+	if err != nil {
+		return nil
+	}
+	field, err := initializers.Get(out)
+	if err != nil || field == nil {
+		return nil
+	}
+	if field.Result != nil {
+		s.discard(key, out)
+		return s.again(ctx, key, opts, out)
+	}
+	if age := s.d.Clock.Since(m.GetCreationTimestamp().Time); age < s.d.RepairAfter+s.d.RepairMargin {
+		return nil
+	}
+	name := ""
+	if len(field.Pending) > 0 {
+		name = field.Pending[0].Name
+		if s.d.MustAct(name) {
+			return nil
+		}
+	}
+	mended, err := s.remove(ctx, key, m.GetUID(), name)
+	if err != nil || mended == nil {
+		return nil
+	}
+	s.d.Observe(Event{Kind: Repaired, Resource: s.resource, Initializer: name})
+	s.tracker.observe(mended)
+	return assign(out, mended)
+}
+
+// again reads into out what is stored now.
+func (s *store) again(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+	fresh := s.newObject()
+	if err := s.Interface.Get(ctx, key, apistorage.GetOptions{IgnoreNotFound: opts.IgnoreNotFound}, fresh); err != nil {
+		return err
+	}
+	return assign(out, fresh)
+}

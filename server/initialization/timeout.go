@@ -1,0 +1,96 @@
+package initialization
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+)
+
+// expire does what the failure policies ask for when initializers did not act in
+// time (S11.45, S11.46).
+func (t *tracker) expire(e *entry) {
+	late := t.overdue(e)
+	for _, l := range late {
+		t.expireOne(e, l.name, l.after)
+	}
+	if len(late) > 0 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		e.busy = false
+		t.schedule(e)
+	}
+}
+
+// overdueTurn is an initializer whose time has just passed.
+type overdueTurn struct {
+	name  string
+	after time.Duration
+}
+
+// overdue marks the initializers whose time has passed and returns them. While
+// they are dealt with, the entry is busy.
+func (t *tracker) overdue(e *entry) []overdueTurn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.ended || e.busy {
+		return nil
+	}
+	d := t.store.d
+	now := d.Clock.Now()
+	var late []overdueTurn
+	for i := range e.turns {
+		turn := &e.turns[i]
+		if after := now.Sub(turn.since); !turn.late && after >= d.Timeout {
+			turn.late = true
+			late = append(late, overdueTurn{turn.name, after})
+		}
+	}
+	if len(late) == 0 {
+		// Another timer was set while this one fired.
+		return nil
+	}
+	t.disarm(e)
+	e.busy = true
+	return late
+}
+
+func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
+	d := t.store.d
+	if d.MustAct(name) {
+		d.Observe(Event{Kind: TimedOutFailed, Resource: t.store.resource, Initializer: name, After: after})
+		e.answer(nil, apierrors.NewTimeoutError(fmt.Sprintf(
+			"initializer %q did not act on %s %q within %s and its failurePolicy is Fail: the object is stored and stays uninitialized until it does",
+			name, t.store.resource, e.name, d.Timeout), 0))
+		return
+	}
+	obj, err := t.store.remove(d.ctx, e.key, e.uid, name)
+	if err != nil {
+		if d.ctx.Err() != nil {
+			return
+		}
+		klog.ErrorS(err, "Removing an initializer that did not act in time", "resource", t.store.resource, "key", e.key, "initializer", name)
+		t.again(e, name)
+		return
+	}
+	if obj == nil {
+		// It acted in the last moment.
+		t.check(d.ctx, e)
+		return
+	}
+	d.Observe(Event{Kind: TimedOutIgnored, Resource: t.store.resource, Initializer: name, After: after})
+	t.observe(obj)
+}
+
+// again gives an initializer its time once more: storage may be away for a
+// while.
+func (t *tracker) again(e *entry, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.IndexFunc(e.turns, func(turn turn) bool { return turn.name == name }); i >= 0 {
+		e.turns[i].late = false
+		e.turns[i].since = t.store.d.Clock.Now()
+	}
+}

@@ -1,0 +1,136 @@
+package initialization
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// Reading is what a client's read may see and do.
+type Reading struct {
+	// Hide keeps objects that are uninitialized from it (S11.31 to S11.33): lists
+	// leave them out, a get says that there is none, and to a watch an object is
+	// added when its initialization is complete.
+	Hide bool
+	// Mend makes a get mend an object that has been uninitialized for too long,
+	// before anything else (S11.50).
+	Mend bool
+}
+
+// reader is a Reading and what came of it.
+type reader struct {
+	Reading
+	hidden *initializers.Initializers
+}
+
+type readerKey struct{}
+
+// WithReading returns the context of one client's read. Reads in other contexts
+// see everything and change nothing; the server's own work relies on that.
+func WithReading(ctx context.Context, r Reading) context.Context {
+	return context.WithValue(ctx, readerKey{}, &reader{Reading: r})
+}
+
+func readerOf(ctx context.Context) *reader {
+	r, _ := ctx.Value(readerKey{}).(*reader)
+	return r
+}
+
+// Hidden returns what the object waits for that was kept from a get in the
+// context, nil if none was. It must not be called while the get is under way.
+func Hidden(ctx context.Context) *initializers.Initializers {
+	if r := readerOf(ctx); r != nil {
+		return r.hidden
+	}
+	return nil
+}
+
+// initializedField is a field that every object has in the eyes of the watch
+// cache and of etcd watches, and that no client can select by. They compare
+// whether an object matched before with whether it does now, which gives the
+// right watch events by itself (S11.36).
+const initializedField = "metadata.initialized"
+
+var initialized = fields.OneTermEqualSelector(initializedField, "true")
+
+// withInitialized adds the field to what get tells of an object.
+func withInitialized(get apistorage.AttrFunc) apistorage.AttrFunc {
+	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
+		l, f, err := get(obj)
+		if err != nil {
+			return nil, nil, err
+		}
+		value := "true"
+		if initializers.Has(obj) {
+			value = "false"
+		}
+		if f == nil {
+			f = fields.Set{}
+		}
+		f[initializedField] = value
+		return l, f, nil
+	}
+}
+
+// visible narrows a read to what its context may see.
+func visible(ctx context.Context, opts apistorage.ListOptions) apistorage.ListOptions {
+	if r := readerOf(ctx); r == nil || !r.Hide {
+		return opts
+	}
+	p := opts.Predicate
+	if p.GetAttrs == nil {
+		p.GetAttrs = apistorage.DefaultClusterScopedAttr
+	}
+	p.GetAttrs = withInitialized(p.GetAttrs)
+	if p.Field == nil || p.Field.Empty() {
+		p.Field = initialized
+	} else {
+		p.Field = fields.AndSelectors(p.Field, initialized)
+	}
+	if p.Label == nil {
+		p.Label = labels.Everything()
+	}
+	opts.Predicate = p
+	return opts
+}
+
+// removeUninitialized takes uninitialized objects out of a list.
+func removeUninitialized(list runtime.Object) error {
+	hidden := 0
+	err := meta.EachListItem(list, func(obj runtime.Object) error {
+		if initializers.Has(obj) {
+			hidden++
+		}
+		return nil
+	})
+	if err != nil || hidden == 0 {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	return meta.SetList(list, slices.DeleteFunc(items, initializers.Has))
+}
+
+// assign gives out the content of from, which has the same type.
+func assign(out, from runtime.Object) error {
+	to, err := conversion.EnforcePtr(out)
+	if err != nil {
+		return err
+	}
+	value, err := conversion.EnforcePtr(from)
+	if err != nil {
+		return err
+	}
+	to.Set(value)
+	return nil
+}

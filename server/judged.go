@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// revisionHeader is in the answer to every write that admission judged: the
+// storage revision of the registrations it was judged by. Every registration
+// whose resourceVersion is not greater was in force. When several snapshots were
+// used, this is the oldest.
+const revisionHeader = "Gatehouse-Registration-Revision"
+
+// judged is kept in the context of a request that writes. The response may be
+// written while admission goes on, after a timeout, so that access is atomic.
+type judged struct {
+	by atomic.Pointer[snapshot.Snapshot]
+}
+
+type judgedKey struct{}
+
+// snapshots has the registrations in force, and notes who was judged by which.
+type snapshots struct{ *snapshot.Refresher }
+
+// Acquire implements admission.Snapshots.
+func (s snapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {
+	found, err := s.Refresher.Acquire(ctx, subject)
+	if err == nil {
+		if j, ok := ctx.Value(judgedKey{}).(*judged); ok {
+			// Snapshots get younger: the first one is the oldest.
+			j.by.CompareAndSwap(nil, found)
+		}
+	}
+	return found, err
+}
+
+// showRevision returns a handler that adds revisionHeader to the answers of next.
+func showRevision(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch req.Method {
+		case http.MethodGet, http.MethodHead, http.MethodOptions:
+			next.ServeHTTP(w, req)
+			return
+		}
+		j := &judged{}
+		w = responsewriter.WrapForHTTP1Or2(&judgedWriter{ResponseWriter: w, judged: j})
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), judgedKey{}, j)))
+	})
+}
+
+// judgedWriter adds the header when the response begins.
+type judgedWriter struct {
+	http.ResponseWriter
+	judged *judged
+	begun  bool
+}
+
+var _ responsewriter.UserProvidedDecorator = (*judgedWriter)(nil)
+
+func (w *judgedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *judgedWriter) WriteHeader(code int) {
+	if by := w.judged.by.Load(); by != nil && !w.begun {
+		w.Header().Set(revisionHeader, by.Revision)
+	}
+	w.begun = true
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *judgedWriter) Write(data []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(data)
+}

@@ -1,0 +1,266 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Collection is a namespaced resource whose objects can be deleted.
+type Collection struct {
+	schema.GroupVersionResource
+	// Prefix is where etcd keeps the resource's objects: those of namespace n
+	// have keys that begin with Prefix + "/n/".
+	Prefix string
+}
+
+// Options are what a Controller needs.
+type Options struct {
+	// Collections lists what may be in a namespace at this moment.
+	Collections func() []Collection
+	// Etcd holds the objects.
+	Etcd clientv3.KV
+	// Client and Metadata act as the namespace controller.
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// Informers tell of namespaces; the server starts them.
+	Informers informers.SharedInformerFactory
+	// Settle is how long after its deletion began a namespace may still get
+	// objects through other replicas, which have yet to hear of it; 0 when
+	// there is one server only.
+	Settle time.Duration
+}
+
+const (
+	workers = 4
+	// syncTimeout bounds one attempt to empty one namespace.
+	syncTimeout = time.Minute
+	// firstRetry and lastRetry bound how long the next attempt waits.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
+)
+
+// Controller deletes what is in terminating namespaces.
+type Controller struct {
+	Options
+	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+// New returns a controller that has yet to Run.
+func New(o Options) (*Controller, error) {
+	c := &Controller{Options: o, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
+	enqueue := func(obj any) {
+		if ns, ok := obj.(*corev1.Namespace); ok && ns.DeletionTimestamp != nil {
+			c.queue.Add(ns.Name)
+		}
+	}
+	_, err := o.Informers.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	})
+	return c, err
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	group.Wait()
+}
+
+func (c *Controller) next(ctx context.Context) bool {
+	name, stop := c.queue.Get()
+	if stop {
+		return false
+	}
+	defer c.queue.Done(name)
+	attempt, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	err := c.sync(attempt, name)
+	if err == nil || ctx.Err() != nil {
+		c.queue.Forget(name)
+		return true
+	}
+	if !errors.As(err, new(*remaining)) {
+		klog.ErrorS(err, "Emptying a namespace", "namespace", name)
+	}
+	c.queue.AddRateLimited(name)
+	return true
+}
+
+// remaining says what is still in a namespace.
+type remaining struct {
+	objects    []string
+	finalizers map[string]int
+	failures   []string
+}
+
+func (r *remaining) Error() string {
+	return "objects remain: " + strings.Join(append(r.objects, r.failures...), ", ")
+}
+
+func (c *Controller) sync(ctx context.Context, name string) error {
+	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || (err == nil && ns.DeletionTimestamp == nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !hasFinalizer(ns) {
+		return nil
+	}
+	rest, err := c.empty(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := c.report(ctx, ns, rest); err != nil {
+		return err
+	}
+	if rest != nil {
+		return rest
+	}
+	if wait := c.Settle - time.Since(ns.DeletionTimestamp.Time); wait > 0 {
+		c.queue.AddAfter(name, wait)
+		return nil
+	}
+	return c.finalize(ctx, name)
+}
+
+// empty deletes what is in the namespace and returns what remains, nil for
+// nothing.
+func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, error) {
+	r := &remaining{finalizers: map[string]int{}}
+	for _, resource := range c.Collections() {
+		n, err := c.count(ctx, resource, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			continue
+		}
+		client := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace)
+		// Some kinds would otherwise keep an object for its dependents' sake.
+		options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+		if resource.Resource == "pods" && resource.Group == "" {
+			// No node will say that the pod has ended.
+			options.GracePeriodSeconds = new(int64)
+		}
+		if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); err != nil {
+			r.failures = append(r.failures, fmt.Sprintf("%s: %v", resource.GroupResource(), err))
+		}
+		if n, err = c.count(ctx, resource, namespace); err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			continue
+		}
+		r.objects = append(r.objects, fmt.Sprintf("%s has %d resource instances", resource.GroupResource(), n))
+		list, err := client.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for _, item := range list.Items {
+			for _, f := range item.Finalizers {
+				r.finalizers[f]++
+			}
+		}
+	}
+	if len(r.objects) == 0 && len(r.failures) == 0 {
+		return nil, nil
+	}
+	return r, nil
+}
+
+func (c *Controller) count(ctx context.Context, resource Collection, namespace string) (int64, error) {
+	prefix := resource.Prefix + "/" + namespace + "/"
+	response, err := c.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("counting %s: %w", resource.GroupResource(), err)
+	}
+	return response.Count, nil
+}
+
+// report sets the phase and the conditions by which users see what a deletion
+// waits for.
+func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remaining) error {
+	next := ns.DeepCopy()
+	next.Status.Phase = corev1.NamespaceTerminating
+	if r != nil || len(ns.Status.Conditions) > 0 {
+		if r == nil {
+			r = &remaining{}
+		}
+		set(next, corev1.NamespaceDeletionContentFailure, len(r.failures) > 0,
+			"ContentDeletionFailed", strings.Join(r.failures, "; "), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+		set(next, corev1.NamespaceContentRemaining, len(r.objects) > 0,
+			"SomeResourcesRemain", "Some resources are remaining: "+strings.Join(r.objects, ", "), "ContentRemoved", "All content successfully removed")
+		set(next, corev1.NamespaceFinalizersRemaining, len(r.finalizers) > 0,
+			"SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counted(r.finalizers), "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+	}
+	if next.Status.Phase == ns.Status.Phase && sameConditions(next.Status.Conditions, ns.Status.Conditions) {
+		return nil
+	}
+	updated, err := c.Client.CoreV1().Namespaces().UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err == nil {
+		*ns = *updated
+	}
+	return err
+}
+
+// finalize removes the finalizer that keeps the namespace.
+func (c *Controller) finalize(ctx context.Context, name string) error {
+	ns, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var keep []corev1.FinalizerName
+	for _, f := range ns.Spec.Finalizers {
+		if f != corev1.FinalizerKubernetes {
+			keep = append(keep, f)
+		}
+	}
+	ns.Spec.Finalizers = keep
+	_, err = c.Client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func hasFinalizer(ns *corev1.Namespace) bool {
+	for _, f := range ns.Spec.Finalizers {
+		if f == corev1.FinalizerKubernetes {
+			return true
+		}
+	}
+	return false
+}

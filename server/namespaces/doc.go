@@ -1,0 +1,8 @@
+// Package namespaces empties a namespace that is being deleted and then lets it
+// go.
+//
+// Which resources have anything in the namespace is asked of etcd by counting
+// keys, so that a deletion costs nothing for the many resources that have
+// nothing there. What is there is deleted through the API, as the namespace
+// controller of a cluster does it: admission judges every object.
+package namespaces

@@ -1,0 +1,30 @@
+// Package openapi says what the fields of every kind are: as models for
+// server-side apply, and as the OpenAPI documents that clients read.
+//
+// # Definitions
+//
+// The schemas of built-in kinds are upstream's generated definitions, with
+// metadata.initializers added (S11.1). Kinds that have none are described by
+// Reflect, from their Go types. Models holds them all.
+//
+// # Documents
+//
+// A Handler serves OpenAPI v3, one document for each group version, and OpenAPI
+// v2, one document for everything. The paths and operations come from upstream's
+// route installer, run over the storage of the very endpoints that serve the
+// requests, so a document says what kube-apiserver's says of the same kind. Custom
+// resources bring documents of their own.
+//
+// A document is built when somebody asks for it, and its text is given back to
+// the garbage collector when nobody does: what stays is its ETag. The list of v3
+// documents has the hash of each, so the first client that reads the list pays
+// for building them all, some tenths of a second; nobody does after that.
+//
+// # Guarantees
+//
+// A URL with a hash always gives the document with that hash, and may be cached
+// for ever; if the document has changed since, the answer is a redirect to the
+// current one, which may not be cached. A document that cannot be built, because
+// of a broken custom resource definition, is missing from the list and does not
+// take the others with it.
+package openapi

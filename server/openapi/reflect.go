@@ -1,0 +1,143 @@
+package openapi
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Reflect describes Go types that have no generated definitions, and the types
+// they are made of: what their json, patchStrategy and patchMergeKey tags say,
+// and the texts of a SwaggerDoc method where there is one. Each example is a
+// pointer to a struct. Types that name their OpenAPI model, as those of
+// k8s.io/apimachinery do, are left to the generated definitions.
+//
+// It panics on a field that JSON could not express, such as a channel.
+func Reflect(examples ...any) common.GetOpenAPIDefinitions {
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		r := &reflector{ref: ref, found: map[string]common.OpenAPIDefinition{}}
+		for _, example := range examples {
+			r.define(reflect.TypeOf(example).Elem(), util.GetCanonicalTypeName(example))
+		}
+		return r.found
+	}
+}
+
+type reflector struct {
+	ref   common.ReferenceCallback
+	found map[string]common.OpenAPIDefinition
+}
+
+// documented is implemented by types whose fields have descriptions.
+type documented interface{ SwaggerDoc() map[string]string }
+
+// define adds the definition of a struct under name.
+func (r *reflector) define(t reflect.Type, name string) {
+	if _, ok := r.found[name]; ok {
+		return
+	}
+	// Marks the type as being defined: it may contain itself.
+	r.found[name] = common.OpenAPIDefinition{}
+	var docs map[string]string
+	if d, ok := reflect.New(t).Interface().(documented); ok {
+		docs = d.SwaggerDoc()
+	}
+	s := spec.Schema{SchemaProps: spec.SchemaProps{
+		Type: []string{"object"}, Description: docs[""], Properties: map[string]spec.Schema{},
+	}}
+	needs := map[string]bool{}
+	r.fields(t, docs, &s, needs)
+	r.found[name] = common.OpenAPIDefinition{Schema: s, Dependencies: slices.Sorted(maps.Keys(needs))}
+}
+
+// fields adds the fields of a struct, those of embedded ones included.
+func (r *reflector) fields(t reflect.Type, docs map[string]string, s *spec.Schema, needs map[string]bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if f.Anonymous && name == "" {
+			var embedded map[string]string
+			if d, ok := reflect.New(f.Type).Interface().(documented); ok {
+				embedded = d.SwaggerDoc()
+			}
+			r.fields(f.Type, embedded, s, needs)
+			continue
+		}
+		property := r.schema(f.Type, needs)
+		property.Description = docs[name]
+		if strategy := f.Tag.Get("patchStrategy"); strategy != "" {
+			property.AddExtension("x-kubernetes-patch-strategy", strategy)
+		}
+		if f.Type.Kind() == reflect.Slice && len(property.Type) > 0 && property.Type[0] == "array" {
+			if key := f.Tag.Get("patchMergeKey"); key != "" {
+				property.AddExtension("x-kubernetes-patch-merge-key", key)
+				property.AddExtension("x-kubernetes-list-type", "map")
+				property.AddExtension("x-kubernetes-list-map-keys", []any{key})
+			} else {
+				property.AddExtension("x-kubernetes-list-type", "atomic")
+			}
+		}
+		s.Properties[name] = property
+		if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") && f.Type.Kind() != reflect.Pointer {
+			s.Required = append(s.Required, name)
+		}
+	}
+}
+
+var basic = map[reflect.Kind]func() *spec.Schema{
+	reflect.String:  spec.StringProperty,
+	reflect.Bool:    spec.BooleanProperty,
+	reflect.Int:     spec.Int64Property,
+	reflect.Int8:    spec.Int32Property,
+	reflect.Int16:   spec.Int32Property,
+	reflect.Int32:   spec.Int32Property,
+	reflect.Int64:   spec.Int64Property,
+	reflect.Float32: spec.Float32Property,
+	reflect.Float64: spec.Float64Property,
+}
+
+// schema describes one type, by reference if it is a struct.
+func (r *reflector) schema(t reflect.Type, needs map[string]bool) spec.Schema {
+	if t.Kind() == reflect.Pointer {
+		return r.schema(t.Elem(), needs)
+	}
+	example := reflect.New(t).Interface()
+	switch {
+	case t.Kind() == reflect.Struct || isNamed(example):
+		name := util.GetCanonicalTypeName(example)
+		needs[name] = true
+		if !isNamed(example) {
+			r.define(t, name)
+		}
+		return spec.Schema{SchemaProps: spec.SchemaProps{Ref: r.ref(name)}}
+	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Interface:
+		s := spec.Schema{}
+		s.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+		return s
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return *spec.StrFmtProperty("byte")
+	case t.Kind() == reflect.Slice:
+		items := r.schema(t.Elem(), needs)
+		return *spec.ArrayProperty(&items)
+	case t.Kind() == reflect.Map:
+		values := r.schema(t.Elem(), needs)
+		return *spec.MapProperty(&values)
+	case basic[t.Kind()] != nil:
+		return *basic[t.Kind()]()
+	}
+	panic("openapi: a field of type " + t.String() + " cannot be described")
+}
+
+func isNamed(example any) bool {
+	_, ok := example.(util.OpenAPIModelNamer)
+	return ok
+}

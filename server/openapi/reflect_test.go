@@ -1,0 +1,134 @@
+package openapi_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	generated "k8s.io/kubernetes/pkg/generated/openapi"
+
+	"github.com/gatehouse-dev/gatehouse/server/openapi"
+)
+
+// shape is what two descriptions of a type must agree on. The others, such as
+// texts, enums and defaults, stand in comments that reflection cannot see.
+type shape struct {
+	Type          []string
+	Format, Ref   string
+	Strategy, Key any
+	Items, Values *shape
+}
+
+func shapeOf(s spec.Schema) *shape {
+	out := &shape{
+		Type: s.Type, Format: s.Format, Ref: s.Ref.String(),
+		Strategy: s.Extensions["x-kubernetes-patch-strategy"], Key: s.Extensions["x-kubernetes-patch-merge-key"],
+	}
+	if s.Items != nil {
+		out.Items = shapeOf(*s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		out.Values = shapeOf(*s.AdditionalProperties.Schema)
+	}
+	return out
+}
+
+func TestReflectAgreesWithTheGenerator(t *testing.T) {
+	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
+	want := generated.GetOpenAPIDefinitions(ref)
+	examples := []any{
+		&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.PodSpec{}, &corev1.Container{}, &corev1.ServiceSpec{}, &corev1.NodeStatus{},
+		&appsv1.DeploymentSpec{}, &appsv1.DaemonSetStatus{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{},
+	}
+	got := openapi.Reflect(examples...)(ref)
+	for _, example := range examples {
+		name := util.GetCanonicalTypeName(example)
+		shapes := func(d common.OpenAPIDefinition) map[string]*shape {
+			all := map[string]*shape{}
+			for field, s := range d.Schema.Properties {
+				all[field] = shapeOf(s)
+			}
+			return all
+		}
+		if diff := cmp.Diff(shapes(want[name]), shapes(got[name])); diff != "" {
+			t.Errorf("%s (-generated +reflected):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(want[name].Dependencies, got[name].Dependencies); diff != "" {
+			t.Errorf("dependencies of %s (-generated +reflected):\n%s", name, diff)
+		}
+	}
+}
+
+// Plan is a kind without generated definitions.
+type Plan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Steps []Step   `json:"steps,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Step is a part of a Plan.
+type Step struct {
+	Name string `json:"name"`
+	Size *int32 `json:"size,omitempty"`
+	Next []Step `json:"next,omitempty"`
+}
+
+// SwaggerDoc describes a Step.
+func (Step) SwaggerDoc() map[string]string {
+	return map[string]string{"": "Step is a part of a Plan.", "name": "Name is unique in its plan."}
+}
+
+func (p *Plan) DeepCopyObject() runtime.Object {
+	out := *p
+	return &out
+}
+
+func TestAReflectedKindCanBeApplied(t *testing.T) {
+	scheme := runtime.NewScheme()
+	gv := schema.GroupVersion{Group: "gatehouse.example.com", Version: "v1"}
+	scheme.AddKnownTypes(gv, &Plan{})
+	models := openapi.NewModels(openapi.Reflect(&Plan{}), scheme)
+	converter, err := models.TypeConverter(scheme, []schema.GroupVersionKind{gv.WithKind("Plan")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func(fields map[string]any) *unstructured.Unstructured {
+		fields["apiVersion"], fields["kind"] = gv.String(), "Plan"
+		return &unstructured.Unstructured{Object: fields}
+	}
+	step := func(name string, size int64) any { return map[string]any{"name": name, "size": size} }
+	live, err := converter.ObjectToTyped(plan(map[string]any{"steps": []any{step("a", 1), step("b", 2)}, "notes": []any{"x"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := converter.ObjectToTyped(plan(map[string]any{"steps": []any{step("b", 3)}, "notes": []any{"y"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := live.Merge(applied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := converter.TypedToObject(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := plan(map[string]any{"steps": []any{step("a", 1), step("b", 3)}, "notes": []any{"y"}})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps merge by name, notes as a whole (-want +got):\n%s", diff)
+	}
+	if _, err := converter.ObjectToTyped(plan(map[string]any{"stesp": []any{}})); err == nil {
+		t.Error("an unknown field was accepted")
+	}
+}

@@ -1,0 +1,97 @@
+package registrations
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+
+	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// strategy is how all kinds here are created and updated.
+type strategy struct {
+	runtime.ObjectTyper
+}
+
+var (
+	_ rest.RESTCreateStrategy = strategy{}
+	_ rest.RESTUpdateStrategy = strategy{}
+	_ rest.RESTDeleteStrategy = strategy{}
+)
+
+func (strategy) GenerateName(base string) string { return names.SimpleNameGenerator.GenerateName(base) }
+func (strategy) NamespaceScoped() bool           { return false }
+func (strategy) Canonicalize(runtime.Object)     {}
+
+// AllowCreateOnUpdate and AllowUnconditionalUpdate: no (S1.4).
+func (strategy) AllowCreateOnUpdate(context.Context) bool      { return false }
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
+
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) { setGeneration(obj, 1) }
+
+// PrepareForUpdate counts changes of what is registered (S1.5).
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	m, err := meta.Accessor(old)
+	if err != nil {
+		return
+	}
+	generation := m.GetGeneration()
+	if admissionregistration.SpecChanged(obj, old) {
+		generation++
+	}
+	setGeneration(obj, generation)
+}
+
+func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return admissionregistration.Validate(asWritten(ctx, obj))
+}
+
+func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return admissionregistration.ValidateUpdate(asWritten(ctx, obj), asWritten(ctx, old))
+}
+
+func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
+	return admissionregistration.Warnings(obj)
+}
+
+func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []string {
+	return admissionregistration.Warnings(obj)
+}
+
+// asWritten returns obj in the version of the request: v1beta1 allows some things
+// that v1 does not (S1.11, S1.19).
+func asWritten(ctx context.Context, obj runtime.Object) runtime.Object {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || info.APIVersion != "v1beta1" {
+		return obj
+	}
+	if converted, err := admissionregistration.Convert(obj, info.APIVersion); err == nil {
+		return converted
+	}
+	return obj
+}
+
+func setGeneration(obj runtime.Object, generation int64) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetGeneration(generation)
+	}
+}
+
+func age(obj runtime.Object) string {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return "<unknown>"
+	}
+	created := m.GetCreationTimestamp()
+	if created.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(created.Time))
+}

@@ -1,0 +1,278 @@
+package replicas
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/marks"
+	"github.com/gatehouse-dev/gatehouse/server/registrations"
+	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+)
+
+const (
+	root, prefix, mark = "/test", "/test/replicas", "/test/mark"
+	resource           = "validatingwebhookconfigurations"
+)
+
+// store is an etcd.
+type store struct {
+	t      *testing.T
+	client *etcdkubernetes.Client
+	marked etcdkubernetes.Interface
+	states *States
+}
+
+func newStore(t *testing.T) *store {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client, err := etcd.NewClient(t.Context(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	m := marks.Mark{Key: mark}
+	for _, c := range registrations.Collections(root) {
+		m.Prefixes = append(m.Prefixes, c.Prefix)
+	}
+	return &store{t: t, client: client, marked: marks.Client(client.Kubernetes, client.KV, m), states: NewStates(client.KV, root, prefix, mark)}
+}
+
+// write writes a registration and returns the revision.
+func (s *store) write(name string) int64 {
+	s.t.Helper()
+	key := root + "/" + resource + "/" + name
+	old, err := s.marked.Get(s.t.Context(), key, etcdkubernetes.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	expected := int64(0)
+	if old.KV != nil {
+		expected = old.KV.ModRevision
+	}
+	r, err := s.marked.OptimisticPut(s.t.Context(), key, []byte("{}"), expected, etcdkubernetes.PutOptions{})
+	if err != nil || !r.Succeeded {
+		s.t.Fatalf("%+v, %v", r, err)
+	}
+	return r.Revision
+}
+
+func (s *store) remove(name string) int64 {
+	s.t.Helper()
+	key := root + "/" + resource + "/" + name
+	old, err := s.marked.Get(s.t.Context(), key, etcdkubernetes.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := s.marked.OptimisticDelete(s.t.Context(), key, old.KV.ModRevision, etcdkubernetes.DeleteOptions{})
+	if err != nil || !r.Succeeded {
+		s.t.Fatalf("%+v, %v", r, err)
+	}
+	return r.Revision
+}
+
+// running announces a server until the returned function is called.
+func (s *store) running(id string) (a *Announcer, stop func()) {
+	s.t.Helper()
+	a = NewAnnouncer(Options{Etcd: s.client.Client, Prefix: prefix, ID: id, Address: "https://" + id, MaxStaleness: 5 * time.Second})
+	if err := a.Announce(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		a.Run(ctx)
+		close(done)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	s.t.Cleanup(stop)
+	return a, stop
+}
+
+// adopt tells the announcer that the server took in a revision.
+func adopt(a *Announcer, revision int64) {
+	a.Observe(snapshot.Read{Begin: time.Now(), Changed: true, Snapshot: &snapshot.Snapshot{Revision: text(revision)}})
+}
+
+// summary is a state in short: what is stored, and what each server enforces.
+type summary struct {
+	Stored  string
+	InForce bool
+	By      map[string]string
+}
+
+func (s *store) summary(name string) summary {
+	s.t.Helper()
+	obj, err := s.states.Get(s.t.Context(), resource+"."+name, nil)
+	if apierrors.IsNotFound(err) {
+		return summary{}
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	state := obj.(*v1alpha1.RegistrationState)
+	out := summary{Stored: state.Registration.ResourceVersion, InForce: state.InForce, By: map[string]string{}}
+	for _, r := range state.Replicas {
+		out.By[r.Name] = r.ResourceVersion
+		if (r.Since == nil) != (r.ResourceVersion == "") && state.Registration.ResourceVersion != "" {
+			s.t.Errorf("%s enforces %q since %v", r.Name, r.ResourceVersion, r.Since)
+		}
+	}
+	return out
+}
+
+// eventually waits for a state: announcements are written beside the request path.
+func (s *store) eventually(what, name string, want summary) {
+	s.t.Helper()
+	var diff string
+	err := wait.PollUntilContextTimeout(s.t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		diff = cmp.Diff(want, s.summary(name))
+		return diff == "", nil
+	})
+	if err != nil {
+		s.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestStatesSayWhatEachServerEnforces(t *testing.T) {
+	s := newStore(t)
+	first := s.write("podpolicy")
+	s.eventually("nobody is there to enforce it", "podpolicy", summary{text(first), true, map[string]string{}})
+	a, _ := s.running("a")
+	b, stopB := s.running("b")
+	s.eventually("announced, and nothing read", "podpolicy", summary{text(first), false, map[string]string{"a": "", "b": ""}})
+	adopt(a, first)
+	s.eventually("one has read it", "podpolicy", summary{text(first), false, map[string]string{"a": text(first), "b": ""}})
+	adopt(b, first+1)
+	s.eventually("both have", "podpolicy", summary{text(first), true, map[string]string{"a": text(first), "b": text(first)}})
+
+	other := s.write("other")
+	s.eventually("another one is written", "podpolicy", summary{text(first), true, map[string]string{"a": text(first), "b": text(first)}})
+	s.eventually("and is in force nowhere", "other", summary{text(other), false, map[string]string{"a": "", "b": ""}})
+	second := s.write("podpolicy")
+	s.eventually("changed, they enforce what it was", "podpolicy", summary{text(second), false, map[string]string{"a": text(first), "b": text(first)}})
+	adopt(a, second)
+	adopt(b, other)
+	s.eventually("one enforces the change", "podpolicy", summary{text(second), false, map[string]string{"a": text(second), "b": text(first)}})
+	stopB()
+	s.eventually("the other one is gone", "podpolicy", summary{text(second), true, map[string]string{"a": text(second)}})
+	gone := s.remove("podpolicy")
+	s.eventually("deleted, and enforced", "podpolicy", summary{"", false, map[string]string{"a": text(second)}})
+
+	list, err := s.states.List(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, item := range list.(*v1alpha1.RegistrationStateList).Items {
+		names = append(names, item.Name)
+	}
+	if diff := cmp.Diff([]string{resource + ".other", resource + ".podpolicy"}, names); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+	adopt(a, gone)
+	s.eventually("deleted, and not enforced", "podpolicy", summary{})
+}
+
+// A server that has been quiet for so long that etcd forgot what it took in.
+func TestStatesAfterCompaction(t *testing.T) {
+	s := newStore(t)
+	first := s.write("podpolicy")
+	a, _ := s.running("a")
+	adopt(a, first)
+	s.eventually("in force", "podpolicy", summary{text(first), true, map[string]string{"a": text(first)}})
+	put, err := s.client.Client.Put(t.Context(), "/test/x", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.Client.Compact(t.Context(), put.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	second := s.write("podpolicy")
+	s.eventually("changed", "podpolicy", summary{text(second), false, map[string]string{"a": text(first)}})
+}
+
+func TestStatesThatAreNot(t *testing.T) {
+	s := newStore(t)
+	for _, name := range []string{"podpolicy", resource, resource + ".", resource + ".podpolicy", "pods.x", ""} {
+		if _, err := s.states.Get(t.Context(), name, &metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// A server whose lease was taken away announces itself again, and judges nothing
+// by what it might read meanwhile.
+func TestLostAnnouncementIsMadeAgain(t *testing.T) {
+	s := newStore(t)
+	first := s.write("podpolicy")
+	a, _ := s.running("a")
+	adopt(a, first)
+	s.eventually("in force", "podpolicy", summary{text(first), true, map[string]string{"a": text(first)}})
+	if err := a.Covers(time.Now()); err != nil {
+		t.Errorf("just announced: %v", err)
+	}
+	if err := a.Covers(time.Now().Add(minLifetime - 4*time.Second)); err == nil {
+		t.Error("a read is covered that may be used when the announcement is gone")
+	}
+	leases, err := s.client.Client.Leases(t.Context())
+	if err != nil || len(leases.Leases) != 1 {
+		t.Fatalf("%+v, %v", leases, err)
+	}
+	if _, err := s.client.Client.Revoke(t.Context(), leases.Leases[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("gone", "podpolicy", summary{text(first), true, map[string]string{}})
+	second := s.write("podpolicy")
+	adopt(a, second)
+	s.eventually("back", "podpolicy", summary{text(second), true, map[string]string{"a": text(second)}})
+}
+
+// Renewing writes nothing, and what is told is bounded.
+func TestAnnouncementsAreSmall(t *testing.T) {
+	s := newStore(t)
+	a, _ := s.running("a")
+	for revision := range int64(1000) {
+		adopt(a, revision+1)
+	}
+	var got *clientv3.GetResponse
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		var err error
+		got, err = s.client.Client.Get(ctx, prefix+"/a")
+		if err == nil && len(got.Kvs) == 0 {
+			err = errors.New("it is gone")
+		}
+		return err == nil && len(got.Kvs[0].Value) > 1000, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := len(got.Kvs[0].Value); size > 100*remembered {
+		t.Errorf("%d bytes", size)
+	}
+	before := got.Header.Revision
+	if err := a.renewLease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = s.client.Client.Get(t.Context(), prefix+"/a"); err != nil || got.Header.Revision > before+1 {
+		t.Errorf("revision %d after renewing, %d before: %v", got.Header.Revision, before, err)
+	}
+}

@@ -1,0 +1,133 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// RegistrationState tells for one registration what each server enforces. It is
+// computed when it is read. Its name is the registration's resource and name, as
+// in mutatingwebhookconfigurations.podpolicy.
+type RegistrationState struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Registration is the registration as it is stored.
+	Registration Registration `json:"registration"`
+	// InForce tells that every server enforces the registration as it is stored.
+	InForce bool `json:"inForce"`
+	// Replicas are the servers that judge requests, by name.
+	Replicas []Replica `json:"replicas"`
+}
+
+// Registration names a registration and its state.
+type Registration struct {
+	// Resource is the plural of its kind.
+	Resource string `json:"resource"`
+	// Name is its name.
+	Name string `json:"name"`
+	// ResourceVersion is that of the stored object; it is empty when the
+	// registration was deleted.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Replica is what one server enforces.
+type Replica struct {
+	// Name is the server's name for as long as it runs.
+	Name string `json:"name"`
+	// Address is where clients reach it.
+	Address string `json:"address"`
+	// ResourceVersion is that of the object that the server judges requests by. It
+	// is empty when the server knows of no such registration.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Since is from when on at the latest the server judged requests by it.
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// InForce tells that this is the registration as it is stored.
+	InForce bool `json:"inForce"`
+}
+
+// RegistrationStateList is a list of RegistrationState.
+type RegistrationStateList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the states, by name.
+	Items []RegistrationState `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *RegistrationState) DeepCopyObject() runtime.Object {
+	out := &RegistrationState{}
+	s.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyInto copies the state to out.
+func (s *RegistrationState) DeepCopyInto(out *RegistrationState) {
+	*out = *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	if s.Replicas != nil {
+		out.Replicas = make([]Replica, len(s.Replicas))
+		for i, r := range s.Replicas {
+			r.Since = r.Since.DeepCopy()
+			out.Replicas[i] = r
+		}
+	}
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *RegistrationStateList) DeepCopyObject() runtime.Object {
+	out := &RegistrationStateList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	if l.Items != nil {
+		out.Items = make([]RegistrationState, len(l.Items))
+		for i := range l.Items {
+			l.Items[i].DeepCopyInto(&out.Items[i])
+		}
+	}
+	return out
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (RegistrationState) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":             "RegistrationState tells for one registration what each server enforces. It is computed when it is read. Its name is the registration's resource and name, as in mutatingwebhookconfigurations.podpolicy.",
+		"metadata":     "Standard object metadata.",
+		"registration": "Registration is the registration as it is stored.",
+		"inForce":      "InForce tells that every server enforces the registration as it is stored.",
+		"replicas":     "Replicas are the servers that judge requests, by name.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Registration) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                "Registration names a registration and its state.",
+		"resource":        "Resource is the plural of its kind.",
+		"name":            "Name is its name.",
+		"resourceVersion": "ResourceVersion is that of the stored object; it is empty when the registration was deleted.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Replica) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                "Replica is what one server enforces.",
+		"name":            "Name is the server's name for as long as it runs.",
+		"address":         "Address is where clients reach it.",
+		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when the server knows of no such registration.",
+		"since":           "Since is from when on at the latest the server judged requests by it.",
+		"inForce":         "InForce tells that this is the registration as it is stored.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (RegistrationStateList) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "RegistrationStateList is a list of RegistrationState.",
+		"metadata": "Standard list metadata.",
+		"items":    "Items are the states, by name.",
+	}
+}

@@ -1,0 +1,308 @@
+package resources
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// NewCodec wraps a negotiated serializer so that metadata.initializers survives
+// encoding and decoding in JSON and YAML. Other encodings cannot express the
+// field: it is left out of what they write.
+//
+// Objects without the field, nearly all, pass straight through. Each rewrite is
+// applied to the objects that it may concern before they are decoded.
+func NewCodec(base runtime.NegotiatedSerializer, rewrites ...Rewrite) runtime.NegotiatedSerializer {
+	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}, rewrites: append([]Rewrite{hideInitializers}, rewrites...)}
+	for _, info := range base.SupportedMediaTypes() {
+		f := form{text: info.EncodesAsText, yaml: info.MediaType == runtime.ContentTypeYAML}
+		c.forms[info.Serializer] = f
+		if info.StreamSerializer != nil {
+			c.forms[info.StreamSerializer.Serializer] = f
+		}
+		if info.PrettySerializer != nil {
+			pretty := f
+			pretty.pretty = true
+			c.forms[info.PrettySerializer] = pretty
+		}
+		if info.StrictSerializer != nil {
+			strict := f
+			strict.strict = true
+			c.forms[info.StrictSerializer] = strict
+		}
+	}
+	return c
+}
+
+// Rewrite changes JSON objects before they are decoded.
+type Rewrite struct {
+	// Name is a text without which an object is none of the rewrite's business.
+	Name []byte
+	// Apply changes the object in place. Unknown lists fields that do not exist,
+	// for strict decoding; the error says what else is wrong.
+	Apply func(content map[string]any) (unknown []string, err error)
+}
+
+var hideInitializers = Rewrite{Name: []byte("initializers"), Apply: func(content map[string]any) ([]string, error) {
+	unknown, err := initializers.Hide(content)
+	for i, u := range unknown {
+		unknown[i] = "metadata.initializers: " + u
+	}
+	return unknown, err
+}}
+
+type codec struct {
+	runtime.NegotiatedSerializer
+	forms    map[any]form
+	rewrites []Rewrite
+}
+
+// form is how a serializer of the base writes and reads.
+type form struct {
+	text   bool
+	yaml   bool
+	pretty bool
+	strict bool
+}
+
+func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
+	return &encoder{
+		inner: c.NegotiatedSerializer.EncoderForVersion(e, gv),
+		form:  c.forms[e],
+	}
+}
+
+func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return &decoder{inner: c.NegotiatedSerializer.DecoderToVersion(d, gv), form: c.forms[d], rewrites: c.rewrites}
+}
+
+type encoder struct {
+	inner runtime.Encoder
+	form  form
+}
+
+func (e *encoder) Identifier() runtime.Identifier {
+	return "initializers(" + e.inner.Identifier() + ")"
+}
+
+func (e *encoder) Encode(obj runtime.Object, w io.Writer) error {
+	if co, ok := obj.(runtime.CacheableObject); ok {
+		return co.CacheEncode(e.Identifier(), e.encode, w)
+	}
+	return e.encode(obj, w)
+}
+
+func (e *encoder) encode(obj runtime.Object, w io.Writer) error {
+	if !carries(obj) {
+		return e.inner.Encode(obj, w)
+	}
+	if !e.form.text {
+		stripped := obj.DeepCopyObject()
+		strip(stripped)
+		return e.inner.Encode(stripped, w)
+	}
+	var buf bytes.Buffer
+	if err := e.inner.Encode(obj, &buf); err != nil {
+		return err
+	}
+	data := buf.Bytes()
+	if e.form.yaml {
+		var err error
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return fmt.Errorf("encoding metadata.initializers: %w", err)
+		}
+	}
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
+		return fmt.Errorf("encoding metadata.initializers: %w", err)
+	}
+	if err := expose(content); err != nil {
+		return err
+	}
+	var err error
+	switch {
+	case e.form.yaml:
+		data, err = yaml.Marshal(content)
+	case e.form.pretty:
+		data, err = json.MarshalIndent(content, "", "  ")
+	default:
+		if data, err = json.Marshal(content); err == nil {
+			data = append(data, '\n')
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("encoding metadata.initializers: %w", err)
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// carries tells whether any object in obj, a list or table included, carries
+// the field in its annotation.
+func carries(obj runtime.Object) bool {
+	switch t := obj.(type) {
+	case *metav1.Status, *metav1.WatchEvent:
+		return false
+	case *metav1.Table:
+		for i := range t.Rows {
+			if row := t.Rows[i].Object.Object; row != nil && initializers.Has(row) {
+				return true
+			}
+		}
+		return false
+	}
+	if initializers.Has(obj) {
+		return true
+	}
+	if !meta.IsListType(obj) {
+		return false
+	}
+	found := false
+	// The error is the one returned below, to stop at the first.
+	_ = meta.EachListItem(obj, func(item runtime.Object) error {
+		if initializers.Has(item) {
+			found = true
+			return io.EOF
+		}
+		return nil
+	})
+	return found
+}
+
+// strip removes the field from every object in obj, which it changes.
+func strip(obj runtime.Object) {
+	switch t := obj.(type) {
+	case *metav1.Table:
+		for i := range t.Rows {
+			if row := t.Rows[i].Object.Object; row != nil {
+				strip(row)
+			}
+		}
+		return
+	case metav1.Object:
+		initializers.Set(obj, nil)
+		return
+	}
+	if meta.IsListType(obj) {
+		_ = meta.EachListItem(obj, func(item runtime.Object) error {
+			strip(item)
+			return nil
+		})
+	}
+}
+
+// expose shows the field in an encoded object, list or table.
+func expose(content map[string]any) error {
+	if err := initializers.Expose(content); err != nil {
+		return err
+	}
+	items, _ := content["items"].([]any)
+	for _, item := range items {
+		if m, ok := item.(map[string]any); ok {
+			if err := initializers.Expose(m); err != nil {
+				return err
+			}
+		}
+	}
+	rows, _ := content["rows"].([]any)
+	for _, row := range rows {
+		r, _ := row.(map[string]any)
+		if m, ok := r["object"].(map[string]any); ok {
+			if err := initializers.Expose(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+type decoder struct {
+	inner    runtime.Decoder
+	form     form
+	rewrites []Rewrite
+}
+
+var fieldName = []byte("initializers")
+
+func (d *decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if !d.form.text || !d.concerned(data) {
+		obj, gvk, err := d.inner.Decode(data, defaults, into)
+		if err == nil && initializers.Has(obj) {
+			return nil, gvk, fmt.Errorf("metadata.annotations[%s] is reserved: write metadata.initializers instead", initializers.Annotation)
+		}
+		return obj, gvk, err
+	}
+	return d.rewrite(data, defaults, into)
+}
+
+func (d *decoder) concerned(data []byte) bool {
+	for _, r := range d.rewrites {
+		if bytes.Contains(data, r.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) rewrite(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	var strict []error
+	plain := data
+	if d.form.yaml {
+		var err error
+		if plain, err = yaml.YAMLToJSON(data); err != nil {
+			return d.inner.Decode(data, defaults, into)
+		}
+		if d.form.strict {
+			if _, err := yaml.YAMLToJSONStrict(data); err != nil {
+				strict = append(strict, err)
+			}
+		}
+	}
+	var content map[string]any
+	duplicates, err := kjson.UnmarshalStrict(plain, &content)
+	if err != nil {
+		// Not an object, or not JSON: the inner decoder says what is wrong.
+		return d.inner.Decode(data, defaults, into)
+	}
+	if d.form.strict {
+		strict = append(strict, duplicates...)
+	}
+	for _, r := range d.rewrites {
+		unknown, err := r.Apply(content)
+		if err != nil {
+			return nil, defaults, err
+		}
+		for _, u := range unknown {
+			if d.form.strict {
+				strict = append(strict, errors.New(u))
+			}
+		}
+	}
+	plain, err = json.Marshal(content)
+	if err != nil {
+		return nil, nil, err
+	}
+	obj, gvk, err := d.inner.Decode(plain, defaults, into)
+	if len(strict) == 0 {
+		return obj, gvk, err
+	}
+	if err != nil {
+		inner, ok := runtime.AsStrictDecodingError(err)
+		if !ok {
+			return obj, gvk, err
+		}
+		strict = append(strict, inner.Errors()...)
+	}
+	return obj, gvk, runtime.NewStrictDecodingError(strict)
+}

@@ -1,0 +1,17 @@
+// Package resources serves API resources: one handler for built-in and custom
+// kinds.
+//
+// An Endpoint is one resource or subresource in one served version: its storage,
+// which knows what the kind is and does, and the request scope, which knows how
+// its objects are read from and written to the wire. Groups of endpoints make a
+// Table; a Handler finds the endpoint of a request in the current Table and runs
+// the verb with the library's request handlers, admission included.
+//
+// # metadata.initializers
+//
+// The field is unknown to the typed objects that built-in kinds are made of.
+// The codec of this package (NewCodec) carries it around them, as package
+// admission/initializers describes; a TypeConverter does the same for
+// server-side apply, and strategic merge patches that name the field are applied
+// to the object's JSON form.
+package resources

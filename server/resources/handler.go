@@ -1,0 +1,219 @@
+package resources
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/metrics"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+)
+
+// minWatch is the shortest a watch without a timeout of its own may last;
+// each gets a random length of up to twice that.
+const minWatch = 30 * time.Minute
+
+// Source finds endpoints. Lookup returns nil for what it does not serve. The
+// function it returns beside the endpoint is called when the request is over;
+// it may be nil.
+type Source interface {
+	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
+}
+
+// Handler serves resource requests from its sources. It needs a RequestInfo in
+// the request's context and is safe for concurrent use.
+type Handler struct {
+	// Sources are asked in order.
+	Sources []Source
+	// Admission judges every write.
+	Admission admission.Interface
+	// Initializers is set when the plugin of that name is on: objects that are
+	// not yet initialized are kept from readers that do not ask for them, and
+	// creators wait.
+	Initializers bool
+	// Authorizer decides who is told that an object is there and uninitialized;
+	// nil means nobody is.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// NotFound answers what is no resource request.
+	NotFound http.Handler
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest {
+		h.NotFound.ServeHTTP(w, req)
+		return
+	}
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	e, done := h.lookup(gvr, info.Subresource)
+	if done != nil {
+		defer done()
+	}
+	if e == nil || !e.at(info) {
+		notServed(gvr, w, req)
+		return
+	}
+	for _, text := range e.Warnings {
+		warning.AddWarning(req.Context(), "", text)
+	}
+	req = h.read(info, req)
+	handler := h.verb(e, info, req)
+	if handler == nil {
+		responsewriters.ErrorNegotiated(apierrors.NewMethodNotSupported(gvr.GroupResource(), verbName(info, req)),
+			e.Scope.Serializer, gvr.GroupVersion(), w, req)
+		return
+	}
+	if err := e.refuses(info, req); err != nil {
+		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gvr.GroupVersion(), w, req)
+		return
+	}
+	metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), gvr.Group, gvr.Version, gvr.Resource, info.Subresource,
+		metrics.CleanScope(info), metrics.APIServerComponent, e.Deprecated, e.RemovedRelease, handler)(w, req)
+}
+
+func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
+	for _, s := range h.Sources {
+		if e, done := s.Lookup(gvr, subresource); e != nil {
+			return e, done
+		}
+	}
+	return nil, nil
+}
+
+// verb returns what serves the request at the endpoint, nil when the endpoint
+// does not know the verb or the path is not one the verb has.
+func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request) http.HandlerFunc {
+	admit := h.Admission
+	if e.Admit != nil {
+		admit = e.Admit(admit)
+	}
+	if unstored := e.storesNothing(info); unstored || keepsInitializers(info, req) {
+		admit = keeper{admit, unstored}
+	}
+	if c, ok := e.Storage.(rest.Connecter); ok {
+		if info.Name == "" || !slices.Contains(c.ConnectMethods(), req.Method) {
+			return nil
+		}
+		return handlers.ConnectResource(c, e.Scope, admit, e.Discovery.Name, info.Subresource != "")
+	}
+	named := info.Name != ""
+	// Writes to a collection of a namespaced resource need the namespace.
+	placed := !e.Discovery.Namespaced || info.Namespace != ""
+	transformed := transforms(req)
+	switch info.Verb {
+	case "get":
+		if !named || !placed {
+			return nil
+		}
+		if g, ok := e.Storage.(rest.GetterWithOptions); ok {
+			return handlers.GetResourceWithOptions(g, e.Scope, info.Subresource != "")
+		}
+		if g, ok := e.Storage.(rest.Getter); ok {
+			if h.Initializers {
+				g = hinting{g, h.Authorizer, info}
+			}
+			if transformed {
+				g = bareGetter{g}
+			}
+			return handlers.GetResource(g, e.Scope)
+		}
+	case "list", "watch":
+		lister, isLister := e.Storage.(rest.Lister)
+		watcher, isWatcher := e.Storage.(rest.Watcher)
+		if transformed && isLister {
+			lister = bareLister{lister}
+		}
+		if transformed && isWatcher {
+			watcher = bareWatcher{watcher}
+		}
+		if (info.Verb == "list" && isLister) || (info.Verb == "watch" && isWatcher && isLister) {
+			return handlers.ListResource(lister, watcher, e.Scope, info.Verb == "watch", minWatch)
+		}
+	case "create":
+		if !placed {
+			return nil
+		}
+		if c, ok := e.Storage.(rest.NamedCreater); ok {
+			return handlers.CreateNamedResource(c, e.Scope, admit)
+		}
+		if c, ok := e.Storage.(rest.Creater); ok && (!named || info.Subresource != "") {
+			if info.Subresource != "" {
+				return handlers.CreateResource(c, e.Scope, admit)
+			}
+			c = plainCreater{c, e.Kind}
+			if !h.Initializers {
+				return handlers.CreateResource(c, e.Scope, admit)
+			}
+			wait := !includesUninitialized(req)
+			return accepting(func(accepted *bool) http.HandlerFunc {
+				var c rest.Creater = creator{Creater: c, wait: wait, accepted: accepted}
+				if transformed {
+					c = bareCreater{c}
+				}
+				return handlers.CreateResource(c, e.Scope, admit)
+			})
+		}
+	case "update":
+		if u, ok := e.Storage.(rest.Updater); ok && named && placed {
+			return accepting(func(accepted *bool) http.HandlerFunc {
+				return handlers.UpdateResource(updater{creatingUpdater{u, accepted}, e.Kind, transformed}, e.Scope, admit)
+			})
+		}
+	case "patch":
+		if p, ok := e.Storage.(rest.Patcher); ok && named && placed {
+			return accepting(func(accepted *bool) http.HandlerFunc {
+				return e.patch(patcher{creatingPatcher{p, accepted}, e.Kind, transformed}, admit)
+			})
+		}
+	case "delete":
+		if d, ok := e.Storage.(rest.GracefulDeleter); ok && named && placed {
+			if transformed {
+				d = bareDeleter{d}
+			}
+			return handlers.DeleteResource(d, true, e.Scope, admit)
+		}
+	case "deletecollection":
+		if d, ok := e.Storage.(rest.CollectionDeleter); ok && !named && placed {
+			if transformed {
+				d = bareCollectionDeleter{d}
+			}
+			return handlers.DeleteCollection(d, true, e.Scope, admit)
+		}
+	}
+	return nil
+}
+
+func verbName(info *request.RequestInfo, req *http.Request) string {
+	if info.Verb != "" {
+		return info.Verb
+	}
+	return strings.ToLower(req.Method)
+}
+
+// Static is a Source with a fixed set of endpoints.
+type Static map[schema.GroupVersionResource]map[string]*Endpoint
+
+// Add puts the endpoints of one group version into the source.
+func (s Static) Add(endpoints []*Endpoint) {
+	for _, e := range endpoints {
+		gvr := e.Scope.Resource
+		if s[gvr] == nil {
+			s[gvr] = map[string]*Endpoint{}
+		}
+		s[gvr][e.Scope.Subresource] = e
+	}
+}
+
+// Lookup implements Source.
+func (s Static) Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
+	return s[gvr][subresource], nil
+}

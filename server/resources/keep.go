@@ -1,0 +1,90 @@
+package resources
+
+import (
+	"context"
+	"mime"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// keepsInitializers tells whether a write leaves metadata.initializers as it is
+// stored, whatever the object that was sent has there: writes to subresources
+// must not change the field (S11.41), and an object in protobuf cannot have it.
+func keepsInitializers(info *request.RequestInfo, req *http.Request) bool {
+	if info.Subresource != "" {
+		return true
+	}
+	if info.Verb != "update" {
+		return false
+	}
+	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	return err == nil && mediaType == runtime.ContentTypeProtobuf
+}
+
+// keeper gives the objects of updates the stored metadata.initializers, before
+// the chain judges them, so that plugins see what will be stored, and again
+// after it. Objects that are sent and not stored, such as a Binding, whose
+// annotations the pod gets, have no such field (S11.41).
+type keeper struct {
+	admission.Interface
+	// unstored tells that creates store something else than what is sent.
+	unstored bool
+}
+
+// storesNothing tells whether what a request creates at the endpoint is not what
+// was sent: subresources, and reviews and bindings, which cannot be read.
+func (e *Endpoint) storesNothing(info *request.RequestInfo) bool {
+	_, readable := e.Storage.(rest.Getter)
+	return info.Verb == "create" && (info.Subresource != "" || !readable)
+}
+
+var (
+	_ admission.MutationInterface   = keeper{}
+	_ admission.ValidationInterface = keeper{}
+)
+
+// Handles implements admission.Interface.
+func (k keeper) Handles(o admission.Operation) bool {
+	return o == admission.Update || o == admission.Create && k.unstored || k.Interface.Handles(o)
+}
+
+// Admit implements admission.MutationInterface.
+func (k keeper) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	k.keep(a)
+	if chain, ok := k.Interface.(admission.MutationInterface); ok && chain.Handles(a.GetOperation()) {
+		if err := chain.Admit(ctx, a, o); err != nil {
+			return err
+		}
+	}
+	k.keep(a)
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (k keeper) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if chain, ok := k.Interface.(admission.ValidationInterface); ok && chain.Handles(a.GetOperation()) {
+		return chain.Validate(ctx, a, o)
+	}
+	return nil
+}
+
+func (k keeper) keep(a admission.Attributes) {
+	obj, old := a.GetObject(), a.GetOldObject()
+	if k.unstored && a.GetOperation() == admission.Create && obj != nil && initializers.Has(obj) {
+		initializers.Set(obj, nil)
+	}
+	if a.GetOperation() != admission.Update || obj == nil || old == nil {
+		return
+	}
+	// What is stored can be read, or it would not have been decoded.
+	field, err := initializers.Get(old)
+	if err == nil && (field != nil || initializers.Has(obj)) {
+		initializers.Set(obj, field)
+	}
+}

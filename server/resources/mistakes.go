@@ -1,0 +1,78 @@
+package resources
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	apistorage "k8s.io/apiserver/pkg/storage"
+)
+
+// explain turns errors that come from a client's mistake, and that the library
+// answers with 500, into what the client should hear.
+func explain(kind schema.GroupVersionKind, name string, err error) error {
+	if err == nil || errors.As(err, new(apierrors.APIStatus)) {
+		return err
+	}
+	if errors.Is(err, apistorage.ErrResourceVersionSetOnCreate) {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	// A resourceVersion that is no number is found out when it is compared.
+	if bad := (*strconv.NumError)(nil); errors.As(err, &bad) {
+		return apierrors.NewInvalid(kind.GroupKind(), name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), bad.Num, "must be one that the server returned"),
+		})
+	}
+	// Server-side apply does not wrap what the schema says of the patch.
+	if strings.HasPrefix(err.Error(), "failed to create typed patch object") {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return err
+}
+
+// plainCreater, updater and patcher are storages whose errors are explained. The
+// latter two return bare objects if asked to.
+type plainCreater struct {
+	rest.Creater
+	kind schema.GroupVersionKind
+}
+
+func (c plainCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := c.Creater.Create(ctx, obj, validate, options)
+	return created, explain(c.kind, "", err)
+}
+
+type updater struct {
+	rest.Updater
+	kind schema.GroupVersionKind
+	bare bool
+}
+
+func (u updater) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	stored, created, err := u.Updater.Update(ctx, name, obj, validateCreate, validate, force, options)
+	if u.bare {
+		stored = bare(stored)
+	}
+	return stored, created, explain(u.kind, name, err)
+}
+
+type patcher struct {
+	rest.Patcher
+	kind schema.GroupVersionKind
+	bare bool
+}
+
+func (p patcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return updater{p.Patcher, p.kind, p.bare}.Update(ctx, name, obj, validateCreate, validate, force, options)
+}

@@ -1,0 +1,276 @@
+package resources
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/registry/rest"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// patch serves PATCH. The library applies strategic merge patches to typed
+// objects, which have an annotation in place of metadata.initializers: a patch
+// that may touch either is applied here, to the object as the client sees it.
+func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.HandlerFunc {
+	plain := handlers.PatchResource(storage, e.Scope, admit, e.PatchTypes)
+	return func(w http.ResponseWriter, req *http.Request) {
+		mediaType, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
+		strategic := mediaType == string(types.StrategicMergePatchType)
+		if (!strategic && mediaType != string(types.ApplyYAMLPatchType)) || !slices.Contains(e.PatchTypes, mediaType) {
+			plain(w, req)
+			return
+		}
+		body, err := readBody(req, e.Scope.MaxRequestBodyBytes)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
+			return
+		}
+		touched, annotation := mentions(body, !strategic)
+		if annotation {
+			responsewriters.ErrorNegotiated(apierrors.NewBadRequest(fmt.Sprintf("metadata.annotations[%s] is reserved: write metadata.initializers instead", initializers.Annotation)),
+				e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
+			return
+		}
+		if !strategic || !touched {
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			plain(w, req)
+			return
+		}
+		scope, serializer, err := e.strategicScope(body)
+		if err != nil {
+			responsewriters.ErrorNegotiated(err, e.Scope.Serializer, e.Kind.GroupVersion(), w, req)
+			return
+		}
+		// The library reads the object, encodes it, merges this empty patch and
+		// decodes the result; decoding is where the real patch is applied.
+		const empty = "{}"
+		req = req.Clone(req.Context())
+		req.Header.Set("Content-Type", string(types.MergePatchType))
+		req.Body = io.NopCloser(bytes.NewReader([]byte(empty)))
+		req.ContentLength = int64(len(empty))
+		handlers.PatchResource(strategicPatcher{storage, serializer}, scope, admit, e.PatchTypes)(w, req)
+		// The library has noted the empty patch.
+		audit.LogRequestPatch(req.Context(), body)
+	}
+}
+
+// mentions tells whether a patch may touch metadata.initializers, by name or as
+// part of what it removes or replaces, and whether it names the annotation that
+// carries the field inside the server. A body that cannot be read does neither.
+func mentions(body []byte, inYAML bool) (touched, annotation bool) {
+	// Names can be escaped, or tagged in YAML; directives begin with a dollar sign.
+	if !bytes.Contains(body, fieldName) && !bytes.ContainsAny(body, `\!$`) && !bytes.Contains(body, null) {
+		return false, false
+	}
+	if inYAML {
+		var err error
+		if body, err = yaml.YAMLToJSON(body); err != nil {
+			return false, false
+		}
+	}
+	// Of members that are there twice the library takes the last, and so does this.
+	var patch map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(body, &patch) != nil {
+		return false, false
+	}
+	metadata, isObject := patch["metadata"].(map[string]any)
+	if !isObject {
+		_, touched = patch["metadata"]
+		return touched || directed(patch), false
+	}
+	_, named := metadata["initializers"]
+	annotations, isObject := metadata["annotations"].(map[string]any)
+	_, whole := metadata["annotations"]
+	_, annotation = annotations[initializers.Annotation]
+	return named || whole && !isObject || directed(patch) || directed(metadata) || directed(annotations), annotation
+}
+
+var null = []byte("null")
+
+// directed tells whether an object in a strategic merge patch says how it is to be
+// merged.
+func directed(object map[string]any) bool {
+	for name := range object {
+		if strings.HasPrefix(name, "$") {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Endpoint) strategicScope(body []byte) (*handlers.RequestScope, *strategicSerializer, error) {
+	var patch map[string]any
+	duplicates, err := kjson.UnmarshalStrict(body, &patch)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest("decoding strategic merge patch: " + err.Error())
+	}
+	schema, err := e.patchMeta()
+	if err != nil {
+		return nil, nil, apierrors.NewInternalError(err)
+	}
+	scope := *e.Scope
+	s := &strategicSerializer{
+		NegotiatedSerializer: scope.Serializer,
+		patch:                patch,
+		duplicates:           duplicates,
+		schema:               schema,
+		strict:               strictSerializers(scope.Serializer),
+	}
+	scope.Serializer = s
+	return &scope, s, nil
+}
+
+// strategicPatcher is a storage that is written to with a strategicSerializer. What
+// is wrong with the patch is all its error says: the library takes it for an
+// error about the object, and quotes that.
+type strategicPatcher struct {
+	rest.Patcher
+	s *strategicSerializer
+}
+
+func (p strategicPatcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	stored, created, err := p.Patcher.Update(ctx, name, obj, validateCreate, validate, force, options)
+	if err != nil && p.s.wrong != nil {
+		err = apierrors.NewBadRequest(p.s.wrong.Error())
+	}
+	return stored, created, err
+}
+
+// patchMeta looks up merge keys in the kind's Go type, and those of
+// metadata.initializers in a type of our own.
+func (e *Endpoint) patchMeta() (strategicpatch.LookupPatchMeta, error) {
+	obj, err := e.Scope.Creater.New(e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	inner, err := strategicpatch.NewPatchMetaFromStruct(obj)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := strategicpatch.NewPatchMetaFromStruct(struct {
+		Metadata struct {
+			metav1.ObjectMeta `json:",inline"`
+			Initializers      *struct {
+				Pending []initializers.Initializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name"`
+				Result  *metav1.Status             `json:"result"`
+			} `json:"initializers"`
+		} `json:"metadata"`
+	}{})
+	if err != nil {
+		return nil, err
+	}
+	return patchSchema{LookupPatchMeta: inner, metadata: metadata}, nil
+}
+
+type patchSchema struct {
+	strategicpatch.LookupPatchMeta
+	metadata strategicpatch.LookupPatchMeta
+}
+
+func (s patchSchema) LookupPatchMetadataForStruct(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	if key == "metadata" {
+		return s.metadata.LookupPatchMetadataForStruct(key)
+	}
+	return s.LookupPatchMeta.LookupPatchMetadataForStruct(key)
+}
+
+// strategicSerializer decodes an object by applying a strategic merge patch to
+// it first.
+type strategicSerializer struct {
+	runtime.NegotiatedSerializer
+	patch      map[string]any
+	duplicates []error
+	schema     strategicpatch.LookupPatchMeta
+	strict     map[any]bool
+	// wrong is why the patch could not be applied the last time. One goroutine at
+	// a time decodes.
+	wrong error
+}
+
+func (s *strategicSerializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return &strategicDecoder{Decoder: s.NegotiatedSerializer.DecoderToVersion(d, gv), s: s, strict: s.strict[d]}
+}
+
+type strategicDecoder struct {
+	runtime.Decoder
+	s      *strategicSerializer
+	strict bool
+}
+
+func (d *strategicDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	var current map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &current); err != nil {
+		return nil, nil, err
+	}
+	patched, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(current, runtime.DeepCopyJSON(d.s.patch), d.s.schema)
+	if d.s.wrong = err; err != nil {
+		d.s.wrong = fmt.Errorf("applying strategic merge patch: %w", err)
+		return nil, nil, d.s.wrong
+	}
+	if data, err = json.Marshal(patched); err != nil {
+		return nil, nil, err
+	}
+	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
+	if d.strict && len(d.s.duplicates) > 0 {
+		strict := d.s.duplicates
+		if err != nil {
+			inner, ok := runtime.AsStrictDecodingError(err)
+			if !ok {
+				return obj, gvk, err
+			}
+			strict = append(strict[:len(strict):len(strict)], inner.Errors()...)
+		}
+		return obj, gvk, runtime.NewStrictDecodingError(strict)
+	}
+	return obj, gvk, err
+}
+
+func strictSerializers(s runtime.NegotiatedSerializer) map[any]bool {
+	strict := map[any]bool{}
+	for _, info := range s.SupportedMediaTypes() {
+		if info.StrictSerializer != nil {
+			strict[info.StrictSerializer] = true
+		}
+	}
+	return strict
+}
+
+// readBody reads a request's body of at most limit bytes; more is 413.
+func readBody(req *http.Request, limit int64) ([]byte, error) {
+	defer req.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, req.Body, limit))
+	if err == nil {
+		return body, nil
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
+	}
+	if cause := context.Cause(req.Context()); cause != nil {
+		return nil, apierrors.NewTimeoutError("reading the request's body: "+cause.Error(), 0)
+	}
+	return nil, apierrors.NewBadRequest("reading the request's body: " + err.Error())
+}

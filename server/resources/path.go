@@ -1,0 +1,47 @@
+package resources
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// at tells whether a request's path is one that the endpoint is served at. What a
+// RequestInfo says of a path is not enough: it knows no resources, and reads
+// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a, which whoever
+// may do anything in a would then be allowed to delete.
+func (e *Endpoint) at(info *request.RequestInfo) bool {
+	segments := strings.Count(strings.Trim(info.Path, "/"), "/") + 1
+	// /api/VERSION or /apis/GROUP/VERSION
+	segments -= 2
+	if info.APIPrefix != "api" {
+		segments--
+		if info.APIGroup == "" {
+			return false
+		}
+	}
+	if e.Discovery.Namespaced && info.Namespace != "" {
+		// namespaces/NAMESPACE
+		segments -= 2
+	}
+	segments -= len(info.Parts)
+	connecter, connects := e.Storage.(rest.Connecter)
+	// What is left is the first segment of /api/v1/watch/pods. It makes any method
+	// a watch.
+	if segments != 0 && (segments != 1 || info.Verb != "watch" || connects) {
+		return false
+	}
+	// RESOURCE/NAME/SUBRESOURCE, and what comes after is for who connects.
+	own := info.Parts[:min(len(info.Parts), 3)]
+	if len(own) < len(info.Parts) {
+		if !connects {
+			return false
+		}
+		if _, more, _ := connecter.NewConnectOptions(); !more {
+			return false
+		}
+	}
+	return !slices.Contains(own, "")
+}

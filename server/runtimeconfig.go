@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/registrations"
+)
+
+// switchable are the versions of the registrations' group that --runtime-config
+// knows (S9.8).
+var switchable = []string{"v1beta1", "v1alpha1"}
+
+// switchedOff lists the versions of the registrations' group that are not served.
+func (o *Options) switchedOff() ([]string, error) {
+	var off, seen []string
+	for _, entry := range o.RuntimeConfig {
+		name, value, given := strings.Cut(entry, "=")
+		version, known := strings.CutPrefix(name, registrations.Group+"/")
+		switch {
+		case !known || !slices.Contains(switchable, version):
+			return nil, fmt.Errorf("--runtime-config %q: only %[2]s/%[3]s and %[2]s/%[4]s can be switched", entry, registrations.Group, switchable[0], switchable[1])
+		case slices.Contains(seen, version):
+			return nil, fmt.Errorf("--runtime-config %q is given twice", name)
+		case given && value != "true" && value != "false":
+			return nil, fmt.Errorf("--runtime-config %q: the value must be true or false", entry)
+		}
+		seen = append(seen, version)
+		if value == "false" {
+			off = append(off, version)
+		}
+	}
+	return off, nil
+}
+
+// onlyServed leaves out of what a Reader finds the kinds that only have versions that
+// are switched off: they count as empty, which is no error (S11.12). What was
+// registered stays stored.
+func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
+	var hidden []string
+	for _, k := range registration.Kinds() {
+		if !slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) }) {
+			hidden = append(hidden, k.Name)
+		}
+	}
+	if hidden == nil {
+		return reader
+	}
+	return &filtered{Reader: reader, hidden: hidden}
+}
+
+// filtered is a Reader without some kinds.
+type filtered struct {
+	snapshot.Reader
+	hidden []string
+}
+
+// Read implements snapshot.Reader.
+func (f *filtered) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
+	found, err := f.Reader.Read(ctx, since)
+	if err != nil {
+		return found, err
+	}
+	found.Disabled = slices.Concat(found.Disabled, f.hidden)
+	found.Objects = slices.DeleteFunc(slices.Clone(found.Objects), func(obj runtime.Object) bool {
+		switch obj.(type) {
+		case *v1alpha1.InitializerConfiguration:
+			return slices.Contains(f.hidden, registration.InitializerKind)
+		case *v1alpha1.ExternalAdmissionHookConfiguration:
+			return slices.Contains(f.hidden, registration.ExternalKind)
+		}
+		return false
+	})
+	return found, nil
+}

@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// compactionInterval is how often the history of etcd is cut, the period a
+// kube-apiserver uses. Watches that resume from before the cut get 410 Gone.
+const compactionInterval = 5 * time.Minute
+
+// Factory makes the storage of every resource. It is a
+// generic.RESTOptionsGetter, the form in which upstream's registries ask for
+// their storage, and safe for concurrent use.
+type Factory struct {
+	configs   serverstorage.StorageFactory
+	client    *kubernetes.Client
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
+	uncached  map[schema.GroupResource]bool
+	decorator Decorator
+
+	mu struct {
+		sync.Mutex
+		// closed makes stores that were never used refuse to open.
+		closed bool
+		// stores holds every store that has not been destroyed.
+		stores map[*lazy]struct{}
+	}
+}
+
+// Decorator changes what stores do.
+type Decorator interface {
+	// Attributes may add to what a store knows of an object for field selectors.
+	Attributes(apistorage.AttrFunc) apistorage.AttrFunc
+	// Store returns what is used in place of a store: inner, or something in
+	// front of it. root is the prefix of the resource's keys. What it returns
+	// must not call inner after inner was closed.
+	Store(resource schema.GroupResource, root string, newObject func() runtime.Object, inner apistorage.Interface) apistorage.Interface
+}
+
+// NewFactory returns a Factory over an etcd client, which it does not close.
+// configs says under which prefix and in which version each resource is stored;
+// decorator, which may be nil, changes the stores; the resources in uncached get
+// no watch cache. A compactor runs until Close.
+func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client, decorator Decorator, uncached ...schema.GroupResource) *Factory {
+	tracked := *client
+	tracked.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	f := &Factory{
+		configs:   configs,
+		client:    &tracked,
+		compactor: etcd3.NewCompactor(client.Client, compactionInterval, clock.RealClock{}, func() {}),
+		uncached:  map[schema.GroupResource]bool{},
+		decorator: decorator,
+	}
+	for _, gr := range uncached {
+		f.uncached[gr] = true
+	}
+	return f
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (f *Factory) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	config, err := f.configs.NewConfig(resource, example)
+	if err != nil {
+		return generic.RESTOptions{}, fmt.Errorf("storage of %s: %w", resource, err)
+	}
+	return generic.RESTOptions{
+		StorageConfig:           config,
+		Decorator:               f.decorate,
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: 1,
+		ResourcePrefix:          f.configs.ResourcePrefix(resource),
+	}, nil
+}
+
+// For returns options for a resource whose configuration is not in the storage
+// factory's scheme: custom resources.
+func (f *Factory) For(config *storagebackend.ConfigForResource, prefix string) generic.RESTOptions {
+	return generic.RESTOptions{
+		StorageConfig:           config,
+		Decorator:               f.decorate,
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: 1,
+		ResourcePrefix:          prefix,
+	}
+}
+
+// Close closes every store that was opened and stops the compactor. Requests
+// under way must have ended.
+func (f *Factory) Close() {
+	f.mu.Lock()
+	stores := f.mu.stores
+	f.mu.stores, f.mu.closed = nil, true
+	f.mu.Unlock()
+	for l := range stores {
+		l.close()
+	}
+	f.compactor.Stop()
+}
+
+// watching returns the client with a watch stream of its own, and what closes
+// that. etcd reports the progress of a stream only while all its watches have
+// begun, and one that was opened from the next revision on begins with the next
+// write: on a common stream it would keep consistent lists of all other resources
+// waiting for that.
+func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
+	shared := f.client.Client
+	own := clientv3.NewCtxClient(shared.Ctx())
+	own.Cluster, own.KV, own.Lease, own.Auth, own.Maintenance = shared.Cluster, shared.KV, shared.Lease, shared.Auth, shared.Maintenance
+	own.Watcher = clientv3.NewWatcher(shared)
+	return &kubernetes.Client{Client: own, Kubernetes: f.client.Kubernetes}, func() { own.Watcher.Close() }
+}
+
+func (f *Factory) decorate(
+	config *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	getAttrs apistorage.AttrFunc,
+	trigger apistorage.IndexerFuncs,
+	indexers *cache.Indexers,
+) (apistorage.Interface, storagefactory.DestroyFunc, error) {
+	if f.decorator != nil {
+		getAttrs = f.decorator.Attributes(getAttrs)
+	}
+	l := &lazy{versioner: apistorage.APIObjectVersioner{}}
+	l.open = func() (apistorage.Interface, func(), error) {
+		f.mu.Lock()
+		closed := f.mu.closed
+		f.mu.Unlock()
+		if closed {
+			return nil, nil, fmt.Errorf("storage of %s: the server is shutting down", config.GroupResource)
+		}
+		client, closeWatcher := f.watching()
+		raw, err := etcd3.New(client, f.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
+			config.GroupResource, identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig,
+			etcd3.NewDefaultDecoder(config.Codec, l.versioner), l.versioner)
+		if err != nil {
+			closeWatcher()
+			return nil, nil, fmt.Errorf("storage of %s: %w", config.GroupResource, err)
+		}
+		closeRaw := func() {
+			raw.Close()
+			closeWatcher()
+		}
+		if f.uncached[config.GroupResource] {
+			return raw, closeRaw, nil
+		}
+		c, err := cacher.NewCacherFromConfig(cacher.Config{
+			Storage:             raw,
+			Versioner:           l.versioner,
+			GroupResource:       config.GroupResource,
+			EventsHistoryWindow: config.EventsHistoryWindow,
+			ResourcePrefix:      resourcePrefix,
+			KeyFunc:             keyFunc,
+			NewFunc:             newFunc,
+			NewListFunc:         newListFunc,
+			GetAttrsFunc:        getAttrs,
+			IndexerFuncs:        trigger,
+			Indexers:            indexers,
+			Codec:               config.Codec,
+			Clock:               clock.RealClock{},
+		})
+		if err != nil {
+			closeRaw()
+			return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
+		}
+		delegator := cacher.NewCacheDelegator(c, raw)
+		return delegator, func() {
+			delegator.Stop()
+			c.Stop()
+			closeRaw()
+		}, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.mu.stores == nil {
+		f.mu.stores = map[*lazy]struct{}{}
+	}
+	f.mu.stores[l] = struct{}{}
+	var store apistorage.Interface = l
+	if f.decorator != nil {
+		store = f.decorator.Store(config.GroupResource, resourcePrefix, newFunc, l)
+	}
+	return store, func() {
+		l.close()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.mu.stores, l)
+	}, nil
+}

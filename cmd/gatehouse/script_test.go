@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"gatehouse": main})
+}
+
+// TestSessions runs the scripts in testdata/script, each a whole session with
+// the real program. Besides testscript's own commands they have
+//
+//	serve ARGUMENTS        starts a server, waits for its ready line, sets $URL and $PORT
+//	stop [SIGNAL]          ends it (default TERM), checks that it exits with 0 and wrote
+//	                       one line to standard output; its standard error is the
+//	                       command's
+//	exits CODE PROGRAM ... runs a program that must exit with CODE
+func TestSessions(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Values[serverKey{}] = new(*serverProcess)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": serve,
+			"stop":  stop,
+			"exits": exits,
+		},
+	})
+}
+
+// serverProcess is a gatehouse serve under way.
+type serverProcess struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	// stdout delivers all of standard output once the process has closed it.
+	stdout chan string
+}
+
+// serverKey is where a script's environment keeps its server.
+type serverKey struct{}
+
+var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://127\.0\.0\.1:(\d+)), kubeconfig (.+)\n$`)
+
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("use exits for a server that does not start")
+	}
+	path, err := exec.LookPath(filepath.Join(binDir(ts), "gatehouse"))
+	ts.Check(err)
+	s := &serverProcess{cmd: exec.Command(path, append([]string{"serve"}, args...)...), stdout: make(chan string, 1)}
+	s.cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{"HOME", "PATH", "TMPDIR", "GATEHOUSE_DATA_DIR"} {
+		if v := ts.Getenv(name); v != "" {
+			s.cmd.Env = append(s.cmd.Env, name+"="+v)
+		}
+	}
+	s.cmd.Stderr = &s.stderr
+	out, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	*ts.Value(serverKey{}).(**serverProcess) = s
+	ts.Defer(func() {
+		if s.cmd.ProcessState == nil {
+			s.cmd.Process.Kill()
+			s.cmd.Wait()
+		}
+	})
+	reader := bufio.NewReader(out)
+	line, _ := reader.ReadString('\n')
+	match := readyLine.FindStringSubmatch(line)
+	if match == nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		ts.Fatalf("no ready line but %q; standard error:\n%s", line, s.stderr.String())
+	}
+	go func() {
+		rest, _ := io.ReadAll(reader)
+		s.stdout <- line + string(rest)
+	}()
+	ts.Setenv("URL", match[1])
+	ts.Setenv("PORT", match[2])
+	fmt.Fprint(ts.Stdout(), line)
+}
+
+// binDir is where testscript put the program: first in the script's PATH.
+func binDir(ts *testscript.TestScript) string {
+	dir, _, _ := strings.Cut(ts.Getenv("PATH"), string(filepath.ListSeparator))
+	return dir
+}
+
+func stop(ts *testscript.TestScript, neg bool, args []string) {
+	signal := syscall.SIGTERM
+	if len(args) > 0 {
+		signal = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}[args[0]]
+	}
+	s := *ts.Value(serverKey{}).(**serverProcess)
+	ts.Check(s.cmd.Process.Signal(signal))
+	out := <-s.stdout
+	err := s.cmd.Wait()
+	fmt.Fprint(ts.Stderr(), s.stderr.String())
+	if signal == syscall.SIGKILL {
+		return
+	}
+	if (err != nil) != neg {
+		ts.Fatalf("the server ended with %v; standard error:\n%s", err, s.stderr.String())
+	}
+	if !readyLine.MatchString(out) {
+		ts.Fatalf("more than the ready line on standard output:\n%s", out)
+	}
+}
+
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM ARGUMENTS")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("%s exited with %d, want %d", args[1], code, want)
+	}
+}

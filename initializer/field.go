@@ -1,0 +1,146 @@
+package initializer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Failure is an error that ends the initialization of an object.
+type Failure struct {
+	// Status is what the creator of the object gets. Its code is the HTTP status
+	// code; 0 means 500.
+	Status metav1.Status
+}
+
+func (f *Failure) Error() string { return "initialization failed: " + f.Status.Message }
+
+// Fail returns a *Failure with the code, and the reason and message that the
+// creator of the object gets.
+func Fail(code int32, reason metav1.StatusReason, format string, args ...any) error {
+	return &Failure{metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+// pendingOf returns the names in metadata.initializers.pending of an object on
+// which somebody may act, and whether there are any.
+func pendingOf(u *unstructured.Unstructured) ([]string, bool) {
+	field, found, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers")
+	initializers, ok := field.(map[string]any)
+	if err != nil || !found || !ok || initializers["result"] != nil {
+		return nil, false
+	}
+	list, _ := initializers["pending"].([]any)
+	names := make([]string, 0, len(list))
+	for _, entry := range list {
+		m, _ := entry.(map[string]any)
+		name, _ := m["name"].(string)
+		names = append(names, name)
+	}
+	return names, len(names) > 0
+}
+
+// position is an initializer's place among those that have yet to act, -1 if it
+// has none.
+func position(u *unstructured.Unstructured, name string) int {
+	names, _ := pendingOf(u)
+	return slices.Index(names, name)
+}
+
+// nameOf is what is kept of an object that needs nothing done.
+func nameOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	s := &unstructured.Unstructured{Object: map[string]any{}}
+	s.SetAPIVersion(u.GetAPIVersion())
+	s.SetKind(u.GetKind())
+	s.SetName(u.GetName())
+	s.SetNamespace(u.GetNamespace())
+	s.SetUID(u.GetUID())
+	s.SetResourceVersion(u.GetResourceVersion())
+	return s
+}
+
+// patchOf returns the merge patch that turns stored into next and takes the name
+// from its list, or sets the failure's status. It applies to exactly the stored
+// state.
+func patchOf(stored, next *unstructured.Unstructured, name string, failed *Failure) ([]byte, error) {
+	field, found, err := unstructured.NestedMap(stored.Object, "metadata", "initializers")
+	if err != nil || !found {
+		return nil, fmt.Errorf("object %q has no initializers", stored.GetName())
+	}
+	if failed != nil {
+		status := failed.Status
+		status.Status = metav1.StatusFailure
+		if status.Code == 0 {
+			status.Code = http.StatusInternalServerError
+		}
+		if field["result"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&status); err != nil {
+			return nil, fmt.Errorf("status of the failure: %w", err)
+		}
+	} else {
+		list, _ := field["pending"].([]any)
+		field["pending"] = slices.DeleteFunc(list, func(entry any) bool {
+			m, _ := entry.(map[string]any)
+			return m["name"] == name
+		})
+	}
+	unstructured.RemoveNestedField(next.Object, "metadata", "initializers")
+	before := map[string]any{}
+	for k, v := range stored.Object {
+		before[k] = v
+	}
+	metadata, ok := stored.Object["metadata"].(map[string]any)
+	if !ok {
+		return nil, errors.New("object without metadata")
+	}
+	plain := make(map[string]any, len(metadata))
+	for k, v := range metadata {
+		if k != "initializers" {
+			plain[k] = v
+		}
+	}
+	before["metadata"] = plain
+	patch := difference(before, next.Object)
+	changes, _ := patch["metadata"].(map[string]any)
+	if changes == nil {
+		changes = map[string]any{}
+		patch["metadata"] = changes
+	}
+	if list, _ := field["pending"].([]any); len(list) == 0 && field["result"] == nil {
+		changes["initializers"] = nil
+	} else {
+		changes["initializers"] = field
+	}
+	changes["resourceVersion"] = stored.GetResourceVersion()
+	changes["uid"] = string(stored.GetUID())
+	return json.Marshal(patch)
+}
+
+// difference returns the merge patch from one object's content to another's.
+func difference(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key, after := range to {
+		before, ok := from[key]
+		if ok && reflect.DeepEqual(before, after) {
+			continue
+		}
+		a, isMap := after.(map[string]any)
+		b, wasMap := before.(map[string]any)
+		if isMap && wasMap {
+			patch[key] = difference(b, a)
+		} else {
+			patch[key] = after
+		}
+	}
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			patch[key] = nil
+		}
+	}
+	return patch
+}

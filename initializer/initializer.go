@@ -1,0 +1,265 @@
+package initializer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// Func completes an object by changing it. Changes of metadata.initializers are
+// lost, as are those of what the server does not let anybody change. It must do no
+// harm when it is called again for the same object. Calls for different objects
+// may be concurrent.
+type Func func(ctx context.Context, obj *unstructured.Unstructured) error
+
+// Options describe a controller.
+type Options struct {
+	// Name is the initializer's name, as in the InitializerConfiguration.
+	Name string
+	// Config says how to reach the server. It is not changed. A QPS of 0 means no
+	// limit on the rate of requests: creators wait for them.
+	Config *rest.Config
+	// Resources are those whose objects are initialized.
+	Resources []schema.GroupVersionResource
+	// Namespace limits the controller to one namespace; empty means all.
+	Namespace string
+	// Initialize is called for each object on which it is the initializer's turn.
+	Initialize Func
+	// Parallel says that the initializer is registered with parallel: true. The
+	// controller then reads the InitializerConfigurations, for which its user needs
+	// the verbs list and watch, to know which others are.
+	Parallel bool
+	// Workers is how many objects are worked on at a time; 0 means 4.
+	Workers int
+	// FirstRetry and LastRetry are how long the controller waits after a failure,
+	// at first and at most; 0 means 50 ms and 5 s.
+	FirstRetry, LastRetry time.Duration
+}
+
+// Controller initializes objects. It is used once.
+type Controller struct {
+	options Options
+	plain   dynamic.Interface
+	queue   workqueue.TypedRateLimitingInterface[item]
+	// stores have all objects of the resources, uninitialized ones included.
+	stores   map[schema.GroupVersionResource]cache.SharedIndexInformer
+	parallel *parallels
+}
+
+// item is an object to look at.
+type item struct {
+	resource schema.GroupVersionResource
+	key      string
+}
+
+// New checks the options and starts nothing.
+func New(o Options) (*Controller, error) {
+	switch {
+	case o.Name == "":
+		return nil, errors.New("an initializer needs a name")
+	case o.Config == nil:
+		return nil, errors.New("an initializer needs a server's configuration")
+	case len(o.Resources) == 0:
+		return nil, fmt.Errorf("initializer %q has no resources", o.Name)
+	case o.Initialize == nil:
+		return nil, fmt.Errorf("initializer %q has no function", o.Name)
+	}
+	if o.Workers == 0 {
+		o.Workers = 4
+	}
+	if o.FirstRetry == 0 {
+		o.FirstRetry = 50 * time.Millisecond
+	}
+	if o.LastRetry == 0 {
+		o.LastRetry = 5 * time.Second
+	}
+	config := rest.CopyConfig(o.Config)
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
+	plain, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	including := rest.CopyConfig(config)
+	including.Wrap(IncludeUninitialized)
+	all, err := dynamic.NewForConfig(including)
+	if err != nil {
+		return nil, err
+	}
+	c := &Controller{
+		options: o, plain: plain,
+		stores: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[item](o.FirstRetry, o.LastRetry)),
+	}
+	if o.Parallel {
+		c.parallel = &parallels{changed: c.lookAtAll}
+	}
+	for _, resource := range o.Resources {
+		informer := dynamicinformer.NewFilteredDynamicInformer(all, resource, o.Namespace, 0, cache.Indexers{}, nil).Informer()
+		if err := c.observe(informer, resource); err != nil {
+			return nil, err
+		}
+		c.stores[resource] = informer
+	}
+	return c, nil
+}
+
+// Run initializes objects until ctx ends, then returns nil once the calls of the
+// function have returned. The error says what could not be watched.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.queue.ShutDown()
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if c.parallel != nil {
+		if err := c.parallel.run(ctx, &group, c.plain); err != nil {
+			return ended(ctx, err)
+		}
+	}
+	var synced []cache.InformerSynced
+	for _, informer := range c.stores {
+		synced = append(synced, informer.HasSynced)
+		group.Go(func() { informer.Run(ctx.Done()) })
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	for range c.options.Workers {
+		group.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	return nil
+}
+
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// observe makes an informer feed the queue.
+func (c *Controller) observe(informer cache.SharedIndexInformer, resource schema.GroupVersionResource) error {
+	// Objects that nobody has to act on are kept as a name only.
+	if err := informer.SetTransform(func(obj any) (any, error) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && position(u, c.options.Name) < 0 {
+			return nameOf(u), nil
+		}
+		return obj, nil
+	}); err != nil {
+		return err
+	}
+	enqueue := func(obj any) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && c.turn(u) {
+			c.queue.Add(item{resource, keyOf(u)})
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	})
+	return err
+}
+
+// lookAtAll looks at every object again, since it may be the initializer's turn
+// on more of them.
+func (c *Controller) lookAtAll() {
+	for resource, informer := range c.stores {
+		for _, obj := range informer.GetStore().List() {
+			if u, ok := obj.(*unstructured.Unstructured); ok && c.turn(u) {
+				c.queue.Add(item{resource, keyOf(u)})
+			}
+		}
+	}
+}
+
+// turn tells whether it is the initializer's turn.
+func (c *Controller) turn(u *unstructured.Unstructured) bool {
+	at := position(u, c.options.Name)
+	if at <= 0 || c.parallel == nil {
+		return at == 0
+	}
+	names, _ := pendingOf(u)
+	for _, name := range names[:at+1] {
+		if !c.parallel.has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Controller) next(ctx context.Context) bool {
+	i, stop := c.queue.Get()
+	if stop {
+		return false
+	}
+	defer c.queue.Done(i)
+	err := c.initialize(ctx, i)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		c.queue.Forget(i)
+	default:
+		if !apierrors.IsConflict(err) {
+			klog.ErrorS(err, "Initializing", "initializer", c.options.Name, "resource", i.resource.GroupResource(), "object", i.key)
+		}
+		c.queue.AddRateLimited(i)
+	}
+	return true
+}
+
+// initialize acts on an object if it still is the initializer's turn.
+func (c *Controller) initialize(ctx context.Context, i item) error {
+	obj, exists, err := c.stores[i.resource].GetStore().GetByKey(i.key)
+	if err != nil || !exists {
+		return err
+	}
+	stored := obj.(*unstructured.Unstructured)
+	if !c.turn(stored) {
+		return nil
+	}
+	next := stored.DeepCopy()
+	err = c.options.Initialize(ctx, next)
+	var failed *Failure
+	if err != nil && !errors.As(err, &failed) {
+		return err
+	}
+	if failed != nil {
+		next = stored.DeepCopy()
+	}
+	patch, err := patchOf(stored, next, c.options.Name, failed)
+	if err != nil {
+		return err
+	}
+	_, err = c.plain.Resource(i.resource).Namespace(stored.GetNamespace()).Patch(
+		ctx, stored.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: c.options.Name})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func keyOf(u *unstructured.Unstructured) string {
+	return cache.ObjectName{Namespace: u.GetNamespace(), Name: u.GetName()}.String()
+}

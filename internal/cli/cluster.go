@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// cluster is the server that a command works on.
+type cluster struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+// newCluster adds the flags to a command that say which server is meant. They are
+// those of kubectl.
+func newCluster(cmd *cobra.Command) *cluster {
+	c := &cluster{flags: genericclioptions.NewConfigFlags(true)}
+	addSection(cmd, "Server", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(c.flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
+		f.StringVar(c.flags.Context, "context", "", "context in the kubeconfig")
+		f.StringVarP(c.flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
+	})
+	return c
+}
+
+// open finds the kubeconfig. The error says in one sentence that there is none.
+func (c *cluster) open() (*rest.Config, error) {
+	missing := defaultKubeconfig()
+	config, err := c.flags.ToRESTConfig()
+	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == unnamedServer)) && *c.flags.KubeConfig == "" {
+		return nil, missing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	config.UserAgent = "gatehouse"
+	return config, nil
+}
+
+// namespace is the one that was asked for, or that of the context.
+func (c *cluster) namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// mapper knows the server's kinds, by all their names.
+func (c *cluster) mapper() (meta.RESTMapper, error) {
+	mapper, err := c.flags.ToRESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	if mapper == nil {
+		return nil, errors.New("the server's kinds are not known")
+	}
+	return mapper, nil
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usage prints how a command is used, the examples first.
+func usage(cmd *cobra.Command) error {
+	var b strings.Builder
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "Examples:\n%s\n\n", cmd.Example)
+	}
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND"
+	}
+	fmt.Fprintf(&b, "Usage:\n  %s\n", line)
+	list := func(title string, listed func(*cobra.Command) bool) {
+		for _, c := range cmd.Commands() {
+			if !listed(c) {
+				continue
+			}
+			if title != "" {
+				fmt.Fprintf(&b, "\n%s:\n", title)
+				title = ""
+			}
+			fmt.Fprintf(&b, "  %-*s %s\n", cmd.NamePadding(), c.Name(), c.Short)
+		}
+	}
+	list("Commands", (*cobra.Command).IsAvailableCommand)
+	list("Help topics", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	for _, s := range flagSections(cmd.Flags()) {
+		fmt.Fprintf(&b, "\n%s:\n%s", s.title, s.flags.FlagUsages())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nRun '%[1]s COMMAND --help' for more about a command, '%[1]s help TOPIC' for a topic.\n", cmd.CommandPath())
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
+	return err
+}
+
+// sectionAnnotation is where a flag keeps the title it is listed under.
+const sectionAnnotation = "gatehouse-section"
+
+// addSection adds flags to a command, to be listed under a title.
+func addSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
+	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	define(flags)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
+		}
+		f.Annotations[sectionAnnotation] = []string{title}
+		cmd.Flags().AddFlag(f)
+	})
+}
+
+type flagSection struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// flagSections groups flags by their titles, in the order of their definition;
+// flags without a title come last.
+func flagSections(all *pflag.FlagSet) []flagSection {
+	var sections []flagSection
+	rest := flagSection{"Flags", pflag.NewFlagSet("", pflag.ContinueOnError)}
+	all.VisitAll(func(f *pflag.Flag) {
+		into := rest.flags
+		if title := f.Annotations[sectionAnnotation]; len(title) > 0 {
+			if n := len(sections); n == 0 || sections[n-1].title != title[0] {
+				s := flagSection{title[0], pflag.NewFlagSet("", pflag.ContinueOnError)}
+				s.flags.SortFlags = false
+				sections = append(sections, s)
+			}
+			into = sections[len(sections)-1].flags
+		}
+		into.AddFlag(f)
+	})
+	if rest.flags.HasAvailableFlags() {
+		sections = append(sections, rest)
+	}
+	return sections
+}
+
+// helpTopics are commands that do nothing: cobra lists them apart and prints
+// their text.
+func helpTopics() []*cobra.Command {
+	return []*cobra.Command{
+		{
+			Use:   "exit-codes",
+			Short: "What the exit codes mean",
+			Long: `gatehouse exits with
+
+  0  when it did what was asked; for serve: after SIGTERM or SIGINT, once the
+     requests under way were finished
+  1  when it could not; standard error says why, in one sentence
+  2  when the command line is wrong: an unknown command or flag, or a flag whose
+     value cannot be used
+
+gatehouse kubectl exits with what kubectl exits with.`,
+		},
+		{
+			Use:   "environment",
+			Short: "Which environment variables are read",
+			Long: `GATEHOUSE_DATA_DIR
+    The data directory: where serve writes when --data-dir is not given, and
+    where kubectl finds admin.kubeconfig. Default ./gatehouse.data.
+
+KUBECONFIG
+    The kubeconfig files that gatehouse kubectl uses instead of the one in the
+    data directory, as with any kubectl. serve does not read it.
+
+HTTPS_PROXY, NO_PROXY
+    How serve reaches webhooks, as with any Kubernetes API server.`,
+		},
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+)
+
+// registrationStates is where a server says which registrations are in force.
+var registrationStates = schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "registrationstates"}
+
+// registrationKinds are the kinds of registrations, by plural, with the names
+// that are understood besides it.
+var registrationKinds = map[string][]string{
+	"mutatingwebhookconfigurations":       {"mutatingwebhookconfiguration", "mutating"},
+	"validatingwebhookconfigurations":     {"validatingwebhookconfiguration", "validating"},
+	"initializerconfigurations":           {"initializerconfiguration", "initializer"},
+	"externaladmissionhookconfigurations": {"externaladmissionhookconfiguration", "external"},
+}
+
+type inForceOptions struct {
+	cluster *cluster
+	// state is the name of the registration's state.
+	state   string
+	deleted bool
+	timeout time.Duration
+}
+
+func newWaitInForce(streams Streams) *cobra.Command {
+	return newWaitInForceCommand(func(ctx context.Context, o *inForceOptions) error { return o.run(ctx, streams) })
+}
+
+func newWaitInForceCommand(run func(context.Context, *inForceOptions) error) *cobra.Command {
+	o := &inForceOptions{}
+	cmd := &cobra.Command{
+		Use:   "wait-in-force KIND/NAME",
+		Short: "Wait until every server enforces a registration",
+		Long: `Wait until every server enforces a webhook configuration, an initializer
+configuration or an external admission hook configuration as it is stored now. A
+write that begins after the command has ended is judged by it, whichever server
+it is sent to.
+
+KIND is as kubectl takes it, or one of mutating, validating, initializer and
+external.`,
+		Example: `  # register webhooks and go on when they are in force
+  gatehouse kubectl apply -f webhooks.yaml
+  gatehouse wait-in-force validatingwebhookconfiguration/podpolicy
+
+  # go on when nobody enforces it any more
+  gatehouse kubectl delete validatingwebhookconfiguration podpolicy
+  gatehouse wait-in-force validating/podpolicy --deleted`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{errors.New("one registration is needed, as KIND/NAME")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			state, err := stateName(args[0])
+			if err != nil {
+				return err
+			}
+			if o.timeout <= 0 {
+				return usageError{fmt.Errorf("--timeout %s is not more than 0", o.timeout)}
+			}
+			o.state = state
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Waiting", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.deleted, "deleted", false, "wait until the registration is deleted and no server enforces it")
+		f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait")
+	})
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+// stateName is the name of the state of a registration that a user wrote as
+// KIND/NAME.
+func stateName(registration string) (string, error) {
+	kind, name, ok := strings.Cut(registration, "/")
+	if !ok || kind == "" || name == "" {
+		return "", usageError{fmt.Errorf("%q is not of the form KIND/NAME", registration)}
+	}
+	given := strings.TrimSuffix(strings.ToLower(kind), ".admissionregistration.k8s.io")
+	for plural, others := range registrationKinds {
+		if given == plural || slices.Contains(others, given) {
+			return plural + "." + name, nil
+		}
+	}
+	return "", usageError{fmt.Errorf("%q is no kind of registration: use mutating, validating, initializer or external", kind)}
+}
+
+// pollInterval is how often the server is asked.
+const pollInterval = 50 * time.Millisecond
+
+func (o *inForceOptions) run(ctx context.Context, streams Streams) error {
+	config, err := o.cluster.open()
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	last := ""
+	for {
+		state, err := client.Resource(registrationStates).Get(ctx, o.state, metav1.GetOptions{})
+		if ctx.Err() == nil {
+			var done string
+			if done, last, err = o.look(state, err); err != nil {
+				return err
+			}
+			if done != "" {
+				fmt.Fprintln(streams.Out, done)
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if last == "" {
+				last = "the server did not answer"
+			}
+			return fmt.Errorf("%s: not within %s: %s", o.state, o.timeout, last)
+		}
+	}
+}
+
+// look says what the state of the registration means: done, when there is nothing
+// to wait for, or wait, what is waited for.
+func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done, wait string, _ error) {
+	if apierrors.IsNotFound(err) {
+		if o.deleted {
+			return o.state + " is in force nowhere", "", nil
+		}
+		return "", "", fmt.Errorf("%s: there is no such registration", o.state)
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
+		return "", "", fmt.Errorf("%s: %w", o.state, err)
+	}
+	if err != nil {
+		// Another attempt may find the server, or its storage, well again.
+		return "", err.Error(), nil
+	}
+	stored, _, _ := unstructured.NestedString(state.Object, "registration", "resourceVersion")
+	if o.deleted && stored != "" {
+		return "", "it is not deleted", nil
+	}
+	replicas, _, _ := unstructured.NestedSlice(state.Object, "replicas")
+	var behind []string
+	for _, r := range replicas {
+		replica, _ := r.(map[string]any)
+		if in, _ := replica["inForce"].(bool); !in {
+			behind = append(behind, fmt.Sprintf("%v at %v", replica["name"], replica["address"]))
+		}
+	}
+	if in, _, _ := unstructured.NestedBool(state.Object, "inForce"); in && !o.deleted {
+		return fmt.Sprintf("%s is in force on %s, resourceVersion %s", o.state, count(len(replicas), "server"), stored), "", nil
+	}
+	return "", "not yet in force on " + strings.Join(behind, ", "), nil
+}
+
+// count says how many there are of something.
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/initializer"
+)
+
+func newInitializers(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "initializers",
+		Short: "Show and settle objects that are not yet initialized",
+		Long: `Work on objects that wait for initializers, on this server or on any other
+that has them. Nobody else sees such objects: plain reads leave them out.
+
+To complete or to fail an initialization needs the verb initialize on the
+resource.`,
+		Example: `  # what waits, in all namespaces, and for whom
+  gatehouse initializers list -A
+
+  # take the place of an initializer that is away
+  gatehouse initializers complete deployment/web sidecar.example.com
+
+  # end it: the object is deleted, its creator is told
+  gatehouse initializers fail deployment/web --message "no sidecar today"`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newInitializersList(streams), newInitializersWatch(streams),
+		newInitializersComplete(streams), newInitializersFail(streams))
+	return cmd
+}
+
+// initializersOptions are what the commands below initializers have in common.
+type initializersOptions struct {
+	cluster *cluster
+	// types are the resources to look at; empty means all.
+	types         []string
+	allNamespaces bool
+	output        string
+	// object is TYPE/NAME, name the initializer, both for one object.
+	object, name string
+	message      string
+	reason       string
+	code         int
+}
+
+func (o *initializersOptions) addAllNamespaces(cmd *cobra.Command) {
+	addSection(cmd, "Which objects", func(f *pflag.FlagSet) {
+		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "objects of all namespaces")
+	})
+}
+
+// session is a connection to the server.
+type session struct {
+	mapper    meta.RESTMapper
+	discovery discovery.DiscoveryInterface
+	// all sees uninitialized objects.
+	all       dynamic.Interface
+	namespace string
+}
+
+func (o *initializersOptions) open() (*session, error) {
+	config, err := o.cluster.open()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{}
+	if s.namespace, err = o.cluster.namespace(); err != nil {
+		return nil, err
+	}
+	if o.allNamespaces {
+		s.namespace = ""
+	}
+	if s.mapper, err = o.cluster.mapper(); err != nil {
+		return nil, err
+	}
+	if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(initializer.IncludeUninitialized)
+	s.all, err = dynamic.NewForConfig(config)
+	return s, err
+}
+
+// resource is a kind of objects to look at.
+type resource struct {
+	schema.GroupVersionResource
+	namespaced bool
+}
+
+// resources returns the resources that the types name, or all that have the verb.
+func (s *session) resources(types []string, verb string) ([]resource, error) {
+	var list []resource
+	for _, name := range types {
+		gvr, err := s.mapper.ResourceFor(schema.ParseGroupResource(strings.ToLower(name)).WithVersion(""))
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.describe(gvr)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	if len(types) > 0 {
+		return list, nil
+	}
+	// What cannot be discovered cannot be listed either.
+	groups, err := s.discovery.ServerPreferredResources()
+	if len(groups) == 0 && err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		gv, err := schema.ParseGroupVersion(g.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range g.APIResources {
+			if slices.Contains(r.Verbs, verb) && !strings.Contains(r.Name, "/") && (gv.Group != "extensions") {
+				list = append(list, resource{gv.WithResource(r.Name), r.Namespaced})
+			}
+		}
+	}
+	return list, nil
+}
+
+func (s *session) describe(gvr schema.GroupVersionResource) (resource, error) {
+	kind, err := s.mapper.KindFor(gvr)
+	if err != nil {
+		return resource{}, err
+	}
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return resource{}, err
+	}
+	return resource{mapping.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+}
+
+// client reaches the objects of a resource, in the namespace that is meant.
+func (s *session) client(r resource) dynamic.ResourceInterface {
+	if r.namespaced {
+		return s.all.Resource(r.GroupVersionResource).Namespace(s.namespace)
+	}
+	return s.all.Resource(r.GroupVersionResource)
+}
+
+// find returns the object that TYPE/NAME names.
+func (s *session) find(ctx context.Context, object string) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
+	kind, name, ok := strings.Cut(object, "/")
+	if !ok || kind == "" || name == "" {
+		return nil, nil, usageError{fmt.Errorf("%q is not an object such as deployment/web", object)}
+	}
+	list, err := s.resources([]string{kind}, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	client := s.client(list[0])
+	obj, err := client.Get(ctx, name, metav1.GetOptions{})
+	return obj, client, err
+}
+
+// waits returns the names in an object's list of pending initializers; ok is false
+// for an object that is initialized.
+func waits(obj *unstructured.Unstructured) (names []string, ok bool) {
+	field, found, err := unstructured.NestedFieldNoCopy(obj.Object, "metadata", "initializers")
+	if err != nil || !found || field == nil {
+		return nil, false
+	}
+	list, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "initializers", "pending")
+	names = []string{}
+	for _, entry := range list {
+		m, _ := entry.(map[string]any)
+		name, _ := m["name"].(string)
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// oneObject takes the arguments of commands that work on one object.
+func (o *initializersOptions) oneObject(most int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usageError{errors.New("an object is needed, such as deployment/web")}
+		case len(args) > most:
+			return usageError{fmt.Errorf("unexpected argument %q", args[most])}
+		}
+		o.object = args[0]
+		if len(args) > 1 {
+			o.name = args[1]
+		}
+		return nil
+	}
+}

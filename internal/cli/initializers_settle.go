@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func newInitializersComplete(streams Streams) *cobra.Command {
+	o := &initializersOptions{}
+	cmd := &cobra.Command{
+		Use:   "complete TYPE/NAME [INITIALIZER]",
+		Short: "Take an initializer from an object",
+		Long: `Take an initializer from the list that an object waits for, as if it had acted;
+without a name the first one. With the last one the object is initialized.`,
+		Example: `  # the first one
+  gatehouse initializers complete deployment/web
+
+  # a certain one
+  gatehouse initializers complete deployment/web sidecar.example.com -n team`,
+		Args: o.oneObject(2),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.complete(cmd.Context(), streams) },
+	}
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+func newInitializersFail(streams Streams) *cobra.Command {
+	o := &initializersOptions{}
+	cmd := &cobra.Command{
+		Use:   "fail TYPE/NAME --message TEXT",
+		Short: "End the initialization of an object",
+		Long: `Fail the initialization of an object: whoever waits for its creation gets the
+message as an error, and the server deletes the object, whatever its finalizers
+say.`,
+		Example: `  gatehouse initializers fail deployment/web --message "no sidecar today"`,
+		Args:    o.oneObject(1),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.message == "" {
+				return usageError{errors.New("--message is needed: the creator of the object is told")}
+			}
+			if o.code < 400 || o.code > 599 {
+				return usageError{fmt.Errorf("--code %d is not an HTTP status of a failure: it must be between 400 and 599", o.code)}
+			}
+			return o.fail(cmd.Context(), streams)
+		},
+	}
+	addSection(cmd, "What the creator is told", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.message, "message", "", "why; needed")
+		f.StringVar(&o.reason, "reason", "", "one word for programs, such as Forbidden")
+		f.IntVar(&o.code, "code", http.StatusInternalServerError, "HTTP status code")
+	})
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+// attempts is how often a change is tried that meets others.
+const attempts = 10
+
+// settle changes metadata.initializers of the object, once more when somebody else
+// changed it in between.
+func (o *initializersOptions) settle(ctx context.Context, change func(obj *unstructured.Unstructured, names []string) (any, error)) error {
+	s, err := o.open()
+	if err != nil {
+		return err
+	}
+	for range attempts {
+		obj, client, err := s.find(ctx, o.object)
+		if err != nil {
+			return err
+		}
+		names, ok := waits(obj)
+		if !ok {
+			return fmt.Errorf("%s is initialized", o.object)
+		}
+		field, err := change(obj, names)
+		if err != nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"initializers": field, "uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(),
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = client.Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse"})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s is changed by others all the time", o.object)
+}
+
+func (o *initializersOptions) complete(ctx context.Context, streams Streams) error {
+	var taken string
+	var left []string
+	err := o.settle(ctx, func(obj *unstructured.Unstructured, names []string) (any, error) {
+		taken = o.name
+		if taken == "" && len(names) > 0 {
+			taken = names[0]
+		}
+		at := slices.Index(names, taken)
+		if at < 0 && len(names) > 0 {
+			return nil, fmt.Errorf("%s does not wait for %q but for %s", o.object, taken, strings.Join(names, ", "))
+		}
+		left = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == taken })
+		if len(left) == 0 {
+			return nil, nil
+		}
+		pending := make([]any, len(left))
+		for i, name := range left {
+			pending[i] = map[string]any{"name": name}
+		}
+		return map[string]any{"pending": pending}, nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(left) == 0 {
+		fmt.Fprintf(streams.Out, "%s is initialized\n", o.object)
+		return nil
+	}
+	fmt.Fprintf(streams.Out, "%s no longer waits for %s; next is %s\n", o.object, taken, left[0])
+	return nil
+}
+
+func (o *initializersOptions) fail(ctx context.Context, streams Streams) error {
+	err := o.settle(ctx, func(*unstructured.Unstructured, []string) (any, error) {
+		return map[string]any{"result": metav1.Status{
+			Status: metav1.StatusFailure, Message: o.message, Reason: metav1.StatusReason(o.reason), Code: int32(o.code),
+		}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Out, "%s failed and was deleted\n", o.object)
+	return nil
+}

@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credentials that kubectl knows in a kubeconfig
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	componentcli "k8s.io/component-base/cli"
+	componentlogs "k8s.io/component-base/logs"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+func newKubectl(streams Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl [flags and arguments of kubectl]",
+		Short: "Run the kubectl that is built in",
+		Long: `Run kubectl, the real one, of the Kubernetes release that 'gatehouse version'
+names. All of its commands, flags and plugins work; its exit codes are kept.
+
+Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
+'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, or in
+$GATEHOUSE_DATA_DIR. When there is none in ./gatehouse.data, ~/.kube/config is
+used, as kubectl does everywhere; a $GATEHOUSE_DATA_DIR without one is an error.
+
+'gatehouse kubectl --help' is kubectl's own help.`,
+		Example: `  # the server that 'gatehouse serve' started in this directory
+  gatehouse kubectl get namespaces
+
+  # any other cluster
+  gatehouse kubectl --kubeconfig ~/.kube/config get namespaces`,
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			runKubectl(args, streams)
+			return nil
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return completeKubectl(args, toComplete)
+		},
+	}
+}
+
+// runKubectl turns this process into kubectl. It returns only when kubectl
+// succeeds: otherwise kubectl itself prints the error and exits.
+func runKubectl(args []string, streams Streams) {
+	// Interrupting kubectl ends it at once; its own handlers restore the terminal.
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
+	// The same as kubectl's own main function.
+	_, _ = componentlogs.GlogSetter(kubectl.GetLogVerbosity(args))
+	if err := componentcli.RunNoErrOutput(kubectlCommand(args, streams)); err != nil {
+		kubectlutil.CheckErr(err)
+	}
+}
+
+// kubectlCommand makes kubectl's own command tree. From then on os.Args and
+// KUBECONFIG are what kubectl expects, since its parts, and the plugins it
+// starts, read them by themselves.
+func kubectlCommand(args []string, streams Streams) *cobra.Command {
+	os.Args = append([]string{"kubectl"}, args...)
+	missing := defaultKubeconfig()
+	io := genericiooptions.IOStreams{In: streams.In, Out: streams.Out, ErrOut: streams.Err}
+	flags := genericclioptions.NewConfigFlags(true).
+		WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+		WithWarningPrinter(io)
+	flags.WithWrapConfigFn(func(c *restclient.Config) *restclient.Config {
+		if missing != nil && *flags.APIServer == "" && c.Host == unnamedServer {
+			c.Wrap(func(http.RoundTripper) http.RoundTripper { return refusal{missing} })
+		}
+		return c
+	})
+	root := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
+		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		Arguments:     os.Args,
+		ConfigFlags:   flags,
+		IOStreams:     io,
+	})
+	replaceVersion(root, flags, io)
+	return root
+}
+
+// defaultDataDir is where serve writes unless told otherwise.
+const defaultDataDir = "./gatehouse.data"
+
+// dataDirVariable names the environment variable with another default.
+const dataDirVariable = "GATEHOUSE_DATA_DIR"
+
+// dataDir is the data directory when no flag names one.
+func dataDir() string {
+	if dir := os.Getenv(dataDirVariable); dir != "" {
+		return dir
+	}
+	return defaultDataDir
+}
+
+// defaultKubeconfig makes the server's kubeconfig the default one by setting
+// KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
+// use a server that no kubeconfig names, nil if it may.
+func defaultKubeconfig() error {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return nil
+	}
+	path := filepath.Join(dataDir(), "admin.kubeconfig")
+	_, err := os.Stat(path)
+	if err == nil {
+		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
+		return nil
+	}
+	if os.Getenv(dataDirVariable) != "" {
+		// Somebody who names a server must not reach another one.
+		os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
+		return fmt.Errorf("no kubeconfig of a running server: %s is %q, and %w", dataDirVariable, os.Getenv(dataDirVariable), err)
+	}
+	if _, err := os.Stat(clientcmd.RecommendedHomeFile); err == nil {
+		return nil
+	}
+	return fmt.Errorf("no kubeconfig: neither %s nor %s exists. Start a server here with 'gatehouse serve', or name a kubeconfig with --kubeconfig or $KUBECONFIG", path, clientcmd.RecommendedHomeFile)
+}
+
+// unnamedServer is what kubectl tries when no kubeconfig names a server.
+const unnamedServer = "http://localhost:8080"
+
+// refusal makes the first request end kubectl with the reason why no server is
+// known; what needs no server, such as --dry-run=client, goes on working.
+type refusal struct{ reason error }
+
+func (r refusal) RoundTrip(*http.Request) (*http.Response, error) {
+	kubectlutil.CheckErr(r.reason)
+	return nil, r.reason
+}
+
+// completeKubectl asks kubectl what could come next.
+func completeKubectl(args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var out strings.Builder
+	request := append(append([]string{cobra.ShellCompRequestCmd}, args...), toComplete)
+	root := kubectlCommand(request, Streams{In: strings.NewReader(""), Out: &out, Err: os.Stderr})
+	root.SetOut(&out)
+	if err := root.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	completions, directive, err := parseCompletions(out.String())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return completions, directive
+}
+
+// parseCompletions reads what cobra's hidden completion command prints: a line
+// for each completion, then a colon and the directive.
+func parseCompletions(out string) ([]cobra.Completion, cobra.ShellCompDirective, error) {
+	text, last, ok := strings.Cut(out, "\n:")
+	if rest, found := strings.CutPrefix(out, ":"); found {
+		text, last, ok = "", rest, true
+	}
+	if !ok {
+		return nil, 0, errors.New("completions without a directive")
+	}
+	directive, err := strconv.Atoi(strings.TrimSpace(last))
+	if err != nil {
+		return nil, 0, fmt.Errorf("directive of completions: %w", err)
+	}
+	if text == "" {
+		return nil, cobra.ShellCompDirective(directive), nil
+	}
+	return strings.Split(text, "\n"), cobra.ShellCompDirective(directive), nil
+}

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"flag"
+	"io"
+	"strconv"
+
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+)
+
+// startLogging sends what the libraries log to w: warnings and errors, and from
+// verbosity 1 on also what they consider information, which tells of their inner
+// life rather than of the server's. It is called once, before anything logs.
+func startLogging(w io.Writer, verbosity int) error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	for _, f := range []struct{ name, value string }{
+		{"v", strconv.Itoa(verbosity)},
+		// Each line goes to the writer of its severity and nowhere else.
+		{"logtostderr", "false"},
+		{"one_output", "true"},
+		{"stderrthreshold", "FATAL"},
+	} {
+		if err := flags.Set(f.name, f.value); err != nil {
+			return err
+		}
+	}
+	klog.SetOutput(w)
+	if verbosity < 1 {
+		klog.SetOutputBySeverity("INFO", io.Discard)
+	}
+	// What gRPC warns of is its own reconnecting to etcd; when etcd stays away,
+	// the requests that need it say so.
+	warnings := io.Discard
+	if verbosity >= 1 {
+		warnings = w
+	}
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, warnings, w))
+	return nil
+}

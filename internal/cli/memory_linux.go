@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// forgetProgram tells the kernel that the pages of the program's own file need
+// not stay mapped. Starting touches most of a large program once; serving needs a
+// small part of it, which comes back from the page cache as it is used. Pages
+// that were ever written to are left alone. It is best effort.
+func forgetProgram() {
+	program, err := os.Executable()
+	if err != nil {
+		return
+	}
+	f, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	var start, end uint64
+	candidate := false
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) >= 6 && strings.Contains(fields[0], "-"):
+			// start-end perms offset dev inode path
+			candidate = fields[5] == program && !strings.Contains(fields[1], "w")
+			from, to, _ := strings.Cut(fields[0], "-")
+			start, _ = strconv.ParseUint(from, 16, 64)
+			end, _ = strconv.ParseUint(to, 16, 64)
+		case len(fields) >= 5 && strings.Contains(fields[0], "-"):
+			candidate = false
+		case candidate && len(fields) >= 2 && fields[0] == "Anonymous:":
+			// Anonymous pages of a mapped file are copies that were written to.
+			if fields[1] == "0" && end > start {
+				_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), unix.MADV_DONTNEED)
+			}
+			candidate = false
+		}
+	}
+}

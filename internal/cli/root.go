@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Streams are what a command reads and writes. Results go to Out, everything
+// else to Err.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// Main runs gatehouse with the arguments after the program's name and returns
+// its exit code. It writes what went wrong to streams.Err, in one sentence.
+func Main(ctx context.Context, args []string, streams Streams) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil {
+		fmt.Fprintf(streams.Err, "gatehouse: %v\n", err)
+	}
+	code := exitCode(err)
+	if code == exitUsage {
+		fmt.Fprintf(streams.Err, "Run '%s --help' for usage.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+// The exit codes of gatehouse, as the help topic exit-codes says them.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// exitCode is the only place where kinds of errors become exit codes.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	default:
+		return exitError
+	}
+}
+
+// usageError is a mistake in the command line itself.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func newRoot(streams Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gatehouse",
+		Short: "Dynamic admission control for Kubernetes-style APIs",
+		Long: `Gatehouse is a Kubernetes-style API server whose admission is extended at run
+time, by webhooks and initializers that are API objects.`,
+		Example: `  # start a server on this machine
+  gatehouse serve
+
+  # talk to it, from another terminal
+  gatehouse kubectl get namespaces`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newWaitInForce(streams), newVersion(streams))
+	root.AddCommand(helpTopics()...)
+	return root
+}
+
+// knownCommand refuses what is no command, with the nearest one that is.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return usageError{fmt.Errorf("unknown command %q%s", args[0], suggestion("", args[0], names))}
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}
+
+// oneOf checks the value of a flag that has a fixed set of them.
+func oneOf(flag, value string, allowed ...string) error {
+	for _, a := range allowed {
+		if value == a {
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("--%s %q is not one of %s", flag, value, strings.Join(allowed, ", "))}
+}

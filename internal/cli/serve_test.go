@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/gatehouse-dev/gatehouse/server"
+)
+
+// parse returns what a command line for serve says.
+func parse(t *testing.T, args ...string) (*serveOptions, error) {
+	t.Helper()
+	var got *serveOptions
+	cmd := newServeCommand(func(_ context.Context, o *serveOptions) error { got = o; return nil })
+	cmd.SetArgs(args)
+	cmd.SetErr(io.Discard)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.Execute()
+	return got, err
+}
+
+// The names and defaults that other programs rely on when they start a server.
+func TestServeParsesTheContract(t *testing.T) {
+	t.Setenv(dataDirVariable, "")
+	with := func(change func(*server.Options)) server.Options {
+		o := server.Options{
+			DataDir: "./gatehouse.data", BindAddress: "127.0.0.1", SecurePort: 6443, EtcdPrefix: "/registry",
+			AuthorizationMode: "RBAC", ServiceClusterIPRange: "10.0.0.0/24",
+			MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
+			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",
+			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
+			InitializerTimeout: 5 * time.Second, InitializerRepairAfter: 10 * time.Minute,
+		}
+		change(&o)
+		return o
+	}
+	for _, tc := range []struct {
+		args string
+		want server.Options
+	}{
+		{"", with(func(*server.Options) {})},
+		{"--data-dir d --kubeconfig-out k", with(func(o *server.Options) { o.DataDir, o.KubeconfigOut = "d", "k" })},
+		{"--bind-address 0.0.0.0 --secure-port 0", with(func(o *server.Options) { o.BindAddress, o.SecurePort = "0.0.0.0", 0 })},
+		{"--etcd-servers https://a:1,https://b:2 --etcd-prefix /p --etcd-cafile ca --etcd-certfile c --etcd-keyfile k",
+			with(func(o *server.Options) {
+				o.EtcdServers, o.EtcdPrefix = []string{"https://a:1", "https://b:2"}, "/p"
+				o.EtcdCAFile, o.EtcdCertFile, o.EtcdKeyFile = "ca", "c", "k"
+			})},
+		{"--tls-cert-file c --tls-private-key-file k --client-ca-file ca --token-auth-file t",
+			with(func(o *server.Options) {
+				o.TLSCertFile, o.TLSPrivateKeyFile, o.ClientCAFile, o.TokenAuthFile = "c", "k", "ca", "t"
+			})},
+		{"--admission-control NamespaceLifecycle,Initializers --admission-control-config-file f", with(func(o *server.Options) {
+			o.AdmissionControl, o.AdmissionConfigFile = []string{"NamespaceLifecycle", "Initializers"}, "f"
+		})},
+		{"--enable-admission-plugins A --disable-admission-plugins B,C", with(func(o *server.Options) {
+			o.EnableAdmissionPlugins, o.DisableAdmissionPlugins = []string{"A"}, []string{"B", "C"}
+		})},
+		{"--proxy-client-cert-file c --proxy-client-key-file k", with(func(o *server.Options) {
+			o.ProxyClientCertFile, o.ProxyClientKeyFile = "c", "k"
+		})},
+		{"--runtime-config admissionregistration.k8s.io/v1alpha1=false,admissionregistration.k8s.io/v1beta1", with(func(o *server.Options) {
+			o.RuntimeConfig = []string{"admissionregistration.k8s.io/v1alpha1=false", "admissionregistration.k8s.io/v1beta1"}
+		})},
+		{"--admission-refresh-interval 2s --admission-max-staleness 9s --admission-consistency strict", with(func(o *server.Options) {
+			o.AdmissionRefreshInterval, o.AdmissionMaxStaleness, o.AdmissionConsistency = 2*time.Second, 9*time.Second, "strict"
+		})},
+		{"--admission-webhook-breaker timeout --admission-webhook-max-inflight 50", with(func(o *server.Options) {
+			o.AdmissionWebhookBreaker, o.AdmissionWebhookMaxInFlight = "timeout", 50
+		})},
+		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
+			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
+		})},
+		{"--authorization-mode AlwaysAllow", with(func(o *server.Options) { o.AuthorizationMode = "AlwaysAllow" })},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			got, err := parse(t, strings.Fields(tc.args)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The contract is about the flags; what else the options hold has tests of its own.
+			if diff := cmp.Diff(tc.want, got.server, cmpopts.IgnoreFields(server.Options{}, "Audit")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDataDirFromTheEnvironment(t *testing.T) {
+	t.Setenv(dataDirVariable, "from-environment")
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "from-environment"},
+		{[]string{"--data-dir", "from-flag"}, "from-flag"},
+	} {
+		got, err := parse(t, tc.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.server.DataDir != tc.want {
+			t.Errorf("%v: got %q, want %q", tc.args, got.server.DataDir, tc.want)
+		}
+	}
+}
+
+func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		o    serveOptions
+		want string
+	}{
+		{"no data directory", serveOptions{}, "--data-dir must not be empty"},
+		{"negative verbosity", serveOptions{verbosity: -1, server: server.Options{DataDir: "d"}}, "--v -1 must not be negative"},
+		{"S9.8 a version that cannot be switched", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"apps/v1=false"}}},
+			`--runtime-config "apps/v1=false": only admissionregistration.k8s.io/v1beta1 and admissionregistration.k8s.io/v1alpha1 can be switched`},
+		{"S9.8 neither on nor off", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=no"}}},
+			`--runtime-config "admissionregistration.k8s.io/v1alpha1=no": the value must be true or false`},
+		{"S9.8 switched twice", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=false", "admissionregistration.k8s.io/v1alpha1"}}},
+			`--runtime-config "admissionregistration.k8s.io/v1alpha1" is given twice`},
+		{"S12.13 certificate without key", serveOptions{server: server.Options{DataDir: "d", ProxyClientCertFile: "c"}},
+			"--proxy-client-cert-file and --proxy-client-key-file go together: one is set and the other is not"},
+		{"no such breaker", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookBreaker: "on"}}, `--admission-webhook-breaker "on" is not one of connect, timeout, off`},
+		{"negative bound", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookMaxInFlight: -1}}, "--admission-webhook-max-inflight -1 must not be negative"},
+		{"prefix without slash", serveOptions{server: server.Options{DataDir: "d", EtcdPrefix: "p"}}, `--etcd-prefix "p" must start with a slash`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := runServe(t.Context(), &tc.o, Streams{Out: io.Discard, Err: io.Discard})
+			if err == nil || err.Error() != tc.want || exitCode(err) != exitUsage {
+				t.Errorf("got %v with exit code %d, want %q with %d", err, exitCode(err), tc.want, exitUsage)
+			}
+		})
+	}
+}

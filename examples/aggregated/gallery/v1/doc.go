@@ -1,0 +1,3 @@
+// Package v1 is version v1 of the API group gallery.example.com, the version that
+// is stored.
+package v1

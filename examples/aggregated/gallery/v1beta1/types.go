@@ -1,0 +1,77 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
+)
+
+// SchemeGroupVersion is this group and version.
+var SchemeGroupVersion = schema.GroupVersion{Group: gallery.GroupName, Version: "v1beta1"}
+
+// AddToScheme registers the kinds and their conversion to and from the internal
+// form.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(SchemeGroupVersion, &Painting{}, &PaintingList{})
+	metav1.AddToGroupVersion(s, SchemeGroupVersion)
+	return addConversions(s)
+}
+
+// Painting hangs in a gallery.
+type Painting struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// Spec says what the painting is.
+	Spec PaintingSpec `json:"spec,omitempty"`
+}
+
+// PaintingSpec says what the painting is.
+type PaintingSpec struct {
+	// Title is what the painting is called; it is required.
+	Title string `json:"title"`
+	// Painter is who painted it.
+	Painter string `json:"painter,omitempty"`
+	// Year is when it was painted; 0 means that nobody knows.
+	Year int32 `json:"year,omitempty"`
+}
+
+// PaintingList is a list of paintings.
+type PaintingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Painting `json:"items"`
+}
+
+// OpenAPIModelName is what the kind is called in OpenAPI documents.
+func (Painting) OpenAPIModelName() string { return "com.example.gallery.v1beta1.Painting" }
+
+// OpenAPIModelName is what the type is called in OpenAPI documents.
+func (PaintingSpec) OpenAPIModelName() string { return "com.example.gallery.v1beta1.PaintingSpec" }
+
+// OpenAPIModelName is what the kind is called in OpenAPI documents.
+func (PaintingList) OpenAPIModelName() string { return "com.example.gallery.v1beta1.PaintingList" }
+
+// DeepCopy returns a copy that shares nothing with p.
+func (p *Painting) DeepCopy() *Painting {
+	out := *p
+	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (p *Painting) DeepCopyObject() runtime.Object { return p.DeepCopy() }
+
+// DeepCopyObject implements runtime.Object.
+func (l *PaintingList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	if l.Items != nil {
+		out.Items = make([]Painting, len(l.Items))
+		for i := range l.Items {
+			out.Items[i] = *l.Items[i].DeepCopy()
+		}
+	}
+	return &out
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
+	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
+	galleryv1beta1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1beta1"
+	"github.com/gatehouse-dev/gatehouse/server"
+)
+
+// patience is how long anything in these tests may take.
+const patience = 30 * time.Second
+
+// in runs something until the test is over and waits for its end. It returns
+// once that has called what it was given.
+func in[T any](t *testing.T, run func(context.Context, func(T)) error) T {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended, ready := make(chan error, 1), make(chan T, 1)
+	go func() { ended <- run(ctx, func(value T) { ready <- value }) }()
+	select {
+	case value := <-ready:
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		return value
+	case err := <-ended:
+		stop()
+		t.Fatalf("ended before it was ready: %v", err)
+	case <-time.After(patience):
+		stop()
+		t.Fatal("not ready in time")
+	}
+	panic("unreachable")
+}
+
+// cluster is a main server and a gallery beside it.
+type cluster struct {
+	main *kubernetes.Clientset
+	// gallery is the administrator's configuration for the gallery.
+	gallery *rest.Config
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	dir, mainDir := t.TempDir(), t.TempDir()
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(server.Options{DataDir: mainDir, TokenAuthFile: tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := in(t, s.Run)
+	main, err := kubernetes.NewForConfig(address.Admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := in(t, func(ctx context.Context, ready func(string)) error {
+		return Run(ctx, Options{
+			MainKubeconfig: address.Kubeconfig, ClientCAFile: filepath.Join(mainDir, "pki", "ca.crt"),
+			BindAddress: "127.0.0.1", DataDir: dir,
+		}, ready)
+	})
+	gallery := rest.CopyConfig(address.Admin)
+	gallery.Host, gallery.CAData, gallery.CAFile = url, nil, filepath.Join(dir, "serving.crt")
+	return &cluster{main: main, gallery: gallery}
+}
+
+// paintings returns a client for one version of paintings.
+func paintings(t *testing.T, config *rest.Config, version, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Resource(schema.GroupVersionResource{Group: "gallery.example.com", Version: version, Resource: "paintings"}).Namespace(namespace)
+}
+
+func paint(version, name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "gallery.example.com/" + version, "kind": "Painting",
+		"metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+// critic is a webhook server that knows paintings of version v1: one hook signs
+// those without an artist, the other rejects forgeries.
+type critic struct {
+	*httptest.Server
+	mu struct {
+		sync.Mutex
+		seen []string
+	}
+}
+
+func newCritic(t *testing.T) *critic {
+	c := &critic{}
+	c.Server = httptest.NewTLSServer(http.HandlerFunc(c.review))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *critic) review(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	var painting galleryv1.Painting
+	err := json.NewDecoder(r.Body).Decode(&review)
+	if err == nil {
+		err = json.Unmarshal(review.Request.Object.Raw, &painting)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	c.mu.seen = append(c.mu.seen, strings.Join([]string{r.URL.Path, painting.APIVersion, review.Request.RequestKind.Version, painting.Spec.Artist}, " "))
+	c.mu.Unlock()
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	switch {
+	case r.URL.Path == "/sign" && painting.Spec.Artist == "":
+		jsonPatch := admissionv1.PatchTypeJSONPatch
+		review.Response.Patch = []byte(`[{"op":"add","path":"/spec/artist","value":"anonymous"}]`)
+		review.Response.PatchType = &jsonPatch
+	case r.URL.Path == "/judge" && painting.Spec.Artist == "van Meegeren":
+		review.Response.Allowed = false
+		review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "this is a forgery"}
+	}
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// saw returns what was reviewed since the last call.
+func (c *critic) saw() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.mu.seen
+	c.mu.seen = nil
+	return seen
+}
+
+// register registers the hooks on the main server, for namespaces that are open to
+// the public.
+func (c *critic) register(t *testing.T, main kubernetes.Interface) {
+	t.Helper()
+	client := func(path string) admissionregistrationv1.WebhookClientConfig {
+		url := c.URL + path
+		return admissionregistrationv1.WebhookClientConfig{
+			URL: &url, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate().Raw}),
+		}
+	}
+	rules := []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"gallery.example.com"}, APIVersions: []string{"v1"}, Resources: []string{"paintings"}},
+	}}
+	public := &metav1.LabelSelector{MatchLabels: map[string]string{"open": "public"}}
+	none := admissionregistrationv1.SideEffectClassNone
+	_, err := main.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "gallery"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "sign.gallery.example.com", ClientConfig: client("/sign"), Rules: rules, NamespaceSelector: public,
+			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = main.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "gallery"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "judge.gallery.example.com", ClientConfig: client("/judge"), Rules: rules, NamespaceSelector: public,
+			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await tries the creation of a painting, without storing it, until the critic is
+// heard in both passes: registrations are in force within about a second.
+func (c *critic) await(t *testing.T, client dynamic.ResourceInterface) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		if _, err := client.Create(t.Context(), paint("v1", "trial", map[string]any{"title": "Trial"}), metav1.CreateOptions{DryRun: []string{"All"}}); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.saw()) == 2 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the registrations are not in force")
+		}
+	}
+}
+
+// TestWebhooksOfTheMainServerJudgePaintings proves S9.15: the gallery is judged by
+// what is registered on the main server, by the namespaces of the main server, and
+// for the users of the main server.
+func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
+	c := start(t)
+	for name, labels := range map[string]map[string]string{"louvre": {"open": "public"}, "vault": nil} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		if _, err := c.main.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	critic := newCritic(t)
+	critic.register(t, c.main)
+	critic.await(t, paintings(t, c.gallery, "v1", "louvre"))
+
+	alice := rest.AnonymousClientConfig(c.gallery)
+	alice.BearerToken = "alice-token"
+	mona := map[string]any{"title": "Mona Lisa", "artist": "Leonardo", "year": int64(1503)}
+	for _, tc := range []struct {
+		name               string
+		as                 *rest.Config
+		version, namespace string
+		spec               map[string]any
+		want               map[string]any
+		// reason and message are those of a refusal.
+		reason  metav1.StatusReason
+		message string
+		// seen is what the critic was asked, in order.
+		seen []string
+	}{
+		{
+			name: "S5.4 mutated", version: "v1", namespace: "louvre",
+			spec: map[string]any{"title": "Untitled"},
+			want: map[string]any{"title": "Untitled", "artist": "anonymous"},
+			seen: []string{"/sign gallery.example.com/v1 v1 ", "/judge gallery.example.com/v1 v1 anonymous"},
+		},
+		{
+			name: "S2.22 another version of the same thing", version: "v1beta1", namespace: "louvre",
+			spec: map[string]any{"title": "Untitled"},
+			want: map[string]any{"title": "Untitled", "painter": "anonymous"},
+			seen: []string{"/sign gallery.example.com/v1 v1beta1 ", "/judge gallery.example.com/v1 v1beta1 anonymous"},
+		},
+		{
+			name: "S4.11 rejected", version: "v1beta1", namespace: "louvre",
+			spec:    map[string]any{"title": "Supper at Emmaus", "painter": "van Meegeren"},
+			message: `admission webhook "judge.gallery.example.com" denied the request: this is a forgery`,
+			seen:    []string{"/sign gallery.example.com/v1 v1beta1 van Meegeren", "/judge gallery.example.com/v1 v1beta1 van Meegeren"},
+		},
+		{
+			name: "S6.6 invalid, so validating hooks are not asked", version: "v1", namespace: "louvre",
+			spec: map[string]any{"artist": "Leonardo"}, reason: metav1.StatusReasonInvalid,
+			message: `Painting.gallery.example.com "s6-6" is invalid: spec.title: Required value: a painting has a title, if only Untitled`,
+			seen:    []string{"/sign gallery.example.com/v1 v1 Leonardo"},
+		},
+		{
+			name: "S2.14 the labels of the main server's namespace", version: "v1", namespace: "vault",
+			spec: mona, want: mona,
+		},
+		{
+			name: "S9.10 a namespace that the main server does not have", version: "v1", namespace: "nowhere",
+			spec: mona, reason: metav1.StatusReasonNotFound, message: `namespaces "nowhere" not found`,
+		},
+		{
+			name: "what the main server does not allow", as: alice, version: "v1", namespace: "louvre",
+			spec: mona, reason: metav1.StatusReasonForbidden,
+			message: `paintings.gallery.example.com is forbidden: User "alice" cannot create resource "paintings" in API group "gallery.example.com" in the namespace "louvre"`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			critic.saw()
+			config := tc.as
+			if config == nil {
+				config = c.gallery
+			}
+			name := strings.ToLower(strings.ReplaceAll(strings.Fields(tc.name)[0], ".", "-"))
+			got, err := paintings(t, config, tc.version, tc.namespace).Create(t.Context(), paint(tc.version, name, tc.spec), metav1.CreateOptions{})
+			if tc.message != "" {
+				if err == nil || err.Error() != tc.message || apierrors.ReasonForError(err) != tc.reason {
+					t.Errorf("got %v, want %s %s", err, tc.reason, tc.message)
+				}
+			} else if err != nil {
+				t.Error(err)
+			} else if diff := cmp.Diff(tc.want, got.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.seen, critic.saw()); diff != "" {
+				t.Errorf("reviews (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A painting of one version is the same painting in the other.
+func TestConversionKeepsEverything(t *testing.T) {
+	for _, tc := range []struct{ from, to schema.GroupVersion }{
+		{galleryv1beta1.SchemeGroupVersion, galleryv1.SchemeGroupVersion},
+		{galleryv1.SchemeGroupVersion, galleryv1beta1.SchemeGroupVersion},
+	} {
+		t.Run(tc.from.Version+" to "+tc.to.Version, func(t *testing.T) {
+			mona := func(gv schema.GroupVersion) *unstructured.Unstructured {
+				artist := map[string]string{"v1": "artist", "v1beta1": "painter"}[gv.Version]
+				return paint(gv.Version, "mona-lisa", map[string]any{"title": "Mona Lisa", artist: "Leonardo", "year": int64(1503)})
+			}
+			data, err := mona(tc.from).MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj, err := runtime.Decode(codecs.UniversalDecoder(gallery.SchemeGroupVersion), data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data, err = runtime.Encode(codecs.LegacyCodec(tc.to), obj); err != nil {
+				t.Fatal(err)
+			}
+			got := &unstructured.Unstructured{}
+			if err := got.UnmarshalJSON(data); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(mona(tc.to), got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Binary returns the path of the gatehouse binary.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var binary = sync.OnceValues(func() (string, error) {
+	if given := os.Getenv("GATEHOUSE_BINARY"); given != "" {
+		return filepath.Abs(given)
+	}
+	return build("gatehouse", "./cmd/gatehouse")
+})
+
+// build builds a command of the module. The result stays in the user's cache,
+// where it costs nothing to build it again; other test processes may replace it
+// meanwhile, so this one gets a link of its own.
+func build(name, pkg string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "gatehouse-test")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	built := filepath.Join(cache, name)
+	cmd := exec.Command("go", "build", "-o", built, pkg)
+	cmd.Dir = moduleRoot()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	}
+	dir, err := workDir()
+	if err != nil {
+		return "", err
+	}
+	own := filepath.Join(dir, name)
+	if err := os.Link(built, own); err == nil {
+		return own, nil
+	}
+	data, err := os.ReadFile(built)
+	if err != nil {
+		return "", err
+	}
+	return own, os.WriteFile(own, data, 0o755)
+}
+
+func moduleRoot() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// workDir is a directory for files that outlive a single test. Main removes it.
+var workDir = sync.OnceValues(func() (string, error) {
+	return os.MkdirTemp("", "gatehouse-test-")
+})

@@ -1,0 +1,97 @@
+package harness
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// Tokens are the users that the shared server knows by token, with their groups.
+// The token of alice is alice-token.
+var Tokens = map[string][]string{
+	"alice": {"devs"},
+	"bob":   {"devs", "ops"},
+	"carol": nil,
+}
+
+func tokenFile() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(Tokens)) {
+		fmt.Fprintf(&b, "%s-token,%s,uid-%s,%q\n", name, name, name, strings.Join(Tokens[name], ","))
+	}
+	return b.String()
+}
+
+// WithToken is a configuration for the bearer of a token.
+func (s *Server) WithToken(token string) *rest.Config {
+	c := rest.AnonymousClientConfig(s.Admin)
+	c.BearerToken = token
+	return c
+}
+
+// As is the administrator's configuration, impersonating a user.
+func (s *Server) As(user string, groups ...string) *rest.Config {
+	c := rest.CopyConfig(s.Admin)
+	c.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return c
+}
+
+// Protobuf returns the configuration, for a client that speaks protobuf.
+func Protobuf(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
+}
+
+// Client returns a typed client.
+func Client(t testing.TB, c *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Dynamic returns a client for unstructured objects.
+func Dynamic(t testing.TB, c *rest.Config) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Metadata returns a client for the metadata of objects.
+func Metadata(t testing.TB, c *rest.Config) metadata.Interface {
+	t.Helper()
+	client, err := metadata.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// Namespace makes a namespace for the test. It is not deleted: the server's data
+// goes with the server.
+func (s *Server) Namespace(t testing.TB) string {
+	t.Helper()
+	ns, err := Client(t, s.Admin).CoreV1().Namespaces().Create(Context(t),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}

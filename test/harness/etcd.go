@@ -1,0 +1,90 @@
+package harness
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Etcd is an etcd that runs as a process of its own.
+type Etcd struct {
+	// URL is http://HOST:PORT.
+	URL string
+
+	dir     string
+	process *process
+}
+
+var etcdReady = regexp.MustCompile(`^etcd is ready at (http://\S+)$`)
+
+var etcdBinary = sync.OnceValues(func() (string, error) { return build("etcd", "./test/harness/etcd") })
+
+// StartEtcd starts an etcd without data, which ends with the test.
+func StartEtcd(t testing.TB) *Etcd {
+	t.Helper()
+	e := &Etcd{URL: "http://127.0.0.1:0", dir: filepath.Join(t.TempDir(), "etcd")}
+	t.Cleanup(func() {
+		if e.process != nil {
+			e.Kill(t)
+		}
+	})
+	e.Start(t)
+	return e
+}
+
+// Start starts an etcd that was killed again, with its data and at its address.
+func (e *Etcd) Start(t testing.TB) {
+	t.Helper()
+	name, err := etcdBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, match, err := startProcess(etcdReady, name, e.dir, strings.TrimPrefix(e.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.process, e.URL = p, match[1]
+}
+
+// Kill ends the etcd as SIGKILL does.
+func (e *Etcd) Kill(t testing.TB) {
+	t.Helper()
+	p := e.process
+	e.process = nil
+	if err := p.kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Pause makes the etcd hang: it takes connections and does not answer. Resume
+// ends that.
+func (e *Etcd) Pause(t testing.TB) {
+	t.Helper()
+	e.signal(t, syscall.SIGSTOP)
+	client := http.Client{Timeout: 200 * time.Millisecond}
+	defer client.CloseIdleConnections()
+	Eventually(t, "etcd hangs", func() error {
+		res, err := client.Get(e.URL + "/version")
+		if err != nil {
+			return nil
+		}
+		res.Body.Close()
+		return errors.New("it answers")
+	})
+}
+
+// Resume makes the etcd go on.
+func (e *Etcd) Resume(t testing.TB) { e.signal(t, syscall.SIGCONT) }
+
+func (e *Etcd) signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := e.process.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}

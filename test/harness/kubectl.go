@@ -1,0 +1,84 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Result is how a command ended.
+type Result struct {
+	Out, Err string
+	Code     int
+}
+
+// Run runs the gatehouse binary and waits for its end.
+func Run(t testing.TB, args ...string) Result {
+	t.Helper()
+	return run(t, "", nil, args...)
+}
+
+func run(t testing.TB, input string, env []string, args ...string) Result {
+	t.Helper()
+	cmd := exec.CommandContext(Context(t), Binary(t), args...)
+	cmd.SysProcAttr = tied()
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s", cmd, err, errs.String())
+	}
+	return Result{Out: out.String(), Err: errs.String(), Code: cmd.ProcessState.ExitCode()}
+}
+
+// Kubectl runs gatehouse kubectl as a user does who has the server's kubeconfig,
+// in a home directory of the test.
+type Kubectl struct {
+	t         testing.TB
+	server    *Server
+	namespace string
+	// Env is added to the environment, in the form NAME=value.
+	Env []string
+}
+
+// Kubectl returns a kubectl whose commands mean the namespace.
+func (s *Server) Kubectl(t testing.TB, namespace string) *Kubectl {
+	return &Kubectl{t: t, server: s, namespace: namespace, Env: []string{"HOME=" + t.TempDir()}}
+}
+
+// Run runs a command with standard input.
+func (k *Kubectl) Run(input string, args ...string) Result {
+	k.t.Helper()
+	args = append([]string{"kubectl", "--kubeconfig", k.server.Kubeconfig, "--namespace", k.namespace}, args...)
+	return run(k.t, input, k.Env, args...)
+}
+
+// Must is Run without input. It returns standard output, and fails the test when
+// the command fails.
+func (k *Kubectl) Must(args ...string) string {
+	k.t.Helper()
+	return k.MustWith("", args...)
+}
+
+// MustWith is Must with standard input.
+func (k *Kubectl) MustWith(input string, args ...string) string {
+	k.t.Helper()
+	r := k.Run(input, args...)
+	if r.Code != 0 {
+		k.t.Fatalf("kubectl %s: exit code %d\n%s%s", strings.Join(args, " "), r.Code, r.Out, r.Err)
+	}
+	return r.Out
+}
+
+// For makes failures those of a subtest, until the function it returns is called.
+func (k *Kubectl) For(t testing.TB) func() {
+	outer := k.t
+	k.t = t
+	return func() { k.t = outer }
+}

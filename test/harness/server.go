@@ -1,0 +1,198 @@
+package harness
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/server"
+)
+
+// Server is a running gatehouse.
+type Server struct {
+	// URL is https://HOST:PORT; Kubeconfig is a file with the administrator's
+	// credentials.
+	URL, Kubeconfig string
+	// DataDir is the data directory.
+	DataDir string
+	// Admin is the administrator's configuration, without a limit of its own
+	// on the rate of requests. Callers copy it before they change it.
+	Admin *rest.Config
+
+	args   []string
+	runner runner
+}
+
+type runner interface {
+	// stop ends the server in order, kill at once. The error is what was wrong
+	// with the server's life.
+	stop() error
+	kill() error
+}
+
+// Start runs a server with the given flags of serve and stops it when the test
+// is over. It fails the test when the server does not get ready, does not end
+// in order, or logs a panic.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return StartOn(t, t.TempDir(), args...)
+}
+
+// StartOn is Start with a data directory, which may have data.
+func StartOn(t testing.TB, dir string, args ...string) *Server {
+	t.Helper()
+	s := &Server{DataDir: dir, args: args}
+	if err := s.start("0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.runner != nil {
+			s.Stop(t)
+		}
+	})
+	return s
+}
+
+// InProcess runs a server in the test process and stops it when the test is
+// over. An empty DataDir means a directory of the test.
+func InProcess(t testing.TB, o server.Options) *Server {
+	t.Helper()
+	if o.DataDir == "" {
+		o.DataDir = t.TempDir()
+	}
+	s, err := startServerInside(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.runner != nil {
+			s.Stop(t)
+		}
+	})
+	return s
+}
+
+func startServerInside(o server.Options) (*Server, error) {
+	i, address, err := startInside(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{DataDir: o.DataDir, runner: i}
+	return s, s.reached(address.URL, address.Kubeconfig)
+}
+
+var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)
+
+func (s *Server) start(port string) error {
+	name, err := binary()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"serve", "--data-dir", s.DataDir, "--secure-port", port}, s.args...)
+	p, match, err := startProcess(readyLine, name, args...)
+	if err != nil {
+		return err
+	}
+	s.runner = p
+	return s.reached(match[1], match[2])
+}
+
+func (s *Server) reached(url, kubeconfig string) error {
+	s.URL, s.Kubeconfig = url, kubeconfig
+	admin, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	admin.QPS = -1
+	s.Admin = admin
+	return nil
+}
+
+// Stop ends the server as SIGTERM does. It fails the test when the server does
+// not end in order or logged a panic.
+func (s *Server) Stop(t testing.TB) {
+	t.Helper()
+	r := s.runner
+	s.runner = nil
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Kill ends the server as SIGKILL does.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	r := s.runner
+	s.runner = nil
+	if err := r.kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Restart starts a server that was stopped or killed again, on the same data and
+// the same port.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.start(port); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Log is what the server has logged since it was started; empty for one that
+// runs in the test process.
+func (s *Server) Log() string {
+	if p, ok := s.runner.(*process); ok {
+		return p.log.String()
+	}
+	return ""
+}
+
+// Shared returns the server for tests that do not disturb one another. It is
+// started by the first test that wants it, and knows the users in Tokens.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	s, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var sharedStarted bool
+
+var shared = sync.OnceValues(func() (*Server, error) {
+	dir, err := workDir()
+	if err != nil {
+		return nil, err
+	}
+	tokens := filepath.Join(dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(tokenFile()), 0o600); err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "shared")
+	sharedStarted = true
+	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
+		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens})
+	}
+	s := &Server{DataDir: data, args: []string{"--token-auth-file", tokens}}
+	if err := s.start("0"); err != nil {
+		return nil, fmt.Errorf("shared server: %w", err)
+	}
+	return s, nil
+})

@@ -1,0 +1,40 @@
+package replicas
+
+import (
+	"testing"
+	"time"
+)
+
+// The checker finds what it is there to find.
+func TestChecker(t *testing.T) {
+	start := time.Now()
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	for _, c := range []struct {
+		name      string
+		judgement judgement
+		unknown   int
+		bound     time.Duration
+		escapes   int
+		longest   time.Duration
+	}{
+		{name: "judged by it", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 2}}},
+		{name: "judged by what came later", judgement: judgement{began: at(10), revision: 9, versions: map[string]int{"a": 3}}},
+		{name: "began before", judgement: judgement{began: at(-1), revision: 6, versions: map[string]int{"a": 1}}},
+		{name: "an older revision", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 2}}, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "an older version, whatever the header says", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 1}}, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "no hook at all", judgement: judgement{began: at(10), revision: 7}, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "a write that came into effect late", judgement: judgement{began: at(10), revision: 8, versions: map[string]int{"a": 1}}, unknown: 1},
+		{name: "within the bound", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 1}}, bound: time.Second, longest: 10 * time.Millisecond},
+	} {
+		h := newHistory()
+		h.registered(registration{hook: "a", version: 2, revision: 7, acknowledged: start})
+		if c.unknown > 0 {
+			h.lost("a", c.unknown)
+		}
+		h.judged(c.judgement)
+		escapes, longest := h.check(c.bound)
+		if len(escapes) != c.escapes || longest != c.longest {
+			t.Errorf("%s: %d escapes, want %d; longest %s, want %s: %q", c.name, len(escapes), c.escapes, longest, c.longest, escapes)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+// Package replicas tests several servers on one etcd of several members: that a
+// registration is in force everywhere as soon as is promised, whatever happens to
+// the servers, the members and the links between them.
+//
+// The tests record a history: every write of a registration with the moment of
+// its acknowledgement, and every write that admission judged with the moment it
+// began and what it was judged by. A checker proves the promise of the history.
+// By default some hundreds of writes are judged; with
+//
+//	GATEHOUSE_JUDGED=10000 go test ./test/replicas -run TestHistories -v -timeout 30m
+//
+// it is as many as that in each mode.
+package replicas

@@ -1,0 +1,251 @@
+package replicas
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// fleet is three servers on an etcd of three members, each server with links of
+// its own to the members.
+type fleet struct {
+	t       testing.TB
+	etcd    *harness.EtcdCluster
+	servers []*harness.Server
+	links   [][]*harness.Link
+	hooks   *harness.WebhookServer
+
+	// next counts the versions of hooks, and registered tells which hooks are.
+	next       int
+	registered map[string]bool
+	// fallen is the member of etcd that is away.
+	fallen *harness.EtcdMember
+}
+
+type link = harness.Link
+
+// each calls a method of the first n links.
+func each(links []*link, n int) func(func(*link)) {
+	return func(call func(*link)) {
+		for _, l := range links[:n] {
+			call(l)
+		}
+	}
+}
+
+func newFleet(t testing.TB, flags ...string) *fleet {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a while")
+	}
+	f := &fleet{t: t, etcd: harness.StartEtcdCluster(t, 3), hooks: harness.NewWebhookServer(t, nil), registered: map[string]bool{}}
+	for range 3 {
+		var links []*harness.Link
+		var urls []string
+		for _, m := range f.etcd.Members {
+			l := harness.NewLink(t, m.Address)
+			links = append(links, l)
+			urls = append(urls, "https://"+l.Address)
+		}
+		f.links = append(f.links, links)
+		args := append([]string{"--etcd-servers", strings.Join(urls, ",")}, f.etcd.Flags...)
+		f.servers = append(f.servers, harness.Start(t, append(args, flags...)...))
+	}
+	return f
+}
+
+// client sends requests to one server.
+type client struct {
+	base string
+	http *http.Client
+}
+
+// client returns a client with connections of its own.
+func (f *fleet) client(server int) *client {
+	f.t.Helper()
+	transport, err := rest.TransportFor(f.servers[server].Admin)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return &client{base: f.servers[server].URL, http: &http.Client{Transport: transport}}
+}
+
+// answer is what a server said.
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+func (c *client) send(ctx context.Context, method, path string, body any) (*answer, error) {
+	data, ok := body.(string)
+	if !ok && body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		data = string(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader([]byte(data)))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	a := &answer{code: res.StatusCode, header: res.Header}
+	a.body, err = io.ReadAll(res.Body)
+	return a, err
+}
+
+// must sends what has to work.
+func (f *fleet) must(code, server int, method, path string, body any) *answer {
+	f.t.Helper()
+	a, err := f.client(server).send(harness.Context(f.t), method, path, body)
+	if err != nil || a.code != code {
+		f.t.Fatalf("%s %s: %+v, %v", method, path, a, err)
+	}
+	return a
+}
+
+// revision is the header with the revision that a write was judged by, 0 when
+// there is none.
+func (a *answer) revision() int64 {
+	n, _ := strconv.ParseInt(a.header.Get("Gatehouse-Registration-Revision"), 10, 64)
+	return n
+}
+
+// version is the object's.
+func (a *answer) version() int64 {
+	var object struct {
+		Metadata struct {
+			ResourceVersion int64 `json:"resourceVersion,string"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(a.body, &object); err != nil {
+		panic(fmt.Sprintf("%s: %v", a.body, err))
+	}
+	return object.Metadata.ResourceVersion
+}
+
+// field is a field of the body.
+func field(t testing.TB, a *answer, path ...string) any {
+	t.Helper()
+	var body any
+	if err := json.Unmarshal(a.body, &body); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	for _, name := range path {
+		object, ok := body.(map[string]any)
+		if !ok {
+			t.Fatalf("%s has no %v", a.body, path)
+		}
+		body = object[name]
+	}
+	return body
+}
+
+// status is the reason and message of a Status.
+func (a *answer) status() (reason, message string) {
+	var status struct{ Reason, Message string }
+	_ = json.Unmarshal(a.body, &status)
+	return status.Reason, status.Message
+}
+
+const (
+	configMaps = "/api/v1/namespaces/default/configmaps"
+	group      = "/apis/admissionregistration.k8s.io/v1/"
+)
+
+func configMap(name string) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}
+}
+
+// kinds are those of the two hooks of a history.
+var kinds = map[string]string{
+	"mutating": "MutatingWebhookConfiguration", "validating": "ValidatingWebhookConfiguration",
+}
+
+func collection(hook string) string { return group + strings.ToLower(kinds[hook]) + "s" }
+
+// configuration registers a version of a hook for the creation of ConfigMaps. The
+// version is the path it is called at.
+func (f *fleet) configuration(hook string, version int) map[string]any {
+	h := f.hooks.Hook(fmt.Sprintf("/%s/%d", hook, version), tell(hook, version))
+	return map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kinds[hook],
+		"metadata": map[string]any{"name": "history"},
+		"webhooks": []any{map[string]any{
+			"name": hook + ".history.example.com", "clientConfig": h.ClientConfig(),
+			"rules": []any{map[string]any{
+				"operations": []string{"CREATE"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"},
+			}},
+			"sideEffects": "None", "timeoutSeconds": 5, "admissionReviewVersions": []string{"v1"},
+		}},
+	}
+}
+
+// tell lets a request pass with a warning that says who judged it. Every third
+// version of the validating hook refuses it, in the same words.
+func tell(hook string, version int) harness.Answer {
+	text := fmt.Sprintf("judged by %s %d", hook, version)
+	if hook == "validating" && version%3 == 0 {
+		return harness.Respond(map[string]any{"allowed": false, "status": map[string]any{"code": 403, "message": text}, "warnings": []string{text}})
+	}
+	return harness.Respond(map[string]any{"allowed": true, "warnings": []string{text}})
+}
+
+// versions reads what the hooks told.
+func versions(header http.Header) map[string]int {
+	found := map[string]int{}
+	for _, text := range header.Values("Warning") {
+		_, text, _ = strings.Cut(text, "judged by ")
+		var hook string
+		var version int
+		if n, _ := fmt.Sscanf(strings.TrimSuffix(text, `"`), "%s %d", &hook, &version); n == 2 {
+			found[hook] = version
+		}
+	}
+	return found
+}
+
+// slowestRead is an upper bound of how long reads of registrations took on the
+// servers, as their metrics say.
+func (f *fleet) slowestRead() time.Duration {
+	f.t.Helper()
+	slowest := time.Duration(0)
+	for _, s := range f.servers {
+		m := s.HTTP(f.t, nil).Metrics()
+		const name = "gatehouse_admission_registrations_read_duration_seconds"
+		total := m.Value(name+"_count", `result="success"`)
+		bound := 2.5
+		for _, le := range []string{"0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2"} {
+			if m.Value(name+"_bucket", `result="success"`, `le="`+le+`"`) == total {
+				bound, _ = strconv.ParseFloat(le, 64)
+				break
+			}
+		}
+		slowest = max(slowest, time.Duration(bound*float64(time.Second)))
+	}
+	return slowest
+}

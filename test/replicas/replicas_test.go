@@ -1,0 +1,440 @@
+package replicas
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// TestHistories proves S11.8 and S11.10 for several servers: with --admission-
+// consistency=bounded no write escapes a registration that begins later than a
+// second, and the read's own time, after the acknowledgement; with strict none
+// that begins later at all. It does so in peace and while members of etcd, servers
+// and links fail; then bounded means that nobody goes by what is older than
+// --admission-max-staleness.
+func TestHistories(t *testing.T) {
+	judged := 300
+	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JUDGED")); err == nil {
+		judged = n
+	}
+	const (
+		interval     = time.Second
+		maxStaleness = 5 * time.Second
+		// scheduling is how late a process of a busy machine may be.
+		scheduling = 250 * time.Millisecond
+	)
+	for _, mode := range []string{"bounded", "strict"} {
+		t.Run(mode, func(t *testing.T) {
+			f := newFleet(t, "--admission-consistency", mode)
+			check := func(t *testing.T, h *history, bound time.Duration) {
+				t.Helper()
+				escapes, longest := h.check(bound)
+				t.Logf("%d writes judged, %d registrations written, %d not acknowledged; not judged: %v; bound %s, longest escape %s",
+					len(h.judgements), len(h.registrations), len(h.unknown["mutating"])+len(h.unknown["validating"]), h.refused, bound, longest)
+				for _, escape := range escapes[:min(len(escapes), 20)] {
+					t.Error(escape)
+				}
+				if len(escapes) > 20 {
+					t.Errorf("and %d more", len(escapes)-20)
+				}
+			}
+			t.Run("in peace", func(t *testing.T) {
+				h := newHistory()
+				// Long enough for several regular reads.
+				f.record(t, h, judged, func(ctx context.Context) { pause(ctx, 4*time.Second) })
+				bound := time.Duration(0)
+				if mode == "bounded" {
+					bound = interval + f.slowestRead() + scheduling
+				}
+				check(t, h, bound)
+				for answer, n := range h.refused {
+					t.Errorf("%d writes were answered %s", n, answer)
+				}
+			})
+			t.Run("while things fail", func(t *testing.T) {
+				h := newHistory()
+				f.record(t, h, judged, f.faults(t, h, judged))
+				bound := time.Duration(0)
+				if mode == "bounded" {
+					bound = maxStaleness + scheduling
+				}
+				check(t, h, bound)
+			})
+		})
+	}
+}
+
+// record writes registrations to one server after the other, and what is judged by
+// them to all, until so many writes were judged and the faults are over.
+func (f *fleet) record(t *testing.T, h *history, judged int, faults func(context.Context)) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	first := f.next
+	for _, hook := range []string{"mutating", "validating"} {
+		f.register(ctx, h, 0, hook)
+	}
+	if len(h.registrations) != 2 {
+		t.Fatalf("%d registrations were acknowledged, want 2", len(h.registrations))
+	}
+	var all, writers sync.WaitGroup
+	all.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			f.register(ctx, h, i%len(f.servers), []string{"mutating", "validating"}[i%2])
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	over := make(chan struct{})
+	all.Go(func() {
+		defer close(over)
+		faults(ctx)
+	})
+	const each = 2
+	for server := range f.servers {
+		c := f.client(server)
+		for w := range each {
+			writers.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					f.judge(ctx, h, c, server, fmt.Sprintf("j-%d-%d-%d-%d", first, server, w, i))
+					if h.count() >= judged {
+						select {
+						case <-over:
+							return
+						case <-time.After(20 * time.Millisecond):
+						}
+					}
+				}
+			})
+		}
+	}
+	writers.Wait()
+	stop()
+	all.Wait()
+}
+
+// register writes the next version of a hook's registration.
+func (f *fleet) register(ctx context.Context, h *history, server int, hook string) {
+	f.next++
+	version := f.next
+	configuration := f.configuration(hook, version)
+	c := f.client(server)
+	defer c.http.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	method, path := http.MethodPatch, collection(hook)+"/history"
+	if !f.registered[hook] {
+		method, path = http.MethodPost, collection(hook)
+	}
+	a, err := c.send(ctx, method, path, configuration)
+	if err != nil || a.code >= 300 {
+		h.lost(hook, version)
+		return
+	}
+	now := time.Now()
+	f.registered[hook] = true
+	h.registered(registration{hook: hook, version: version, revision: a.version(), acknowledged: now})
+}
+
+// judge sends a write that the hooks judge.
+func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, name string) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	began := time.Now()
+	a, err := c.send(ctx, http.MethodPost, configMaps, configMap(name))
+	switch {
+	case err != nil:
+		h.notJudged("nothing")
+	case a.code == http.StatusCreated || a.code == http.StatusForbidden:
+		h.judged(judgement{server: server, began: began, revision: a.revision(), versions: versions(a.header)})
+	default:
+		reason, _ := a.status()
+		h.notJudged(fmt.Sprintf("%d %s", a.code, reason))
+	}
+	if err != nil {
+		// A server that is away is not to be asked all the time.
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// faults lets one thing after the other fail, and mends it.
+func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Context) {
+	length := 4 * time.Second
+	if judged > 1000 {
+		length = 8 * time.Second
+	}
+	return func(ctx context.Context) {
+		for _, fault := range []struct {
+			name       string
+			fail, mend func()
+		}{
+			{"the leader of etcd is killed", func() { f.fallen = f.etcd.Leader(t); f.fallen.Kill(t) }, func() { f.fallen.Start(t) }},
+			{"a member hangs", func() { f.etcd.Members[1].Pause(t) }, func() { f.etcd.Members[1].Resume(t) }},
+			{"the leader hangs", func() { f.fallen = f.etcd.Leader(t); f.fallen.Pause(t) }, func() { f.fallen.Resume(t) }},
+			{"a server is killed", func() { f.servers[2].Kill(t) }, func() { f.servers[2].Restart(t) }},
+			{"a server's links to two members are cut", func() { f.links[1][0].Cut(); f.links[1][1].Cut() }, func() { f.links[1][0].Restore(); f.links[1][1].Restore() }},
+			{"all links of a server hang", func() { each(f.links[0], 3)((*link).Hang) }, func() { each(f.links[0], 3)((*link).Restore) }},
+		} {
+			before := h.count()
+			t.Logf("%s", fault.name)
+			fault.fail()
+			pause(ctx, length)
+			during := h.count()
+			fault.mend()
+			pause(ctx, length/2)
+			t.Logf("%s: %d writes judged, %d after", fault.name, during-before, h.count()-during)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// TestStrictNamespaces proves for strict mode that the labels of a namespace are
+// as fresh as registrations are (S2.14): a write is selected by the labels that
+// were acknowledged by another server before it began.
+func TestStrictNamespaces(t *testing.T) {
+	f := newFleet(t, "--admission-consistency", "strict")
+	configuration := f.configuration("validating", 3)
+	hook := configuration["webhooks"].([]any)[0].(map[string]any)
+	hook["namespaceSelector"] = map[string]any{"matchLabels": map[string]any{"judged": "yes"}}
+	f.must(http.StatusCreated, 0, "POST", collection("validating"), configuration)
+	for i := range 30 {
+		name, at := fmt.Sprintf("n%d", i/2), i%3
+		code, labels := http.StatusForbidden, map[string]any{"judged": "yes"}
+		if i%2 == 0 {
+			f.must(http.StatusCreated, at, "POST", "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": name, "labels": labels}})
+		} else {
+			code, labels = http.StatusCreated, map[string]any{"judged": "no"}
+			f.must(http.StatusOK, at, "PATCH", "/api/v1/namespaces/"+name, map[string]any{"metadata": map[string]any{"labels": labels}})
+		}
+		for other := range f.servers {
+			f.must(code, (at+other)%3, "POST", "/api/v1/namespaces/"+name+"/configmaps", configMap(fmt.Sprintf("c%d-%d", i, other)))
+		}
+	}
+}
+
+// TestAllKindsInForce registers each of the four kinds on one server, waits until
+// it is in force, and finds that the others go by it at once; the same for its
+// deletion (S11.8).
+func TestAllKindsInForce(t *testing.T) {
+	f := newFleet(t)
+	denied := f.hooks.Hook("/denied", harness.Deny(map[string]any{"message": "by the external hook"}))
+	denied.Answer(func(w http.ResponseWriter, _ *harness.Review) {
+		harness.WriteJSON(w, http.StatusOK, map[string]any{"status": map[string]any{"allowed": false, "status": map[string]any{"message": "by the external hook"}}})
+	})
+	rules := []any{map[string]any{"apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}}
+	operations := []any{map[string]any{"operations": []string{"CREATE"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}}
+	const alpha = "/apis/admissionregistration.k8s.io/v1alpha1/"
+	for i, c := range []struct {
+		resource, path string
+		object         map[string]any
+		effect         func(*answer) bool
+	}{
+		{"mutatingwebhookconfigurations", collection("mutating"), f.configuration("mutating", 1), func(a *answer) bool { return versions(a.header)["mutating"] == 1 }},
+		{"validatingwebhookconfigurations", collection("validating"), f.configuration("validating", 3), func(a *answer) bool { return a.code == http.StatusForbidden }},
+		{"initializerconfigurations", alpha + "initializerconfigurations", map[string]any{
+			"metadata": map[string]any{"name": "history"}, "initializers": []any{map[string]any{"name": "one.history.example.com", "rules": rules}},
+		}, func(a *answer) bool { return a.code == http.StatusAccepted }},
+		{"externaladmissionhookconfigurations", alpha + "externaladmissionhookconfigurations", map[string]any{
+			"metadata": map[string]any{"name": "history"}, "externalAdmissionHooks": []any{map[string]any{
+				"name": "external.history.example.com", "rules": operations, "failurePolicy": "Ignore",
+				"clientConfig": map[string]any{"caBundle": denied.CABundle(), "service": map[string]any{"namespace": "default", "name": "hooks"}},
+			}},
+		}, func(a *answer) bool {
+			// The service leads nowhere, which is ignored; the state is what counts.
+			return a.code == http.StatusCreated
+		}},
+	} {
+		t.Run("S11.8 "+c.resource, func(t *testing.T) {
+			at := i % len(f.servers)
+			wait := func(args ...string) {
+				t.Helper()
+				r := harness.Run(t, append([]string{"wait-in-force", "--kubeconfig", f.servers[at].Kubeconfig}, args...)...)
+				if r.Code != 0 {
+					t.Fatalf("wait-in-force: %d, %s", r.Code, r.Err)
+				}
+			}
+			judged := func(what string) []*answer {
+				t.Helper()
+				var all []*answer
+				for server := range f.servers {
+					a, err := f.client(server).send(harness.Context(t), "POST", configMaps+"?includeUninitialized=true", configMap(fmt.Sprintf("%s-%d-%d", what, i, server)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, a)
+				}
+				return all
+			}
+			revision := f.must(http.StatusCreated, at, "POST", c.path, c.object).version()
+			wait(c.resource + "/history")
+			for server, a := range judged("there") {
+				if !c.effect(a) || a.revision() < revision {
+					t.Errorf("server %d: %d at revision %d, want at least %d: %s", server, a.code, a.revision(), revision, a.body)
+				}
+			}
+			state := f.must(http.StatusOK, at, "GET", "/apis/gatehouse.dev/v1alpha1/registrationstates/"+c.resource+".history", nil)
+			if got := field(t, state, "inForce"); got != true {
+				t.Errorf("state: %s", state.body)
+			}
+			if got := field(t, state, "replicas").([]any); len(got) != len(f.servers) {
+				t.Errorf("%d replicas: %s", len(got), state.body)
+			}
+			f.must(http.StatusOK, at, "DELETE", c.path+"/history", nil)
+			wait(c.resource+"/history", "--deleted")
+			for server, a := range judged("gone") {
+				if a.code != http.StatusCreated || len(versions(a.header)) > 0 {
+					t.Errorf("server %d: %d after the deletion: %s", server, a.code, a.body)
+				}
+			}
+			f.must(http.StatusNotFound, at, "GET", "/apis/gatehouse.dev/v1alpha1/registrationstates/"+c.resource+".history", nil)
+		})
+	}
+}
+
+// TestStoreAway takes the storage away from one server. For five seconds it goes
+// by what it knows, then it refuses what admission judges, and not more; it is
+// well within a second of the storage's return (S11.9 to S11.14).
+func TestStoreAway(t *testing.T) {
+	f := newFleet(t)
+	f.must(http.StatusCreated, 0, "POST", configMaps, configMap("there"))
+	// A hook that denies: to refuse what it denies, no storage is needed.
+	f.must(http.StatusCreated, 0, "POST", collection("validating"), f.configuration("validating", 3))
+	f.must(http.StatusOK, 0, "GET", configMaps, nil)
+	for _, c := range []struct {
+		name  string
+		leave func(*link)
+	}{{"S11.10 the storage refuses connections", (*link).Cut}, {"S11.10 reads hang", (*link).Hang}} {
+		t.Run(c.name, func(t *testing.T) {
+			client := f.client(0)
+			create := func() (*answer, time.Duration) {
+				t.Helper()
+				began := time.Now()
+				a, err := client.send(harness.Context(t), "POST", configMaps, configMap("probe"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a, time.Since(began)
+			}
+			if a, _ := create(); a.code != http.StatusForbidden {
+				t.Fatalf("before: %d %s", a.code, a.body)
+			}
+			left := time.Now()
+			each(f.links[0], 3)(c.leave)
+			for time.Since(left) < 3500*time.Millisecond {
+				if a, took := create(); a.code != http.StatusForbidden || took > time.Second {
+					t.Fatalf("S11.9 %s after the storage went away: %d within %s: %s", time.Since(left), a.code, took, a.body)
+				}
+				pause(t.Context(), 100*time.Millisecond)
+			}
+			pause(t.Context(), 6500*time.Millisecond-time.Since(left))
+			a, took := create()
+			reason, message := a.status()
+			if a.code != http.StatusInternalServerError || reason != "LoadingConfiguration" || a.header.Get("Retry-After") != "1" || took > 5*time.Second {
+				t.Fatalf("S11.11 refused in %s: %d, Retry-After %q: %s", took, a.code, a.header.Get("Retry-After"), a.body)
+			}
+			t.Logf("refused after %s: %s", took, message)
+			if a, took = create(); a.code != http.StatusInternalServerError || took > time.Second {
+				t.Errorf("S11.13 the next one: %d after %s", a.code, took)
+			}
+			// What is exempt, and what is not judged, is not refused for that reason.
+			get, err := client.send(harness.Context(t), "GET", configMaps+"/there?resourceVersion=0", nil)
+			if err != nil || get.code != http.StatusOK {
+				t.Errorf("S11.14 a read: %+v, %v", get, err)
+			}
+			exempt, err := client.send(harness.Context(t), "POST", collection("mutating")+"?timeout=1s", f.configuration("mutating", 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reason, _ := exempt.status(); exempt.code < 500 || reason == "LoadingConfiguration" {
+				t.Errorf("S2.40 a registration: %d %s", exempt.code, exempt.body)
+			}
+			returned := time.Now()
+			each(f.links[0], 3)((*link).Restore)
+			for a, _ = create(); a.code != http.StatusForbidden; a, _ = create() {
+				if time.Since(returned) > 10*time.Second {
+					t.Fatalf("not accepted: %d %s", a.code, a.body)
+				}
+				pause(t.Context(), 10*time.Millisecond)
+			}
+			since := time.Since(returned)
+			t.Logf("judged %s after the storage's return", since)
+			if since > 1500*time.Millisecond {
+				t.Errorf("judged %s after the storage's return", since)
+			}
+			f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/secrets", map[string]any{"metadata": map[string]any{"generateName": "after-"}})
+			t.Logf("written %s after the storage's return", time.Since(returned))
+		})
+	}
+}
+
+// TestServersShareWhatTheyMust starts three servers on one etcd: credentials of
+// one are good for all, and each finds what the others bootstrapped.
+func TestServersShareWhatTheyMust(t *testing.T) {
+	f := newFleet(t)
+	f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/serviceaccounts", map[string]any{"metadata": map[string]any{"name": "robot"}})
+	a := f.must(http.StatusCreated, 1, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", map[string]any{"spec": map[string]any{}})
+	token := field(t, a, "status", "token").(string)
+	for i, s := range f.servers {
+		// The kubeconfig of the first server, at another address.
+		admin := *f.servers[0].Admin
+		admin.Host = s.URL
+		from := *s
+		from.Admin = &admin
+		from.HTTP(t, nil).Get("/api/v1/namespaces/kube-system")
+		robot := from.WithToken(token)
+		review := from.HTTP(t, robot).Must(http.StatusCreated, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
+		if got := fmt.Sprint(review.Body["status"]); got == "" || review.Code != http.StatusCreated {
+			t.Errorf("server %d: %v", i, got)
+		}
+	}
+	// Cluster IPs are given once.
+	var mu sync.Mutex
+	given := map[string]string{}
+	var all sync.WaitGroup
+	for i := range f.servers {
+		c := f.client(i)
+		all.Go(func() {
+			for n := range 20 {
+				name := fmt.Sprintf("s%d-%d", i, n)
+				a, err := c.send(t.Context(), "POST", "/api/v1/namespaces/default/services", map[string]any{
+					"metadata": map[string]any{"name": name}, "spec": map[string]any{"ports": []any{map[string]any{"port": 80}}},
+				})
+				if err != nil || a.code != http.StatusCreated {
+					t.Errorf("service %s: %+v, %v", name, a, err)
+					continue
+				}
+				ip := field(t, a, "spec", "clusterIP").(string)
+				mu.Lock()
+				if other := given[ip]; other != "" {
+					t.Errorf("services %s and %s have address %s", other, name, ip)
+				}
+				given[ip] = name
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(given) != 60 {
+		t.Errorf("%d addresses: %v", len(given), slices.Collect(maps.Keys(given)))
+	}
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// inForce is how long a server may take to act on a registration.
+const inForce = 30 * time.Second
+
+// perConfiguration is how many webhooks one configuration has; an object must
+// not be larger than 1.5 MiB, CA bundles included.
+const perConfiguration = 100
+
+// labels are on every configuration made here.
+var labels = map[string]string{"app": "serverbench"}
+
+// scenario is which webhooks are registered during a load.
+type scenario struct {
+	name, title                     string
+	nonmatching, patch, validations int
+}
+
+func parseScenario(text string) (scenario, error) {
+	name, number, _ := strings.Cut(text, "=")
+	n, err := strconv.Atoi(number)
+	if number != "" && (err != nil || n < 1) {
+		return scenario{}, fmt.Errorf("%q: %q is not a number of webhooks", text, number)
+	}
+	switch {
+	case text == "none":
+		return scenario{name: text, title: "no webhook"}, nil
+	case text == "patch+validate":
+		return scenario{name: text, title: "one webhook that patches and one that validates", patch: 1, validations: 1}, nil
+	case name == "nonmatching" && n > 0:
+		return scenario{name: text, title: plural(n, "webhook") + " that do not match", nonmatching: n}, nil
+	case name == "validating" && n > 0:
+		return scenario{name: text, title: plural(n, "validating webhook"), validations: n}, nil
+	}
+	return scenario{}, fmt.Errorf("%q is not known", text)
+}
+
+// register registers the webhooks and waits until they are in force. What it
+// returns takes them away again.
+func (s scenario) register(ctx context.Context, server *peer.Server, hook *peer.Webhook) (remove func(context.Context) error, err error) {
+	if s.name == "none" {
+		return func(context.Context) error { return nil }, nil
+	}
+	client, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		return nil, err
+	}
+	mutating := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	validating := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	var mutatingHooks []admissionv1.MutatingWebhook
+	var validatingHooks []admissionv1.ValidatingWebhook
+	addMutating := func(name, path, resource string) {
+		mutatingHooks = append(mutatingHooks, mutatingHook(hook, name, path, resource))
+	}
+	addValidating := func(name, path, resource string) {
+		validatingHooks = append(validatingHooks, validatingHook(hook, name, path, resource))
+	}
+	for i := range s.nonmatching {
+		if name := fmt.Sprintf("n%d.bench.gatehouse.dev", i); i%2 == 0 {
+			addMutating(name, "/allow", "pods")
+		} else {
+			addValidating(name, "/allow", "pods")
+		}
+	}
+	for i := range s.patch {
+		addMutating(fmt.Sprintf("p%d.bench.gatehouse.dev", i), "/annotate", "configmaps")
+	}
+	for i := range s.validations {
+		addValidating(fmt.Sprintf("v%d.bench.gatehouse.dev", i), "/allow", "configmaps")
+	}
+	// The last of each deny something else: when both do, all are in force.
+	addMutating("probe-mutating.bench.gatehouse.dev", "/deny", "secrets")
+	addValidating("probe-validating.bench.gatehouse.dev", "/deny", "serviceaccounts")
+	for some := range slices.Chunk(mutatingHooks, perConfiguration) {
+		m := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Labels: labels}, Webhooks: some}
+		if _, err := mutating.Create(ctx, m, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	for some := range slices.Chunk(validatingHooks, perConfiguration) {
+		v := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-", Labels: labels}, Webhooks: some}
+		if _, err := validating.Create(ctx, v, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if err := await(ctx, client, true); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		mine := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})}
+		return errors.Join(
+			mutating.DeleteCollection(ctx, metav1.DeleteOptions{}, mine),
+			validating.DeleteCollection(ctx, metav1.DeleteOptions{}, mine),
+			await(ctx, client, false))
+	}, nil
+}
+
+// await waits until the probes are denied, or until they are not any more.
+func await(ctx context.Context, client kubernetes.Interface, denied bool) error {
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	probe := metav1.ObjectMeta{Name: "probe"}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, inForce, true, func(ctx context.Context) (bool, error) {
+		_, secret := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: probe}, dry)
+		_, account := client.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: probe}, dry)
+		for _, err := range []error{secret, account} {
+			if err != nil && !apierrors.IsForbidden(err) {
+				return false, err
+			}
+		}
+		return (secret != nil) == denied && (account != nil) == denied, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the server has not acted on registrations within %s: %w", inForce, err)
+	}
+	return nil
+}
+
+func validatingHook(hook *peer.Webhook, name, path, resource string) admissionv1.ValidatingWebhook {
+	url := hook.URL + path
+	none, fail := admissionv1.SideEffectClassNone, admissionv1.Fail
+	return admissionv1.ValidatingWebhook{
+		Name:         name,
+		ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: hook.CA},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+		}},
+		FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+	}
+}
+
+func mutatingHook(hook *peer.Webhook, name, path, resource string) admissionv1.MutatingWebhook {
+	v := validatingHook(hook, name, path, resource)
+	return admissionv1.MutatingWebhook{
+		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules,
+		FailurePolicy: v.FailurePolicy, SideEffects: v.SideEffects, AdmissionReviewVersions: v.AdmissionReviewVersions,
+	}
+}

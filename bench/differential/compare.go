@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What no two servers can share: identities, times, and what is drawn by lot.
+var (
+	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	addresses = regexp.MustCompile(`\b10\.0\.0\.\d+`)
+	drawn     = regexp.MustCompile(`\b(made-)[a-z0-9]{5}\b`)
+	versions  = regexp.MustCompile(`(resource ?[vV]ersion[^0-9]{0,8})\d+`)
+	ages      = regexp.MustCompile(`^(\d+[smh])+$`)
+)
+
+func normalizeText(s string) string {
+	s = uuids.ReplaceAllString(s, "<uid>")
+	s = times.ReplaceAllString(s, "<time>")
+	s = addresses.ReplaceAllString(s, "<ip>")
+	s = drawn.ReplaceAllString(s, "$1<drawn>")
+	s = versions.ReplaceAllString(s, "$1<version>")
+	return ages.ReplaceAllString(s, "<age>")
+}
+
+// normalize replaces such values, leaving what they are there for to see.
+func normalize(v any) any {
+	switch v := v.(type) {
+	case string:
+		return normalizeText(v)
+	case []any:
+		for i := range v {
+			v[i] = normalize(v[i])
+		}
+	case map[string]any:
+		for key, value := range v {
+			text, isText := value.(string)
+			number, isNumber := value.(float64)
+			switch {
+			case key == "resourceVersion" && isText && text != "" && text != "0":
+				v[key] = "<version>"
+			case (key == "nodePort" || key == "healthCheckNodePort") && isNumber && number >= 30000:
+				v[key] = "<port>"
+			case key == "manager" && (text == "kube-apiserver" || text == "gatehouse"):
+				v[key] = "<server>"
+			case key == "serverAddress":
+				v[key] = "<address>"
+			case key == "managedFields":
+				v[key] = normalize(keyed(value, "manager", "operation", "subresource", "apiVersion"))
+			case key == "groups" || key == "resources":
+				v[key] = normalize(keyed(value, "name"))
+			case key == "resourceRules" || key == "nonResourceRules":
+				v[key] = normalize(sorted(value))
+			case key == "token" && isText && strings.Count(text, ".") == 2:
+				v[key] = "<token>"
+			default:
+				v[key] = normalize(value)
+			}
+		}
+	}
+	return v
+}
+
+// keyed turns a list of objects whose order means nothing into an object, by
+// what identifies each; it leaves anything else alone.
+func keyed(list any, keys ...string) any {
+	items, ok := list.([]any)
+	if !ok {
+		return list
+	}
+	out := make(map[string]any, len(items))
+	for _, item := range items {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return list
+		}
+		var id strings.Builder
+		for i, key := range keys {
+			if i > 0 {
+				id.WriteByte(' ')
+			}
+			fmt.Fprint(&id, text(object[key]))
+		}
+		out[strings.NewReplacer("kube-apiserver", "<server>", "gatehouse ", "<server> ").Replace(strings.TrimSpace(id.String()))] = object
+	}
+	return out
+}
+
+// sorted orders a list whose order is drawn by lot.
+func sorted(list any) any {
+	items, ok := list.([]any)
+	if !ok {
+		return list
+	}
+	slices.SortFunc(items, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return items
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// difference is one place where two answers differ.
+type difference struct {
+	// Case and Step say which request; Path where in the answer.
+	Case, Step, Path string
+	// Kube and Gatehouse are the values, nil for none.
+	Kube, Gatehouse any
+}
+
+// compare lists where two answers differ.
+func compare(kube, gatehouse answer) []difference {
+	var out []difference
+	if kube.Code != gatehouse.Code {
+		out = append(out, difference{Path: "code", Kube: kube.Code, Gatehouse: gatehouse.Code})
+	}
+	if kube.ContentType != gatehouse.ContentType {
+		out = append(out, difference{Path: "content type", Kube: kube.ContentType, Gatehouse: gatehouse.ContentType})
+	}
+	if !slices.Equal(kube.Warnings, gatehouse.Warnings) {
+		out = append(out, difference{Path: "warnings", Kube: kube.Warnings, Gatehouse: gatehouse.Warnings})
+	}
+	return walk(out, "body", kube.Body, gatehouse.Body)
+}
+
+func walk(out []difference, path string, kube, gatehouse any) []difference {
+	switch k := kube.(type) {
+	case map[string]any:
+		g, ok := gatehouse.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := maps.Clone(k)
+		maps.Copy(keys, g)
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			out = walk(out, path+"."+key, k[key], g[key])
+		}
+		return out
+	case []any:
+		g, ok := gatehouse.([]any)
+		if !ok || len(g) != len(k) {
+			break
+		}
+		for i := range k {
+			out = walk(out, fmt.Sprintf("%s[%d]", path, i), k[i], g[i])
+		}
+		return out
+	default:
+		if _, isMap := gatehouse.(map[string]any); isMap {
+			break
+		}
+		if _, isList := gatehouse.([]any); isList {
+			break
+		}
+		if kube == gatehouse {
+			return out
+		}
+	}
+	return append(out, difference{Path: path, Kube: kube, Gatehouse: gatehouse})
+}

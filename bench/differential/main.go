@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// settle is how long the answers to an asynchronous step may differ.
+const settle = 3 * time.Second
+
+var errDifferent = errors.New("the servers differ")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
+	only := flag.String("run", "", "only the cases that match this `regexp`, such as apps/v1/deployments")
+	compatibility := flag.String("compatibility", "", "`file` to write what differs to, in Markdown")
+	flag.Parse()
+	if err := run(ctx, *binaries, *only, *compatibility); err != nil {
+		fmt.Fprintln(os.Stderr, "differential:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, binaries, only, compatibility string) (err error) {
+	cases, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	if binaries == "" {
+		if binaries, err = peer.Dir(); err != nil {
+			return err
+		}
+	}
+	b, err := peer.Build(ctx, ".", binaries)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "differential-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+
+	var sessions [2]*session
+	for i, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
+		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)))
+		if err != nil {
+			return err
+		}
+		defer s.Stop()
+		if sessions[i], err = newSession(s.Config); err != nil {
+			return err
+		}
+	}
+	known, err := loadKnown()
+	if err != nil {
+		return err
+	}
+	r := &runner{kube: sessions[0], gatehouse: sessions[1], tally: tally{known: known}, unsettled: map[string]bool{}}
+	err = r.all(ctx, cases)
+	r.tally.print(os.Stdout)
+	if err != nil {
+		return err
+	}
+	if compatibility != "" {
+		var text strings.Builder
+		if err := r.tally.document(&text); err != nil {
+			return err
+		}
+		if err := os.WriteFile(compatibility, []byte(text.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	if len(r.tally.unknown) > 0 {
+		return errDifferent
+	}
+	return nil
+}
+
+// runner sends every case to both servers.
+type runner struct {
+	kube, gatehouse *session
+	tally           tally
+	// unsettled are objects that are not waited for any more.
+	unsettled map[string]bool
+}
+
+func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
+	kinds, err := loadKinds()
+	if err != nil {
+		return err
+	}
+	scripts, err := loadScripts()
+	if err != nil {
+		return err
+	}
+	for _, s := range []*session{r.kube, r.gatehouse} {
+		a, err := s.do(ctx, step{method: http.MethodPost, path: "/api/v1/namespaces", body: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace},
+		}})
+		if err != nil {
+			return err
+		}
+		if a.Code != http.StatusCreated {
+			return fmt.Errorf("creating namespace %q: %d: %v", namespace, a.Code, a.Body)
+		}
+	}
+	for _, k := range kinds {
+		if name := k.version().String() + "/" + k.Resource; only.MatchString(name) {
+			if err := r.run(ctx, name, k.steps()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range scripts {
+		steps, err := s.steps()
+		if err != nil {
+			return err
+		}
+		if only.MatchString(s.Name) {
+			if err := r.run(ctx, s.Name, steps); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *runner) run(ctx context.Context, name string, steps []step) error {
+	r.tally.cases++
+	for _, st := range steps {
+		differences, err := r.step(ctx, st)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", name, st.name, err)
+		}
+		r.tally.requests++
+		if len(differences) == 0 {
+			r.tally.same++
+		}
+		for _, d := range differences {
+			d.Case, d.Step = name, st.name
+			if k := explain(r.tally.known, d); k != nil {
+				k.seen++
+			} else {
+				r.tally.unknown = append(r.tally.unknown, d)
+			}
+		}
+	}
+	return nil
+}
+
+// step sends a step to both servers. Reads of what a server's controllers work
+// on are repeated until the answers agree, or for a while.
+func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
+	if st.settled != "" && st.method != http.MethodGet && !r.unsettled[st.settled] {
+		differences, err := r.step(ctx, step{method: http.MethodGet, path: st.settled, async: true})
+		if err != nil {
+			return nil, err
+		}
+		// Where the servers have not agreed in time they never will.
+		r.unsettled[st.settled] = len(differences) > 0
+	}
+	deadline := time.Now().Add(settle)
+	for {
+		var answers [2]answer
+		for i, s := range []*session{r.kube, r.gatehouse} {
+			var err error
+			if answers[i], err = s.do(ctx, st); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil, err
+			}
+		}
+		differences := compare(answers[0], answers[1])
+		if len(differences) == 0 || !st.async || r.unsettled[st.settled] || st.method != http.MethodGet || time.Now().After(deadline) {
+			return differences, nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}

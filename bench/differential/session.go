@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// patience is how long one request may take.
+const patience = 15 * time.Second
+
+// answer is what a server said, with what differs between any two servers
+// already taken out.
+type answer struct {
+	Code        int
+	ContentType string
+	Warnings    []string
+	Body        any
+}
+
+// session talks to one server.
+type session struct {
+	host   string
+	client *http.Client
+}
+
+func newSession(config *rest.Config) (*session, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "differential"
+	config.Timeout = patience
+	client, err := rest.HTTPClientFor(config)
+	return &session{config.Host, client}, err
+}
+
+// do sends a step. Its error says that there was no answer at all.
+func (s *session) do(ctx context.Context, st step) (answer, error) {
+	body := st.body
+	if st.edit != nil {
+		live := map[string]any{}
+		if found, err := s.send(ctx, step{method: http.MethodGet, path: st.read}); err != nil {
+			return answer{}, err
+		} else if found.Code == http.StatusOK {
+			live, _ = found.Body.(map[string]any)
+		}
+		body = st.edit(live)
+	}
+	st.body = body
+	a, err := s.send(ctx, st)
+	if err != nil {
+		return answer{}, err
+	}
+	a.Body = normalize(a.Body)
+	for i, w := range a.Warnings {
+		a.Warnings[i] = normalizeText(w)
+	}
+	return a, nil
+}
+
+func (s *session) send(ctx context.Context, st step) (answer, error) {
+	var body []byte
+	switch b := st.body.(type) {
+	case nil:
+	case string:
+		body = []byte(b)
+	default:
+		var err error
+		if body, err = json.Marshal(b); err != nil {
+			return answer{}, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, st.method, s.host+st.path, bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if st.contentType != "" {
+		req.Header.Set("Content-Type", st.contentType)
+	} else if st.body != nil {
+		req.Header.Set("Content-Type", jsonType)
+	}
+	req.Header.Set("Accept", jsonType)
+	if st.accept != "" {
+		req.Header.Set("Accept", st.accept)
+	}
+	if st.as != "" {
+		req.Header.Set("Impersonate-User", st.as)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
+	}
+	a := answer{Code: resp.StatusCode, Warnings: resp.Header.Values("Warning")}
+	a.ContentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if strings.HasSuffix(a.ContentType, "json") && json.Unmarshal(data, &a.Body) == nil {
+		return a, nil
+	}
+	a.Body = string(data)
+	return a, nil
+}

@@ -1,0 +1,193 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// readyTimeout is how long a server may take to be ready.
+const readyTimeout = 2 * time.Minute
+
+// Kind is which server, and how it keeps its data.
+type Kind string
+
+const (
+	// KubeAPIServer is upstream's server on an etcd process.
+	KubeAPIServer Kind = "kube-apiserver"
+	// Gatehouse is gatehouse serve on an etcd process.
+	Gatehouse Kind = "gatehouse"
+	// GatehouseEmbedded is gatehouse serve with its own etcd inside.
+	GatehouseEmbedded Kind = "gatehouse, etcd embedded"
+)
+
+// MissingPlugins are the admission plugins that kube-apiserver runs by default
+// and gatehouse does not have. Both sides run NamespaceLifecycle,
+// MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+var MissingPlugins = []string{
+	"LimitRanger", "ServiceAccount", "TaintNodesByCondition", "PodSecurity", "Priority",
+	"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
+	"PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
+	"ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
+	"NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
+	"ResourceQuota",
+}
+
+// Server is a running server.
+type Server struct {
+	Kind Kind
+	// Config is the administrator's, without a limit on the rate of requests.
+	Config *rest.Config
+	// Ready is how long it took from the start of the first process, etcd
+	// included, until /readyz answered 200.
+	Ready time.Duration
+	// Process is the server; Etcd its etcd, nil if that is embedded.
+	Process *Process
+	Etcd    *Process
+}
+
+// Start starts a server with everything it keeps in dir, and waits until it is
+// ready. A second start in the same directory finds the data of the first.
+func Start(ctx context.Context, b Binaries, kind Kind, dir string) (*Server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	creds, err := newCredentials(dir)
+	if err != nil {
+		return nil, fmt.Errorf("credentials of %s: %w", kind, err)
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Kind: kind, Config: &rest.Config{
+		Host:            "https://127.0.0.1:" + strconv.Itoa(port),
+		BearerToken:     Token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: creds.ca},
+		QPS:             -1,
+	}}
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
+	defer cancel()
+	began := time.Now()
+	if err := s.launch(ctx, b, creds, dir, port); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", kind, err), s.Stop())
+	}
+	if err := s.awaitReady(ctx, creds.ca); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", kind, err), s.Stop())
+	}
+	s.Ready = time.Since(began)
+	return s, nil
+}
+
+func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir string, port int) error {
+	flags := []string{
+		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--tls-cert-file=" + creds.cert, "--tls-private-key-file=" + creds.key,
+		"--token-auth-file=" + creds.tokens, "--authorization-mode=RBAC",
+		"--service-cluster-ip-range=10.0.0.0/24",
+	}
+	if s.Kind != GatehouseEmbedded {
+		etcd, line, err := launchAndRead(ctx, dir, b.Etcd, "-data-dir", filepath.Join(dir, "etcd"))
+		if err != nil {
+			return err
+		}
+		s.Etcd = etcd
+		_, url, _ := strings.Cut(line, "ready at ")
+		flags = append(flags, "--etcd-servers="+url)
+	}
+	program := b.Gatehouse
+	if s.Kind == KubeAPIServer {
+		program = b.KubeAPIServer
+		flags = append(flags,
+			"--cert-dir="+dir,
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file="+creds.serviceAccount,
+			"--service-account-signing-key-file="+creds.serviceAccount,
+			"--disable-admission-plugins="+strings.Join(MissingPlugins, ","),
+		)
+	} else {
+		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
+	}
+	var err error
+	s.Process, err = launch(dir, program, nil, flags...)
+	return err
+}
+
+// awaitReady asks /readyz until it answers 200.
+func (s *Server) awaitReady(ctx context.Context, ca []byte) error {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	ask := func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Config.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+Token)
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz answers %s", resp.Status)
+		}
+		return nil
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-s.Process.exited:
+			return s.Process.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// RSS returns the resident memory of the server and its etcd, in bytes.
+func (s *Server) RSS() (server, etcd int64, err error) {
+	if server, err = s.Process.RSS(); err != nil || s.Etcd == nil {
+		return server, 0, err
+	}
+	etcd, err = s.Etcd.RSS()
+	return server, etcd, err
+}
+
+// Stop ends the server and then its etcd.
+func (s *Server) Stop() error {
+	var errs []error
+	for _, p := range []*Process{s.Process, s.Etcd} {
+		if p != nil {
+			errs = append(errs, p.Stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,53 @@
+package peer
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// The test starts real servers and so needs their programs: it runs when
+// BENCH_BINARIES names a directory to build them in, and is skipped otherwise.
+func TestServersStartTwiceOnTheSameData(t *testing.T) {
+	dir := os.Getenv("BENCH_BINARIES")
+	if dir == "" {
+		t.Skip("BENCH_BINARIES is not set: building kube-apiserver takes minutes")
+	}
+	b, err := Build(t.Context(), "../..", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []Kind{KubeAPIServer, Gatehouse, GatehouseEmbedded} {
+		t.Run(string(kind), func(t *testing.T) {
+			data := t.TempDir()
+			for range 2 {
+				func() {
+					s, err := Start(context.Background(), b, kind, data)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() {
+						if err := s.Stop(); err != nil {
+							t.Error(err)
+						}
+					}()
+					client, err := kubernetes.NewForConfig(s.Config)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+						t.Error(err)
+					}
+					server, etcd, err := s.RSS()
+					if err != nil {
+						t.Error(err)
+					}
+					t.Logf("ready in %s, %d MiB + %d MiB", s.Ready, server>>20, etcd>>20)
+				}()
+			}
+		})
+	}
+}

@@ -1,0 +1,146 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long a process may take to end after SIGTERM.
+const patience = 20 * time.Second
+
+// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux
+// platform that Go supports.
+const clockTick = 10 * time.Millisecond
+
+// Process is a running program.
+type Process struct {
+	cmd     *exec.Cmd
+	log     string
+	started time.Time
+	exited  chan struct{}
+	err     error
+}
+
+// launch starts a program. Standard error goes to a file in dir named after it,
+// and so does standard output unless out is given.
+func launch(dir, path string, out io.Writer, args ...string) (*Process, error) {
+	p := &Process{log: filepath.Join(dir, filepath.Base(path)+".log"), exited: make(chan struct{})}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(path, args...)
+	p.cmd.Stdout, p.cmd.Stderr = out, log
+	if out == nil {
+		p.cmd.Stdout = log
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.started = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// launchAndRead starts a program and returns the first line that it prints.
+func launchAndRead(ctx context.Context, dir, path string, args ...string) (*Process, string, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := launch(dir, path, w, args...)
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, "", err
+	}
+	lines := make(chan string, 1)
+	go func() {
+		defer r.Close()
+		line, _ := bufio.NewReader(r).ReadString('\n')
+		lines <- strings.TrimSpace(line)
+	}()
+	select {
+	case line := <-lines:
+		if line == "" {
+			<-p.exited
+			return nil, "", p.failure()
+		}
+		return p, line, nil
+	case <-ctx.Done():
+		p.Stop()
+		return nil, "", fmt.Errorf("%s printed nothing: %w", filepath.Base(path), context.Cause(ctx))
+	}
+}
+
+// failure says that the process ended by itself, with the end of its log.
+func (p *Process) failure() error {
+	data, _ := os.ReadFile(p.log)
+	return fmt.Errorf("%s ended: %v\n%s", filepath.Base(p.cmd.Path), p.err, data[max(0, len(data)-2000):])
+}
+
+// Stop ends the process by SIGTERM, and by SIGKILL if that takes too long.
+func (p *Process) Stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(patience):
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+	return fmt.Errorf("%s did not end within %s of SIGTERM", filepath.Base(p.cmd.Path), patience)
+}
+
+// RSS returns the resident memory of the process, in bytes.
+func (p *Process) RSS() (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("no VmRSS in /proc")
+}
+
+// CPU returns the CPU time that the process has used, in steps of 10 ms.
+func (p *Process) CPU() (time.Duration, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// The command's name, in parentheses, may hold anything; what follows it
+	// starts with field 3. User and system time are fields 14 and 15.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 13 {
+		return 0, errors.New("/proc/PID/stat is short")
+	}
+	var sum time.Duration
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += time.Duration(ticks) * clockTick
+	}
+	return sum, nil
+}

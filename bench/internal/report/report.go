@@ -1,0 +1,87 @@
+// Package report writes measurements into docs/benchmarks.md, one section a
+// program, so that each can be measured again alone.
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// head begins a new file.
+const head = `# Measured
+
+<!-- The sections between markers are written by the programs they name; change those, not this. -->
+
+Everything here is measured on one machine, both sides in one session and in turns. Figures of another day or
+another machine are not to be compared with these; the commands are there to measure again.
+`
+
+// Write puts a section into the file at path, in place of the one of the same
+// name if there is one. The section says when and on what it was measured, and
+// by which command.
+func Write(path, name, title, command, body string) error {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data, err = []byte(head), nil
+	}
+	if err != nil {
+		return err
+	}
+	machine, err := Machine()
+	if err != nil {
+		return err
+	}
+	begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->\n", name)
+	section := fmt.Sprintf("%s\n## %s\n\n    %s\n\n%s, %s.\n\n%s\n%s",
+		begin, title, command, time.Now().UTC().Format(time.DateOnly), machine, strings.TrimSpace(body), end)
+	before, rest, found := bytes.Cut(data, []byte(begin))
+	if !found {
+		return os.WriteFile(path, append(append(data, '\n'), section...), 0o644)
+	}
+	_, after, found := bytes.Cut(rest, []byte(end))
+	if !found {
+		return fmt.Errorf("%s: %q is not followed by %q", path, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(path, append(append(before, section...), after...), 0o644)
+}
+
+// Machine describes this machine in a line.
+func Machine() (string, error) {
+	cpu, err := field("/proc/cpuinfo", "model name")
+	if err != nil {
+		return "", err
+	}
+	memory, err := field("/proc/meminfo", "MemTotal")
+	if err != nil {
+		return "", err
+	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "", err
+	}
+	var kib int64
+	if _, err := fmt.Sscanf(memory, "%d kB", &kib); err != nil {
+		return "", fmt.Errorf("memory %q: %w", memory, err)
+	}
+	return fmt.Sprintf("%d cores of %s, %d GiB of memory, Linux %s, %s",
+		runtime.NumCPU(), cpu, kib>>20, strings.TrimSpace(string(kernel)), runtime.Version()), nil
+}
+
+func field(path, name string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("%s has no %q", path, name)
+}

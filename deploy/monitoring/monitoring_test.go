@@ -1,0 +1,247 @@
+package monitoring_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// expression is a query as a user sees it.
+type expression struct {
+	where, expr string
+	// labels are those that the text beside the query uses.
+	labels []string
+}
+
+var (
+	legendLabel = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
+	alertLabel  = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+func labelsIn(pattern *regexp.Regexp, texts ...string) []string {
+	var labels []string
+	for _, found := range pattern.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
+		labels = append(labels, found[1])
+	}
+	return labels
+}
+
+// dashboards reads the queries of the dashboard, its variables included.
+func dashboards(t *testing.T) []expression {
+	t.Helper()
+	var content struct {
+		UID, Title string
+		Panels     []struct {
+			Title, Type, Description string
+			Datasource               struct{ UID string }
+			Targets                  []struct{ Expr, LegendFormat string }
+		}
+		Templating struct {
+			List []struct{ Name, Type, Definition string }
+		}
+	}
+	data, err := os.ReadFile("dashboard.json")
+	if err == nil {
+		err = json.Unmarshal(data, &content)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content.UID == "" || content.Title == "" {
+		t.Error("dashboard.json has no uid or no title")
+	}
+	var list []expression
+	variables := []string{"$__rate_interval"}
+	variable := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	for _, v := range content.Templating.List {
+		variables = append(variables, "$"+v.Name)
+		if v.Type != "query" {
+			continue
+		}
+		parts := variable.FindStringSubmatch(v.Definition)
+		if parts == nil {
+			t.Errorf("variable %s: %s asks for no label's values", v.Name, v.Definition)
+			continue
+		}
+		list = append(list, expression{where: "variable " + v.Name, expr: parts[1], labels: parts[2:]})
+	}
+	for _, p := range content.Panels {
+		if p.Type == "row" {
+			continue
+		}
+		if p.Description == "" || len(p.Targets) == 0 || p.Datasource.UID != "${datasource}" {
+			t.Errorf("panel %q lacks a description, a query or the data source", p.Title)
+		}
+		for _, target := range p.Targets {
+			for _, used := range regexp.MustCompile(`\$\w+`).FindAllString(target.Expr, -1) {
+				if !slices.Contains(variables, used) {
+					t.Errorf("panel %q uses the variable %s, which does not exist", p.Title, used)
+				}
+			}
+			list = append(list, expression{where: "panel " + p.Title, expr: target.Expr, labels: labelsIn(legendLabel, target.LegendFormat)})
+		}
+	}
+	return list
+}
+
+// alerts reads the queries of every file of rules.
+func alerts(t *testing.T) []expression {
+	t.Helper()
+	files, err := filepath.Glob("*.rules.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of rules: %v", err)
+	}
+	var list []expression
+	for _, file := range files {
+		var content struct {
+			Groups []struct {
+				Name, Interval string
+				Rules          []struct {
+					Alert, Expr, For    string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = yaml.UnmarshalStrict(data, &content)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, g := range content.Groups {
+			for _, r := range g.Rules {
+				texts := []string{r.Annotations["summary"], r.Annotations["description"]}
+				if r.Alert == "" || r.Labels["severity"] == "" || slices.Contains(texts, "") {
+					t.Errorf("%s, group %s: alert %q lacks a name, a severity, a summary or a description", file, g.Name, r.Alert)
+				}
+				list = append(list, expression{where: file + ", alert " + r.Alert, expr: r.Expr, labels: labelsIn(alertLabel, texts...)})
+			}
+		}
+	}
+	return list
+}
+
+// TestQueriesAskForWhatThereIs proves that every metric, label and value in the
+// dashboard and in the alerts is served by a server under traffic (SEMANTICS 10).
+func TestQueriesAskForWhatThereIs(t *testing.T) {
+	s := harness.InProcess(t, server.Options{InitializerTimeout: 2 * time.Second})
+	h := s.HTTP(t, nil)
+	drive(t, h)
+	metrics := read(string(h.Get("/metrics").Raw))
+	for _, e := range append(dashboards(t), alerts(t)...) {
+		for _, problem := range metrics.missing(e.expr, e.labels...) {
+			t.Errorf("%s: %s: there is no %s", e.where, e.expr, problem)
+		}
+	}
+}
+
+const (
+	configMaps = "/api/v1/namespaces/default/configmaps"
+	secrets    = "/api/v1/namespaces/default/secrets"
+	registered = "/apis/admissionregistration.k8s.io/"
+)
+
+// drive makes a server measure everything once.
+func drive(t *testing.T, h *harness.HTTP) {
+	t.Helper()
+	hook := httptest.NewTLSServer(http.HandlerFunc(answer))
+	t.Cleanup(hook.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
+	webhook := func(name, path, policy, condition string) string {
+		return fmt.Sprintf(`{"name":"%s.monitoring.example.com","clientConfig":{"url":%q,"caBundle":%s},
+			"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}],
+			"matchConditions":[{"name":"wanted","expression":%q}],
+			"failurePolicy":%q,"sideEffects":"None","admissionReviewVersions":["v1"]}`,
+			name, hook.URL+path, must(json.Marshal(ca)), condition, policy)
+	}
+	register := func(version, resource, kind, field string, entries ...string) {
+		h.Must(http.StatusCreated, "POST", registered+version+"/"+resource, fmt.Sprintf(
+			`{"apiVersion":"admissionregistration.k8s.io/%s","kind":%q,"metadata":{"name":"monitoring"},%q:[%s]}`,
+			version, kind, field, strings.Join(entries, ",")))
+	}
+	register("v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "webhooks",
+		webhook("allows", "/allow", "Fail", `object.metadata.name != "spared"`))
+	register("v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "webhooks",
+		webhook("denies", "/deny", "Fail", `object.metadata.name == "denied"`),
+		webhook("fails", "/fail", "Fail", `object.metadata.name == "failing"`),
+		webhook("opens", "/fail", "Ignore", `object.metadata.name == "open"`),
+		webhook("puzzles", "/allow", "Ignore", `object.data.missing == "x"`))
+	register("v1alpha1", "initializerconfigurations", "InitializerConfiguration", "initializers",
+		`{"name":"waits.monitoring.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["secrets"]}]}`)
+	named := func(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}}`, name) }
+	harness.Eventually(t, "the registrations are in force", func() error {
+		webhooks := h.Do("POST", configMaps+"?dryRun=All", named("denied"))
+		initializers := h.Do("POST", secrets+"?dryRun=All", named("trial"))
+		if webhooks.Code != http.StatusForbidden || initializers.Code != http.StatusAccepted {
+			return fmt.Errorf("codes %d and %d", webhooks.Code, initializers.Code)
+		}
+		return nil
+	})
+	for name, code := range map[string]int{
+		"fine": http.StatusCreated, "spared": http.StatusCreated, "open": http.StatusCreated,
+		"denied": http.StatusForbidden, "failing": http.StatusInternalServerError,
+	} {
+		h.Must(code, "POST", configMaps, named(name))
+	}
+
+	// One initializer acts, one refuses, one lets its creator wait in vain.
+	patch := func(name, initializers string) {
+		h.Must(http.StatusAccepted, "POST", secrets+"?includeUninitialized=true", named(name))
+		h.Must(http.StatusOK, "PATCH", secrets+"/"+name, `{"metadata":{"initializers":`+initializers+`}}`, "Content-Type", "application/merge-patch+json")
+	}
+	patch("acted", "null")
+	patch("refused", `{"result":{"status":"Failure","message":"no"}}`)
+	h.Must(http.StatusCreated, "POST", secrets, named("late"))
+
+	// What takes minutes, or a broken etcd, is counted by itself.
+	initialization.Count(initialization.Event{
+		Kind: initialization.Repaired, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
+	})
+	initialization.Count(initialization.Event{
+		Kind: initialization.TimedOutFailed, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
+	})
+	admission.CountRead(snapshot.Read{Begin: time.Now(), Err: errors.New("etcd does not answer")})
+}
+
+// answer is a webhook that does what its path says.
+func answer(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || r.URL.Path == "/fail" {
+		http.Error(w, "out of order", http.StatusInternalServerError)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: r.URL.Path == "/allow"}
+	if !review.Response.Allowed {
+		review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "not this one"}
+	}
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+func must(data []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

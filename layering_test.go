@@ -1,0 +1,234 @@
+package gatehouse_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers is the architecture: every package of the module, from the top down,
+// with the packages of the module that it imports and why. A package imports
+// only what stands below it.
+var layers = []struct {
+	pkg     string
+	imports []string
+	why     string
+}{
+	{"cmd/gatehouse", []string{"internal/cli"}, "main is the command line and nothing else"},
+	{"test", nil, "its tests see a server as clients do, with the harness"},
+	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
+	{"test/replicas", nil, "three servers on three members of etcd"},
+	{"test/harness", []string{"server"}, "tests run a server as a process or inside the test"},
+	{"test/harness/etcd", nil, "an etcd in a process of its own, which tests take away and bring back"},
+	{"deploy/monitoring", nil, "queries, and tests that ask a server for what they need"},
+	{"examples/podpolicy", nil, "what a webhook's author writes, who has never heard of this project"},
+	{"examples/plainhook", nil, "what a webhook is, with nothing but the standard library"},
+	{"examples/aggregated", []string{
+		"examples/aggregated/gallery", "examples/aggregated/gallery/v1", "examples/aggregated/gallery/v1beta1",
+		"admission", "admission/snapshot",
+	}, "an API server as anybody writes it, with the engine for its admission"},
+	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
+	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
+	{"examples/aggregated/gallery", nil, "API types"},
+	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
+	{"internal/cli", []string{"server", "initializer"}, "serve runs a server; initializers reads what is hidden as an initializer does"},
+	{"initializer", nil, "works through the API, like any controller"},
+
+	{"server", []string{
+		"server/auth", "server/catalog", "server/customresources", "server/discovery", "server/etcd", "server/fresh", "server/marks",
+		"server/replicas", "server/replicas/v1alpha1",
+		"server/inflight", "server/initialization", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
+		"server/storage", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
+		"admission/registration", "admission/registration/v1alpha1",
+	}, "the one place that knows all parts puts them together"},
+	{"server/customresources", []string{"server/openapi", "server/resources", "server/storage", "admission/initializers"},
+		"a definition becomes resources like the built-in ones, initializers in their metadata included"},
+	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
+		"reads the registrations that another package stores for the engine's snapshots"},
+	{"server/marks", nil, "a wrapper of etcd's client"},
+	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/snapshot"},
+		"tells of each stored registration which snapshots have it"},
+	{"server/replicas/v1alpha1", nil, "API types"},
+	{"server/registrations", []string{"server/resources", "server/storage", "admission/registration", "admission/registration/v1alpha1"},
+		"serves the kinds whose rules the engine knows"},
+	{"server/namespaces", nil, "works through the API, like any controller"},
+	{"server/discovery", []string{"server/resources"}, "describes what is served"},
+	{"server/openapi", []string{"server/resources"}, "describes what is served"},
+	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd", "server/resources", "server/storage"},
+		"the built-in kinds, for the tests of what describes them"},
+	{"server/catalog", []string{"admission/initializers"}, "data about kinds, and what initializers may change in them"},
+	{"server/auth", nil, "users and rules"},
+	{"server/resources", []string{"server/inflight", "server/initialization", "admission/initializers"},
+		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
+	{"server/inflight", nil, "requests handled at once"},
+	{"server/initialization", []string{"admission/initializers"}, "readers and writers of what is pending, around a storage"},
+	{"server/storage", nil, "etcd3 stores"},
+	{"server/etcd", nil, "the embedded etcd and clients"},
+
+	{"admission", []string{
+		"admission/dispatch", "admission/call", "admission/plan", "admission/snapshot", "admission/trace", "admission/registration",
+	}, "the engine's front door puts its parts together"},
+	{"admission/dispatch", []string{
+		"admission/call", "admission/plan", "admission/snapshot", "admission/trace", "admission/review",
+		"admission/initializers", "admission/registration",
+	}, "runs a plan: calls hooks with reviews and writes the trace"},
+	{"admission/initializers", []string{"admission/registration"},
+		"the field, its rules, and who is registered to initialize"},
+	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that a hook names, with a review"},
+	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/registration"},
+		"a plan is read off a snapshot: hooks, their rules and their conditions"},
+	{"admission/snapshot", []string{"admission/condition", "admission/registration"}, "a snapshot is registrations, compiled"},
+	{"admission/trace", []string{"admission/registration"}, "a trace says which hook was called"},
+	{"admission/registration", []string{"admission/condition", "admission/registration/v1alpha1"},
+		"validation compiles the conditions; the alpha kinds are its own"},
+	{"admission/registration/v1alpha1", nil, "API types"},
+	{"admission/internal/hooktest", nil, "a server with webhooks, for tests"},
+	{"admission/condition", nil, "CEL"},
+	{"admission/review", nil, "wire formats"},
+}
+
+// The layout is the architecture, and imports point down only.
+func TestImportsPointDown(t *testing.T) {
+	found := packages(t)
+	below := map[string]bool{}
+	for i := len(layers) - 1; i >= 0; i-- {
+		row := layers[i]
+		if row.why == "" {
+			t.Errorf("layers: %s has no reason", row.pkg)
+		}
+		if below[row.pkg] {
+			t.Errorf("layers: %s stands there twice", row.pkg)
+		}
+		if found[row.pkg] == nil {
+			t.Errorf("layers: there is no package %s; remove its row", row.pkg)
+		}
+		used := map[string]bool{}
+		for _, file := range found[row.pkg] {
+			for _, imported := range file.imports {
+				target, ok := strings.CutPrefix(imported, modulePath+"/")
+				if !ok || file.test() || used[target] {
+					continue
+				}
+				used[target] = true
+				if !slices.Contains(row.imports, target) {
+					t.Errorf("%s imports %s, which layers does not allow: add it to the row with the reason, or do without", file.path, target)
+				}
+			}
+		}
+		for _, allowed := range row.imports {
+			if !used[allowed] {
+				t.Errorf("layers: %s no longer imports %s; remove it from the row", row.pkg, allowed)
+			}
+			if !below[allowed] {
+				t.Errorf("layers: %s stands above %s or is not listed, so %[2]s cannot import it", allowed, row.pkg)
+			}
+		}
+		below[row.pkg] = true
+	}
+	for _, pkg := range sorted(found) {
+		if pkg != "." && !below[pkg] {
+			t.Errorf("layers: package %s is missing; say where it stands, what it imports and why", pkg)
+		}
+	}
+}
+
+// The engine's tests do not lean on the server either, and an example shows what
+// anybody can do.
+func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
+	found := packages(t)
+	for _, pkg := range sorted(found) {
+		for _, file := range found[pkg] {
+			for _, imported := range file.imports {
+				target, ok := strings.CutPrefix(imported, modulePath+"/")
+				switch {
+				case !ok:
+				case in(pkg, "admission") && !in(target, "admission"):
+					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
+				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/snapshot", "server", "initializer"}, target) && !in(target, example(pkg)):
+					t.Errorf("%s imports %s: examples use the public packages admission, admission/snapshot, server and initializer only", file.path, target)
+				}
+			}
+		}
+	}
+}
+
+// example is the folder of the example that a package belongs to.
+func example(pkg string) string {
+	parts := strings.SplitN(pkg, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// in says whether a package is in a tree of packages.
+func in(pkg, tree string) bool { return pkg == tree || strings.HasPrefix(pkg, tree+"/") }
+
+// forbidden are trees of packages that nobody imports directly, except in the
+// trees named, and why.
+var forbidden = []struct {
+	pkg    string
+	except []string
+	why    string
+}{
+	{"k8s.io/apiserver/pkg/admission/plugin/webhook", nil, "that is the system this project is; the engine stands on its own"},
+	{"k8s.io/apiserver/pkg/admission/plugin/policy", nil, "it is built on the webhook packages; the engine stands on its own"},
+	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
+	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
+	{"k8s.io/kubernetes", []string{"server"}, "who embeds the engine must not get all of Kubernetes"},
+	{"go.etcd.io/etcd", []string{"server", "examples/aggregated", "test"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
+}
+
+func TestForbiddenPackagesAreNotImported(t *testing.T) {
+	found := packages(t)
+	for _, rule := range forbidden {
+		used := map[string]bool{}
+		for _, pkg := range sorted(found) {
+			for _, file := range found[pkg] {
+				for _, imported := range file.imports {
+					if !in(imported, rule.pkg) {
+						continue
+					}
+					i := slices.IndexFunc(rule.except, func(tree string) bool { return in(pkg, tree) })
+					if i < 0 {
+						t.Errorf("%s imports %s: %s", file.path, imported, rule.why)
+						continue
+					}
+					used[rule.except[i]] = true
+				}
+			}
+		}
+		for _, tree := range rule.except {
+			if !used[tree] {
+				t.Errorf("forbidden: nothing in %s imports %s; remove the exception", tree, rule.pkg)
+			}
+		}
+	}
+}
+
+// A rule about a package that has moved would forbid nothing.
+func TestForbiddenPackagesExist(t *testing.T) {
+	for _, rule := range forbidden {
+		out, err := exec.Command("go", "list", "-find", rule.pkg+"/...").CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), rule.pkg) {
+			t.Errorf("forbidden: no package in %s: %v\n%s", rule.pkg, err, out)
+		}
+	}
+}
+
+// What is forbidden does not come in through somebody else's imports either.
+func TestTheEngineStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./admission/...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, modulePath+"/admission") {
+		t.Fatalf("the engine is not among its own dependencies: %d packages", len(deps))
+	}
+	for _, dep := range deps {
+		for _, rule := range forbidden {
+			if in(dep, rule.pkg) {
+				t.Errorf("the engine depends on %s: %s", dep, rule.why)
+			}
+		}
+	}
+}

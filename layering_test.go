@@ -207,7 +207,7 @@ func TestForbiddenPackagesAreNotImported(t *testing.T) {
 // A rule about a package that has moved would forbid nothing.
 func TestForbiddenPackagesExist(t *testing.T) {
 	for _, rule := range forbidden {
-		out, err := exec.Command("go", "list", "-find", rule.pkg+"/...").CombinedOutput()
+		out, err := exec.Command("go", "list", "-find", rule.pkg+"/...").Output()
 		if err != nil || !strings.HasPrefix(string(out), rule.pkg) {
 			t.Errorf("forbidden: no package in %s: %v\n%s", rule.pkg, err, out)
 		}

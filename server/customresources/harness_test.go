@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -272,6 +273,16 @@ func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefi
 		e.t.Fatal(err)
 	}
 	defer w.Stop()
+	if wanted == nil {
+		// The watch tells nothing of what was gone before it began.
+		_, err := e.client.ApiextensionsV1().CustomResourceDefinitions().Get(e.ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			e.t.Fatal(err)
+		}
+	}
 	for event := range w.ResultChan() {
 		crd, _ := event.Object.(*apiextensionsv1.CustomResourceDefinition)
 		if crd == nil {

@@ -15,6 +15,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	etcdfeature "k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
@@ -75,6 +76,9 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 	for _, gr := range uncached {
 		f.uncached[gr] = true
 	}
+	// Stores ask this of their own client, which has no endpoints: see watching.
+	// Without it no cache catches up with etcd before the next write.
+	etcdfeature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	return f
 }
 

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,11 +29,17 @@ var etcdBinary = sync.OnceValues(func() (string, error) { return build("etcd", "
 // StartEtcd starts an etcd without data, which ends with the test.
 func StartEtcd(t testing.TB) *Etcd {
 	t.Helper()
-	e := &Etcd{URL: "http://127.0.0.1:0", dir: filepath.Join(t.TempDir(), "etcd")}
+	// Not t.TempDir: etcd's own notation has no room for every name of a test.
+	dir, err := os.MkdirTemp("", "etcd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Etcd{URL: "http://127.0.0.1:0", dir: filepath.Join(dir, "data")}
 	t.Cleanup(func() {
 		if e.process != nil {
 			e.Kill(t)
 		}
+		os.RemoveAll(dir)
 	})
 	e.Start(t)
 	return e

@@ -231,7 +231,7 @@ func state(name string, stored int64, servers []server) v1alpha1.RegistrationSta
 			Name: one.name, Address: one.Address, ResourceVersion: text(enforced),
 			InForce: enforced == stored && one.newest() > 0,
 		}
-		if at := one.since(max(enforced, 1)); at != nil {
+		if at := one.since(enforced); enforced > 0 && at != nil {
 			r.Since = &metav1.MicroTime{Time: *at}
 		}
 		out.InForce = out.InForce && r.InForce

@@ -41,7 +41,8 @@ type Replica struct {
 	// ResourceVersion is that of the object that the server judges requests by. It
 	// is empty when the server knows of no such registration.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Since is from when on at the latest the server judged requests by it.
+	// Since is from when on at the latest the server judged requests by it; it is
+	// absent when ResourceVersion is empty.
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// InForce tells that this is the registration as it is stored.
 	InForce bool `json:"inForce"`

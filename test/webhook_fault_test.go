@@ -1,70 +1,168 @@
 package test
 
 import (
+	"bytes"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
+// fault is a way in which a webhook can fail.
+type fault struct {
+	name string
+	// answer is what its server answers.
+	answer harness.Answer
+	// url is where it is instead, and ca what it trusts instead of its server's
+	// authority; lines are fields of the webhook.
+	url   string
+	ca    []byte
+	lines []string
+	// detail is how the text goes on that follows the name of the webhook, part is
+	// in it further on, and code is the one in metrics.
+	detail, part string
+	code         int
+}
+
+const oneSecond = "timeoutSeconds: 1"
+
+// newFaults returns every way there is. The servers that are needed end with the
+// test.
+func newFaults(t testing.TB) []fault {
+	t.Helper()
+	fixed := func(body string) harness.Answer { return harness.Raw(http.StatusOK, "application/json", body) }
+	authority := harness.NewAuthority(t, "faults")
+	with := func(certificate tls.Certificate) (url string) {
+		s := harness.NewWebhookServer(t, nil, func(s *httptest.Server) { s.TLS.Certificates = []tls.Certificate{certificate} })
+		s.Hook("/", harness.Allow)
+		return s.URL + "/"
+	}
+	const post = `failed to call webhook: Post "https://`
+	return []fault{
+		{name: "S7.4 refused", url: "https://" + harness.Refused(t) + "/", detail: post, part: "connect: connection refused", code: 503},
+		{name: "S7.4 accepts and is silent", url: "https://" + silent(t) + "/", lines: []string{oneSecond}, detail: post, part: "no connection within 1s, timeoutSeconds of the webhook", code: 503},
+		{name: "S7.4 an expired certificate", url: with(authority.Expired(t, "127.0.0.1")), ca: authority.Bundle, detail: post, part: "tls: failed to verify certificate: x509: certificate has expired", code: 503},
+		{name: "S7.4 a certificate for another name", url: with(authority.Serving(t, "other.example.com")), ca: authority.Bundle, detail: post, part: "tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1", code: 503},
+		{name: "S7.4 a certificate that is not trusted", answer: harness.Allow, ca: authority.Bundle, detail: post, part: "tls: failed to verify certificate: x509: certificate signed by unknown authority", code: 503},
+		{name: "S7.4 a CA bundle that is no PEM", answer: harness.Allow, ca: []byte("no PEM"), detail: "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block", code: 500},
+		{name: "S7.7 hangs", answer: harness.Hang, lines: []string{oneSecond}, detail: post, part: "context deadline exceeded; no answer within 1s, timeoutSeconds of the webhook", code: 503},
+		{name: "S7.7 drips", answer: drip, lines: []string{oneSecond}, detail: post, part: "reading the answer: context deadline exceeded; no answer within 1s", code: 503},
+		{name: "S7.4 broken off", answer: harness.Abort, detail: post, code: 503},
+		{name: "S7.4 reset midway", answer: resetMidway, detail: post, part: "reading the answer: ", code: 503},
+		{name: "S4.21 a gigabyte", answer: gigabyte, detail: "failed to call webhook: the answer is larger than 16777216 bytes", code: 503},
+		{name: "S7.13 HTTP 429 with Retry-After", answer: func(w http.ResponseWriter, _ *harness.Review) {
+			w.Header().Set("Retry-After", "0")
+			harness.Raw(http.StatusTooManyRequests, "text/plain", "slow down")(w, nil)
+		}, detail: "failed to call webhook: the server has received too many requests", code: 429},
+		{name: "S7.4 HTTP 400", answer: harness.Raw(400, "text/plain", "no"), detail: "failed to call webhook: the server rejected our request for an unknown reason", code: 400},
+		{name: "S7.4 HTTP 403", answer: harness.Raw(403, "text/plain", "no entry"), detail: "failed to call webhook: no entry", code: 403},
+		{name: "S7.4 HTTP 404", answer: harness.Raw(404, "text/plain", "x"), detail: "failed to call webhook: the server could not find the requested resource", code: 404},
+		{name: "S7.4 HTTP 500", answer: harness.Raw(500, "text/plain", "oops"), detail: `failed to call webhook: an error on the server ("oops") has prevented the request from succeeding`, code: 500},
+		{name: "S7.4 HTTP 503", answer: harness.Raw(503, "text/plain", "busy"), detail: "failed to call webhook: the server is currently unable to handle the request", code: 503},
+		{name: "S7.4 a Status", answer: harness.Raw(418, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"teapot","code":418}`), detail: "failed to call webhook: teapot", code: 418},
+		{name: "S8.9 a redirect", answer: func(w http.ResponseWriter, _ *harness.Review) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, detail: "failed to call webhook: ", part: "redirects are not followed", code: 307},
+		{name: "S4.3 an empty body", answer: fixed(""), detail: "failed to call webhook: 0-length response with status code: 200 and content type: application/json", code: 503},
+		{name: "S4.2 bad JSON", answer: fixed(`{"apiVersion":`), detail: "failed to call webhook: ", code: 503},
+		{name: "S4.2 garbage", answer: harness.Raw(http.StatusOK, "text/html", "<html>\x00\xff"), detail: "failed to call webhook: the answer is not an AdmissionReview", code: 503},
+		{name: "S4.4 a wrong type", answer: harness.Respond(map[string]any{"allowed": "true"}), detail: "failed to call webhook: ", code: 503},
+		{name: "S4.5 another kind", answer: fixed(`{"apiVersion":"v1","kind":"Pod","response":{"allowed":true}}`), detail: "failed to call webhook: ", code: 503},
+		{name: "S4.5 another version", answer: fixed(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","response":{"allowed":true}}`), detail: "failed to call webhook: ", code: 503},
+		{name: "S4.6 no response", answer: fixed(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), detail: "received invalid webhook response: webhook response was absent", code: 503},
+		{name: "S4.7 a wrong uid", answer: harness.Respond(map[string]any{"allowed": true, "uid": "1"}), detail: `received invalid webhook response: expected response.uid="`, code: 503},
+	}
+}
+
+// silent is a server that takes connections and never says a word.
+func silent(t testing.TB) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+// resetMidway breaks the connection off within the answer.
+func resetMidway(w http.ResponseWriter, _ *harness.Review) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+	raw := conn.(*tls.Conn).NetConn().(*net.TCPConn)
+	_ = raw.SetLinger(0)
+	raw.Close()
+}
+
+// drip sends a byte from time to time, and never an end.
+func drip(w http.ResponseWriter, r *harness.Review) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_, _ = io.WriteString(w, " ")
+			w.(http.Flusher).Flush()
+		case <-r.HTTP.Context().Done():
+			return
+		}
+	}
+}
+
+// gigabyte sends as much, unless the other side leaves.
+func gigabyte(w http.ResponseWriter, _ *harness.Review) {
+	chunk := bytes.Repeat([]byte(" "), 1<<20)
+	for range 1 << 10 {
+		if _, err := w.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
 // testFaults has every way in which a webhook can fail, with either policy, in
 // either pass.
 func testFaults(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
-	other := harness.NewAuthority(t, "another")
-	fixed := func(body string) harness.Answer { return harness.Raw(http.StatusOK, "application/json", body) }
 	type failure struct {
 		title, webhook, pass, policy string
 		code                         int
 	}
 	var failures []failure
-	for i, fault := range []struct {
-		name   string
-		answer harness.Answer
-		// lines are fields of the webhook, ca what it trusts instead of its
-		// server's authority.
-		lines []string
-		ca    []byte
-		// detail is how the text goes on that follows the name of the webhook,
-		// code the one in metrics.
-		detail string
-		code   int
-	}{
-		{"S7.4 refused", nil, []string{`clientConfig: {url: "https://` + harness.Refused(t) + `/"}`}, nil, `failed to call webhook: Post "https://`, 503},
-		{"S7.4 a certificate that is not trusted", harness.Allow, nil, other.Bundle, `failed to call webhook: Post "https://`, 503},
-		{"S7.4 a CA bundle that is no PEM", harness.Allow, nil, []byte("no PEM"), "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block", 500},
-		{"S7.7 timeout", harness.Hang, []string{"timeoutSeconds: 1"}, nil, `failed to call webhook: Post "https://`, 503},
-		{"S7.4 broken off", harness.Abort, nil, nil, `failed to call webhook: Post "https://`, 503},
-		{"S7.4 HTTP 400", harness.Raw(400, "text/plain", "no"), nil, nil, "failed to call webhook: the server rejected our request for an unknown reason", 400},
-		{"S7.4 HTTP 403", harness.Raw(403, "text/plain", "no entry"), nil, nil, "failed to call webhook: no entry", 403},
-		{"S7.4 HTTP 404", harness.Raw(404, "text/plain", "x"), nil, nil, "failed to call webhook: the server could not find the requested resource", 404},
-		{"S7.4 HTTP 500", harness.Raw(500, "text/plain", "oops"), nil, nil, `failed to call webhook: an error on the server ("oops") has prevented the request from succeeding`, 500},
-		{"S7.4 HTTP 503", harness.Raw(503, "text/plain", "busy"), nil, nil, "failed to call webhook: the server is currently unable to handle the request", 503},
-		{"S7.4 a Status", harness.Raw(418, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"teapot","code":418}`), nil, nil, "failed to call webhook: teapot", 418},
-		{"S8.9 a redirect", func(w http.ResponseWriter, _ *harness.Review) {
-			w.Header().Set("Location", "/elsewhere")
-			w.WriteHeader(http.StatusTemporaryRedirect)
-		}, nil, nil, "failed to call webhook: ", 307},
-		{"S4.3 an empty body", fixed(""), nil, nil, "failed to call webhook: 0-length response with status code: 200 and content type: application/json", 503},
-		{"S4.2 bad JSON", fixed(`{"apiVersion":`), nil, nil, "failed to call webhook: ", 503},
-		{"S4.4 a wrong type", harness.Respond(map[string]any{"allowed": "true"}), nil, nil, "failed to call webhook: ", 503},
-		{"S4.5 another kind", fixed(`{"apiVersion":"v1","kind":"Pod","response":{"allowed":true}}`), nil, nil, "failed to call webhook: ", 503},
-		{"S4.5 another version", fixed(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","response":{"allowed":true}}`), nil, nil, "failed to call webhook: ", 503},
-		{"S4.6 no response", fixed(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`), nil, nil, "received invalid webhook response: webhook response was absent", 503},
-		{"S4.7 a wrong uid", harness.Respond(map[string]any{"allowed": true, "uid": "1"}), nil, nil, `received invalid webhook response: expected response.uid="`, 503},
-	} {
+	for i, fault := range newFaults(t) {
 		for _, kind := range []string{mutating, validating} {
 			for _, policy := range []string{"Fail", "Ignore"} {
 				short := fmt.Sprintf("f%d.%s.%s", i, strings.ToLower(kind[:5]), strings.ToLower(policy))
-				w := webhook(short, ns, j.hooks.Hook("/"+short+ns, fault.answer), "failurePolicy: "+policy,
-					`objectSelector: {matchLabels: {fault: "`+short+`"}}`)
-				set(w, fault.lines...)
-				if fault.ca != nil {
-					w["clientConfig"] = map[string]any{"url": harness.At(w, "clientConfig", "url"), "caBundle": fault.ca}
-				}
+				hook := j.hooks.Hook("/"+short+ns, fault.answer)
+				w := fault.webhook(short, ns, hook, policy)
 				name := fmt.Sprint(w["name"])
 				pass, annotation := "validating", "validating"
 				if kind == mutating {
@@ -75,7 +173,16 @@ func testFaults(t *testing.T, j *judged) {
 				t.Run(title, func(t *testing.T) {
 					h := j.HTTP(t, nil)
 					register(t, j.Server, "v1", kind, w)
+					began := time.Now()
 					r := h.Do("POST", configMaps(ns), configMap(short, "fault", short))
+					// No fault costs more than timeoutSeconds; there is time to spare for a
+					// busy machine, and less than what the request would have.
+					if took := time.Since(began); took > 20*time.Second {
+						t.Errorf("it took %s", took)
+					}
+					if n := len(hook.Reviews()); n > 1 {
+						t.Errorf("S7.13 the webhook was asked %d times", n)
+					}
 					opened := j.webhookAnnotations(t, r)["failed-open."+annotation+".webhook.admission.k8s.io/round_0_index_N"]
 					if policy == "Ignore" {
 						want(t, "S7.3 code", r.Code, http.StatusCreated)
@@ -85,6 +192,9 @@ func testFaults(t *testing.T, j *judged) {
 					status := r.Refusal(http.StatusInternalServerError, "InternalError")
 					if prefix := fmt.Sprintf("Internal error occurred: failed calling webhook %q: %s", name, fault.detail); !strings.HasPrefix(status.Message, prefix) {
 						t.Errorf("S7.2 message is %q, want %q...", status.Message, prefix)
+					}
+					if !strings.Contains(status.Message, fault.part) {
+						t.Errorf("message is %q, want %q in it", status.Message, fault.part)
 					}
 					if !strings.Contains(status.Message, fmt.Sprintf("%s %q, webhook 1", kind, short+"."+ns)) {
 						t.Errorf("message does not say where the webhook is registered: %q", status.Message)
@@ -125,6 +235,94 @@ func testFaults(t *testing.T, j *judged) {
 		register(t, j.Server, "v1", validating, webhook("uid", ns, hook, "admissionReviewVersions: [v1beta1]", "objectSelector: {matchLabels: {fault: uid}}"))
 		j.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps(ns), configMap("uid", "fault", "uid"))
 		want(t, "asked", hook.Last(t).Body["apiVersion"], any("admission.k8s.io/v1beta1"))
+	})
+}
+
+// webhook is one that has the fault, for configmaps with its name as label.
+func (f *fault) webhook(short, ns string, hook *harness.Hook, policy string) map[string]any {
+	w := webhook(short, ns, hook, "failurePolicy: "+policy, `objectSelector: {matchLabels: {fault: "`+short+`"}}`)
+	set(w, f.lines...)
+	config := hook.ClientConfig()
+	if f.url != "" {
+		config["url"] = f.url
+	}
+	if f.ca != nil {
+		config["caBundle"] = f.ca
+	}
+	w["clientConfig"] = config
+	return w
+}
+
+// TestFaultsLeaveNothingBehind lets webhooks fail in every way, several times and
+// several at once: the server then has the goroutines and the open files that it
+// had before.
+func TestFaultsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	const times = 8
+	s := harness.Start(t, "--admission-consistency", "strict", "--admission-webhook-breaker", "off")
+	ns := s.Namespace(t)
+	h := s.HTTP(t, nil)
+	// The client's own connections are there before.
+	h.Must(http.StatusCreated, "POST", configMaps(ns), configMap("before"))
+	open := func() (goroutines, files float64) {
+		m := h.Metrics()
+		return m.Single("go_goroutines"), m.Single("process_open_fds")
+	}
+	// What the server does by itself, such as its first look at everything, makes
+	// the numbers go up and down; the least of a while is what there is.
+	least := func(goroutines, files float64) (float64, float64) {
+		g, f := open()
+		return min(g, goroutines), min(f, files)
+	}
+	goroutines, files := open()
+	for range 20 {
+		goroutines, files = least(goroutines, files)
+	}
+	// The servers end with the subtest, and with them the connections that the
+	// server keeps for the next call.
+	t.Run("faults", func(t *testing.T) {
+		hooks := harness.NewWebhookServer(t, nil)
+		byKind := map[string][]map[string]any{}
+		var labels []string
+		for i, fault := range newFaults(t) {
+			for _, kind := range []string{mutating, validating} {
+				for _, policy := range []string{"Fail", "Ignore"} {
+					label := fmt.Sprintf("f%d.%s.%s", i, strings.ToLower(kind[:5]), strings.ToLower(policy))
+					labels = append(labels, label)
+					byKind[kind] = append(byKind[kind], fault.webhook(label, ns, hooks.Hook("/"+label, fault.answer), policy))
+				}
+			}
+		}
+		for kind, webhooks := range byKind {
+			registerAs(t, s, "v1", kind, "faults", webhooks...)
+		}
+		created := 0
+		for range times {
+			var all sync.WaitGroup
+			codes := make([]int, len(labels))
+			for i, label := range labels {
+				all.Go(func() {
+					code, err := h.Try(harness.Context(t), "POST", configMaps(ns)+"?dryRun=All", configMap("c", "fault", label))
+					if err != nil {
+						t.Error(err)
+					}
+					codes[i] = code
+				})
+			}
+			all.Wait()
+			for _, code := range codes {
+				if code == http.StatusCreated {
+					created++
+				}
+			}
+		}
+		want(t, "S7.3 created", created, times*len(labels)/2)
+	})
+	harness.Eventually(t, "what there was before", func() error {
+		if g, f := open(); g > goroutines || f > files {
+			return fmt.Errorf("%v goroutines and %v files, and there were %v and %v", g, f, goroutines, files)
+		}
+		return nil
 	})
 }
 
@@ -175,11 +373,13 @@ func testTimeouts(t *testing.T, j *judged) {
 		})
 		t.Run("S7.2 S7.7 a Fail hook may, "+kind, func(t *testing.T) {
 			hang, label := j.hooks.Hook("/fail"+kind+ns, harness.Hang), "fail-"+strings.ToLower(kind)
-			register(t, j.Server, "v1", kind, webhook(label, ns, hang, "objectSelector: {matchLabels: {case: "+label+"}}"))
-			r := j.HTTP(t, nil).Do("POST", configMaps(ns)+"?timeout=1s", configMap(label, "case", label))
-			if r.Code != http.StatusInternalServerError && r.Code != http.StatusGatewayTimeout {
-				t.Errorf("%d %s", r.Code, r.Raw)
+			w := webhook(label, ns, hang, "objectSelector: {matchLabels: {case: "+label+"}}")
+			register(t, j.Server, "v1", kind, w)
+			status := j.HTTP(t, nil).Refused(http.StatusInternalServerError, "InternalError", "POST", configMaps(ns)+"?timeout=2s", configMap(label, "case", label))
+			if prefix := fmt.Sprintf("Internal error occurred: failed calling webhook %q: failed to call webhook: Post ", w["name"]); !strings.HasPrefix(status.Message, prefix) {
+				t.Errorf("message is %q, want %q...", status.Message, prefix)
 			}
+			want(t, "S3.3 what the hook is told", hang.Last(t).HTTP.URL.RawQuery, "timeout=2s")
 			j.HTTP(t, nil).Refused(http.StatusNotFound, "NotFound", "GET", configMaps(ns)+"/"+label, "")
 		})
 	}

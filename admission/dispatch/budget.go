@@ -17,6 +17,9 @@ import (
 const (
 	maxShare = 200 * time.Millisecond
 	shares   = 20
+	// maxVerdict bounds what is kept back, at most a share, to tell the user which
+	// hook the request is rejected for when it was not done in time.
+	maxVerdict = 100 * time.Millisecond
 	// writeShares are for validation and the write itself.
 	writeShares = 2
 	// passShares are for each pass that comes after.
@@ -35,6 +38,11 @@ const (
 // one, validation, and the write. That moment is fixed by the request's deadline
 // and the hook's place in the order, whatever the hooks before it did, so that no
 // number of hooks that hang can use up what is kept.
+//
+// A hook whose failure policy is Fail may use up a request's time, since without its
+// answer there is nothing to go on with. All but a moment: at the deadline itself
+// the server gives the request up, and the error that names the hook has to be
+// written before.
 type budget struct {
 	// deadline is the request's own; zero when it has none.
 	deadline time.Time
@@ -73,10 +81,14 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 // hooks after it in the pass need. Keeping to the hook's own timeout is up to the
 // Caller.
 func (b budget) limit(ctx context.Context, now time.Time, h *registration.Hook, later int) (context.Context, context.CancelFunc) {
-	if b.deadline.IsZero() || h.FailurePolicy != registration.Ignore {
+	if b.deadline.IsZero() {
 		return ctx, func() {}
 	}
-	end := b.deadline.Add(-min(b.share*time.Duration(b.after+later), b.most))
+	kept := min(b.share, maxVerdict)
+	if h.FailurePolicy == registration.Ignore {
+		kept = min(b.share*time.Duration(b.after+later), b.most)
+	}
+	end := b.deadline.Add(-kept)
 	if end.Sub(now) >= h.Timeout {
 		return ctx, func() {}
 	}

@@ -33,7 +33,11 @@ func TestBudget(t *testing.T) {
 		want    time.Duration // 0: no deadline of its own
 	}{
 		{"S7.7 no deadline of the request", 0, 0, mutating, 10 * time.Second, ignore, 0, 0},
-		{"S7.7 Fail gets all the request has", 10 * time.Second, 0, mutating, 20 * time.Second, fail, 6, 10 * time.Second},
+		{"S7.2 S7.7 Fail gets what the request has but for the time to say so", 10 * time.Second, 0, mutating, 20 * time.Second, fail, 6, 9900 * time.Millisecond},
+		{"S7.2 S7.7 of little time, that is little", time.Second, 0, validating, 20 * time.Second, fail, 0, 950 * time.Millisecond},
+		{"S3.3 so that the timeout sent is the same", 10 * time.Second, 2 * time.Second, mutating, 20 * time.Second, fail, 0, 7900 * time.Millisecond},
+		{"S7.7 a shorter timeout of a Fail hook is not cut", 10 * time.Second, 0, mutating, 9 * time.Second, fail, 0, 10 * time.Second},
+		{"S7.7 no deadline of the request, Fail", 0, 0, mutating, 10 * time.Second, fail, 0, 0},
 		{"S3.3 Ignore leaves less than a second, so that the timeout sent is the same", 10 * time.Second, 0, mutating, 20 * time.Second, ignore, 0, 9200 * time.Millisecond},
 		{"S3.3 also when time was spent before", 10 * time.Second, 2 * time.Second, mutating, 20 * time.Second, ignore, 0, 7200 * time.Millisecond},
 		{"S3.3 a shorter timeout of its own is not cut", 10 * time.Second, 0, mutating, 5 * time.Second, ignore, 0, 10 * time.Second},

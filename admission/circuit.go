@@ -56,7 +56,7 @@ func observeCircuits(plugin string) func(call.Circuit) {
 			return
 		}
 		gauge.WithLabelValues(plugin, c.Target).Inc()
-		klog.InfoS("Webhook server is not called until it answers: calls of it failed in a row; requests get what failurePolicy says, at once",
-			"plugin", plugin, "target", c.Target, "failures", c.Failures, "since", c.Since, "err", c.Err)
+		klog.ErrorS(c.Err, "Webhook server is not called until it answers: calls of it failed in a row; requests get what failurePolicy says, at once",
+			"plugin", plugin, "target", c.Target, "failures", c.Failures, "since", c.Since)
 	}
 }

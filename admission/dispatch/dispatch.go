@@ -46,9 +46,10 @@ type Options struct {
 
 // Dispatcher runs plans. It is safe for concurrent use.
 type Dispatcher struct {
-	options  Options
-	forecast forecast
-	slow     slowHooks
+	options   Options
+	forecast  forecast
+	slow      slowHooks
+	publisher trace.Publisher
 }
 
 // New makes a Dispatcher. The error names an option that is missing.
@@ -120,7 +121,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 	err := r.pass(ctx)
 	r.trace.Err = err
 	r.trace.Latency = time.Since(r.trace.Start)
-	trace.Publish(ctx, a, r.trace)
+	d.publisher.Publish(ctx, a, r.trace)
 	if d.options.Observer != nil {
 		d.options.Observer(r.trace)
 	}

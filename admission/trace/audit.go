@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,7 +9,6 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -47,12 +47,12 @@ type patchAnnotation struct {
 // annotate adds the trace to the request's audit event. The indices of mutating
 // hooks count all hooks there are, those of the others only the hooks that
 // matched the request (S5.25, S6.7).
-func annotate(a admission.Attributes, t *Trace) {
+func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Trace) {
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		h := c.Hook
 		for _, key := range sortedKeys(c.AuditAnnotations) {
-			add(a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)
+			p.add(ctx, a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)
 		}
 		index, failedOpen := c.Matched, FailedOpenValidatingPrefix
 		switch t.Source {
@@ -63,15 +63,15 @@ func annotate(a admission.Attributes, t *Trace) {
 		}
 		suffix := "round_" + strconv.Itoa(t.Round) + "_index_" + strconv.Itoa(index)
 		if t.Source == registration.Mutating {
-			add(a, h, MutationAnnotationPrefix+suffix,
+			p.add(ctx, a, h, MutationAnnotationPrefix+suffix,
 				encode(mutationAnnotation{h.Configuration, h.Name, c.Mutated}), audit.LevelMetadata)
 			if len(c.Patch) > 0 {
-				add(a, h, PatchAnnotationPrefix+suffix,
+				p.add(ctx, a, h, PatchAnnotationPrefix+suffix,
 					encode(patchAnnotation{h.Configuration, h.Name, c.Patch, "JSONPatch"}), audit.LevelRequest)
 			}
 		}
 		if c.Ignored && !c.ClientGone {
-			add(a, h, failedOpen+suffix, h.Name, audit.LevelMetadata)
+			p.add(ctx, a, h, failedOpen+suffix, h.Name, audit.LevelMetadata)
 		}
 	}
 }
@@ -79,10 +79,9 @@ func annotate(a admission.Attributes, t *Trace) {
 // add logs what the audit event refuses: a key that is no qualified name, or a
 // second, different value for one (S4.17). The value is the webhook's and not
 // for the log.
-func add(a admission.Attributes, h *registration.Hook, key, value string, level audit.Level) {
+func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Hook, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
-		klog.InfoS("Audit annotation of a webhook was dropped",
-			"webhook", h.Name, "configuration", h.Configuration, "key", key)
+		p.complaints.log(ctx, h, nil, "Audit annotation of a webhook was dropped", "key", key)
 	}
 }
 

@@ -11,24 +11,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
+// Publisher lets every reader read traces. It remembers what it logged lately, so
+// there is one for all requests. It is safe for concurrent use; its zero value is
+// ready.
+type Publisher struct {
+	complaints complaints
+}
+
 // Publish lets every reader read the trace: metrics, the audit event behind a,
 // the warnings of the response, the log, the latency trackers of ctx. Call it
 // once, when the trace is complete.
-func Publish(ctx context.Context, a admission.Attributes, t *Trace) {
+func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Trace) {
 	count(ctx, a, t)
-	annotate(a, t)
+	p.annotate(ctx, a, t)
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		for _, w := range c.Warnings {
 			warning.AddWarning(ctx, "", w)
 		}
-		logForgiven(ctx, t, c)
+		p.logForgiven(ctx, t, c)
 	}
-	for _, c := range t.Conditions {
-		if c.Err != nil {
-			klog.FromContext(ctx).Info("Match conditions failed and the webhook was not called: its failurePolicy is Ignore",
-				"webhook", c.Hook.Name, "configuration", c.Hook.Configuration,
-				"operation", t.Request.Operation, "resource", t.Request.Resource, "err", c.Err)
+	for i := range t.Conditions {
+		if c := &t.Conditions[i]; c.Err != nil {
+			p.complaints.log(ctx, c.Hook, c.Err, "Match conditions failed and the webhook was not called: its failurePolicy is Ignore",
+				"operation", t.Request.Operation, "resource", t.Request.Resource)
 		}
 	}
 	track(ctx, t)
@@ -36,7 +42,7 @@ func Publish(ctx context.Context, a admission.Attributes, t *Trace) {
 
 // logForgiven writes down what nobody else will: a failure that rejects the
 // request is in the response.
-func logForgiven(ctx context.Context, t *Trace, c *Call) {
+func (p *Publisher) logForgiven(ctx context.Context, t *Trace, c *Call) {
 	switch {
 	case c.Panic != nil:
 		// A panic is a fault of this server, whatever became of the request.
@@ -50,9 +56,8 @@ func logForgiven(ctx context.Context, t *Trace, c *Call) {
 		klog.FromContext(ctx).V(2).Info("Webhook was skipped: its failurePolicy is Ignore",
 			"webhook", c.Hook.Name, "configuration", c.Hook.Configuration, "err", c.Err)
 	case c.Ignored:
-		klog.FromContext(ctx).Info("Webhook failed and was ignored: its failurePolicy is Ignore",
-			"webhook", c.Hook.Name, "configuration", c.Hook.Configuration,
-			"operation", t.Request.Operation, "resource", t.Request.Resource, "err", c.Err)
+		p.complaints.log(ctx, c.Hook, c.Err, "Webhook failed and was ignored: its failurePolicy is Ignore",
+			"operation", t.Request.Operation, "resource", t.Request.Resource)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -62,7 +63,7 @@ type publisher struct{ trace *Trace }
 func (p publisher) Handles(admission.Operation) bool { return true }
 
 func (p publisher) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	Publish(ctx, a, p.trace)
+	new(Publisher).Publish(ctx, a, p.trace)
 	return nil
 }
 
@@ -337,15 +338,61 @@ func TestWhatIsLogged(t *testing.T) {
 			logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 			a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
 				admission.Create, nil, false, &user.DefaultInfo{})
-			Publish(klog.NewContext(t.Context(), logger), a, &tt.trace)
+			new(Publisher).Publish(klog.NewContext(t.Context(), logger), a, &tt.trace)
 			if len(lines) != tt.lines {
 				t.Fatalf("got %d lines, want %d: %q", len(lines), tt.lines, lines)
 			}
 			for _, l := range lines {
-				if !strings.Contains(l, "log.example.com") || !strings.Contains(l, "no answer") {
-					t.Errorf("%s does not say which webhook, or why", l)
+				if !strings.Contains(l, "log.example.com") || !strings.Contains(l, `"error"="no answer"`) {
+					t.Errorf("%s is no error that says which webhook, and why", l)
 				}
 			}
 		})
 	}
+}
+
+// TestIgnoredFailuresDoNotFloodTheLog: S7.3 wants them logged, and a webhook that
+// is down fails every request.
+func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
+			admission.Create, nil, false, &user.DefaultInfo{})
+		var p Publisher
+		// A line of the severity error, as the logger writes it.
+		said := func(webhook, more string) string {
+			return `"msg"="Webhook failed and was ignored: its failurePolicy is Ignore" "error"="no answer" "webhook"="` + webhook +
+				`" "configuration"="c" "operation"="CREATE" "resource"="/, Resource="` + more
+		}
+		for _, step := range []struct {
+			name     string
+			after    time.Duration
+			times    int
+			webhooks []string
+			want     []string
+		}{
+			{"S7.3 the first failure of each webhook", 0, 5, []string{"a", "b"}, []string{said("a", ""), said("b", "")}},
+			{"S7.3 nothing more soon after", logEvery / 2, 3, []string{"a"}, nil},
+			{"S7.3 later, with the count of those left out", logEvery / 2, 2, []string{"a", "b"}, []string{said("a", ` "leftOut"=7`), said("b", ` "leftOut"=4`)}},
+			{"S7.3 the count begins anew", logEvery, 1, []string{"a"}, []string{said("a", ` "leftOut"=1`)}},
+			{"S7.3 nothing was left out", logEvery, 1, []string{"a"}, []string{said("a", "")}},
+		} {
+			time.Sleep(step.after)
+			lines = nil
+			for range step.times {
+				tr := Trace{Source: registration.Validating, Request: Request{Operation: "CREATE"}}
+				for i, name := range step.webhooks {
+					tr.Calls = append(tr.Calls, Call{
+						Hook:    &registration.Hook{Name: name, Configuration: "c", FailurePolicy: registration.Ignore},
+						Matched: i, Verdict: Failed, Ignored: true, Err: errors.New("no answer"),
+					})
+				}
+				p.Publish(klog.NewContext(t.Context(), logger), a, &tr)
+			}
+			if diff := cmp.Diff(step.want, lines); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", step.name, diff)
+			}
+		}
+	})
 }

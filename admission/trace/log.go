@@ -1,0 +1,79 @@
+package trace
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+const (
+	// logEvery is how long nothing is logged of a webhook that was logged already
+	// in the same words.
+	logEvery = time.Second
+	// maxLogged bounds how many such lines are remembered; beyond it, all are
+	// forgotten.
+	maxLogged = 1024
+)
+
+// complaints is the log about webhooks. A webhook that fails does so for every
+// request: of each complaint about it one line is logged in logEvery, with the count
+// of those that were left out before it. What is left out after the last line is
+// counted by metrics only.
+//
+// It is safe for concurrent use; its zero value is ready.
+type complaints struct {
+	mu struct {
+		sync.Mutex
+		logged map[complaint]*logged
+	}
+}
+
+// complaint is what a line is about, whatever the request was.
+type complaint struct {
+	source              registration.Source
+	configuration, name string
+	message             string
+}
+
+type logged struct {
+	at      time.Time
+	leftOut int
+}
+
+// log writes a line of the severity error, which is shown at every verbosity.
+func (l *complaints) log(ctx context.Context, h *registration.Hook, err error, message string, more ...any) {
+	leftOut, due := l.due(complaint{h.Source, h.Configuration, h.Name, message}, time.Now())
+	if !due {
+		return
+	}
+	values := append([]any{"webhook", h.Name, "configuration", h.Configuration}, more...)
+	if leftOut > 0 {
+		values = append(values, "leftOut", leftOut)
+	}
+	klog.FromContext(ctx).Error(err, message, values...)
+}
+
+// due tells whether a line about c is due, and how many were left out since the
+// last one.
+func (l *complaints) due(c complaint, now time.Time) (leftOut int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.mu.logged[c]
+	if last == nil {
+		if l.mu.logged == nil || len(l.mu.logged) >= maxLogged {
+			l.mu.logged = map[complaint]*logged{}
+		}
+		l.mu.logged[c] = &logged{at: now}
+		return 0, true
+	}
+	if now.Sub(last.at) < logEvery {
+		last.leftOut++
+		return 0, false
+	}
+	leftOut, last.leftOut, last.at = last.leftOut, 0, now
+	return leftOut, true
+}

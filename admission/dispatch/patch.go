@@ -76,6 +76,14 @@ func (s *objects) patched(f *form, p review.Patch) (changed bool, object runtime
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		return patchedContent(u, f.kind, p)
 	}
+	if changed, object, ok, err := s.patchedPart(f, p); ok || err != nil {
+		return changed, object, err
+	}
+	return s.patchedWhole(f, p)
+}
+
+// patchedWhole is patched for a typed object, by way of its JSON.
+func (s *objects) patchedWhole(f *form, p review.Patch) (changed bool, object runtime.Object, err error) {
 	payload, err := s.encode(f)
 	if err != nil {
 		return false, nil, err

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 )
@@ -132,6 +134,30 @@ func (p Patch) ApplyToMap(obj map[string]any) (patched map[string]any, changed b
 		return nil, false, errNotObject
 	}
 	return patched, true, nil
+}
+
+// Members returns the names of the top-level members that the patch reads or
+// writes, each once. ok is false when it may reach the whole document, or has a
+// path that is not a JSON pointer.
+func (p Patch) Members() (names []string, ok bool) {
+	for i := range p {
+		o := &p[i]
+		pointers := []string{o.Path}
+		if o.Op == "move" || o.Op == "copy" {
+			pointers = append(pointers, o.From)
+		}
+		for _, pointer := range pointers {
+			rest, ok := strings.CutPrefix(pointer, "/")
+			if !ok {
+				return nil, false
+			}
+			name, _, _ := strings.Cut(rest, "/")
+			if name = unescape(name); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names, true
 }
 
 // ApplyPatch is [DecodePatch] followed by [Patch.Apply].

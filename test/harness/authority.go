@@ -52,13 +52,18 @@ func NewAuthority(t testing.TB, name string) *Authority {
 // first name is also that of the client it stands for.
 func (a *Authority) Pair(t testing.TB, names ...string) (cert, key []byte) {
 	t.Helper()
+	return a.pair(t, a.cert.NotAfter, names...)
+}
+
+func (a *Authority) pair(t testing.TB, end time.Time, names ...string) (cert, key []byte) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1 + a.serial.Add(1)), Subject: pkix.Name{CommonName: names[0]},
-		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: a.cert.NotBefore, NotAfter: end, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, name := range names {
@@ -83,6 +88,16 @@ func (a *Authority) Pair(t testing.TB, names ...string) (cert, key []byte) {
 func (a *Authority) Serving(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Pair(t, names...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// Expired is Serving with a certificate that was valid until a minute ago.
+func (a *Authority) Expired(t testing.TB, names ...string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.X509KeyPair(a.pair(t, time.Now().Add(-time.Minute), names...))
 	if err != nil {
 		t.Fatal(err)
 	}

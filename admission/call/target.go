@@ -24,7 +24,6 @@ const (
 	dialTimeout         = 30 * time.Second // S8.10
 	tlsHandshakeTimeout = 10 * time.Second // S8.10
 	idleTimeout         = 90 * time.Second
-	maxIdlePerEndpoint  = 100
 	// What fits into the buffer with its headers is one TLS record and one system
 	// call. Larger bodies go past it.
 	writeBufferSize = 16 << 10
@@ -107,7 +106,9 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 		DialContext:            dial,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    tlsHandshakeTimeout,
-		MaxIdleConnsPerHost:    maxIdlePerEndpoint,
+		// As many as may be in use: with fewer, load closes and opens connections
+		// all the time, and a handshake costs more than many calls.
+		MaxIdleConnsPerHost:    c.options.MaxInFlight,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: 1 << 20,
 		WriteBufferSize:        writeBufferSize,

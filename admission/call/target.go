@@ -102,10 +102,10 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 		tlsConfig.GetClientCertificate = t.certificate.get
 	}
 	t.transport = &http.Transport{
-		Proxy:                  c.proxyFor(k),
-		DialContext:            dial,
-		TLSClientConfig:        tlsConfig,
-		TLSHandshakeTimeout:    tlsHandshakeTimeout,
+		Proxy:               c.proxyFor(k),
+		DialContext:         dial,
+		TLSClientConfig:     tlsConfig,
+		TLSHandshakeTimeout: tlsHandshakeTimeout,
 		// As many as may be in use: with fewer, load closes and opens connections
 		// all the time, and a handshake costs more than many calls.
 		MaxIdleConnsPerHost:    c.options.MaxInFlight,

@@ -37,7 +37,7 @@ func kubeconfig(t *testing.T, current string, users map[string]string) string {
 	return path
 }
 
-func write(t *testing.T, path, content string) {
+func write(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 // Target is how it stands with a webhook server that was called lately by a
@@ -30,6 +32,30 @@ func (e *Engine) Targets() []Target {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Skipped is a webhook that is not called, because its server could not be reached
+// several times in a row.
+type Skipped struct {
+	Hook   *registration.Hook
+	Target call.Target
+}
+
+// Skipped returns which webhooks of a snapshot are not called now, by source and
+// in order (S5.1). It is cheap when there are none.
+func (e *Engine) Skipped(s *snapshot.Snapshot) []Skipped {
+	var list []Skipped
+	for _, c := range e.callers {
+		if !slices.ContainsFunc(c.Targets(), func(t call.Target) bool { return t.State != call.TargetClosed }) {
+			continue
+		}
+		for _, h := range s.Hooks(c.source) {
+			if t, ok := c.TargetOf(h.Hook); ok && t.State != call.TargetClosed {
+				list = append(list, Skipped{h.Hook, t})
+			}
+		}
+	}
 	return list
 }
 

@@ -82,6 +82,7 @@ type Engine struct {
 // pluginCaller calls the webhooks of one plugin.
 type pluginCaller struct {
 	plugin string
+	source registration.Source
 	*call.Caller
 }
 
@@ -160,7 +161,7 @@ func (e *Engine) dispatcher(plugin string, source registration.Source) (*dispatc
 	if err != nil {
 		return nil, err
 	}
-	e.callers = append(e.callers, pluginCaller{plugin, caller})
+	e.callers = append(e.callers, pluginCaller{plugin, source, caller})
 	return dispatch.New(dispatch.Options{
 		Source:          source,
 		Plugin:          plugin,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			a.announcer.Observe(r)
+			a.announcer.Skip(j.skipped())
 		},
 	}); err != nil {
 		return nil, err
@@ -116,6 +118,22 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	}
 	j.chain = admission.Chain(plugins...)
 	return j, nil
+}
+
+// skipped returns the webhooks that are registered and not called now.
+func (j *judge) skipped() []replicas.Skipped {
+	s := j.refresher.Current()
+	if s == nil {
+		return nil
+	}
+	var list []replicas.Skipped
+	for _, one := range j.engine.Skipped(s) {
+		list = append(list, replicas.Skipped{
+			Registration: strings.ToLower(one.Hook.Source.Kind()) + "s." + one.Hook.Configuration,
+			Webhook:      one.Hook.Name, Target: one.Target.Name, Since: one.Target.Since.UTC(), Reason: one.Target.LastError,
+		})
+	}
+	return list
 }
 
 // announced is a reader whose results are used only while others know that this

@@ -100,6 +100,14 @@ func TestEveryWebhookIsDown(t *testing.T) {
 			return nil
 		})
 		want(t, "metric", h.Metrics().Value("gatehouse_admission_webhook_circuit_open", `plugin="MutatingAdmissionWebhook"`), 1.0)
+		harness.Eventually(t, "its state", func() error {
+			r := h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/mutatingwebhookconfigurations.down")
+			skipped, _ := harness.At(r.Body, "replicas", "0", "skipped", "0").(map[string]any)
+			if skipped["webhook"] != "everything.example.com" || "https://"+fmt.Sprint(skipped["target"]) != down || !strings.Contains(fmt.Sprint(skipped["reason"]), "connection refused") {
+				return fmt.Errorf("%s", r.Raw)
+			}
+			return nil
+		})
 	})
 	t.Run("kubectl is enough", func(t *testing.T) {
 		k := s.Kubectl(t, ns)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // TargetState tells whether a webhook server is called.
@@ -58,6 +60,24 @@ func (c *Caller) Targets() []Target {
 	}
 	slices.SortStableFunc(list, func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// TargetOf returns the one that a hook's calls go to, false if it was not called
+// lately.
+func (c *Caller) TargetOf(h *registration.Hook) (Target, bool) {
+	u, err := address(&h.ClientConfig)
+	if err != nil {
+		return Target{}, false
+	}
+	k := key{h.ClientConfig.Service != nil, u.Host, string(h.ClientConfig.CABundle), c.options.Credentials.lookup(&h.ClientConfig, u).name}
+	ts := &c.targets
+	ts.mu.Lock()
+	e := ts.mu.byKey[k]
+	ts.mu.Unlock()
+	if e == nil {
+		return Target{}, false
+	}
+	return e.Value.(*target).state(), true
 }
 
 func (t *target) state() Target {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +32,8 @@ const (
 	retryAfter = 500 * time.Millisecond
 	// remembered is how many times of taking in registrations are told.
 	remembered = 32
+	// maxSkipped and maxReason bound what is told of webhooks that are not called.
+	maxSkipped, maxReason = 100, 300
 )
 
 // Options are what an Announcer needs.
@@ -50,6 +54,21 @@ type announcement struct {
 	Address string `json:"address"`
 	// Adopted tells when registrations were taken into use, oldest first.
 	Adopted []adoption `json:"adopted,omitempty"`
+	// Skipped are the webhooks that the server does not call.
+	Skipped []Skipped `json:"skipped,omitempty"`
+}
+
+// Skipped is a webhook that a server does not call, because the webhook's server
+// could not be reached several times in a row.
+type Skipped struct {
+	// Registration is the name of the state of the webhook's registration.
+	Registration string `json:"registration"`
+	// Webhook is its name, and Target the HOST:PORT of its server.
+	Webhook string `json:"webhook"`
+	Target  string `json:"target"`
+	// Since is when the first call failed, and Reason how a later one did.
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
 }
 
 // adoption is the moment from which requests were judged by the registrations of
@@ -70,10 +89,14 @@ type Announcer struct {
 	mu struct {
 		sync.Mutex
 		adopted []adoption
+		skipped []Skipped
+		// news counts the changes of what is to be told.
+		news int64
 		// until is how long the announcement is sure to last.
 		until time.Time
 	}
-	// lease and told, which is what is in etcd, belong to Announce and then to Run.
+	// lease and told, which is the news that are in etcd, belong to Announce and then
+	// to Run.
 	lease clientv3.LeaseID
 	told  int64
 }
@@ -143,7 +166,35 @@ func (a *Announcer) Observe(r snapshot.Read) {
 	if extra := len(a.mu.adopted) - remembered; extra > 0 {
 		a.mu.adopted = append([]adoption(nil), a.mu.adopted[extra:]...)
 	}
+	a.mu.news++
 	a.mu.Unlock()
+	a.poke()
+}
+
+// Skip takes in which webhooks the server does not call now. Why they are not
+// called is told once for as long as that lasts. It does no I/O.
+func (a *Announcer) Skip(now []Skipped) {
+	now = slices.Clone(now[:min(len(now), maxSkipped)])
+	for i := range now {
+		if r := now[i].Reason; len(r) > maxReason {
+			now[i].Reason = strings.ToValidUTF8(r[:maxReason], "") + "..."
+		}
+	}
+	a.mu.Lock()
+	same := slices.EqualFunc(a.mu.skipped, now, func(x, y Skipped) bool {
+		return x.Registration == y.Registration && x.Webhook == y.Webhook && x.Target == y.Target && x.Since.Equal(y.Since)
+	})
+	if !same {
+		a.mu.skipped = now
+		a.mu.news++
+	}
+	a.mu.Unlock()
+	if !same {
+		a.poke()
+	}
+}
+
+func (a *Announcer) poke() {
 	select {
 	case a.changed <- struct{}{}:
 	default:
@@ -179,10 +230,10 @@ func (a *Announcer) grant(ctx context.Context) error {
 // tell writes what is to be known, and renews the lease if that is known already.
 func (a *Announcer) tell(ctx context.Context) error {
 	a.mu.Lock()
-	said := announcement{Address: a.options.Address, Adopted: append([]adoption(nil), a.mu.adopted...)}
+	said := announcement{Address: a.options.Address, Adopted: slices.Clone(a.mu.adopted), Skipped: a.mu.skipped}
+	news := a.mu.news
 	a.mu.Unlock()
-	newest := said.newest()
-	if newest == a.told {
+	if news == a.told {
 		return a.renewLease(ctx)
 	}
 	value, err := json.Marshal(said)
@@ -192,7 +243,7 @@ func (a *Announcer) tell(ctx context.Context) error {
 	if _, err := a.options.Etcd.Put(ctx, a.key, string(value), clientv3.WithLease(a.lease)); err != nil {
 		return err
 	}
-	a.told = newest
+	a.told = news
 	return nil
 }
 
@@ -202,7 +253,7 @@ func (a *Announcer) renew(ctx context.Context) error {
 		return err
 	}
 	a.mu.Lock()
-	behind := len(a.mu.adopted) > 0 && a.mu.adopted[len(a.mu.adopted)-1].Revision != a.told
+	behind := a.mu.news != a.told
 	a.mu.Unlock()
 	if behind {
 		return a.tell(ctx)

@@ -12,6 +12,9 @@
 // when the announcement is gone. It announces itself before its first read, so
 // that there is no server that nobody waits for.
 //
+// Beside that, the key says which webhooks the server does not call, because their
+// servers could not be reached.
+//
 // States serves this as the resource registrationstates of gatehouse.dev: one
 // object for each registration, computed when it is asked for.
 package replicas

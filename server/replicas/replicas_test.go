@@ -3,6 +3,7 @@ package replicas
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,6 +245,53 @@ func TestLostAnnouncementIsMadeAgain(t *testing.T) {
 	second := s.write("podpolicy")
 	adopt(a, second)
 	s.eventually("back", "podpolicy", summary{text(second), true, map[string]string{"a": text(second)}})
+}
+
+// What a server does not call is told of the registrations concerned, again only
+// when it is something else, and no longer when it is called.
+func TestSkippedWebhooksAreTold(t *testing.T) {
+	s := newStore(t)
+	first := s.write("podpolicy")
+	s.write("other")
+	a, _ := s.running("a")
+	adopt(a, first+1)
+	skipped := Skipped{Registration: resource + ".podpolicy", Webhook: "w.example.com", Target: "127.0.0.1:1", Since: time.Now().UTC().Truncate(time.Second), Reason: strings.Repeat("é", maxReason)}
+	told := func(name string) []v1alpha1.SkippedWebhook {
+		obj, err := s.states.Get(t.Context(), resource+"."+name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj.(*v1alpha1.RegistrationState).Replicas[0].Skipped
+	}
+	await := func(n int) {
+		t.Helper()
+		if err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+			return len(told("podpolicy")) == n, nil
+		}); err != nil {
+			t.Fatalf("%v: %+v", err, told("podpolicy"))
+		}
+	}
+	a.Skip([]Skipped{skipped})
+	await(1)
+	got := told("podpolicy")[0]
+	if got.Webhook != skipped.Webhook || got.Target != skipped.Target || !got.Since.Time.Equal(skipped.Since) || len(got.Reason) > maxReason+len("...") || !strings.HasPrefix(got.Reason, "éé") {
+		t.Errorf("%+v", got)
+	}
+	if other := told("other"); len(other) > 0 {
+		t.Errorf("of another registration: %+v", other)
+	}
+	news := a.mu.news
+	skipped.Reason = "another one"
+	a.Skip([]Skipped{skipped})
+	if a.mu.news != news {
+		t.Error("another reason is told")
+	}
+	a.Skip(nil)
+	await(0)
+	a.Skip(make([]Skipped, 10_000))
+	if n := len(a.mu.skipped); n != maxSkipped {
+		t.Errorf("%d are told", n)
+	}
 }
 
 // Renewing writes nothing, and what is told is bounded.

@@ -234,6 +234,13 @@ func state(name string, stored int64, servers []server) v1alpha1.RegistrationSta
 		if at := one.since(enforced); enforced > 0 && at != nil {
 			r.Since = &metav1.MicroTime{Time: *at}
 		}
+		for _, skipped := range one.Skipped {
+			if skipped.Registration == name {
+				r.Skipped = append(r.Skipped, v1alpha1.SkippedWebhook{
+					Webhook: skipped.Webhook, Target: skipped.Target, Since: metav1.MicroTime{Time: skipped.Since}, Reason: skipped.Reason,
+				})
+			}
+		}
 		out.InForce = out.InForce && r.InForce
 		out.Replicas = append(out.Replicas, r)
 	}

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -46,6 +48,23 @@ type Replica struct {
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// InForce tells that this is the registration as it is stored.
 	InForce bool `json:"inForce"`
+	// Skipped are the webhooks of the registration that the server does not call,
+	// because their servers could not be reached several times in a row. Requests
+	// get at once what failurePolicy says.
+	Skipped []SkippedWebhook `json:"skipped,omitempty"`
+}
+
+// SkippedWebhook is a webhook that a server does not call until it can be reached
+// again.
+type SkippedWebhook struct {
+	// Webhook is its name.
+	Webhook string `json:"webhook"`
+	// Target is the HOST:PORT of its server.
+	Target string `json:"target"`
+	// Since is when the first call failed.
+	Since metav1.MicroTime `json:"since"`
+	// Reason is how a later call failed.
+	Reason string `json:"reason"`
 }
 
 // RegistrationStateList is a list of RegistrationState.
@@ -73,6 +92,7 @@ func (s *RegistrationState) DeepCopyInto(out *RegistrationState) {
 		out.Replicas = make([]Replica, len(s.Replicas))
 		for i, r := range s.Replicas {
 			r.Since = r.Since.DeepCopy()
+			r.Skipped = slices.Clone(r.Skipped)
 			out.Replicas[i] = r
 		}
 	}
@@ -121,6 +141,18 @@ func (Replica) SwaggerDoc() map[string]string {
 		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when the server knows of no such registration.",
 		"since":           "Since is from when on at the latest the server judged requests by it.",
 		"inForce":         "InForce tells that this is the registration as it is stored.",
+		"skipped":         "Skipped are the webhooks of the registration that the server does not call, because their servers could not be reached several times in a row. Requests get at once what failurePolicy says.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (SkippedWebhook) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "SkippedWebhook is a webhook that a server does not call until it can be reached again.",
+		"webhook": "Webhook is its name.",
+		"target":  "Target is the HOST:PORT of its server.",
+		"since":   "Since is when the first call failed.",
+		"reason":  "Reason is how a later call failed.",
 	}
 }
 

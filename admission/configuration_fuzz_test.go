@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// FuzzLoadConfiguration: S9.12 and S9.13. Whatever stands in an AdmissionConfiguration
+// and in the file of a plugin that it points to, loading them does not panic; an error
+// names the file, and what is accepted has one of the known types, and no file of
+// credentials but one with an absolute name, that of the first entry of the plugin.
+func FuzzLoadConfiguration(f *testing.F) {
+	const (
+		alpha       = "apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\n"
+		stable      = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
+		alphaPlugin = "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: WebhookAdmission\n"
+		plugin      = "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\n"
+		points      = "plugins:\n- name: ValidatingAdmissionWebhook\n  path: plugin\n"
+		inline      = "plugins: [{name: MutatingAdmissionWebhook, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, kubeConfigFile: /m}}]"
+	)
+	for _, seed := range [][2]string{
+		{alpha, ""}, {stable, ""}, {"", ""},
+		{alpha + points, alphaPlugin}, {stable + points, plugin + "kubeConfigFile: /v"}, {stable + points, plugin + "kubeConfigFile: relative"},
+		{stable + points, `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration","kubeConfigFile":"/v"}`},
+		{stable + inline, ""}, {stable + "kind: Pod", ""}, {stable + points + "- {name: ValidatingAdmissionWebhook, path: other}", plugin},
+		{`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{"name":"GenericAdmissionWebhook","configuration":null,"path":"plugin"}]}`, plugin + "x: y"},
+		{"plugins: [*a]", "a: &a [*a]"}, {stable + "---\n" + alpha, "\x00"}, {"- 1", "!!binary x"},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	dir := f.TempDir()
+	file, other := filepath.Join(dir, "admission"), filepath.Join(dir, "plugin")
+	f.Fuzz(func(t *testing.T, main, plugin []byte) {
+		for name, content := range map[string][]byte{file: main, other: plugin} {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := LoadConfiguration(file)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("configuration %v, error %v", c, err)
+		}
+		if err != nil {
+			if !strings.Contains(err.Error(), file) {
+				t.Errorf("error does not name the file: %v", err)
+			}
+			return
+		}
+		// What was accepted says the same in a looser reading.
+		var loose admissionConfiguration
+		if err := yaml.Unmarshal(main, &loose); err != nil {
+			t.Fatalf("accepted, but no YAML: %v", err)
+		}
+		if !slices.Contains(admissionConfigurations, typeMeta{loose.APIVersion, loose.Kind}) {
+			t.Errorf("accepted %s %s", loose.APIVersion, loose.Kind)
+		}
+		for _, name := range webhookPlugins {
+			var want webhookConfiguration
+			raw, err := c.Raw(name)
+			if err != nil || yaml.Unmarshal(raw, &want) != nil {
+				t.Fatalf("accepted, but plugin %s has %q, %v", name, raw, err)
+			}
+			if raw != nil && !slices.Contains(webhookConfigurations, typeMeta{want.APIVersion, want.Kind}) {
+				t.Errorf("accepted %s %s", want.APIVersion, want.Kind)
+			}
+			if got := c.KubeConfigFile(name); got != want.KubeConfigFile || got != "" && !filepath.IsAbs(got) {
+				t.Errorf("kubeconfig of %s is %q, want %q", name, got, want.KubeConfigFile)
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -33,14 +34,21 @@ func letInitializersChange(groups []Group) {
 
 func judgeAsCreate(store *genericregistry.Store) {
 	if _, done := store.UpdateStrategy.(uncreated); !done {
-		store.UpdateStrategy = uncreated{store.UpdateStrategy, store.CreateStrategy}
+		store.UpdateStrategy = uncreated{store.UpdateStrategy.(updateStrategy), store.CreateStrategy}
 	}
+}
+
+// updateStrategy is all that the library asks of the update strategies of pods and
+// jobs: what a wrapper leaves out is skipped without a word.
+type updateStrategy interface {
+	rest.RESTUpdateStrategy
+	rest.DeclarativeValidationStrategy
 }
 
 // uncreated is the update strategy of objects whose creation lasts until they are
 // initialized.
 type uncreated struct {
-	rest.RESTUpdateStrategy
+	updateStrategy
 	create rest.RESTCreateStrategy
 }
 
@@ -48,5 +56,14 @@ func (u uncreated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if initializers.Has(old) {
 		return u.create.Validate(ctx, obj)
 	}
-	return u.RESTUpdateStrategy.ValidateUpdate(ctx, obj, old)
+	return u.updateStrategy.ValidateUpdate(ctx, obj, old)
+}
+
+func (u uncreated) ValidateDeclaratively(ctx context.Context, obj, old runtime.Object, errs field.ErrorList, op operation.Type,
+	config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	if initializers.Has(old) {
+		old, op = nil, operation.Create
+	}
+	return u.updateStrategy.ValidateDeclaratively(ctx, obj, old, errs, op, config)
 }

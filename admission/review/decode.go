@@ -258,5 +258,8 @@ func httpError(status int, media string, body []byte) error {
 	if status >= 300 && status < 400 {
 		err.ErrStatus.Message = fmt.Sprintf("the server responded with the status code %d: redirects are not followed", status)
 	}
+	if err.ErrStatus.Message == "" {
+		err.ErrStatus.Message = fmt.Sprintf("the server responded with the status code %d but did not return more information", status)
+	}
 	return err
 }

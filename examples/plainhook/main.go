@@ -9,10 +9,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"log"
+	"net"
 	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
 )
 
 // review is an AdmissionReview of v1 or v1beta1, as far as this program needs it.
@@ -114,5 +121,16 @@ func main() {
 	cert := flag.String("cert", "cert.pem", "PEM `file` with the certificate")
 	key := flag.String("key", "key.pem", "PEM `file` with its key")
 	flag.Parse()
-	log.Fatal(http.ListenAndServeTLS(*address, *cert, *key, handler()))
+	listener, err := net.Listen("tcp", *address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: handler()}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, func() { server.Close() })
+	fmt.Printf("plainhook is ready at https://%s\n", listener.Addr())
+	if err := server.ServeTLS(listener, *cert, *key); !errors.Is(err, http.ErrServerClosed) {
+		log.Fatal(err)
+	}
 }

@@ -64,10 +64,17 @@ var _ responsewriter.UserProvidedDecorator = (*judgedWriter)(nil)
 
 func (w *judgedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *judgedWriter) WriteHeader(code int) {
+// Header has the header also for who takes it to answer elsewhere, later.
+func (w *judgedWriter) Header() http.Header {
+	header := w.ResponseWriter.Header()
 	if by := w.judged.by.Load(); by != nil && !w.begun {
-		w.Header().Set(revisionHeader, by.Revision)
+		header.Set(revisionHeader, by.Revision)
 	}
+	return header
+}
+
+func (w *judgedWriter) WriteHeader(code int) {
+	w.Header()
 	w.begun = true
 	w.ResponseWriter.WriteHeader(code)
 }

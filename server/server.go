@@ -252,7 +252,8 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 			Reads: o.MaxRequestsInFlight, Writes: o.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
 			LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
 		})
-		return genericapiserver.DefaultBuildHandlerChain(limiter.Limit(next), c)
+		chain := limiter.Doorway(genericapiserver.DefaultBuildHandlerChain(limiter.Limit(next), c))
+		return genericfilters.WithPanicRecovery(chain, c.RequestInfoResolver)
 	}
 	config.MaxRequestBodyBytes = maxRequestBody
 	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second

@@ -4,4 +4,8 @@
 // waits for somebody else's request, as the creator of an object waits for its
 // initializers, can give back its place (Yield). Otherwise creators could take
 // all places and keep out those they wait for.
+//
+// A request that waits can also leave (Leave): its handlers return, and it is
+// answered later. That saves most of the memory that a waiting request takes,
+// which is what the handlers have on their stacks.
 package inflight

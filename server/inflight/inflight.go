@@ -20,7 +20,7 @@ type Options struct {
 	// Reads and Writes bound the requests that only read and those that write.
 	Reads, Writes int
 	// Yielded bounds the requests that gave back their place and go on; those
-	// beyond it keep theirs.
+	// beyond it keep theirs. As many may leave.
 	Yielded int
 	// LongRunning tells which requests do not count, watches above all.
 	LongRunning request.LongRunningRequestCheck
@@ -33,6 +33,7 @@ type Limiter struct {
 	options       Options
 	reads, writes atomic.Int64
 	yielded       atomic.Int64
+	gone          atomic.Int64
 }
 
 // New returns a Limiter.

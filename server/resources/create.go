@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -44,34 +45,44 @@ func (w *acceptedWriter) WriteHeader(code int) {
 }
 
 // creator is a storage whose creates wait until the object is initialized
-// (S11.24), unless the client asked for uninitialized objects (S11.26).
+// (S11.24).
 type creator struct {
 	rest.Creater
-	wait     bool
-	accepted *bool
+	// leave, which may be nil, makes a wait that of an absent; it returns false
+	// when the request is answered already.
+	leave func(context.Context, *initialization.Creation) bool
 }
 
+// errLeft ends the work of the library on a create that is answered by absent.
+var errLeft = apierrors.NewServiceUnavailable("the object is stored and not yet initialized")
+
 func (c creator) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	var created runtime.Object
-	var err error
-	if c.wait {
-		var creation initialization.Creation
-		created, err = c.Creater.Create(initialization.WithCreation(ctx, &creation), obj, validate, options)
-		if err == nil {
-			if creation.Waits() {
-				// The initializers need to get in.
-				inflight.Yield(ctx)
-			}
-			created, err = creation.Wait(ctx, created)
-		}
-	} else {
-		created, err = c.Creater.Create(ctx, obj, validate, options)
-	}
+	creation := &initialization.Creation{}
+	created, err := c.Creater.Create(initialization.WithCreation(ctx, creation), obj, validate, options)
 	if err != nil {
 		return nil, err
 	}
-	*c.accepted = initializers.Has(created)
-	return created, nil
+	if creation.Waits() {
+		if c.leave != nil && c.leave(ctx, creation) {
+			return nil, errLeft
+		}
+		// The initializers need to get in.
+		inflight.Yield(ctx)
+	}
+	return creation.Wait(ctx, created)
+}
+
+// telling is a storage that tells by the pointer whether what it created is
+// uninitialized.
+type telling struct {
+	rest.Creater
+	accepted *bool
+}
+
+func (t telling) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := t.Creater.Create(ctx, obj, validate, options)
+	*t.accepted = err == nil && initializers.Has(created)
+	return created, err
 }
 
 // creatingUpdater and creatingPatcher are storages whose updates may create.

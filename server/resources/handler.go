@@ -12,10 +12,11 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
 )
 
 // minWatch is the shortest a watch without a timeout of its own may last;
@@ -55,9 +56,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	e, done := h.lookup(gvr, info.Subresource)
-	if done != nil {
-		defer done()
+	if done == nil {
+		done = func() {}
 	}
+	defer func() { done() }()
 	if e == nil || !e.at(info) {
 		notServed(gvr, w, req)
 		return
@@ -66,7 +68,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		warning.AddWarning(req.Context(), "", text)
 	}
 	req = h.read(info, req)
-	handler := h.verb(e, info, req)
+	var absent absent
+	handler := h.verb(e, info, req, &absent)
 	if handler == nil {
 		responsewriters.ErrorNegotiated(apierrors.NewMethodNotSupported(gvr.GroupResource(), verbName(info, req)),
 			e.Scope.Serializer, gvr.GroupVersion(), w, req)
@@ -76,8 +79,22 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gvr.GroupVersion(), w, req)
 		return
 	}
-	metrics.InstrumentHandlerFunc(strings.ToUpper(info.Verb), gvr.Group, gvr.Version, gvr.Resource, info.Subresource,
-		metrics.CleanScope(info), metrics.APIServerComponent, e.Deprecated, e.RemovedRelease, handler)(w, req)
+	e.count(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
+		handler(w, req)
+		if !absent.left() {
+			return true
+		}
+		wait := absent.wait()
+		if e.leave(info, w, req, wait, done) {
+			done = func() {}
+			return false
+		}
+		// The initializers need to get in.
+		inflight.Yield(req.Context())
+		created, err := wait(req.Context())
+		e.answer(w, req, created, err)
+		return true
+	})
 }
 
 func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
@@ -90,8 +107,9 @@ func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*
 }
 
 // verb returns what serves the request at the endpoint, nil when the endpoint
-// does not know the verb or the path is not one the verb has.
-func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request) http.HandlerFunc {
+// does not know the verb or the path is not one the verb has. When it has
+// returned, a creator that has to wait may be absent.
+func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request, absent *absent) http.HandlerFunc {
 	admit := h.Admission
 	if e.Admit != nil {
 		admit = e.Admit(admit)
@@ -154,12 +172,17 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 				return handlers.CreateResource(c, e.Scope, admit)
 			}
 			wait := !includesUninitialized(req)
+			if wait && !transformed {
+				c = creator{c, absent.leave}
+			} else if wait {
+				c = creator{Creater: c}
+			}
 			return accepting(func(accepted *bool) http.HandlerFunc {
-				var c rest.Creater = creator{Creater: c, wait: wait, accepted: accepted}
+				var c rest.Creater = telling{c, accepted}
 				if transformed {
 					c = bareCreater{c}
 				}
-				return handlers.CreateResource(c, e.Scope, admit)
+				return absent.watching(handlers.CreateResource(c, e.Scope, admit))
 			})
 		}
 	case "update":

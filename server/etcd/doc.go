@@ -2,6 +2,6 @@
 // an external cluster.
 //
 // The embedded etcd keeps its data below the server's data directory and listens
-// on unix sockets only, so nothing of it can be reached over the network. Every
+// on one unix socket, which only the user of the server can reach. Every
 // acknowledged write is on disk: fsync is on.
 package etcd

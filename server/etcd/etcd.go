@@ -46,11 +46,12 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		return nil, err
 	}
 	// A unix socket's path is limited to about 100 bytes, and a data directory's
-	// is not, so the sockets live in a short temporary directory.
+	// is not, so the socket lives in a short temporary directory, which is ours
+	// alone.
 	sockets, err := os.MkdirTemp("", "gatehouse-etcd-")
 	if err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("directory of etcd's sockets: %w", err)
+		return nil, fmt.Errorf("directory of etcd's socket: %w", err)
 	}
 	s := &Server{lock: lock, sockets: sockets}
 	if err := s.start(ctx, dir); err != nil {
@@ -65,9 +66,10 @@ func (s *Server) start(ctx context.Context, dir string) error {
 	cfg.Name = "gatehouse"
 	cfg.Dir = dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets, "client")}
-	peerURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets, "peer")}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
-	cfg.ListenPeerUrls = []url.URL{peerURL}
+	// It has no peers. etcd would listen for them on a socket that is no file, where
+	// every user of the machine could take part in the consensus.
+	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at
 	// every start, and nobody ever dials it: the cluster has one member.
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Path: "/gatehouse-peer"}}

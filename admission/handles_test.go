@@ -18,6 +18,7 @@ func TestPluginsHandle(t *testing.T) {
 	}{
 		{MutatingWebhookName, &mutatingPlugin{}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
 		{ValidatingWebhookName, &validatingPlugin{}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
+		{GenericWebhookName, new(Engine).ExternalHooks(), map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
 		{InitializersName, initializers.New(initializers.Options{}), map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true}},
 	} {
 		for _, operation := range all {

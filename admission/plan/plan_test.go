@@ -88,6 +88,21 @@ func TestDecide(t *testing.T) {
 	}{
 		{name: "S2.11 empty selectors ask for no namespace", want: "call"},
 		{
+			name: "S2.1 the namespaceSelector comes before the objectSelector",
+			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red },
+			in:   Input{Object: labelled("team", "green"), NamespaceLabels: namespaces("shop", "team", "blue")},
+			want: "namespaceSelector team=red does not match team=blue",
+		},
+		{
+			name: "S2.1 match conditions come last: these could not be evaluated",
+			hook: func(w *v1.ValidatingWebhook) {
+				w.ObjectSelector = red
+				w.MatchConditions = []v1.MatchCondition{{Name: "c", Expression: "object.absent == 1"}}
+			},
+			in:   Input{Object: labelled("team", "blue")},
+			want: "objectSelector team=red does not match team=blue",
+		},
+		{
 			name: "S2.12 a Namespace that is updated has its new labels",
 			request: func(r *Request) {
 				r.Resource, r.Operation = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, admission.Update

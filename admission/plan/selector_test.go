@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// FuzzSelectors: S2.2, S2.10 to S2.19. Whatever the selectors of a hook and the
+// FuzzSelectors: S2.1, S2.2, S2.10 to S2.19. Whatever the selectors of a hook and the
 // labels of the namespace and of the objects, Decide finds what the documentation of
 // label selectors, taken literally, and the library find; with typed objects it finds
 // the same. A selector that is accepted at registration compiles (S1.22).

@@ -244,7 +244,8 @@ externalAdmissionHooks:
 	}
 }
 
-// What was never defaulted is read by S7.1 and S1.3.
+// What was never defaulted: S7.1 has the failure policies that count then, S1.3 the
+// selectors.
 func TestHooksWithoutDefaults(t *testing.T) {
 	u := &unstructured.Unstructured{Object: content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"+bare)}
 	hooks, err := Hooks(u)
@@ -254,6 +255,10 @@ func TestHooksWithoutDefaults(t *testing.T) {
 	h := hooks[0]
 	if h.FailurePolicy != Fail || h.Equivalent || h.NamespaceSelector != nil || h.ObjectSelector != nil || h.Timeout != 10*time.Second || h.SideEffects != "" || h.SupportsDryRun() {
 		t.Errorf("got %+v", h)
+	}
+	hooks, err = Hooks(&v1alpha1.ExternalAdmissionHookConfiguration{ExternalAdmissionHooks: []v1alpha1.ExternalAdmissionHook{{Name: "a.example.com"}}})
+	if err != nil || len(hooks) != 1 || hooks[0].FailurePolicy != Ignore || hooks[0].NamespaceSelector != nil {
+		t.Errorf("S7.1 v1alpha1: got %+v, %v", hooks, err)
 	}
 	for _, obj := range []runtime.Object{&metav1.Status{}, &unstructured.Unstructured{Object: map[string]any{"kind": "X"}}} {
 		if _, err := Hooks(obj); err == nil {

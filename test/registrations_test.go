@@ -140,6 +140,14 @@ func TestRegistrations(t *testing.T) {
 		if n := len(got.At("initializers").([]any)); n != 2 || got.At("initializers", "1", "failurePolicy") != "Fail" {
 			t.Errorf("patched object: %v", got.At("initializers"))
 		}
+		alpha = registrationGroup + "v1alpha1/externaladmissionhookconfigurations"
+		client := `"clientConfig":{"service":{"namespace":"n","name":"s"},"caBundle":"eA=="},"rules":[{"apiGroups":["never.example.com"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]`
+		admin.Must(http.StatusCreated, "POST", alpha, `{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"ExternalAdmissionHookConfiguration","metadata":{"name":"`+
+			name("merge")+`"},"externalAdmissionHooks":[{"name":"a.example.com",`+client+`},{"name":"b.example.com",`+client+`}]}`)
+		got = admin.Must(http.StatusOK, "PATCH", alpha+"/"+name("merge"), `{"externalAdmissionHooks":[{"name":"b.example.com","failurePolicy":"Fail"}]}`, strategic...)
+		if n := len(got.At("externalAdmissionHooks").([]any)); n != 2 || got.At("externalAdmissionHooks", "1", "failurePolicy") != "Fail" {
+			t.Errorf("patched object: %v", got.At("externalAdmissionHooks"))
+		}
 	})
 
 	t.Run("S1.8 v1beta1 warns", func(t *testing.T) {

@@ -169,7 +169,7 @@ func testEquivalentMatches(t *testing.T, j *judged) {
 		{"apps/v1beta2", "apps/v1beta2"},
 		{"apps/v1", "autoscaling/v1"},
 	} {
-		t.Run("S2.22 S2.24 through "+c.version, func(t *testing.T) {
+		t.Run("S2.22 S2.23 S2.24 S2.25 through "+c.version, func(t *testing.T) {
 			h := j.HTTP(t, nil)
 			path := "/apis/" + c.version + "/namespaces/" + ns + "/deployments"
 			name := strings.NewReplacer("/", "-", ".", "-").Replace(c.version)

@@ -66,7 +66,7 @@ var uid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[
 func testOperations(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	before, after := j.hooks.Hook("/m"+ns, harness.Allow), j.hooks.Hook("/v"+ns, harness.Allow)
-	all := rules(rule("*", "/v1/configmaps/*"), rule("*", "apps/v1/deployments", "apps/v1/deployments/*"))
+	all := rules(rule("*", "/v1/configmaps/*"), rule("*", "apps/v1/deployments", "apps/v1/deployments/*"), rule("*", "coordination.k8s.io/v1/leases"))
 	register(t, j.Server, "v1", mutating, webhook("m", ns, before, all))
 	register(t, j.Server, "v1", validating, webhook("v", ns, after, all))
 	deployments := "/apis/apps/v1/namespaces/" + ns + "/deployments"
@@ -86,6 +86,7 @@ func testOperations(t *testing.T, j *judged) {
 		{"JSON patch", "PATCH", configMaps(ns) + "/c", jsonPatch, `[{"op":"add","path":"/data/z","value":"1"}]`, "UPDATE", "UpdateOptions", "v1 ConfigMap", "v1 ConfigMap", "", "c", false},
 		{"strategic merge patch", "PATCH", configMaps(ns) + "/c", strategicPatch, `{"data":{"x":"z"}}`, "UPDATE", "UpdateOptions", "v1 ConfigMap", "v1 ConfigMap", "", "c", false},
 		{"S2.5 apply that creates", "PATCH", configMaps(ns) + "/applied", applyPatch, apply("applied", "v"), "CREATE", "CreateOptions", "v1 ConfigMap", "", "", "applied", true},
+		{"S2.5 PUT that creates", "PUT", "/apis/coordination.k8s.io/v1/namespaces/" + ns + "/leases/l", "application/json", toJSON(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: l}}`), "CREATE", "CreateOptions", "coordination.k8s.io/v1 Lease", "", "", "l", true},
 		{"apply that updates", "PATCH", configMaps(ns) + "/applied", applyPatch, apply("applied", "w"), "UPDATE", "UpdateOptions", "v1 ConfigMap", "v1 ConfigMap", "", "applied", false},
 		{"status", "PATCH", deployments + "/d/status", mergePatch, `{"status":{"replicas":1}}`, "UPDATE", "UpdateOptions", "apps/v1 Deployment", "apps/v1 Deployment", "status", "d", false},
 		{"scale", "PATCH", deployments + "/d/scale", mergePatch, `{"spec":{"replicas":9}}`, "UPDATE", "UpdateOptions", "autoscaling/v1 Scale", "autoscaling/v1 Scale", "scale", "d", false},

@@ -28,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
 )
 
@@ -37,6 +38,8 @@ type judge struct {
 	engine    *admission.Engine
 	refresher *snapshot.Refresher
 	chain     apiadmission.Interface
+	// creations are those that the chain has let pass.
+	creations *namespaces.Creations
 	// initializers tells whether the plugin of that name is in the chain.
 	initializers bool
 }
@@ -56,7 +59,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{}
+	j := &judge{creations: &namespaces.Creations{}}
 	namespaces := fresh.NewNamespaces(o.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.informers.Core().V1().Namespaces().Lister(), a.client)
 	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), off)
 	if j.refresher, err = snapshot.NewRefresher(snapshot.Options{
@@ -93,7 +96,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 		p := admission.Plugin{Name: name}
 		switch name {
 		case admission.NamespaceLifecycleName:
-			p.Interface = admission.NewNamespaceLifecycle(namespaces)
+			p.Interface = j.creations.Counting(admission.NewNamespaceLifecycle(namespaces))
 		case admission.InitializersName:
 			j.initializers = true
 			p.Interface = initializers.New(initializers.Options{

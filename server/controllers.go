@@ -46,6 +46,7 @@ func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespa
 	}
 	options := namespaces.Options{
 		Collections: collections, Etcd: etcd, Client: client, Metadata: objects, Informers: a.informers,
+		Creating: a.judge.creations.UnderWay,
 	}
 	if len(a.options.EtcdServers) > 0 {
 		options.Settle = replicaSettle

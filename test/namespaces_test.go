@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -118,4 +120,55 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A create that a webhook holds up was admitted before its namespace was deleted.
+// The namespace does not go before it is over: the object would be stored in no
+// namespace, for whoever makes one of that name next (S9.10).
+func TestNamespaceDeletionWaitsForCreates(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict"})
+	h := s.HTTP(t, nil)
+	ns, other := s.Namespace(t), s.Namespace(t)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	hook := harness.NewWebhookServer(t, nil).Hook("/", func(w http.ResponseWriter, r *harness.Review) {
+		close(asked)
+		<-answer
+		harness.Allow(w, r)
+	})
+	t.Cleanup(release)
+	h.Must(http.StatusCreated, "POST", registrationsPath("v1", validating), configuration(validating, "slow", map[string]any{
+		"name": "slow.example.com", "clientConfig": hook.ClientConfig(), "rules": []any{rule("CREATE", "/v1/configmaps")},
+		"sideEffects": "None", "timeoutSeconds": 30, "admissionReviewVersions": []any{"v1"},
+	}))
+	var created sync.WaitGroup
+	created.Go(func() {
+		if code, err := h.Try(harness.Context(t), "POST", configMaps(ns), configMap("late")); err != nil || code != http.StatusCreated {
+			t.Errorf("create: %d, %v", code, err)
+		}
+	})
+	gone := func(name string) {
+		t.Helper()
+		harness.Eventually(t, "the namespace is gone", func() error {
+			if r := h.Do("GET", "/api/v1/namespaces/"+name, ""); r.Code != http.StatusNotFound {
+				return fmt.Errorf("%s", r.Raw)
+			}
+			return nil
+		})
+	}
+	select {
+	case <-asked:
+	case <-harness.Context(t).Done():
+		t.Fatal("the webhook was not called")
+	}
+	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+ns, "")
+	// One that nothing is created in, deleted later, does not wait.
+	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+other, "")
+	gone(other)
+	want(t, "phase of the one that waits", h.Get("/api/v1/namespaces/"+ns).Text("status", "phase"), "Terminating")
+	release()
+	created.Wait()
+	gone(ns)
+	h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", configMaps(ns)+"/late", "")
 }

@@ -41,6 +41,9 @@ type Options struct {
 	Metadata metadata.Interface
 	// Informers tell of namespaces; the server starts them.
 	Informers informers.SharedInformerFactory
+	// Creating tells whether an object is being created in a namespace that was
+	// admitted before, by this server. Nil means never.
+	Creating func(namespace string) bool
 	// Settle is how long after its deletion began a namespace may still get
 	// objects through other replicas, which have yet to hear of it; 0 when
 	// there is one server only.
@@ -104,12 +107,15 @@ func (c *Controller) next(ctx context.Context) bool {
 		c.queue.Forget(name)
 		return true
 	}
-	if !errors.As(err, new(*remaining)) {
+	if !errors.As(err, new(*remaining)) && !errors.Is(err, errCreating) {
 		klog.ErrorS(err, "Emptying a namespace", "namespace", name)
 	}
 	c.queue.AddRateLimited(name)
 	return true
 }
+
+// errCreating tells that a namespace is empty and may not stay so.
+var errCreating = errors.New("objects are being created in it")
 
 // remaining says what is still in a namespace.
 type remaining struct {
@@ -133,6 +139,8 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if !hasFinalizer(ns) {
 		return nil
 	}
+	// What is being created now is only found by the next attempt.
+	creating := c.Creating != nil && c.Creating(name)
 	rest, err := c.empty(ctx, name)
 	if err != nil {
 		return err
@@ -142,6 +150,9 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	}
 	if rest != nil {
 		return rest
+	}
+	if creating {
+		return errCreating
 	}
 	if wait := c.Settle - time.Since(ns.DeletionTimestamp.Time); wait > 0 {
 		c.queue.AddAfter(name, wait)

@@ -4,5 +4,6 @@
 // Which resources have anything in the namespace is asked of etcd by counting
 // keys, so that a deletion costs nothing for the many resources that have
 // nothing there. What is there is deleted through the API, as the namespace
-// controller of a cluster does it: admission judges every object.
+// controller of a cluster does it: admission judges every object. A namespace goes
+// when nothing is in it and nothing is being created there (Creations).
 package namespaces

@@ -65,7 +65,7 @@ func parse() (options, error) {
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each load lasts")
 	flag.StringVar(&o.report, "report", "", "`file` to write the table to, such as ../docs/benchmarks.md")
 	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside)")
-	scenarios := flag.String("scenarios", "none,nonmatching=1000,patch+validate,validating=10", "`list` of none, nonmatching=N, patch+validate, validating=N")
+	scenarios := flag.String("scenarios", "none,nonmatching=2000,patch+validate,validating=10", "`list` of none, nonmatching=N, patch+validate, validating=N")
 	clients := flag.String("clients", "1,16", "`list` of how many clients create objects at once")
 	flag.Parse()
 	for _, name := range strings.Split(*servers, ",") {

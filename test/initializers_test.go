@@ -1,11 +1,13 @@
 package test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -227,6 +229,15 @@ func TestInitializersRefused(t *testing.T) {
 				t.Errorf("%s of the reserved annotation, as %s: %d: %s", contentType, key, r.Code, r.Raw)
 			}
 		}
+	}
+	// YAML may be in UTF-16.
+	wide := []byte{0xff, 0xfe}
+	for _, c := range utf16.Encode([]rune(object(`annotations: {gatehouse.dev/metadata.initializers: "{}"}`))) {
+		wide = binary.LittleEndian.AppendUint16(wide, c)
+	}
+	status := h.Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "PATCH", path+"/c?fieldManager=t", string(wide), "Content-Type", applyPatch)
+	if !strings.Contains(status.Message, "reserved") {
+		t.Errorf("the reserved annotation in UTF-16: %q", status.Message)
 	}
 	want(t, "annotations", h.Get(path+"/plain").At("metadata", "annotations"), nil)
 }

@@ -79,8 +79,9 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 // part of what it removes or replaces, and whether it names the annotation that
 // carries the field inside the server. A body that cannot be read does neither.
 func mentions(body []byte, inYAML bool) (touched, annotation bool) {
-	// Names can be escaped, or tagged in YAML; directives begin with a dollar sign.
-	if !bytes.Contains(body, fieldName) && !bytes.ContainsAny(body, `\!$`) && !bytes.Contains(body, null) {
+	// Names can be escaped, or tagged in YAML, which can be UTF-16 and then has zero
+	// bytes; directives begin with a dollar sign.
+	if !bytes.Contains(body, fieldName) && !bytes.ContainsAny(body, "\\!$\x00") && !bytes.Contains(body, null) {
 		return false, false
 	}
 	if inYAML {

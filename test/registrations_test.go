@@ -168,10 +168,18 @@ func TestRegistrations(t *testing.T) {
 		if op := got.At("externalAdmissionHooks", "0", "rules", "0", "operations", "0"); op != "CREATE" {
 			t.Errorf("operations: %v", op)
 		}
-		refused := admin.Do("POST", alpha, object(name("both"), `"verbs":["CREATE"],"operations":["CREATE"]`))
-		status := refused.Refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest)
-		if !strings.Contains(status.Message, "externalAdmissionHooks[0].rules[0].verbs") {
-			t.Errorf("message %q does not name the field", status.Message)
+		applied := admin.Must(http.StatusCreated, "PATCH", alpha+"/"+name("applied")+"?fieldManager=tester", object(name("applied"), `"verbs":["DELETE"]`), "Content-Type", "application/apply-patch+yaml")
+		if op, verbs := applied.At("externalAdmissionHooks", "0", "rules", "0", "operations", "0"), applied.At("externalAdmissionHooks", "0", "rules", "0", "verbs"); op != "DELETE" || verbs != nil {
+			t.Errorf("applied: operations %v, verbs %v", op, verbs)
+		}
+		for _, refused := range []*harness.Response{
+			admin.Do("POST", alpha, object(name("both"), `"verbs":["CREATE"],"operations":["CREATE"]`)),
+			admin.Do("PATCH", alpha+"/"+name("verbs"), `[{"op":"add","path":"/externalAdmissionHooks/0/rules/0/verbs","value":["DELETE"]}]`, "Content-Type", jsonPatch),
+		} {
+			status := refused.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			if len(status.Details.Causes) != 1 || status.Details.Causes[0].Type != metav1.CauseTypeFieldValueInvalid || status.Details.Causes[0].Field != "externalAdmissionHooks[0].rules[0].verbs" {
+				t.Errorf("causes %v", status.Details.Causes)
+			}
 		}
 	})
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // Default fills in the fields that the writer of a registration object left out,
-// as the object's own version has it (S1.2, S1.9, S1.32). Other objects, and
+// as the object's own version has it (S1.2, S1.9, S1.32), and makes the verbs of external
+// hooks operations (S1.31). Other objects, and
 // unstructured ones, stay as they are.
 func Default(obj runtime.Object) {
 	switch c := obj.(type) {
@@ -55,6 +56,12 @@ func Default(obj runtime.Object) {
 			h := &c.ExternalAdmissionHooks[i]
 			fill(&h.FailurePolicy, v1alpha1.Ignore)
 			fill(&h.NamespaceSelector, metav1.LabelSelector{})
+			for j := range h.Rules {
+				// Both together are an error, which validation reports (S1.31).
+				if r := &h.Rules[j]; len(r.Operations) == 0 {
+					r.Operations, r.Verbs = r.Verbs, nil
+				}
+			}
 		}
 	case *v1alpha1.InitializerConfiguration:
 		for i := range c.Initializers {

@@ -12,9 +12,8 @@
 //
 // # For the server that stores registrations
 //
-// A write goes through NormalizeVerbs (on the decoded content, before it becomes
-// typed), Default (in the version the client wrote), Validate or ValidateUpdate,
-// and Warnings. SpecChanged says whether metadata.generation grows, Convert turns
+// A write goes through Default (in the version the client wrote), Validate or
+// ValidateUpdate, and Warnings. SpecChanged says whether metadata.generation grows, Convert turns
 // one version into the other. All of them are pure functions; errors have the
 // paths and the texts of Kubernetes' own.
 //

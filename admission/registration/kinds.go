@@ -69,11 +69,8 @@ func FromContent(content map[string]any) (runtime.Object, error) {
 
 // Parse makes of decoded JSON or YAML, as a user writes it, the object that a server
 // would store: typed, with all defaults. It does not validate. The errors are those
-// of NormalizeVerbs and FromContent. The content may be changed.
+// of FromContent.
 func Parse(content map[string]any) (runtime.Object, error) {
-	if errs := NormalizeVerbs(content); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
 	obj, err := FromContent(content)
 	if err == nil {
 		Default(obj)

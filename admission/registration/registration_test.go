@@ -331,27 +331,6 @@ func TestSpecChanged(t *testing.T) {
 	}
 }
 
-func TestNormalizeVerbs(t *testing.T) {
-	head := "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks:\n- rules:\n"
-	for _, tt := range []struct{ name, in, want, err string }{
-		{"S1.31 verbs", head + "  - {verbs: [CREATE]}\n  - {operations: [DELETE]}", head + "  - {operations: [CREATE]}\n  - {operations: [DELETE]}", ""},
-		{"S1.31 both", head + "  - {verbs: [CREATE], operations: [CREATE]}", head + "  - {verbs: [CREATE], operations: [CREATE]}", "externalAdmissionHooks[0].rules[0].verbs"},
-		{"S1.31 another kind", "kind: X\nexternalAdmissionHooks: [{rules: [{verbs: []}]}]", "kind: X\nexternalAdmissionHooks: [{rules: [{verbs: []}]}]", ""},
-		{"S1.31 other shapes", "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks: [1, {rules: 2}, {rules: [3]}]", "kind: ExternalAdmissionHookConfiguration\nexternalAdmissionHooks: [1, {rules: 2}, {rules: [3]}]", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			in := content(t, tt.in)
-			errs := NormalizeVerbs(in)
-			if diff := cmp.Diff(content(t, tt.want), in); diff != "" {
-				t.Errorf("content (-want +got):\n%s", diff)
-			}
-			if tt.err == "" && len(errs) > 0 || tt.err != "" && (len(errs) != 1 || errs[0].Field != tt.err) {
-				t.Errorf("errors: %v", errs)
-			}
-		})
-	}
-}
-
 func TestWarnings(t *testing.T) {
 	reviews := func(groups, resources []string) func(*v1.MutatingWebhook) {
 		return rule(func(r *v1.RuleWithOperations) { r.APIGroups, r.Resources = groups, resources })

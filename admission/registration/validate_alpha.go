@@ -97,12 +97,16 @@ func validateNewPolicy(policy *v1alpha1.FailurePolicyType, stored bool, path *fi
 	return oneOf(path, policy, []string{"Ignore"})
 }
 
-// validateExternal checks a hook of v1alpha1 (S1.33, S1.34).
+// validateExternal checks a hook of v1alpha1 (S1.31, S1.33, S1.34).
 func validateExternal(h *v1alpha1.ExternalAdmissionHook, stored bool, path *field.Path) field.ErrorList {
 	errs := validation.IsFullyQualifiedName(path.Child("name"), h.Name)
 	for j := range h.Rules {
 		r := &h.Rules[j]
-		errs = append(errs, validateRule(path.Child("rules").Index(j), r.Operations, r.APIGroups, r.APIVersions, r.Resources, nil)...)
+		path := path.Child("rules").Index(j)
+		if len(r.Verbs) > 0 {
+			errs = append(errs, field.Invalid(path.Child("verbs"), r.Verbs, "is another name of operations; only one of them may be present"))
+		}
+		errs = append(errs, validateRule(path, r.Operations, r.APIGroups, r.APIVersions, r.Resources, nil)...)
 	}
 	errs = append(errs, validateNewPolicy(h.FailurePolicy, stored, path.Child("failurePolicy"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(h.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, path.Child("namespaceSelector"))...)

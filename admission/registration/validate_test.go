@@ -374,6 +374,14 @@ func TestValidateAlpha(t *testing.T) {
 			"Required externalAdmissionHooks[0].clientConfig.service.name", "Required externalAdmissionHooks[0].clientConfig.service.namespace",
 			"Required externalAdmissionHooks[0].clientConfig.caBundle",
 		}},
+		{"S1.31 verbs", external(func(h *v1alpha1.ExternalAdmissionHook) {
+			h.Rules[0].Operations, h.Rules[0].Verbs = nil, []v1alpha1.OperationType{"CREATE"}
+		}), nil, nil},
+		{"S1.31 unknown verbs are unknown operations", external(func(h *v1alpha1.ExternalAdmissionHook) {
+			h.Rules[0].Operations, h.Rules[0].Verbs = nil, []v1alpha1.OperationType{"create"}
+		}), nil, []string{`NotSupported externalAdmissionHooks[0].rules[0].operations[0]: supported values: "*", "CONNECT", "CREATE", "DELETE", "UPDATE"`}},
+		{"S1.31 both", external(func(h *v1alpha1.ExternalAdmissionHook) { h.Rules[0].Verbs = []v1alpha1.OperationType{"CREATE"} }), nil,
+			[]string{"Invalid externalAdmissionHooks[0].rules[0].verbs: is another name of operations; only one of them may be present"}},
 		{"S1.30 path", external(func(h *v1alpha1.ExternalAdmissionHook) { h.ClientConfig.URLPath = ptr("x") }), nil, []string{"Invalid externalAdmissionHooks[0].clientConfig.urlPath: must start with a '/'", "Invalid externalAdmissionHooks[0].clientConfig.urlPath: segment[0] may not be empty"}},
 		{"S1.34 Fail on create", external(failHook), nil, []string{`NotSupported externalAdmissionHooks[0].failurePolicy: supported values: "Ignore"`}},
 		{"S1.34 Fail by update", external(failHook), external(hook), nil},

@@ -212,16 +212,8 @@ func convertInto(in, out runtime.Object, version string) error {
 	return meta.SetList(out, items)
 }
 
-// Codec returns what reads and writes the kinds on the wire. It accepts verbs as
-// another name of operations in external hooks (S1.31).
-func Codec() runtime.NegotiatedSerializer {
-	return resources.NewCodec(Codecs, resources.Rewrite{
-		Name: []byte("verbs"),
-		Apply: func(content map[string]any) ([]string, error) {
-			return nil, admissionregistration.NormalizeVerbs(content).ToAggregate()
-		},
-	})
-}
+// Codec returns what reads and writes the kinds on the wire.
+func Codec() runtime.NegotiatedSerializer { return resources.NewCodec(Codecs) }
 
 // table is what kubectl get shows.
 type table struct {

@@ -21,10 +21,9 @@ import (
 // encoding and decoding in JSON and YAML. Other encodings cannot express the
 // field: it is left out of what they write.
 //
-// Objects without the field, nearly all, pass straight through. Each rewrite is
-// applied to the objects that it may concern before they are decoded.
-func NewCodec(base runtime.NegotiatedSerializer, rewrites ...Rewrite) runtime.NegotiatedSerializer {
-	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}, rewrites: append([]Rewrite{hideInitializers}, rewrites...)}
+// Objects without the field, nearly all, pass straight through.
+func NewCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}}
 	for _, info := range base.SupportedMediaTypes() {
 		f := form{text: info.EncodesAsText, yaml: info.MediaType == runtime.ContentTypeYAML}
 		c.forms[info.Serializer] = f
@@ -45,27 +44,9 @@ func NewCodec(base runtime.NegotiatedSerializer, rewrites ...Rewrite) runtime.Ne
 	return c
 }
 
-// Rewrite changes JSON objects before they are decoded.
-type Rewrite struct {
-	// Name is a text without which an object is none of the rewrite's business.
-	Name []byte
-	// Apply changes the object in place. Unknown lists fields that do not exist,
-	// for strict decoding; the error says what else is wrong.
-	Apply func(content map[string]any) (unknown []string, err error)
-}
-
-var hideInitializers = Rewrite{Name: []byte("initializers"), Apply: func(content map[string]any) ([]string, error) {
-	unknown, err := initializers.Hide(content)
-	for i, u := range unknown {
-		unknown[i] = "metadata.initializers: " + u
-	}
-	return unknown, err
-}}
-
 type codec struct {
 	runtime.NegotiatedSerializer
-	forms    map[any]form
-	rewrites []Rewrite
+	forms map[any]form
 }
 
 // form is how a serializer of the base writes and reads.
@@ -84,7 +65,7 @@ func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) 
 }
 
 func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
-	return &decoder{inner: c.NegotiatedSerializer.DecoderToVersion(d, gv), form: c.forms[d], rewrites: c.rewrites}
+	return &decoder{inner: c.NegotiatedSerializer.DecoderToVersion(d, gv), form: c.forms[d]}
 }
 
 type encoder struct {
@@ -228,15 +209,14 @@ func expose(content map[string]any) error {
 }
 
 type decoder struct {
-	inner    runtime.Decoder
-	form     form
-	rewrites []Rewrite
+	inner runtime.Decoder
+	form  form
 }
 
 var fieldName = []byte("initializers")
 
 func (d *decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if !d.form.text || !d.concerned(data) {
+	if !d.form.text || !bytes.Contains(data, fieldName) {
 		obj, gvk, err := d.inner.Decode(data, defaults, into)
 		if err == nil && initializers.Has(obj) {
 			return nil, gvk, fmt.Errorf("metadata.annotations[%s] is reserved: write metadata.initializers instead", initializers.Annotation)
@@ -244,15 +224,6 @@ func (d *decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 		return obj, gvk, err
 	}
 	return d.rewrite(data, defaults, into)
-}
-
-func (d *decoder) concerned(data []byte) bool {
-	for _, r := range d.rewrites {
-		if bytes.Contains(data, r.Name) {
-			return true
-		}
-	}
-	return false
 }
 
 func (d *decoder) rewrite(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
@@ -278,15 +249,13 @@ func (d *decoder) rewrite(data []byte, defaults *schema.GroupVersionKind, into r
 	if d.form.strict {
 		strict = append(strict, duplicates...)
 	}
-	for _, r := range d.rewrites {
-		unknown, err := r.Apply(content)
-		if err != nil {
-			return nil, defaults, err
-		}
+	unknown, err := initializers.Hide(content)
+	if err != nil {
+		return nil, defaults, err
+	}
+	if d.form.strict {
 		for _, u := range unknown {
-			if d.form.strict {
-				strict = append(strict, errors.New(u))
-			}
+			strict = append(strict, errors.New("metadata.initializers: "+u))
 		}
 	}
 	plain, err = json.Marshal(content)

@@ -107,6 +107,7 @@ func (in *ExternalAdmissionHook) DeepCopyInto(out *ExternalAdmissionHook) {
 // DeepCopyInto copies into out, which then shares nothing with the original.
 func (in *RuleWithOperations) DeepCopyInto(out *RuleWithOperations) {
 	out.Operations = slices.Clone(in.Operations)
+	out.Verbs = slices.Clone(in.Verbs)
 	in.Rule.DeepCopyInto(&out.Rule)
 }
 

@@ -139,9 +139,12 @@ type ExternalAdmissionHook struct {
 type RuleWithOperations struct {
 	// Operations is the operations the webhook cares about: CREATE, UPDATE, DELETE,
 	// CONNECT, or '*' for all of them. If '*' is present, the length of the list
-	// must be one. On input, verbs is accepted as another name of this field.
-	// Required.
+	// must be one. Required.
 	Operations []OperationType `json:"operations,omitempty"`
+
+	// Verbs is another name of operations, for writing only: what is written here is
+	// stored, and read, as operations. Only one of the two may be present.
+	Verbs []OperationType `json:"verbs,omitempty"`
 
 	// Rule is embedded; it says which resources.
 	Rule `json:",inline"`

@@ -308,10 +308,16 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 		return nil, err
 	}
 	var decorator storage.Decorator
+	var afterDelete map[schema.GroupResource]func(runtime.Object)
 	if a.judge.initializers {
 		a.initialization = initialization.New(initialization.Options{
 			Timeout: o.InitializerTimeout, RepairAfter: o.InitializerRepairAfter,
 			MustAct: a.judge.mustAct, Parallel: a.judge.parallel, Observe: initialization.Count,
+			Discarded: func(resource schema.GroupResource, obj runtime.Object) {
+				if after, ok := afterDelete[resource]; ok {
+					after(obj)
+				}
+			},
 		})
 		decorator = a.initialization
 	}
@@ -339,6 +345,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 		return nil, err
 	}
 	a.hooks = hooks
+	afterDelete = catalog.AfterDelete(groups)
 
 	a.generic, err = config.Complete(a.informers).New("gatehouse", genericapiserver.NewEmptyDelegate())
 	if err != nil {

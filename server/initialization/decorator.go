@@ -36,6 +36,9 @@ type Options struct {
 	// Parallel tells whether an initializer may act at the same time as its
 	// neighbours. Nil means that none may.
 	Parallel func(initializer string) bool
+	// Discarded is told of objects that were deleted because their initialization
+	// failed, to do what their kind does after a deletion. Nil means nobody is.
+	Discarded func(schema.GroupResource, runtime.Object)
 	// Observe is told what happens; it must not block, and not call back. Nil
 	// means nobody is.
 	Observe func(Event)
@@ -119,6 +122,9 @@ func New(o Options) *Decorator {
 	}
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
+	}
+	if o.Discarded == nil {
+		o.Discarded = func(schema.GroupResource, runtime.Object) {}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -321,13 +327,15 @@ const discardTimeout = 10 * time.Second
 func (s *store) discard(key string, obj runtime.Object) {
 	ctx, cancel := context.WithTimeout(s.d.ctx, discardTimeout)
 	defer cancel()
+	deleted := s.newObject()
 	uid, err := uidOf(obj)
 	if err == nil {
-		err = s.Interface.Delete(ctx, key, s.newObject(), &apistorage.Preconditions{UID: &uid},
+		err = s.Interface.Delete(ctx, key, deleted, &apistorage.Preconditions{UID: &uid},
 			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{})
 	}
 	switch {
 	case err == nil:
+		s.d.Discarded(s.resource, deleted)
 		s.d.Observe(Event{Kind: Discarded, Resource: s.resource})
 	case !apistorage.IsNotFound(err) && !apistorage.IsInvalidObj(err):
 		klog.ErrorS(err, "Deleting an object whose initialization failed", "resource", s.resource, "key", key)

@@ -43,6 +43,7 @@ func (e *env) list(r Reading, p apistorage.SelectionPredicate, version string) [
 func TestListsHideUninitializedObjects(t *testing.T) {
 	e := newEnv(t)
 	var all, plain []string
+	var last string
 	for i := range 20 {
 		name := fmt.Sprintf("o%02d", i)
 		o := object(name)
@@ -53,8 +54,11 @@ func TestListsHideUninitializedObjects(t *testing.T) {
 		}
 		all = append(all, name)
 		o.Labels = map[string]string{"parity": []string{"even", "odd"}[i%2]}
-		e.create(o, nil)
+		last = e.create(o, nil).ResourceVersion
 	}
+	// A list from the cache may be of any age: this one waits until the cache has
+	// the last object.
+	e.list(Reading{}, apistorage.SelectionPredicate{}, last)
 	odd := func(names []string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.IndexByte("13579", n[2]) < 0 })
 	}

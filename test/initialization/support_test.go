@@ -140,6 +140,8 @@ func body(resource, name string) string {
 		}})
 	case "pods":
 		return text(map[string]any{"metadata": metadata, "spec": map[string]any{"containers": container}})
+	case "services":
+		return text(map[string]any{"metadata": metadata, "spec": map[string]any{"ports": []any{map[string]any{"port": 80}}}})
 	}
 	return text(map[string]any{"metadata": metadata})
 }

@@ -189,8 +189,12 @@ func (j *judge) pending(ctx context.Context, resource schema.GroupVersionResourc
 }
 
 // mustAct tells whether an initializer's failure policy is Fail. One that is not
-// registered counts as Ignore (S11.47).
+// registered counts as Ignore (S11.47); what is registered is not known before the
+// first read, and nobody is given up then.
 func (j *judge) mustAct(name string) bool {
+	if j.refresher.Current() == nil {
+		return true
+	}
 	i := j.initializer(name)
 	return i != nil && i.FailurePolicy == registration.Fail
 }

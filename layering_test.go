@@ -18,6 +18,7 @@ var layers = []struct {
 	{"cmd/gatehouse", []string{"internal/cli"}, "main is the command line and nothing else"},
 	{"test", nil, "its tests see a server as clients do, with the harness"},
 	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
+	{"test/operations", nil, "its tests do what docs/operations.md says"},
 	{"test/replicas", nil, "three servers on three members of etcd"},
 	{"test/harness", []string{"server"}, "tests run a server as a process or inside the test"},
 	{"test/harness/etcd", nil, "an etcd in a process of its own, which tests take away and bring back"},

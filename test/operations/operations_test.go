@@ -1,0 +1,255 @@
+package operations
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+const (
+	registrations = "/apis/admissionregistration.k8s.io/v1/"
+	mutating      = "MutatingWebhookConfiguration"
+	validating    = "ValidatingWebhookConfiguration"
+)
+
+// register registers a webhook with failurePolicy Fail for everything that is
+// written, and waits until it is in force.
+func register(t *testing.T, s *harness.Server, kind, name string, clientConfig map[string]any) {
+	t.Helper()
+	plural := strings.ToLower(kind) + "s"
+	data, err := json.Marshal(map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": name},
+		"webhooks": []any{map[string]any{
+			"name": name + ".example.com", "clientConfig": clientConfig, "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+			"rules": []any{map[string]any{"operations": []any{"*"}, "apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "resources": []any{"*/*"}}},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.HTTP(t, nil).Must(http.StatusCreated, "POST", registrations+plural, string(data))
+	if r := harness.Run(t, "wait-in-force", plural+"/"+name, "--kubeconfig", s.Kubeconfig); r.Code != 0 {
+		t.Fatalf("wait-in-force: %s", r.Err)
+	}
+}
+
+func down(t *testing.T) map[string]any {
+	return map[string]any{"url": "https://" + harness.Refused(t) + "/"}
+}
+
+// create tries to make an object and fails the test when the code is another.
+func create(t *testing.T, s *harness.Server, code int, path, object string) {
+	t.Helper()
+	s.HTTP(t, nil).Must(code, "POST", path, object)
+}
+
+const (
+	configMaps = "/api/v1/namespaces/%s/configmaps"
+	pods       = "/api/v1/namespaces/%s/pods"
+	namespaces = "/api/v1/namespaces"
+)
+
+func named(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}}`, name) }
+
+func pod(name string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"main","image":"example.com/main"}]}}`, name)
+}
+
+// What was there at the time of the backup is there again, registrations and
+// credentials included, and nothing else.
+func TestBackUpAndRestore(t *testing.T) {
+	t.Parallel()
+	a := newAdministrator(t)
+	s := harness.StartOn(t, filepath.Join(a.dir, "gatehouse.data"))
+	in := fmt.Sprintf(configMaps, "default")
+	create(t, s, http.StatusCreated, in, named("before"))
+	hooks := harness.NewWebhookServer(t, nil)
+	register(t, s, validating, "policy", hooks.Hook("/", harness.Deny(map[string]any{"message": "no"})).ClientConfig())
+	kubeconfig, err := os.ReadFile(s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s.Stop(t)
+	a.follow(t, "Back up and restore", "tar -cf")
+	s.Restart(t)
+	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", registrations+"validatingwebhookconfigurations/policy", "")
+	harness.Eventually(t, "the webhook is gone", func() error {
+		if code, err := s.HTTP(t, nil).Try(harness.Context(t), "POST", in, named("after")); err != nil || code != http.StatusCreated {
+			return fmt.Errorf("%d, %v", code, err)
+		}
+		return nil
+	})
+	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", in+"/before", "")
+
+	s.Stop(t)
+	a.follow(t, "Back up and restore", "tar -xf")
+	s.Restart(t)
+	h := s.HTTP(t, nil)
+	h.Get(in + "/before")
+	h.Must(http.StatusNotFound, "GET", in+"/after", "")
+	h.Must(http.StatusBadRequest, "POST", in, named("denied"))
+	if again, err := os.ReadFile(s.Kubeconfig); err != nil || string(again) != string(kubeconfig) {
+		t.Errorf("the kubeconfig is another: %v", err)
+	}
+}
+
+// Two webhooks for everything are down, so that neither pods nor namespaces can be
+// made. One is taken out and the other may fail: each is over when its commands are.
+func TestRecoverFromABadWebhook(t *testing.T) {
+	t.Parallel()
+	const section = "Recover from a bad webhook"
+	s := harness.Start(t)
+	a := newAdministrator(t).of(s)
+	register(t, s, mutating, "bad", down(t))
+	register(t, s, validating, "bad", down(t))
+	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "default"), pod("a"))
+	create(t, s, http.StatusInternalServerError, namespaces, named("a"))
+
+	harness.Eventually(t, "the page's command says which webhook cannot be reached", func() error {
+		create(t, s, http.StatusInternalServerError, namespaces, named("a"))
+		out := a.follow(t, section, "get registrationstates")
+		for _, part := range []string{"validatingwebhookconfiguration.admissionregistration.k8s.io/bad", "bad.example.com at 127.0.0.1:", "connection refused"} {
+			if !strings.Contains(out, part) {
+				return fmt.Errorf("no %q in %s", part, out)
+			}
+		}
+		return nil
+	})
+	a.follow(t, section, "--deleted")
+	if kept, err := os.ReadFile(filepath.Join(a.dir, "bad.yaml")); err != nil || !strings.Contains(string(kept), "bad.example.com") {
+		t.Errorf("what was kept: %v %s", err, kept)
+	}
+	create(t, s, http.StatusInternalServerError, namespaces, named("a"))
+	a.follow(t, section, `"Ignore"`)
+	create(t, s, http.StatusCreated, namespaces, named("a"))
+	create(t, s, http.StatusCreated, fmt.Sprintf(pods, "a"), pod("a"))
+}
+
+// A webhook for everything that is down does not keep its own namespace, nor those
+// of the cluster, from being written to; others cannot pretend to be one of them.
+func TestExemptNamespaces(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	a := newAdministrator(t).of(s)
+	create(t, s, http.StatusCreated, namespaces, named("webhooks"))
+	register(t, s, validating, "policy", down(t))
+	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "webhooks"), pod("hook"))
+
+	a.follow(t, "Exempt namespaces", "kubernetes.io/metadata.name")
+	create(t, s, http.StatusCreated, fmt.Sprintf(pods, "webhooks"), pod("hook"))
+	create(t, s, http.StatusCreated, fmt.Sprintf(configMaps, "kube-system"), named("a"))
+	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "default"), pod("a"))
+	create(t, s, http.StatusInternalServerError, namespaces, `{"metadata":{"name":"a","labels":{"kubernetes.io/metadata.name":"webhooks"}}}`)
+	h := s.HTTP(t, nil)
+	h.Do("PATCH", namespaces+"/default", `{"metadata":{"labels":{"kubernetes.io/metadata.name":"webhooks"}}}`, "Content-Type", "application/merge-patch+json")
+	if label := h.Get(namespaces+"/default").Text("metadata", "labels", "kubernetes.io/metadata.name"); label != "default" {
+		t.Errorf("default has become %s", label)
+	}
+}
+
+// The server starts and serves with every webhook down, after a kill as well.
+func TestStartsWithEveryWebhookDown(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	register(t, s, mutating, "policy", down(t))
+	s.Kill(t)
+	s.Restart(t)
+	h := s.HTTP(t, nil)
+	h.Get("/readyz")
+	h.Get(namespaces)
+	create(t, s, http.StatusInternalServerError, namespaces, named("a"))
+}
+
+// The certificate of a webhook and its authority are replaced, and no request is
+// rejected for it. In the end only the new authority is believed.
+func TestRotateTheCertificateOfAWebhook(t *testing.T) {
+	t.Parallel()
+	const section = "Certificates"
+	s := harness.Start(t)
+	a := newAdministrator(t).of(s)
+	old, next := harness.NewAuthority(t, "old"), harness.NewAuthority(t, "new")
+	a.write(t, "old-ca.crt", old.Bundle)
+	a.write(t, "new-ca.crt", next.Bundle)
+	var serving atomic.Pointer[tls.Config]
+	use := func(authority *harness.Authority) {
+		serving.Store(&tls.Config{Certificates: []tls.Certificate{authority.Serving(t, "127.0.0.1")}})
+	}
+	use(old)
+	hooks := harness.NewWebhookServer(t, nil, func(s *httptest.Server) {
+		s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return serving.Load(), nil }
+		// Every call has a connection of its own.
+		s.Config.SetKeepAlivesEnabled(false)
+	})
+	hook := hooks.Hook("/", harness.Allow)
+	register(t, s, validating, "policy", map[string]any{"url": hook.URL(), "caBundle": old.Bundle})
+
+	in := fmt.Sprintf(configMaps, "default") + "?dryRun=All"
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	writing := make(chan int, 1)
+	go func() {
+		written, h := 0, s.HTTP(t, nil)
+		for ; ctx.Err() == nil; written++ {
+			if code, err := h.Try(t.Context(), "POST", in, named("a")); (err != nil || code != http.StatusCreated) && ctx.Err() == nil {
+				t.Errorf("write %d: %d, %v", written, code, err)
+			}
+		}
+		writing <- written
+	}()
+	a.follow(t, section, "both-ca.crt")
+	use(next)
+	asked := len(hook.Reviews())
+	harness.Eventually(t, "calls with the new certificate", func() error {
+		if n := len(hook.Reviews()) - asked; n < 10 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	a.follow(t, section, "< new-ca.crt")
+	stop()
+	if written := <-writing; written < 10 {
+		t.Errorf("%d writes", written)
+	}
+	use(old)
+	create(t, s, http.StatusInternalServerError, in, named("a"))
+}
+
+// A serving certificate that was replaced is used without a restart.
+func TestRotateTheServingCertificate(t *testing.T) {
+	t.Parallel()
+	a, authority := newAdministrator(t), harness.NewAuthority(t, "serving")
+	replace := func() {
+		cert, key := authority.Pair(t, "127.0.0.1")
+		a.write(t, "tls.key", key)
+		a.write(t, "tls.crt", cert)
+	}
+	replace()
+	s := harness.Start(t, "--tls-cert-file", filepath.Join(a.dir, "tls.crt"), "--tls-private-key-file", filepath.Join(a.dir, "tls.key"))
+	serial := func() string {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{RootCAs: authority.Pool()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	replace()
+	harness.Eventually(t, "the new certificate", func() error {
+		if serial() == first {
+			return fmt.Errorf("serial number %s", first)
+		}
+		return nil
+	})
+}

@@ -1,8 +1,10 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -296,5 +298,28 @@ func TestHooksComeAndGo(t *testing.T) {
 			return fmt.Errorf("%v goroutines after the first round, %v now; %v files, %v now", goroutines, g, files, f)
 		}
 		return nil
+	})
+}
+
+// TestIgnoredFailuresAreLogged proves of S7.3 that a server logs them which was told
+// nothing about its log.
+func TestIgnoredFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
+		t.Skip("the server logs into the test's own output")
+	}
+	h, ns := s.HTTP(t, nil), s.Namespace(t)
+	w := webhook("down", ns, harness.NewWebhookServer(t, nil).Hook("/", harness.Abort), "failurePolicy: Ignore")
+	register(t, s, "v1", validating, w)
+	line := fmt.Sprintf("webhook=%q configuration=%q operation=\"CREATE\"", w["name"], "down."+ns)
+	harness.Eventually(t, "the failure is in the log", func() error {
+		h.Must(http.StatusCreated, "POST", configMaps(ns)+"?dryRun=All", configMap("c"))
+		for l := range strings.Lines(s.Log()) {
+			if strings.Contains(l, "Webhook failed and was ignored: its failurePolicy is Ignore") && strings.Contains(l, line) {
+				return nil
+			}
+		}
+		return errors.New("it is not")
 	})
 }

@@ -20,9 +20,10 @@ type slots struct {
 		sync.Mutex
 		taken int
 		queue waiters
-		// usual is what a call took lately, freed when the last one ended.
+		// usual is what a call took lately; since is from when the calls under way
+		// are the same ones.
 		usual time.Duration
-		freed time.Time
+		since time.Time
 	}
 }
 
@@ -36,6 +37,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time) (waited bool,
 	s.mu.Lock()
 	if s.mu.taken < s.max {
 		s.mu.taken++
+		s.mu.since = now
 		s.mu.Unlock()
 		return false, nil
 	}
@@ -56,7 +58,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time) (waited bool,
 	defer s.mu.Unlock()
 	if w.index < 0 {
 		// The place came too late.
-		s.pass()
+		s.pass(time.Now())
 	} else {
 		heap.Remove(&s.mu.queue, w.index)
 	}
@@ -75,18 +77,18 @@ func (s *slots) give(now time.Time, took time.Duration) {
 		s.mu.usual = took
 	}
 	s.mu.usual += (took - s.mu.usual) / usualWeight
-	s.mu.freed = now
-	s.pass()
+	s.pass(now)
 }
 
 func (s *slots) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass()
+	s.pass(time.Now())
 }
 
 // pass gives a place to who needs it first. The lock is held.
-func (s *slots) pass() {
+func (s *slots) pass(now time.Time) {
+	s.mu.since = now
 	if len(s.mu.queue) == 0 {
 		s.mu.taken--
 		return
@@ -94,14 +96,10 @@ func (s *slots) pass() {
 	close(heap.Pop(&s.mu.queue).(*waiter).granted)
 }
 
-// foresee says when a call has too little time to wait and to be answered. All
-// places are taken, so every call under way has lasted since freed at least. The
-// lock is held.
+// foresee says when a call has too little time to wait and to be answered. Calls
+// have been under way since mu.since at least. The lock is held.
 func (s *slots) foresee(now, deadline time.Time) error {
-	each := s.mu.usual
-	if !s.mu.freed.IsZero() {
-		each = max(each, now.Sub(s.mu.freed))
-	}
+	each := max(s.mu.usual, now.Sub(s.mu.since))
 	before := 1
 	for _, w := range s.mu.queue {
 		if !deadline.Before(w.deadline) {

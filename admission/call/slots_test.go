@@ -73,7 +73,7 @@ func TestSlotsForesee(t *testing.T) {
 	tests := []struct {
 		name   string
 		usual  time.Duration
-		freed  time.Duration // ago; 0: no call has ended
+		since  time.Duration // ago: the last call to begin or end
 		queued int           // with earlier deadlines, for 10 places
 		left   time.Duration
 		ok     bool
@@ -88,10 +88,7 @@ func TestSlotsForesee(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &slots{name: "hook:443", max: 10}
 			now := time.Now()
-			s.mu.taken, s.mu.usual = 10, tt.usual
-			if tt.freed > 0 {
-				s.mu.freed = now.Add(-tt.freed)
-			}
+			s.mu.taken, s.mu.usual, s.mu.since = 10, tt.usual, now.Add(-tt.since)
 			for range tt.queued {
 				s.mu.queue = append(s.mu.queue, &waiter{deadline: now})
 			}
@@ -106,6 +103,43 @@ func TestSlotsForesee(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A burst of calls after a pause says nothing about how long calls take: those
+// without a place wait for one.
+func TestABurstAfterAPauseWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slots{name: "hook:443", max: 2}
+		take := func() (waited bool, err error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			at, _ := ctx.Deadline()
+			return s.take(ctx, time.Now(), at)
+		}
+		for range 3 {
+			if waited, err := take(); waited || err != nil {
+				t.Fatal(waited, err)
+			}
+			time.Sleep(5 * time.Millisecond)
+			s.give(time.Now(), 5*time.Millisecond)
+			time.Sleep(time.Hour)
+		}
+		for range s.max {
+			if waited, err := take(); waited || err != nil {
+				t.Fatal(waited, err)
+			}
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if waited, err := take(); !waited || err != nil {
+				t.Errorf("waited: %v, error: %v", waited, err)
+			}
+		}()
+		time.Sleep(5 * time.Millisecond)
+		s.give(time.Now(), 5*time.Millisecond)
+		<-done
+	})
 }
 
 // TestCallsUnderWayAreBounded calls a webhook that takes its time more often at

@@ -98,33 +98,47 @@ func (c *Configuration) KubeConfigFile(plugin string) string {
 // the entry itself counts before the file it points to, which is relative to
 // the directory of the file it is named in.
 func (c *Configuration) Raw(plugin string) ([]byte, error) {
+	data, _, err := c.raw(plugin)
+	return data, err
+}
+
+// raw is Raw, and tells which file the configuration is in, unless it is the main one.
+func (c *Configuration) raw(plugin string) (data []byte, file string, err error) {
 	i := slices.IndexFunc(c.plugins, func(p pluginConfiguration) bool { return p.Name == plugin })
 	if i < 0 {
-		return nil, nil
+		return nil, "", nil
 	}
 	p := c.plugins[i]
 	if len(p.Configuration) > 0 && string(p.Configuration) != "null" {
-		return p.Configuration, nil
+		return p.Configuration, "", nil
 	}
 	if p.Path == "" {
-		return nil, nil
+		return nil, "", nil
 	}
-	path := p.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(c.file), path)
+	file = p.Path
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(filepath.Dir(c.file), file)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading plugin configuration: %w", err)
+	if data, err = os.ReadFile(file); err != nil {
+		return nil, "", fmt.Errorf("reading plugin configuration: %w", err)
 	}
-	return data, nil
+	return data, file, nil
 }
 
 func (c *Configuration) kubeConfig(plugin string) (string, error) {
-	data, err := c.Raw(plugin)
+	data, file, err := c.raw(plugin)
 	if err != nil || data == nil {
 		return "", err
 	}
+	kubeConfig, err := kubeConfigIn(data)
+	if err != nil && file != "" {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return kubeConfig, err
+}
+
+// kubeConfigIn reads the configuration of a webhook plugin.
+func kubeConfigIn(data []byte) (string, error) {
 	var content webhookConfiguration
 	if err := unmarshalStrict(data, &content); err != nil {
 		return "", err

@@ -12,7 +12,7 @@ import (
 
 // FuzzLoadConfiguration: S9.12 and S9.13. Whatever stands in an AdmissionConfiguration
 // and in the file of a plugin that it points to, loading them does not panic; an error
-// names the file, and what is accepted has one of the known types, and no file of
+// names the file, and the other one too if it is about that; what is accepted has one of the known types, and no file of
 // credentials but one with an absolute name, that of the first entry of the plugin.
 func FuzzLoadConfiguration(f *testing.F) {
 	const (
@@ -48,6 +48,9 @@ func FuzzLoadConfiguration(f *testing.F) {
 		if err != nil {
 			if !strings.Contains(err.Error(), file) {
 				t.Errorf("error does not name the file: %v", err)
+			}
+			if string(main) == stable+points && !strings.Contains(err.Error(), other) {
+				t.Errorf("error does not name the file of the plugin: %v", err)
 			}
 			return
 		}

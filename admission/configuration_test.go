@@ -88,6 +88,14 @@ plugins:
 			err:   "absent.yaml: no such file",
 		},
 		{
+			name: "S9.12 S9.13 what is wrong in the file of a path, which is named",
+			files: map[string]string{
+				"c":      "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: MutatingAdmissionWebhook, path: m.yaml}]\n",
+				"m.yaml": "apiVersion: v1\nkind: Pod\n",
+			},
+			err: `m.yaml: apiVersion "v1", kind "Pod" is unknown`,
+		},
+		{
 			name: "S9.13 unknown field of a plugin configuration",
 			files: map[string]string{"c": `
 apiVersion: apiserver.config.k8s.io/v1

@@ -11,9 +11,10 @@ import (
 )
 
 // FuzzLoadConfiguration: S9.12 and S9.13. Whatever stands in an AdmissionConfiguration
-// and in the file of a plugin that it points to, loading them does not panic; an error
-// names the file, and the other one too if it is about that; what is accepted has one of the known types, and no file of
-// credentials but one with an absolute name, that of the first entry of the plugin.
+// and in the file of a plugin that it points to, loading them does not panic. An error
+// names the file, and the other one too if it is about that. What is accepted has one
+// of the known types, and no file of credentials but one with an absolute name, that of
+// the first entry of the plugin.
 func FuzzLoadConfiguration(f *testing.F) {
 	const (
 		alpha       = "apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\n"

@@ -173,3 +173,41 @@ func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	s.Must(http.StatusOK, "PATCH", s.path("services")+"/first", `{"metadata":{"initializers":{"result":{"status":"Failure"}}}}`, "Content-Type", mergePatch)
 	s.Must(http.StatusAccepted, "POST", s.path("services")+including, service("second", address))
 }
+
+// A creator whose object goes with its kind is told, and does not keep the kind.
+func TestCreatorsOfKindsThatGo(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	s.Must(http.StatusCreated, "POST", definitions, `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+		"names":{"plural":"things","kind":"Thing"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	things := "/apis/example.com/v1/namespaces/" + s.ns + "/things"
+	harness.Eventually(t, "things are served", func() error {
+		if r := s.Do("GET", things, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d", r.Code)
+		}
+		return nil
+	})
+	s.Must(http.StatusCreated, "POST", s.path("configurations"), configuration("one", "things", "a.example.com"))
+	done := make(chan *harness.Response, 1)
+	go func() {
+		done <- s.Do("POST", things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"o"}}`)
+	}()
+	harness.Eventually(t, "the object is stored", func() error {
+		if r := s.Do("GET", things+"/o"+including, ""); r.Code != http.StatusOK || waits(r.Body) != "a" {
+			return fmt.Errorf("%d %s", r.Code, r.Raw)
+		}
+		return nil
+	})
+	s.Must(http.StatusOK, "DELETE", definitions+"/things.example.com", "")
+	if status := s.answer(done).Refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError); !strings.Contains(status.Message, "object deleted while waiting for creation") {
+		t.Errorf("S11.25 (c): %s", status.Message)
+	}
+	harness.Eventually(t, "the kind is gone", func() error {
+		if r := s.Do("GET", definitions+"/things.example.com", ""); r.Code != http.StatusNotFound {
+			return fmt.Errorf("%d", r.Code)
+		}
+		return nil
+	})
+}

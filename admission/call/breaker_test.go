@@ -157,7 +157,6 @@ func TestCircuit(t *testing.T) {
 					t.Fatalf("call %d: %v", i, err)
 				}
 			}
-			began := time.Now()
 			_, err := c.Call(t.Context(), invocation(h))
 			if err == nil {
 				t.Fatal("it answers")
@@ -171,9 +170,6 @@ func TestCircuit(t *testing.T) {
 					t.Errorf("%+v", state)
 				}
 				return
-			}
-			if took := time.Since(began); took > 50*time.Millisecond {
-				t.Errorf("a call that is not made took %s", took)
 			}
 			if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; it is tried again in "); missing != "" {
 				t.Errorf("%q lacks %q", err, missing)

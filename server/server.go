@@ -296,6 +296,9 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 	if err := o.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
+	if config.AuditBackend != nil {
+		config.AuditBackend = resources.AuditBackend(config.AuditBackend)
+	}
 
 	storageFactory, err := storageFactory(o, config.EffectiveVersion, endpoints)
 	if err != nil {

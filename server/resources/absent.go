@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
@@ -119,50 +121,103 @@ func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runt
 }
 
 // leave has the request answered when all handlers have returned, and then calls
-// done. It returns false when that cannot be: a request that is audited or logged
-// is not over for those who do that before it is answered.
+// done. It returns false when that cannot be: a request that is logged is not over
+// for the log before it is answered.
 func (e *Endpoint) leave(info *request.RequestInfo, w http.ResponseWriter, req *http.Request, wait func(context.Context) (runtime.Object, error), done func()) bool {
-	ctx := req.Context()
-	if audited(ctx) || klog.V(3).Enabled() {
+	inner := req.Context()
+	record := audited(inner)
+	if record != nil {
+		// The library took the end of the handler's work for an answer.
+		record.LogResponseObject(nil, nil)
+		record.SetEventResponseStatus(nil)
+	}
+	if klog.V(3).Enabled() {
 		return false
 	}
+	received, _ := request.ReceivedTimestampFrom(inner)
+	user, _ := request.UserFrom(inner)
+	values := request.WithUser(request.WithReceivedTimestamp(request.WithRequestInfo(context.Background(), info), received), user)
+	if record != nil {
+		values = context.WithoutCancel(inner)
+	}
 	header := w.Header().Clone()
-	received, _ := request.ReceivedTimestampFrom(ctx)
-	user, _ := request.UserFrom(ctx)
-	return inflight.Leave(ctx, func(w http.ResponseWriter, req *http.Request) {
+	left := inflight.Leave(inner, func(w http.ResponseWriter, req *http.Request) {
 		defer done()
 		created, err := wait(req.Context())
 		maps.Copy(w.Header(), header)
-		ctx := request.WithUser(request.WithReceivedTimestamp(request.WithRequestInfo(req.Context(), info), received), user)
-		e.count(info, w, req.WithContext(ctx), func(w http.ResponseWriter, req *http.Request) bool {
+		req = req.WithContext(remembering{req.Context(), values})
+		if record != nil {
+			record.SetEventResponseStatus(nil)
+		}
+		code := e.count(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
 			e.answer(w, req, created, err)
 			return true
 		})
+		if record != nil {
+			record.SetEventResponseStatusCode(int32(code))
+			record.ProcessEventStage(req.Context(), auditinternal.StageResponseComplete)
+		}
 	})
+	if left && record != nil {
+		record.SetEventResponseStatus(unanswered)
+	}
+	return left
 }
 
-// audited tells whether a request is. Enabled would say so of all requests of a
-// server that has no audit log.
-func audited(ctx context.Context) bool {
-	ac := audit.AuditContextFrom(ctx)
-	if ac == nil {
-		return false
+// remembering is a context that ends like one and has the values of another, before
+// its own.
+type remembering struct {
+	context.Context
+	values context.Context
+}
+
+func (r remembering) Value(key any) any {
+	if v := r.values.Value(key); v != nil {
+		return v
 	}
-	level := ac.GetEventLevel()
-	return level != "" && level != auditinternal.LevelNone
+	return r.Context.Value(key)
+}
+
+// audited returns the record of a request that is audited, nil for others. Enabled
+// would say so of all requests of a server that has no audit log.
+func audited(ctx context.Context) *audit.AuditContext {
+	record := audit.AuditContextFrom(ctx)
+	if record == nil {
+		return nil
+	}
+	if level := record.GetEventLevel(); level == "" || level == auditinternal.LevelNone {
+		return nil
+	}
+	return record
+}
+
+// unanswered is the status of an audited request whose handlers have returned and
+// that is to be answered later.
+var unanswered = &metav1.Status{Message: "not yet answered"}
+
+// AuditBackend returns a backend that leaves out what the library tells of requests
+// that are not yet answered, as if they were. A server with an audit log needs it.
+func AuditBackend(inner audit.Backend) audit.Backend { return auditBackend{inner} }
+
+type auditBackend struct{ audit.Backend }
+
+func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
+	events = slices.DeleteFunc(slices.Clone(events), func(e *auditinternal.Event) bool { return e.ResponseStatus == unanswered })
+	return len(events) == 0 || b.Backend.ProcessEvents(events...)
 }
 
 // count serves a request and counts it, unless serve says that it is not answered
-// yet.
-func (e *Endpoint) count(info *request.RequestInfo, w http.ResponseWriter, req *http.Request, serve func(http.ResponseWriter, *http.Request) bool) {
+// yet. It returns the code of the answer.
+func (e *Endpoint) count(info *request.RequestInfo, w http.ResponseWriter, req *http.Request, serve func(http.ResponseWriter, *http.Request) bool) int {
 	received, ok := request.ReceivedTimestampFrom(req.Context())
 	if !ok {
 		received = time.Now()
 	}
 	delegate := &metrics.ResponseWriterDelegator{ResponseWriter: w}
 	if !serve(responsewriter.WrapForHTTP1Or2(delegate), req) {
-		return
+		return 0
 	}
 	metrics.MonitorRequest(req, strings.ToUpper(info.Verb), info.APIGroup, info.APIVersion, info.Resource, info.Subresource,
 		metrics.CleanScope(info), metrics.APIServerComponent, e.Deprecated, e.RemovedRelease, delegate.Status(), delegate.ContentLength(), time.Since(received))
+	return delegate.Status()
 }

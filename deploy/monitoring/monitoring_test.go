@@ -169,12 +169,12 @@ func drive(t *testing.T, h *harness.HTTP) {
 	hook := httptest.NewTLSServer(http.HandlerFunc(answer))
 	t.Cleanup(hook.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
-	webhook := func(name, path, policy, condition string) string {
+	webhook := func(name, url, policy, condition string) string {
 		return fmt.Sprintf(`{"name":"%s.monitoring.example.com","clientConfig":{"url":%q,"caBundle":%s},
 			"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}],
 			"matchConditions":[{"name":"wanted","expression":%q}],
 			"failurePolicy":%q,"sideEffects":"None","admissionReviewVersions":["v1"]}`,
-			name, hook.URL+path, must(json.Marshal(ca)), condition, policy)
+			name, url, must(json.Marshal(ca)), condition, policy)
 	}
 	register := func(version, resource, kind, field string, entries ...string) {
 		h.Must(http.StatusCreated, "POST", registered+version+"/"+resource, fmt.Sprintf(
@@ -182,12 +182,13 @@ func drive(t *testing.T, h *harness.HTTP) {
 			version, kind, field, strings.Join(entries, ",")))
 	}
 	register("v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "webhooks",
-		webhook("allows", "/allow", "Fail", `object.metadata.name != "spared"`))
+		webhook("allows", hook.URL+"/allow", "Fail", `object.metadata.name != "spared"`))
 	register("v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "webhooks",
-		webhook("denies", "/deny", "Fail", `object.metadata.name == "denied"`),
-		webhook("fails", "/fail", "Fail", `object.metadata.name == "failing"`),
-		webhook("opens", "/fail", "Ignore", `object.metadata.name == "open"`),
-		webhook("puzzles", "/allow", "Ignore", `object.data.missing == "x"`))
+		webhook("denies", hook.URL+"/deny", "Fail", `object.metadata.name == "denied"`),
+		webhook("fails", hook.URL+"/fail", "Fail", `object.metadata.name == "failing"`),
+		webhook("opens", hook.URL+"/fail", "Ignore", `object.metadata.name == "open"`),
+		webhook("away", "https://"+harness.Refused(t), "Ignore", `object.metadata.name == "away"`),
+		webhook("puzzles", hook.URL+"/allow", "Ignore", `object.data.missing == "x"`))
 	register("v1alpha1", "initializerconfigurations", "InitializerConfiguration", "initializers",
 		`{"name":"waits.monitoring.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["secrets"]}]}`)
 	named := func(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}}`, name) }
@@ -205,6 +206,13 @@ func drive(t *testing.T, h *harness.HTTP) {
 	} {
 		h.Must(code, "POST", configMaps, named(name))
 	}
+	harness.Eventually(t, "a webhook server is not called any more", func() error {
+		h.Must(http.StatusCreated, "POST", configMaps+"?dryRun=All", named("away"))
+		if n := h.Metrics().Value("gatehouse_admission_webhook_circuit_open"); n != 1 {
+			return fmt.Errorf("%v", n)
+		}
+		return nil
+	})
 
 	// One initializer acts, one refuses, one lets its creator wait in vain.
 	patch := func(name, initializers string) {

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -146,6 +147,9 @@ func (d defaulter) Default(obj runtime.Object) {
 	}
 }
 
+// errList refuses objects that the library would take for lists, and fail to send.
+var errList = errors.New(`a custom object cannot have an array named "items" at its top level: that is a list`)
+
 // coercingDecoder coerces what it decodes. Unknown fields are an error, beside
 // the object, if it is strict.
 type coercingDecoder struct {
@@ -156,6 +160,10 @@ type coercingDecoder struct {
 
 func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	var strict []error
+	if into == nil && d.how.fromStorage {
+		// Left to itself, the decoder takes whatever has a field "items" for a list.
+		into = &unstructured.Unstructured{}
+	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err != nil {
 		errs, ok := runtime.AsStrictDecodingError(err)
@@ -165,6 +173,9 @@ func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, 
 		strict = errs.Errors()
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
+		if u.IsList() && !d.how.fromStorage {
+			return nil, gvk, errList
+		}
 		unknown, err := d.schemas.coerce(u, d.how)
 		if err != nil {
 			return nil, gvk, err

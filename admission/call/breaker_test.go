@@ -165,6 +165,12 @@ func TestCircuit(t *testing.T) {
 				t.Fatalf("call %d: %v", breakAfter, err)
 			}
 			state := c.Targets()[0]
+			if of, ok := c.TargetOf(h); !ok || of.Name != state.Name || of.State != state.State || of.Failures != state.Failures {
+				t.Errorf("of the hook %+v, %v, of all %+v", of, ok, state)
+			}
+			if of, ok := c.TargetOf(urlHook(h.ClientConfig.URL, nil)); ok {
+				t.Errorf("of a hook with another bundle, never called: %+v", of)
+			}
 			if !tt.opens {
 				if state.State != TargetClosed {
 					t.Errorf("%+v", state)

@@ -59,7 +59,9 @@ func open(t *testing.T, f *Factory, resource string) apistorage.Interface {
 	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Resource: resource})
 	options := f.For(config, "/"+resource)
 	store, destroy, err := options.Decorator(config, options.ResourcePrefix,
-		func(obj runtime.Object) (string, error) { return "/" + resource + "/" + obj.(*corev1.ConfigMap).Name, nil },
+		func(obj runtime.Object) (string, error) {
+			return "/" + resource + "/" + obj.(*corev1.ConfigMap).Name, nil
+		},
 		func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} },
 		apistorage.DefaultNamespaceScopedAttr, nil, nil)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -29,7 +30,8 @@ func newInitializersList(streams Streams) *cobra.Command {
 		Use:   "list [TYPE...]",
 		Short: "List objects that are not yet initialized",
 		Long: `List the objects that wait for initializers, with the initializers in their
-order: the first one is to act. Without a type all kinds are looked at.`,
+order: the first one is to act, and the policy says what becomes of the object
+when it does not. Without a type all kinds are looked at.`,
 		Example: `  # in the current namespace
   gatehouse initializers list
 
@@ -68,7 +70,7 @@ func (o *initializersOptions) list(ctx context.Context, streams Streams) error {
 		return err
 	}
 	lists := make([][]listed, len(resources))
-	group, ctx := errgroup.WithContext(ctx)
+	group, listing := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
 	for i, r := range resources {
 		if !r.namespaced && !o.allNamespaces && len(o.types) == 0 {
@@ -76,7 +78,7 @@ func (o *initializersOptions) list(ctx context.Context, streams Streams) error {
 		}
 		group.Go(func() error {
 			var err error
-			lists[i], err = uninitialized(ctx, s.client(r), r)
+			lists[i], err = uninitialized(listing, s.client(r), r)
 			if err != nil && (len(o.types) > 0 || !skippable(err)) {
 				return fmt.Errorf("listing %s: %w", r.GroupResource(), err)
 			}
@@ -94,7 +96,43 @@ func (o *initializersOptions) list(ctx context.Context, streams Streams) error {
 		fmt.Fprintln(streams.Err, "No object waits for an initializer.")
 		return nil
 	}
-	return printTable(streams.Out, found, o.allNamespaces)
+	policies, err := s.policies(ctx)
+	if err != nil {
+		return err
+	}
+	return printTable(streams.Out, found, policies, o.allNamespaces)
+}
+
+var configurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "initializerconfigurations"}
+
+// policies returns the failure policy of an initializer: what becomes of objects
+// when it stays away. It is "unknown" for users who may not read the configurations.
+func (s *session) policies(ctx context.Context) (func(initializer string) string, error) {
+	list, err := s.all.Resource(configurations).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		if skippable(err) {
+			return func(string) string { return "unknown" }, nil
+		}
+		return nil, fmt.Errorf("listing %s: %w", configurations.GroupResource(), err)
+	}
+	policies := map[string]string{}
+	for _, c := range list.Items {
+		entries, _, _ := unstructured.NestedSlice(c.Object, "initializers")
+		for _, entry := range entries {
+			fields, _ := entry.(map[string]any)
+			name, _ := fields["name"].(string)
+			if policy, ok := fields["failurePolicy"].(string); ok && policies[name] == "" {
+				policies[name] = policy
+			}
+		}
+	}
+	return func(initializer string) string {
+		if policy := policies[initializer]; policy != "" {
+			return policy
+		}
+		// Also one that is not registered any more need not act.
+		return "Ignore"
+	}, nil
 }
 
 // skippable tells whether a kind among all kinds may be left out: it cannot be
@@ -148,9 +186,9 @@ func printObjects(out io.Writer, format string, found []listed) error {
 	return err
 }
 
-func printTable(out io.Writer, found []listed, namespaces bool) error {
+func printTable(out io.Writer, found []listed, policies func(string) string, namespaces bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	heading := "OBJECT\tPENDING\tAGE\n"
+	heading := "OBJECT\tPENDING\tPOLICY\tAGE\n"
 	if namespaces {
 		heading = "NAMESPACE\t" + heading
 	}
@@ -159,8 +197,12 @@ func printTable(out io.Writer, found []listed, namespaces bool) error {
 		if namespaces {
 			fmt.Fprintf(w, "%s\t", f.object.GetNamespace())
 		}
+		policy := "Ignore"
+		if len(f.pending) > 0 {
+			policy = policies(f.pending[0])
+		}
 		age := duration.HumanDuration(time.Since(f.object.GetCreationTimestamp().Time))
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.title(), strings.Join(f.pending, ","), age)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.title(), strings.Join(f.pending, ","), policy, age)
 	}
 	return w.Flush()
 }

@@ -372,6 +372,22 @@ func TestFaults(t *testing.T) {
 			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: `,
 		},
 		{
+			name: "S5.6 metadata that is none", answer: hooktest.Patch(`[{"op":"replace","path":"/metadata","value":"x"}]`), code: 503,
+			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: it leaves the object without metadata`,
+		},
+		{
+			name: "S5.6 metadata null", answer: hooktest.Patch(`[{"op":"replace","path":"/metadata","value":null}]`), code: 503,
+			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: it leaves the object without metadata`,
+		},
+		{
+			name: "S5.6 labels that are none", answer: hooktest.Patch(`[{"op":"add","path":"/metadata/labels","value":{"a":1}}]`), code: 503,
+			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: metadata: `,
+		},
+		{
+			name: "S5.6 an array of items", answer: hooktest.Patch(`[{"op":"add","path":"/items","value":[1]}]`), code: 503,
+			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: it adds an array named "items"`,
+		},
+		{
 			name: "S5.6 the patch leaves no object", answer: hooktest.Patch(`[{"op":"replace","path":"","value":[1]}]`), code: 503,
 			message: `Internal error occurred: admission webhook "a.x.y" returned a patch that could not be applied: `,
 		},

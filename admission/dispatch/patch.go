@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,8 +126,40 @@ func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, 
 			return false, nil, err
 		}
 	}
-	object = &unstructured.Unstructured{Object: content}
-	return changed, object, checkKind(object, kind)
+	patched := &unstructured.Unstructured{Object: content}
+	if err := checkKind(patched, kind); err != nil {
+		return changed, patched, err
+	}
+	return changed, patched, checkContent(patched, p)
+}
+
+var (
+	errMetadata = errors.New("it leaves the object without metadata")
+	errItems    = errors.New(`it adds an array named "items": that is a list, not an object`)
+)
+
+// checkContent does for an unstructured object what decoding does for a typed one:
+// the metadata that a patch made must be some. An absent one is for whoever
+// validates the object.
+func checkContent(u *unstructured.Unstructured, p review.Patch) error {
+	if members, ok := p.Members(); ok && !slices.Contains(members, "metadata") && !slices.Contains(members, "items") {
+		return nil
+	}
+	if u.IsList() {
+		return errItems
+	}
+	raw, there := u.Object["metadata"]
+	if !there {
+		return nil
+	}
+	metadata, ok := raw.(map[string]any)
+	if !ok {
+		return errMetadata
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, &metav1.ObjectMeta{}); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	return nil
 }
 
 // asWritten is semantic equality of objects of which one has been through JSON,

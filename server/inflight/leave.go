@@ -33,25 +33,38 @@ func (l *Limiter) Doorway(next http.Handler) http.Handler {
 }
 
 // enter serves a request. It returns what is left to be done, nil if nothing is,
-// and whether the request was answered all the same. The handlers run in a
-// goroutine of their own, which leaves the one that will wait a small stack.
+// and whether the request was answered all the same.
 func (l *Limiter) enter(next http.Handler, w http.ResponseWriter, req *http.Request) (answer http.HandlerFunc, answered bool) {
 	d := &door{limiter: l}
 	watched := &watchedWriter{ResponseWriter: w}
+	returned := false
+	defer func() {
+		if !returned && d.shut() != nil {
+			l.gone.Add(-1)
+		}
+	}()
+	w, req = responsewriter.WrapForHTTP1Or2(watched), req.WithContext(context.WithValue(req.Context(), doorKey{}, d))
+	if l.gone.Load() > 0 {
+		apart(next, w, req)
+	} else {
+		next.ServeHTTP(w, req)
+	}
+	returned = true
+	return d.shut(), watched.answered.Load()
+}
+
+// apart serves a request in a goroutine of its own, which leaves the one that may
+// have to wait a small stack. That takes time, so it is done only while others
+// wait.
+func apart(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	over := make(chan any)
 	go func() {
 		defer func() { over <- recover() }()
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(watched), req.WithContext(context.WithValue(req.Context(), doorKey{}, d)))
+		next.ServeHTTP(w, req)
 	}()
-	failure := <-over
-	answer = d.shut()
-	if failure != nil {
-		if answer != nil {
-			l.gone.Add(-1)
-		}
+	if failure := <-over; failure != nil {
 		panic(failure)
 	}
-	return answer, watched.answered.Load()
 }
 
 // Leave is for a handler that is about to return without an answer. It arranges

@@ -252,7 +252,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 			Reads: o.MaxRequestsInFlight, Writes: o.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
 			LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
 		})
-		chain := limiter.Doorway(genericapiserver.DefaultBuildHandlerChain(limiter.Limit(next), c))
+		chain := limiter.Doorway(genericapiserver.DefaultBuildHandlerChain(withTimeToAnswer(limiter.Limit(next)), c))
 		return genericfilters.WithPanicRecovery(chain, c.RequestInfoResolver)
 	}
 	config.MaxRequestBodyBytes = maxRequestBody

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// What is kept of a request's time for answering, a twentieth of it and
+// maxAnswering at most.
+const (
+	answeringShares = 20
+	maxAnswering    = 100 * time.Millisecond
+)
+
+// withTimeToAnswer returns a handler that gives next a little less time than the
+// request has. The library's own timeout resets the stream of a request whose
+// answer is just being written, so a handler that waited for etcd or a webhook to
+// the end would get nothing out, or a bare 504, by chance.
+func withTimeToAnswer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		deadline, limited := req.Context().Deadline()
+		if !limited {
+			next.ServeHTTP(w, req)
+			return
+		}
+		received, known := request.ReceivedTimestampFrom(req.Context())
+		if !known {
+			received = time.Now()
+		}
+		ctx, cancel := context.WithDeadline(req.Context(), deadline.Add(-min(deadline.Sub(received)/answeringShares, maxAnswering)))
+		defer cancel()
+		next.ServeHTTP(w, req.WithContext(ctx))
+	})
+}

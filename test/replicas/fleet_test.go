@@ -26,6 +26,8 @@ type fleet struct {
 	t       testing.TB
 	etcd    *harness.EtcdCluster
 	servers []*harness.Server
+	// clients are how to reach the servers, which may be restarted meanwhile.
+	clients []*rest.Config
 	links   [][]*harness.Link
 	hooks   *harness.WebhookServer
 
@@ -63,7 +65,8 @@ func newFleet(t testing.TB, flags ...string) *fleet {
 		}
 		f.links = append(f.links, links)
 		args := append([]string{"--etcd-servers", strings.Join(urls, ",")}, f.etcd.Flags...)
-		f.servers = append(f.servers, harness.Start(t, append(args, flags...)...))
+		s := harness.Start(t, append(args, flags...)...)
+		f.servers, f.clients = append(f.servers, s), append(f.clients, rest.CopyConfig(s.Admin))
 	}
 	return f
 }
@@ -77,11 +80,12 @@ type client struct {
 // client returns a client with connections of its own.
 func (f *fleet) client(server int) *client {
 	f.t.Helper()
-	transport, err := rest.TransportFor(f.servers[server].Admin)
+	config := f.clients[server]
+	transport, err := rest.TransportFor(config)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return &client{base: f.servers[server].URL, http: &http.Client{Transport: transport}}
+	return &client{base: config.Host, http: &http.Client{Transport: transport}}
 }
 
 // answer is what a server said.

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -43,7 +45,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
 				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
-				ParameterCodec: legacyscheme.ParameterCodec,
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: notEnforced(v),
 			})
 			if err != nil {
 				return nil, nil, err
@@ -78,6 +80,21 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		ParameterCodec: runtime.NewParameterCodec(replicas.Scheme),
 	})
 	return b.static, b.all, err
+}
+
+// notEnforced returns warnings, by path, for the kinds of a version that upstream
+// judges requests by and this server does not: who makes one must not believe to
+// be protected.
+func notEnforced(v catalog.Version) map[string][]string {
+	if v.Group != registrations.Group {
+		return nil
+	}
+	warnings := map[string][]string{}
+	for path := range v.Storage {
+		resource, _, _ := strings.Cut(path, "/")
+		warnings[path] = []string{resource + " are stored and not enforced by this server: register a webhook"}
+	}
+	return warnings
 }
 
 // add makes the endpoints of one served version.

@@ -183,3 +183,23 @@ func TestRegistrations(t *testing.T) {
 		}
 	})
 }
+
+// What upstream judges requests by and this server does not is not taken in silence.
+func TestPoliciesWarn(t *testing.T) {
+	t.Parallel()
+	h := harness.Shared(t).HTTP(t, nil)
+	for _, c := range []struct{ resource, kind string }{
+		{"validatingadmissionpolicies", "ValidatingAdmissionPolicy"},
+		{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"},
+	} {
+		spec := `{matchConstraints: {resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]}, validations: [{expression: "false"}]}`
+		if strings.HasSuffix(c.kind, "Binding") {
+			spec = `{policyName: p, validationActions: [Deny]}`
+		}
+		path := "/apis/admissionregistration.k8s.io/v1/" + c.resource
+		r := h.Must(http.StatusCreated, "POST", path+"?dryRun=All", toJSON(`{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: p}, spec: %s}`, c.kind, spec))
+		if w := r.Header.Get("Warning"); !strings.Contains(w, c.resource+" are stored and not enforced by this server") {
+			t.Errorf("%s: Warning: %q", c.kind, w)
+		}
+	}
+}

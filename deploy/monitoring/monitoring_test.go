@@ -149,12 +149,18 @@ func TestQueriesAskForWhatThereIs(t *testing.T) {
 	s := harness.InProcess(t, server.Options{InitializerTimeout: 2 * time.Second})
 	h := s.HTTP(t, nil)
 	drive(t, h)
-	metrics := read(string(h.Get("/metrics").Raw))
-	for _, e := range append(dashboards(t), alerts(t)...) {
-		for _, problem := range metrics.missing(e.expr, e.labels...) {
-			t.Errorf("%s: %s: there is no %s", e.where, e.expr, problem)
+	queries := append(dashboards(t), alerts(t)...)
+	// What happens beside the requests, such as timeouts, is measured a little later.
+	harness.Eventually(t, "all is measured", func() error {
+		metrics := read(string(h.Get("/metrics").Raw))
+		var missing []error
+		for _, e := range queries {
+			for _, problem := range metrics.missing(e.expr, e.labels...) {
+				missing = append(missing, fmt.Errorf("%s: %s: there is no %s", e.where, e.expr, problem))
+			}
 		}
-	}
+		return errors.Join(missing...)
+	})
 }
 
 const (

@@ -71,7 +71,7 @@ func (c *Caller) exchange(ctx context.Context, x *exchange) (*review.Response, C
 	case err == nil:
 		return response, 0, nil
 	case ctx.Err() != nil:
-		// Telling a server that we leave may make it end its answer early.
+		// A server that is told that we leave may end its answer early.
 		return nil, Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
 	case errors.As(err, new(*apierrors.StatusError)):
 		return nil, HTTPStatus, err
@@ -139,6 +139,11 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 		request := x.request(ctx, endpoint)
 		answer, err := x.target.rt.RoundTrip(request)
 		x.note(request, answer, err)
+		if err == nil && ctx.Err() != nil {
+			// A server that is told that we leave may begin an answer then.
+			answer.Body.Close()
+			return nil, ctx.Err()
+		}
 		if err == nil || x.left == 0 || x.connected.Load() || ctx.Err() != nil || isCertificateError(err) {
 			return answer, err
 		}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,7 +49,7 @@ func Write(path, name, title, command, body string) error {
 	if !found {
 		return fmt.Errorf("%s: %q is not followed by %q", path, strings.TrimSpace(begin), strings.TrimSpace(end))
 	}
-	return os.WriteFile(path, append(append(before, section...), after...), 0o644)
+	return os.WriteFile(path, slices.Concat(before, []byte(section), after), 0o644)
 }
 
 // Machine describes this machine in a line.

@@ -8,8 +8,9 @@ import (
 )
 
 func TestWriteReplacesItsOwnSectionOnly(t *testing.T) {
+	longer := strings.Repeat("more than there was\n", 20)
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	for _, s := range []struct{ name, body string }{{"a", "first a"}, {"b", "the b"}, {"a", "second a"}} {
+	for _, s := range []struct{ name, body string }{{"a", "first a"}, {"b", "the b"}, {"a", "second a\n" + longer}} {
 		if err := Write(path, s.name, "Title of "+s.name, "go run ./"+s.name, s.body); err != nil {
 			t.Fatal(err)
 		}
@@ -21,6 +22,9 @@ func TestWriteReplacesItsOwnSectionOnly(t *testing.T) {
 	text := string(data)
 	if !strings.HasPrefix(text, head) {
 		t.Errorf("the file does not start with the head:\n%s", text)
+	}
+	if strings.Count(text, longer) != 1 || strings.Count(text, "<!-- end ") != 2 || !strings.HasSuffix(text, "the b\n<!-- end b -->\n") {
+		t.Errorf("the longer section has not left the rest as it was:\n%s", text)
 	}
 	if strings.Contains(text, "first a") || strings.Count(text, "second a") != 1 || strings.Count(text, "the b") != 1 {
 		t.Errorf("want the second a and the b, once each:\n%s", text)

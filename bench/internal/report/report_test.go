@@ -8,9 +8,9 @@ import (
 )
 
 func TestWriteReplacesItsOwnSectionOnly(t *testing.T) {
-	longer := strings.Repeat("more than there was\n", 20)
+	longer, large := "more than there was", strings.Repeat("much\n", 100)
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	for _, s := range []struct{ name, body string }{{"a", "first a"}, {"b", "the b"}, {"a", "second a\n" + longer}} {
+	for _, s := range []struct{ name, body string }{{"a", "first a"}, {"b", large + "the b"}, {"a", "second a\n" + longer}} {
 		if err := Write(path, s.name, "Title of "+s.name, "go run ./"+s.name, s.body); err != nil {
 			t.Fatal(err)
 		}

@@ -29,10 +29,10 @@ type chain interface {
 }
 
 // side makes a chain that acts on registrations, which have every field set that
-// a server would have defaulted.
+// a server would have defaulted. What is observed keeps a server's metrics, too.
 type side struct {
 	name string
-	make func(ctx context.Context, registrations []runtime.Object) (chain, error)
+	make func(ctx context.Context, registrations []runtime.Object, observed bool) (chain, error)
 }
 
 var sides = []side{{"upstream", upstream}, {"gatehouse", ours}}
@@ -44,15 +44,18 @@ var namespaceObject = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 
 // upstream is the chain of a server built on k8s.io/apiserver: its two plugins
 // and its metrics.
-func upstream(ctx context.Context, registrations []runtime.Object) (chain, error) {
+func upstream(ctx context.Context, registrations []runtime.Object, observed bool) (chain, error) {
 	client := fake.NewClientset(append([]runtime.Object{namespaceObject}, registrations...)...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	plugins := admission.NewPlugins()
 	mutating.Register(plugins)
 	validating.Register(plugins)
 	initialize := initializer.New(client, nil, factory, nil, feature.DefaultFeatureGate, nil, nil, nil)
-	made, err := plugins.NewFromPlugins([]string{mutating.PluginName, validating.PluginName}, noConfiguration{},
-		initialize, admission.Decorators{admission.DecoratorFunc(metrics.WithControllerMetrics)})
+	var decorators admission.Decorators
+	if observed {
+		decorators = admission.Decorators{admission.DecoratorFunc(metrics.WithControllerMetrics)}
+	}
+	made, err := plugins.NewFromPlugins([]string{mutating.PluginName, validating.PluginName}, noConfiguration{}, initialize, decorators)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +65,9 @@ func upstream(ctx context.Context, registrations []runtime.Object) (chain, error
 			return nil, fmt.Errorf("informer of %s: %w", kind, context.Cause(ctx))
 		}
 	}
+	if !observed {
+		return made.(chain), nil
+	}
 	return metrics.WithStepMetrics(made).(chain), nil
 }
 
@@ -70,7 +76,7 @@ type noConfiguration struct{}
 func (noConfiguration) ConfigFor(string) (io.Reader, error) { return nil, nil }
 
 // ours is Gatehouse's chain of the same two plugins.
-func ours(ctx context.Context, registrations []runtime.Object) (chain, error) {
+func ours(ctx context.Context, registrations []runtime.Object, observed bool) (chain, error) {
 	refresher, err := snapshot.NewRefresher(snapshot.Options{Reader: fixed(registrations)})
 	if err != nil {
 		return nil, err
@@ -81,6 +87,9 @@ func ours(ctx context.Context, registrations []runtime.Object) (chain, error) {
 		return nil, err
 	}
 	context.AfterFunc(ctx, engine.Close)
+	if !observed {
+		return admission.NewChainHandler(engine.MutatingWebhooks(), engine.ValidatingWebhooks()), nil
+	}
 	return gatehouse.Chain(
 		gatehouse.Plugin{Name: gatehouse.MutatingWebhookName, Interface: engine.MutatingWebhooks()},
 		gatehouse.Plugin{Name: gatehouse.ValidatingWebhookName, Interface: engine.ValidatingWebhooks()},

@@ -161,7 +161,7 @@ func randomSteps(f *fixture, random *rand.Rand, whims int) []plan.Step {
 
 func TestQuietHooksAreCalledTogether(t *testing.T) {
 	f := newFixture(t)
-	const hooks = 3
+	const hooks = 12
 	var steps []plan.Step
 	for i := range hooks {
 		name := string(rune('a' + i))
@@ -170,7 +170,7 @@ func TestQuietHooksAreCalledTogether(t *testing.T) {
 	}
 	numbered(steps...)
 	d := f.dispatcher(t, registration.Mutating)
-	for range 40 {
+	for range 100 {
 		if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps); err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,10 @@ const (
 	// before a hook's turn comes, for it to be called ahead.
 	quietEnough = 0.9
 	// wasteAllowed is the part of all calls that may turn out to be wasted;
-	// maxCredit bounds how many unused chances are saved up.
+	// maxCredit bounds how many unused chances are saved up. It is also how many
+	// calls are ahead of turn at once: those of 25 requests with ten such hooks.
 	wasteAllowed = 0.1
-	maxCredit    = 8
+	maxCredit    = 256
 	// maxHabits bounds the memory; beyond it, learning starts over.
 	maxHabits = 8192
 )

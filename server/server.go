@@ -437,6 +437,7 @@ func (a *assembly) customResources(config *genericapiserver.Config, storageFacto
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return builtin[gv] },
 		OnChange:            a.customChanged,
+		Resolve:             a.services().Resolve, Dial: a.options.DialWebhook,
 	}
 	if len(a.options.EtcdServers) > 0 {
 		options.EstablishDelay = replicaSettle

@@ -24,7 +24,7 @@ type convertor struct {
 	webhook *conversionWebhook
 }
 
-func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, resolve ServiceResolver) (*convertor, error) {
+func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*convertor, error) {
 	c := &convertor{
 		selectable: map[schema.GroupVersion]sets.Set[string]{},
 		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
@@ -38,7 +38,7 @@ func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, resolve Service
 	}
 	if conversion := crd.Spec.Conversion; conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter {
 		var err error
-		if c.webhook, err = newConversionWebhook(crd, resolve); err != nil {
+		if c.webhook, err = newConversionWebhook(crd, o); err != nil {
 			return nil, err
 		}
 	}

@@ -119,7 +119,7 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 	if b.schemas, err = newSchemas(crd); err != nil {
 		return nil, err
 	}
-	if d.convertor, err = newConvertor(crd, s.options.Resolve); err != nil {
+	if d.convertor, err = newConvertor(crd, &s.options); err != nil {
 		return nil, err
 	}
 	b.safe = safe{d.convertor}

@@ -26,6 +26,9 @@
 // written in, and converted once per change, not once per reader. Stores open
 // when first used, so that a version nobody asks for costs nothing.
 //
+// A conversion webhook behind a service is called at the endpoints that
+// Options.Resolve finds, anew for each call, with the name of the service.
+//
 // # metadata.initializers
 //
 // Inside the server the field is in the annotation that package

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,9 +54,11 @@ type Options struct {
 	// Builtin tells which group versions belong to built-in kinds. A
 	// definition is not served in them. Nil means none.
 	Builtin func(schema.GroupVersion) bool
-	// Resolve finds the services of conversion webhooks; nil means by their
-	// DNS names.
-	Resolve ServiceResolver
+	// Resolve finds the services of conversion webhooks, for every call anew; nil
+	// means by their DNS names. Dial connects to what was found, or to the host of
+	// a webhook's URL; nil means TCP.
+	Resolve Resolver
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	// EstablishDelay is how long a definition is served before it becomes
 	// Established. Where several servers share an etcd it gives the others time
 	// to serve it too: upstream waits 5 s. 0 means not at all.

@@ -1,19 +1,12 @@
 package customresources
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -37,9 +30,8 @@ const (
 	maxConversionResponse = 256 << 20
 )
 
-// ServiceResolver says where a service of the cluster is reached, as a URL whose
-// host and port count.
-type ServiceResolver func(namespace, name string, port int32) (*url.URL, error)
+// errNoAnswer ends calls whose time is over.
+var errNoAnswer = fmt.Errorf("no answer within %v", conversionTimeout)
 
 // ConversionError says that a conversion webhook did not convert.
 type ConversionError struct {
@@ -64,8 +56,7 @@ func (e *ConversionError) Unwrap() error { return e.Err }
 // concurrent use.
 type conversionWebhook struct {
 	definition string
-	url        string
-	client     *http.Client
+	target     *target
 	// review is the version of ConversionReview that both sides know.
 	review string
 }
@@ -74,7 +65,7 @@ type conversionWebhook struct {
 // differ in what is checked in a response, not in form.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, resolve ServiceResolver) (*conversionWebhook, error) {
+func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*conversionWebhook, error) {
 	hook := crd.Spec.Conversion.Webhook
 	if hook == nil || hook.ClientConfig == nil {
 		return nil, errors.New("conversion strategy Webhook without a clientConfig")
@@ -89,54 +80,12 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, resolve
 	if w.review == "" {
 		return nil, fmt.Errorf("none of the conversionReviewVersions %q is known: %q are", hook.ConversionReviewVersions, reviewVersions)
 	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		TLSHandshakeTimeout: 10 * time.Second,
-		IdleConnTimeout:     90 * time.Second,
-		MaxIdleConnsPerHost: 25,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-	}
-	if ca := bytes.TrimSpace(hook.ClientConfig.CABundle); len(ca) > 0 {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		// A bundle without certificates trusts nobody, and every call says so.
-		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca)
-	}
-	switch {
-	case hook.ClientConfig.URL != nil:
-		w.url = *hook.ClientConfig.URL
-	case hook.ClientConfig.Service != nil:
-		service := hook.ClientConfig.Service
-		port := int32(443)
-		if service.Port != nil {
-			port = *service.Port
-		}
-		target := url.URL{Scheme: "https", Host: net.JoinHostPort(service.Name+"."+service.Namespace+".svc", strconv.Itoa(int(port)))}
-		if service.Path != nil {
-			target.Path = *service.Path
-		}
-		w.url = target.String()
-		if resolve != nil {
-			transport.Proxy = nil
-			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				u, err := resolve(service.Namespace, service.Name, port)
-				if err != nil {
-					return nil, err
-				}
-				return (&net.Dialer{}).DialContext(ctx, network, u.Host)
-			}
-		}
-	default:
-		return nil, errors.New("conversion webhook with neither url nor service")
-	}
-	w.client = &http.Client{
-		Transport:     transport,
-		Timeout:       conversionTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return w, nil
+	var err error
+	w.target, err = newTarget(hook.ClientConfig, o)
+	return w, err
 }
 
-func (w *conversionWebhook) close() { w.client.CloseIdleConnections() }
+func (w *conversionWebhook) close() { w.target.transport.CloseIdleConnections() }
 
 // convert replaces the content of every object by what the webhook makes of it.
 // Of the metadata, the webhook may change labels and annotations only. The error
@@ -153,7 +102,7 @@ func (w *conversionWebhook) convert(objects []*unstructured.Unstructured, to sch
 	}
 	if err != nil {
 		return &ConversionError{
-			Definition: w.definition, Kind: objects[0].GroupVersionKind(), Version: to.String(), URL: w.url, Err: err,
+			Definition: w.definition, Kind: objects[0].GroupVersionKind(), Version: to.String(), URL: w.target.url.String(), Err: err,
 		}
 	}
 	for i := range converted {
@@ -178,18 +127,10 @@ func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema
 	if err != nil {
 		return nil, err
 	}
-	httpRequest, err := http.NewRequest(http.MethodPost, w.url, bytes.NewReader(body))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), conversionTimeout, errNoAnswer)
+	defer cancel()
+	response, err := w.target.post(ctx, body)
 	if err != nil {
-		return nil, err
-	}
-	httpRequest.Header.Set("Content-Type", runtime.ContentTypeJSON)
-	httpRequest.Header.Set("Accept", runtime.ContentTypeJSON)
-	response, err := w.client.Do(httpRequest)
-	if err != nil {
-		var inner *url.Error
-		if errors.As(err, &inner) {
-			err = inner.Err
-		}
 		return nil, err
 	}
 	defer response.Body.Close()

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,9 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func TestWebhookFails(t *testing.T) {
 			hook := newRawHook(t, tt.respond)
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			crd.Name, crd.Spec.Conversion = "widgets.example.com", hook.conversion("v1")
-			w, err := newConversionWebhook(crd, nil)
+			w, err := newConversionWebhook(crd, &Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +158,8 @@ func TestWebhookChangesLabels(t *testing.T) {
 	}
 }
 
-// A service is called by its DNS name, wherever the resolver says it is.
+// A service is called by its DNS name (S8.2), wherever the resolver says it is, at
+// the first endpoint that takes a connection (S8.4).
 func TestWebhookBehindService(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -192,19 +194,49 @@ func TestWebhookBehindService(t *testing.T) {
 			},
 		},
 	}
-	w, err := newConversionWebhook(crd, func(namespace, name string, port int32) (*url.URL, error) {
-		if namespace != "infra" || name != "hook" || port != 8443 {
-			return nil, fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
-		}
-		return url.Parse(behind.URL)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{}}}
-	err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
-	if err == nil || !strings.Contains(err.Error(), "418") || path != "/convert" || host != "hook.infra.svc:8443" {
-		t.Errorf("error %v, path %q, host %q", err, path, host)
+	for _, tt := range []struct {
+		name      string
+		endpoints []string
+		err       error
+		want      string
+		called    bool
+	}{
+		{"S8.3 one endpoint", []string{"10.0.0.1:8443"}, nil, "the response is 418", true},
+		{"S8.4 the next endpoint when one refuses", []string{"10.0.0.2:8443", "10.0.0.1:8443"}, nil, "the response is 418", true},
+		{"S8.4 no other endpoint after an answer", []string{"10.0.0.1:8443", "10.0.0.2:8443"}, nil, "the response is 418", true},
+		{"S8.4 all endpoints refuse", []string{"10.0.0.2:8443", "10.0.0.3:8443"}, nil, "no endpoint of 10.0.0.2:8443, 10.0.0.3:8443 can be connected to, the last: refused", false},
+		{"S8.4 no endpoint", nil, nil, "the service has no endpoints", false},
+		{"S8.4 no service", nil, errors.New("service infra/hook is not there"), "service infra/hook is not there", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, host = "", ""
+			w, err := newConversionWebhook(crd, &Options{
+				Resolve: func(_ context.Context, namespace, name string, port int32) ([]string, error) {
+					if namespace != "infra" || name != "hook" || port != 8443 {
+						return nil, fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
+					}
+					return tt.endpoints, tt.err
+				},
+				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+					if address != "10.0.0.1:8443" {
+						return nil, errors.New("refused")
+					}
+					return (&net.Dialer{}).DialContext(ctx, network, behind.Listener.Addr().String())
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{}}}
+			err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
+			if want := "POST https://hook.infra.svc:8443/convert: " + tt.want; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+			if called := path == "/convert" && host == "hook.infra.svc:8443"; called != tt.called {
+				t.Errorf("called at path %q of host %q; want a call: %v", path, host, tt.called)
+			}
+		})
 	}
 }
 
@@ -224,7 +256,7 @@ func TestWebhookThatCannotBe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: tt.webhook}
-			if _, err := newConversionWebhook(crd, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := newConversionWebhook(crd, &Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})

@@ -136,6 +136,7 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 			return handlers.GetResourceWithOptions(g, e.Scope, info.Subresource != "")
 		}
 		if g, ok := e.Storage.(rest.Getter); ok {
+			g = plainGetter{g}
 			if h.Initializers {
 				g = hinting{g, h.Authorizer, info}
 			}
@@ -149,6 +150,9 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 		watcher, isWatcher := e.Storage.(rest.Watcher)
 		if transformed && isLister {
 			lister = bareLister{lister}
+		}
+		if isWatcher {
+			watcher = plainWatcher{watcher}
 		}
 		if transformed && isWatcher {
 			watcher = bareWatcher{watcher}

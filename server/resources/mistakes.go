@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
@@ -35,6 +37,31 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	return err
+}
+
+// explainRead is explain for reads. A parameter resourceVersion that is no number is
+// all that the library calls invalid there; the text is that of a list, which it
+// answers with 400 itself.
+func explainRead(err error) error {
+	if errors.As(err, new(apistorage.InvalidError)) {
+		return apierrors.NewBadRequest("invalid resource version: " + err.Error())
+	}
+	return err
+}
+
+// plainGetter and plainWatcher are storages whose errors are explained.
+type plainGetter struct{ rest.Getter }
+
+func (g plainGetter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := g.Getter.Get(ctx, name, options)
+	return obj, explainRead(err)
+}
+
+type plainWatcher struct{ rest.Watcher }
+
+func (w plainWatcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	events, err := w.Watcher.Watch(ctx, options)
+	return events, explainRead(err)
 }
 
 // plainCreater, updater and patcher are storages whose errors are explained. The

@@ -15,7 +15,7 @@ import (
 // directory.
 func newData(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gatehouse-etcd-test-")
+	dir, err := os.MkdirTemp("", "etcd-test-")
 	if err != nil {
 		t.Fatal(err)
 	}

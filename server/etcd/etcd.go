@@ -27,7 +27,7 @@ const startTimeout = 60 * time.Second
 type Server struct {
 	etcd    *embed.Etcd
 	lock    *os.File
-	sockets string
+	sockets *os.File
 }
 
 // ErrInUse is wrapped by the error of Start when another process serves the
@@ -45,10 +45,7 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A unix socket's path is limited to about 100 bytes, and a data directory's
-	// is not, so the socket lives in a short temporary directory, which is ours
-	// alone.
-	sockets, err := os.MkdirTemp("", "gatehouse-etcd-")
+	sockets, err := makeSocketDir()
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("directory of etcd's socket: %w", err)
@@ -65,7 +62,7 @@ func (s *Server) start(ctx context.Context, dir string) error {
 	cfg := embed.NewConfig()
 	cfg.Name = "gatehouse"
 	cfg.Dir = dir
-	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets, "client")}
+	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
 	// It has no peers. etcd would listen for them on a socket that is no file, where
 	// every user of the machine could take part in the consensus.
@@ -114,7 +111,7 @@ func (s *Server) Close() {
 	if s.etcd != nil {
 		s.etcd.Close()
 	}
-	os.RemoveAll(s.sockets)
+	removeSocketDir(s.sockets)
 	s.lock.Close()
 }
 

@@ -1,0 +1,80 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// socketDirs is what the names of the directories with sockets begin with, and
+// socketName the name of the socket in each.
+const socketDirs, socketName = "gatehouse-socket-", "client"
+
+// errSocketDir says that a directory is not free for us to lock.
+var errSocketDir = errors.New("in use, gone or of another user")
+
+// makeSocketDir makes a directory for the socket of an etcd, and removes those that
+// killed servers left behind. It is locked until the file is closed, which the
+// kernel does for whoever is killed.
+//
+// It is a short temporary directory: a unix socket's path is limited to about 100
+// bytes, and a data directory's is not.
+func makeSocketDir() (*os.File, error) {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), socketDirs+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range left {
+		if f, err := lockSocketDir(name); err == nil {
+			removeSocketDir(f)
+		}
+	}
+	for range 10 {
+		var name string
+		if name, err = os.MkdirTemp("", socketDirs); err != nil {
+			return nil, err
+		}
+		var f *os.File
+		// Another server may take it for one left behind before it is locked.
+		if f, err = lockSocketDir(name); !errors.Is(err, errSocketDir) {
+			return f, err
+		}
+	}
+	return nil, err
+}
+
+// lockSocketDir locks a directory that is not in use. The error is errSocketDir when
+// it is, and for what other users put there.
+func lockSocketDir(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSocketDir, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errSocketDir
+		}
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil {
+		// Whoever had it may have removed it just before.
+		var now os.FileInfo
+		if now, err = os.Lstat(name); err == nil && os.SameFile(opened, now) && opened.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) {
+			return f, nil
+		}
+	}
+	f.Close()
+	return nil, errSocketDir
+}
+
+// removeSocketDir removes a locked directory and gives the lock back. One with
+// anything in it but a socket stays.
+func removeSocketDir(f *os.File) {
+	os.Remove(filepath.Join(f.Name(), socketName))
+	os.Remove(f.Name())
+	f.Close()
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -79,44 +80,12 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
-// inMemory makes a server of pipes, which a synctest bubble can wait for.
-type inMemory struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-func newInMemory() *inMemory {
-	return &inMemory{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *inMemory) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-func (l *inMemory) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
-func (l *inMemory) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
-
-func (l *inMemory) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case l.conns <- server:
-		return client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // bubble runs a test with time under control against an in-memory server that is
 // valid for hook.example.com.
 func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, c *Caller, hook *registration.Hook)) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newAuthority(t, "ca")
-		l := newInMemory()
+		l := hooktest.NewPipes()
 		serve(t, ca.serving(t, "hook.example.com"), h, func(s *httptest.Server) { s.Listener = l })
 		c := newCaller(t, Options{Dial: l.Dial})
 		test(t, c, urlHook("https://hook.example.com/", ca.bundle))

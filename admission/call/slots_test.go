@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 func TestSlotsGoToTheEarliestDeadline(t *testing.T) {
@@ -176,46 +178,44 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 
 // TestACallWithoutAPlaceFails fills all places with calls that hang.
 func TestACallWithoutAPlaceFails(t *testing.T) {
-	ca := newAuthority(t, "ca")
-	arrived := make(chan struct{})
-	s := serve(t, ca.serving(t, "127.0.0.1"), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
-		arrived <- struct{}{}
 		<-r.Context().Done()
-	}), nil)
-	c := newCaller(t, Options{MaxInFlight: 2})
-	h := urlHook(s.URL, ca.bundle)
-	ctx, cancel := context.WithCancel(t.Context())
-	var hanging sync.WaitGroup
-	for range 2 {
-		hanging.Go(func() {
-			if _, err := c.Call(ctx, invocation(h)); err == nil || !err.ClientGone {
-				t.Errorf("got %v", err)
-			}
-		})
-		<-arrived
-	}
-	h.Timeout = 50 * time.Millisecond
-	_, err := c.Call(t.Context(), invocation(h))
-	if err == nil || err.Class != Busy || err.Code != 503 || err.TimedOut || err.Dial || !errors.As(err, new(*busyError)) {
-		t.Fatalf("got %#v", err)
-	}
-	if missing := contains(err.Status().Error(), `failed calling webhook "check.shop.example.com": not called: 2 calls to `,
-		"none ended within the 50ms that this one could wait", "failurePolicy is Fail", "give it more replicas"); missing != "" {
-		t.Errorf("%q lacks %q", err.Status(), missing)
-	}
-	if after := err.Status().ErrStatus.Details.RetryAfterSeconds; after != 1 {
-		t.Errorf("the client is told to come back after %d s", after)
-	}
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	h.Timeout = time.Minute
-	if _, err := c.Call(gone, invocation(h)); err == nil || !err.ClientGone {
-		t.Errorf("S7.10: got %v", err)
-	}
-	cancel()
-	hanging.Wait()
-	if s := c.Targets()[0]; s.InFlight != 0 || s.Waiting != 0 {
-		t.Errorf("%+v", s)
-	}
+	}, func(t *testing.T, c *Caller, h *registration.Hook) {
+		c = newCaller(t, Options{MaxInFlight: 2, Dial: c.options.Dial})
+		ctx, cancel := context.WithCancel(t.Context())
+		var hanging sync.WaitGroup
+		for range 2 {
+			hanging.Go(func() {
+				if _, err := c.Call(ctx, invocation(h)); err == nil || !err.ClientGone {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		h.Timeout = 50 * time.Millisecond
+		_, err := c.Call(t.Context(), invocation(h))
+		if err == nil || err.Class != Busy || err.Code != 503 || err.TimedOut || err.Dial || !errors.As(err, new(*busyError)) {
+			t.Fatalf("got %#v", err)
+		}
+		if missing := contains(err.Status().Error(), `failed calling webhook "check.shop.example.com": not called: 2 calls to `,
+			"none ended within the 50ms that this one could wait", "failurePolicy is Fail", "give it more replicas"); missing != "" {
+			t.Errorf("%q lacks %q", err.Status(), missing)
+		}
+		if after := err.Status().ErrStatus.Details.RetryAfterSeconds; after != 1 {
+			t.Errorf("the client is told to come back after %d s", after)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		h.Timeout = time.Minute
+		if _, err := c.Call(gone, invocation(h)); err == nil || !err.ClientGone {
+			t.Errorf("S7.10: got %v", err)
+		}
+		cancel()
+		hanging.Wait()
+		if s := c.Targets()[0]; s.InFlight != 0 || s.Waiting != 0 {
+			t.Errorf("%+v", s)
+		}
+		c.Close()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -15,45 +16,47 @@ import (
 func TestARequestThatWaitsStepsAside(t *testing.T) {
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
 		t.Run(source.Kind(), func(t *testing.T) {
-			f := newFixture(t)
-			aside, back := make(chan struct{}), 0
-			slow := true
-			f.Answer("quick", hooktest.Allow)
-			f.Answer("slow", func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				// It answers when the request has stepped aside.
-				if slow {
-					<-aside
-				}
-				return &admissionv1.AdmissionResponse{Allowed: true}
-			})
-			d := f.dispatcher(t, source, func(o *Options) {
-				o.StepAside = func(context.Context) func() {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixtureInBubble(t)
+				aside, back := make(chan struct{}), 0
+				slow := true
+				f.Answer("quick", hooktest.Allow)
+				f.Answer("slow", func(*http.Request, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					// It answers when the request has stepped aside.
 					if slow {
-						close(aside)
+						<-aside
 					}
-					return func() { back++ }
+					return &admissionv1.AdmissionResponse{Allowed: true}
+				})
+				d := f.dispatcher(t, source, func(o *Options) {
+					o.StepAside = func(context.Context) func() {
+						if slow {
+							close(aside)
+						}
+						return func() { back++ }
+					}
+				})
+				for _, step := range []struct {
+					hook string
+					slow bool
+					back int
+				}{
+					{"quick.x.y", true, 0},
+					{"slow.x.y", true, 1},
+					// It is expected to be slow again.
+					{"slow.x.y", false, 2},
+					{"slow.x.y", false, 2},
+					{"quick.x.y", false, 2},
+				} {
+					slow = step.slow
+					if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), numbered(f.hook(source, step.hook))); err != nil {
+						t.Fatal(err)
+					}
+					if back != step.back {
+						t.Errorf("%+v: it came back %d times", step, back)
+					}
 				}
 			})
-			for _, step := range []struct {
-				hook string
-				slow bool
-				back int
-			}{
-				{"quick.x.y", true, 0},
-				{"slow.x.y", true, 1},
-				// It is expected to be slow again.
-				{"slow.x.y", false, 2},
-				{"slow.x.y", false, 2},
-				{"quick.x.y", false, 2},
-			} {
-				slow = step.slow
-				if err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), numbered(f.hook(source, step.hook))); err != nil {
-					t.Fatal(err)
-				}
-				if back != step.back {
-					t.Errorf("%+v: it came back %d times", step, back)
-				}
-			}
 		})
 	}
 }

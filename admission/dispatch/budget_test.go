@@ -96,59 +96,61 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := newFixture(t)
-			f.Answer("hangs", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				<-r.Context().Done()
-				return &admissionv1.AdmissionResponse{Allowed: true}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixtureInBubble(t)
+				f.Answer("hangs", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					<-r.Context().Done()
+					return &admissionv1.AdmissionResponse{Allowed: true}
+				})
+				f.Answer("answers", hooktest.Allow)
+				f.AnswerAlpha("hangs-alpha", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+					<-r.Context().Done()
+					return &admissionv1.AdmissionResponse{Allowed: true}
+				})
+				f.AnswerAlpha("answers-alpha", hooktest.Allow)
+				needed := 0
+				ctx, cancel := context.WithTimeout(t.Context(), whole)
+				defer cancel()
+				if tt.stamped {
+					ctx = request.WithReceivedTimestamp(ctx, time.Now())
+				}
+				a := attributes(admission.Create, widget(t, ""), nil, false)
+				for _, source := range []registration.Source{mutating, external, validating} {
+					var steps []plan.Step
+					alpha := ""
+					if source == external {
+						alpha = "-alpha"
+					}
+					for i, policy := range tt.steps[source] {
+						if policy == 'F' {
+							needed++
+							steps = append(steps, f.hook(source, fmt.Sprintf("answers%s.%d.y", alpha, i)))
+						} else {
+							steps = append(steps, f.hook(source, fmt.Sprintf("hangs%s.%d.y", alpha, i), ignore))
+						}
+					}
+					if err := f.run(ctx, f.dispatcher(t, source), a, numbered(steps...)); err != nil {
+						t.Errorf("%s rejected the request: %v", source.Kind(), err)
+					}
+				}
+				if deadline, _ := ctx.Deadline(); time.Until(deadline) < whole/shares {
+					t.Errorf("%v are left to write", time.Until(deadline))
+				}
+				if got := len(f.Requests("answers")) + len(f.Requests("answers-alpha")); got != needed {
+					t.Errorf("%d hooks that the request needs were called, want %d", got, needed)
+				}
+				for _, tr := range f.traces {
+					for _, c := range tr.Calls {
+						want := trace.Failed
+						if c.Hook.FailurePolicy == registration.Fail {
+							want = trace.Allowed
+						}
+						if diff := cmp.Diff(want, c.Verdict); diff != "" || c.Ignored != (want == trace.Failed) {
+							t.Errorf("%s: (-want +got)\n%s", c.String(), diff)
+						}
+					}
+				}
 			})
-			f.Answer("answers", hooktest.Allow)
-			f.AnswerAlpha("hangs-alpha", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-				<-r.Context().Done()
-				return &admissionv1.AdmissionResponse{Allowed: true}
-			})
-			f.AnswerAlpha("answers-alpha", hooktest.Allow)
-			needed := 0
-			ctx, cancel := context.WithTimeout(t.Context(), whole)
-			defer cancel()
-			if tt.stamped {
-				ctx = request.WithReceivedTimestamp(ctx, time.Now())
-			}
-			a := attributes(admission.Create, widget(t, ""), nil, false)
-			for _, source := range []registration.Source{mutating, external, validating} {
-				var steps []plan.Step
-				alpha := ""
-				if source == external {
-					alpha = "-alpha"
-				}
-				for i, policy := range tt.steps[source] {
-					if policy == 'F' {
-						needed++
-						steps = append(steps, f.hook(source, fmt.Sprintf("answers%s.%d.y", alpha, i)))
-					} else {
-						steps = append(steps, f.hook(source, fmt.Sprintf("hangs%s.%d.y", alpha, i), ignore))
-					}
-				}
-				if err := f.run(ctx, f.dispatcher(t, source), a, numbered(steps...)); err != nil {
-					t.Errorf("%s rejected the request: %v", source.Kind(), err)
-				}
-			}
-			if deadline, _ := ctx.Deadline(); time.Until(deadline) < whole/shares {
-				t.Errorf("%v are left to write", time.Until(deadline))
-			}
-			if got := len(f.Requests("answers")) + len(f.Requests("answers-alpha")); got != needed {
-				t.Errorf("%d hooks that the request needs were called, want %d", got, needed)
-			}
-			for _, tr := range f.traces {
-				for _, c := range tr.Calls {
-					want := trace.Failed
-					if c.Hook.FailurePolicy == registration.Fail {
-						want = trace.Allowed
-					}
-					if diff := cmp.Diff(want, c.Verdict); diff != "" || c.Ignored != (want == trace.Failed) {
-						t.Errorf("%s: (-want +got)\n%s", c.String(), diff)
-					}
-				}
-			}
 		})
 	}
 }

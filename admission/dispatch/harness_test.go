@@ -165,9 +165,14 @@ func newFixture(t testing.TB) *fixture {
 	return &fixture{Server: hooktest.New(t), scheme: &widgetScheme{}}
 }
 
+// newFixtureInBubble is for tests of how long things take, in a synctest bubble.
+func newFixtureInBubble(t testing.TB) *fixture {
+	return &fixture{Server: hooktest.NewInBubble(t), scheme: &widgetScheme{}}
+}
+
 func (f *fixture) dispatcher(t testing.TB, source registration.Source, edit ...func(*Options)) *Dispatcher {
 	t.Helper()
-	caller, err := call.New(call.Options{})
+	caller, err := call.New(call.Options{Dial: f.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,12 @@
 package hooktest
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -23,6 +25,9 @@ type Server struct {
 	*httptest.Server
 	// CA is the PEM bundle that clients must trust.
 	CA []byte
+	// Dial connects to a server of a bubble. Others are reached over the network,
+	// and have none.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu struct {
 		sync.Mutex
@@ -40,6 +45,28 @@ type Answer func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv
 func New(t testing.TB) *Server {
 	t.Helper()
 	before := runtime.NumGoroutine()
+	s := start(t, nil)
+	t.Cleanup(func() {
+		s.Close()
+		awaitGoroutines(t, before)
+	})
+	return s
+}
+
+// NewInBubble starts a server for a test in a synctest bubble, which itself demands
+// that nothing is left when the test ends.
+func NewInBubble(t testing.TB) *Server {
+	t.Helper()
+	pipes := NewPipes()
+	s := start(t, pipes)
+	s.Dial = pipes.Dial
+	t.Cleanup(s.Close)
+	return s
+}
+
+// start starts a server; without a listener, at a port of this machine.
+func start(t testing.TB, at net.Listener) *Server {
+	t.Helper()
 	s := &Server{}
 	s.mu.paths = map[string]http.HandlerFunc{}
 	s.mu.asked = map[string][]*admissionv1.AdmissionRequest{}
@@ -53,14 +80,14 @@ func New(t testing.TB) *Server {
 		}
 		h(w, r)
 	}))
+	if at != nil {
+		s.Listener.Close()
+		s.Listener = at
+	}
 	// Tests with bad certificates and broken connections are not to log.
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	t.Cleanup(func() {
-		s.Close()
-		awaitGoroutines(t, before)
-	})
 	return s
 }
 

@@ -1,0 +1,53 @@
+package hooktest
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// Pipes is a listener in memory: unlike the network, a synctest bubble can wait for
+// its connections. It is safe for concurrent use.
+type Pipes struct {
+	conns chan net.Conn
+	once  sync.Once
+	done  chan struct{}
+}
+
+// NewPipes returns a listener. Of a bubble, it must be made in it.
+func NewPipes() *Pipes {
+	return &Pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Accept returns the next connection, or net.ErrClosed.
+func (p *Pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept. Connections stay.
+func (p *Pipes) Close() error {
+	p.once.Do(func() { close(p.done) })
+	return nil
+}
+
+// Addr is that of a server on this machine. It is not really in use.
+func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
+
+// Dial connects to the listener, whatever the address. It waits until the
+// connection is accepted.
+func (p *Pipes) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 func TestJudge(t *testing.T) {
@@ -114,83 +117,86 @@ func TestBreaker(t *testing.T) {
 
 // TestCircuit has servers that fail in one way, and calls them.
 func TestCircuit(t *testing.T) {
-	ca := newAuthority(t, "ca")
-	cert := ca.serving(t, "127.0.0.1")
-	silent := func(t *testing.T) string {
-		return listener(t, func(c net.Conn) { io.Copy(io.Discard, c); c.Close() })
+	const at = "hook.example.com"
+	// A webhook answers when there is no dial; else there is no connection to it.
+	type dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	refuses := func(_ context.Context, network, _ string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
-	hang := func(t *testing.T) string {
-		return serve(t, cert, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			<-r.Context().Done()
-		}), nil).Listener.Addr().String()
+	silent := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go io.Copy(io.Discard, server)
+		return client, nil
 	}
-	answers := func(code int) func(*testing.T) string {
-		return func(t *testing.T) string {
-			return serve(t, cert, respond(code, "text/plain", "no"), nil).Listener.Addr().String()
-		}
+	hangs := func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
 	}
+	answers := func(code int) http.HandlerFunc { return respond(code, "text/plain", "no") }
 	tests := []struct {
 		name    string
 		breaker Breaker
-		start   func(*testing.T) string
+		dial    dial
+		handler http.HandlerFunc
 		opens   bool
 		text    string
 	}{
-		{"refused", BreakerConnect, func(t *testing.T) string { return refused(t) }, true, "connect: connection refused"},
-		{"accepts and is silent", BreakerConnect, silent, true, "no connection within 100ms"},
-		{"hangs after the request", BreakerConnect, hang, false, ""},
-		{"hangs after the request, time-outs count", BreakerTimeout, hang, true, "no answer within 100ms"},
-		{"HTTP 500 is an answer", BreakerTimeout, answers(500), false, ""},
-		{"no review is an answer", BreakerTimeout, answers(200), false, ""},
-		{"refused, switched off", BreakerOff, func(t *testing.T) string { return refused(t) }, false, ""},
+		{"refused", BreakerConnect, refuses, nil, true, "connect: connection refused"},
+		{"accepts and is silent", BreakerConnect, silent, nil, true, "no connection within 100ms"},
+		{"hangs after the request", BreakerConnect, nil, hangs, false, ""},
+		{"hangs after the request, time-outs count", BreakerTimeout, nil, hangs, true, "no answer within 100ms"},
+		{"HTTP 500 is an answer", BreakerTimeout, nil, answers(500), false, ""},
+		{"no review is an answer", BreakerTimeout, nil, answers(200), false, ""},
+		{"refused, switched off", BreakerOff, refuses, nil, false, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			at := tt.start(t)
-			c := newCaller(t, Options{Breaker: tt.breaker})
-			h := urlHook("https://"+at+"/check", ca.bundle)
-			h.Timeout = 100 * time.Millisecond
-			for i := range breakAfter {
-				if _, err := c.Call(t.Context(), invocation(h)); err == nil || err.Class == CircuitOpen {
-					t.Fatalf("call %d: %v", i, err)
+			bubble(t, tt.handler, func(t *testing.T, c *Caller, h *registration.Hook) {
+				if tt.dial == nil {
+					tt.dial = c.options.Dial
 				}
-			}
-			_, err := c.Call(t.Context(), invocation(h))
-			if err == nil {
-				t.Fatal("it answers")
-			}
-			if opened := err.Class == CircuitOpen; opened != tt.opens {
-				t.Fatalf("call %d: %v", breakAfter, err)
-			}
-			state := c.Targets()[0]
-			if of, ok := c.TargetOf(h); !ok || of.Name != state.Name || of.State != state.State || of.Failures != state.Failures {
-				t.Errorf("of the hook %+v, %v, of all %+v", of, ok, state)
-			}
-			if of, ok := c.TargetOf(urlHook(h.ClientConfig.URL, nil)); ok {
-				t.Errorf("of a hook with another bundle, never called: %+v", of)
-			}
-			if !tt.opens {
-				if state.State != TargetClosed {
+				c = newCaller(t, Options{Breaker: tt.breaker, Dial: tt.dial})
+				h.Timeout = 100 * time.Millisecond
+				for i := range breakAfter {
+					if _, err := c.Call(t.Context(), invocation(h)); err == nil || err.Class == CircuitOpen {
+						t.Fatalf("call %d: %v", i, err)
+					}
+				}
+				_, err := c.Call(t.Context(), invocation(h))
+				if err == nil {
+					t.Fatal("it answers")
+				}
+				if opened := err.Class == CircuitOpen; opened != tt.opens {
+					t.Fatalf("call %d: %v", breakAfter, err)
+				}
+				state := c.Targets()[0]
+				if of, ok := c.TargetOf(h); !ok || of.Name != state.Name || of.State != state.State || of.Failures != state.Failures {
+					t.Errorf("of the hook %+v, %v, of all %+v", of, ok, state)
+				}
+				if of, ok := c.TargetOf(urlHook(h.ClientConfig.URL, nil)); ok {
+					t.Errorf("of a hook with another bundle, never called: %+v", of)
+				}
+				if !tt.opens {
+					if state.State != TargetClosed {
+						t.Errorf("%+v", state)
+					}
+					return
+				}
+				if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; it is tried again in "); missing != "" {
+					t.Errorf("%q lacks %q", err, missing)
+				}
+				status := err.Status().ErrStatus.Message
+				if missing := contains(status, `Internal error occurred: failed calling webhook "check.shop.example.com": not called: `, "failurePolicy is Fail: the request was rejected; check that something answers at that URL"); missing != "" {
+					t.Errorf("S7.2: %q lacks %q", status, missing)
+				}
+				if err.Code != 503 || err.Dial || err.TimedOut {
+					t.Errorf("S7.4: %+v", err)
+				}
+				if state.Name != at || state.State != TargetOpen || state.Failures != breakAfter || state.Since.IsZero() ||
+					!strings.Contains(state.LastError, tt.text) || !state.NextAttempt.After(time.Now()) || state.InFlight != 0 {
 					t.Errorf("%+v", state)
 				}
-				return
-			}
-			if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; it is tried again in "); missing != "" {
-				t.Errorf("%q lacks %q", err, missing)
-			}
-			status := err.Status().ErrStatus.Message
-			if missing := contains(status, `Internal error occurred: failed calling webhook "check.shop.example.com": not called: `, "failurePolicy is Fail: the request was rejected; check that something answers at that URL"); missing != "" {
-				t.Errorf("S7.2: %q lacks %q", status, missing)
-			}
-			if err.Code != 503 || err.Dial || err.TimedOut {
-				t.Errorf("S7.4: %+v", err)
-			}
-			if state.Name != at || state.State != TargetOpen || state.Failures != breakAfter || state.Since.IsZero() ||
-				!strings.Contains(state.LastError, tt.text) || !state.NextAttempt.After(time.Now()) || state.InFlight != 0 {
-				t.Errorf("%+v", state)
-			}
+			})
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -547,23 +548,25 @@ func TestTheClientIsGone(t *testing.T) {
 }
 
 func TestAnIgnoreHookCannotFailARequest(t *testing.T) {
-	f := newFixture(t)
-	f.Answer("a", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-		<-r.Context().Done()
-		return &admissionv1.AdmissionResponse{Allowed: true}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureInBubble(t)
+		f.Answer("a", func(r *http.Request, _ *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+			<-r.Context().Done()
+			return &admissionv1.AdmissionResponse{Allowed: true}
+		})
+		f.Answer("b", hooktest.Allow)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		d := f.dispatcher(t, registration.Mutating)
+		err := f.run(ctx, d, attributes(admission.Create, widget(t, ""), nil, false),
+			numbered(f.hook(registration.Mutating, "a.x.y", ignore), f.hook(registration.Mutating, "b.x.y")))
+		if err != nil {
+			t.Error(err)
+		}
+		if len(f.Requests("b")) != 1 {
+			t.Error("the hook that the request needs was not called")
+		}
 	})
-	f.Answer("b", hooktest.Allow)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	d := f.dispatcher(t, registration.Mutating)
-	err := f.run(ctx, d, attributes(admission.Create, widget(t, ""), nil, false),
-		numbered(f.hook(registration.Mutating, "a.x.y", ignore), f.hook(registration.Mutating, "b.x.y")))
-	if err != nil {
-		t.Error(err)
-	}
-	if len(f.Requests("b")) != 1 {
-		t.Error("the hook that the request needs was not called")
-	}
 }
 
 func TestOwnTimeout(t *testing.T) {

@@ -128,7 +128,8 @@ func (l *NamespaceLifecycle) admitNamespace(a admission.Attributes) error {
 
 func terminating(a admission.Attributes) error {
 	err := admission.NewForbidden(a, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.GetNamespace()))
-	if status, ok := err.(*apierrors.StatusError); ok {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{
 			Type:    corev1.NamespaceTerminatingCause,
 			Message: fmt.Sprintf("namespace %s is being terminated", a.GetNamespace()),

@@ -119,8 +119,7 @@ func testRaces(t *testing.T, j *judged) {
 	h.Must(http.StatusCreated, "POST", configMaps(ns), configMap("c"))
 	other := j.HTTP(t, nil)
 	raced := false
-	var hook *harness.Hook
-	hook = j.hooks.Hook("/"+ns, func(w http.ResponseWriter, r *harness.Review) {
+	hook := j.hooks.Hook("/"+ns, func(w http.ResponseWriter, r *harness.Review) {
 		if !raced {
 			raced = true
 			// This write is not judged: its user is exempt below.

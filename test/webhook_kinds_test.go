@@ -160,7 +160,7 @@ func testInitializersSeenByWebhooks(t *testing.T, j *judged) {
 			want(t, "answer", pending(r.Body), "a,b")
 
 			before.Answer(harness.Patch(`[{"op":"add","path":"/metadata/initializers/pending/-","value":{"name":"c.example.com"}},{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]`))
-			r = h.Must(http.StatusAccepted, "POST", kind.path+including, kind.object("more-"+id, field))
+			h.Must(http.StatusAccepted, "POST", kind.path+including, kind.object("more-"+id, field))
 			seen("a patch adds one", "-", "a,b,c")
 			want(t, "stored", pending(h.Get(kind.path+"/more-"+id+including).Body), "a,b,c")
 

@@ -22,7 +22,7 @@ type Caller interface {
 	Call(ctx context.Context, inv *call.Invocation) (*review.Response, *call.Error)
 }
 
-var errNoSideEffects = errors.New("Webhook SideEffects is nil")
+var errNoSideEffects = errors.New("Webhook SideEffects is nil") //nolint:staticcheck // The words of upstream, capital letter included.
 
 // ready is a step with everything that a call of its hook needs.
 type ready struct {

@@ -3,7 +3,7 @@ package plan
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -155,7 +155,7 @@ func matchEquivalent(h *snapshot.Hook, r *Request, target *snapshot.Target, othe
 				Kind: e.KindFor(other, r.Subresource), Equivalent: true,
 			}
 			if step.Kind.Empty() {
-				step.Err = errors.NewInternalError(&unknownKindError{other})
+				step.Err = apierrors.NewInternalError(&unknownKindError{other})
 			}
 			return step, true
 		}

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -257,7 +258,8 @@ func (s *strictness) conditions(conditions []v1.MatchCondition, path *field.Path
 }
 
 func conditionError(path *field.Path, expression string, err error) *field.Error {
-	if c, ok := err.(*condition.CompileError); ok && !c.Internal {
+	var c *condition.CompileError
+	if errors.As(err, &c) && !c.Internal {
 		return field.Invalid(path, expression, c.Detail)
 	}
 	return field.InternalError(path, fmt.Errorf("compiling %q: %w", expression, err))

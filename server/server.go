@@ -69,6 +69,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
 	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
+	"github.com/gatehouse-dev/gatehouse/server/stack"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
 
@@ -252,7 +253,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 			Reads: o.MaxRequestsInFlight, Writes: o.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
 			LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
 		})
-		chain := limiter.Doorway(genericapiserver.DefaultBuildHandlerChain(withTimeToAnswer(limiter.Limit(next)), c))
+		chain := limiter.Doorway(stack.Handler(genericapiserver.DefaultBuildHandlerChain(withTimeToAnswer(stack.Handler(limiter.Limit(next))), c)))
 		return genericfilters.WithPanicRecovery(chain, c.RequestInfoResolver)
 	}
 	config.MaxRequestBodyBytes = maxRequestBody

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/gatehouse-dev/gatehouse/server/resources"
+	"github.com/gatehouse-dev/gatehouse/server/stack"
 )
 
 // patchTypes are the patches custom objects accept. Strategic merge patches need
@@ -120,7 +121,7 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 		Serializer:               resources.NewCodec(serializer),
 		StandardSerializers:      textual(serializer.media),
 		ParameterCodec:           runtime.NewParameterCodec(parameters),
-		Creater:                  creator{},
+		Creater:                  stack.Creater(creator{}),
 		Convertor:                b.safe,
 		UnsafeConvertor:          b.convertor,
 		Defaulter:                defaulter{b.schemas, parameters},

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/gatehouse-dev/gatehouse/server/stack"
 )
 
 // Endpoint is one resource or subresource in one served version.
@@ -124,7 +126,7 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
 		Serializer:               g.Codec,
 		ParameterCodec:           g.ParameterCodec,
-		Creater:                  g.Scheme,
+		Creater:                  stack.Creater(g.Scheme),
 		Convertor:                g.Scheme,
 		Defaulter:                g.Scheme,
 		Typer:                    g.Scheme,

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/server/stack"
 )
 
 // explain turns errors that come from a client's mistake, and that the library
@@ -85,6 +87,7 @@ type updater struct {
 func (u updater) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
+	stack.Grow()
 	stored, created, err := u.Updater.Update(ctx, name, obj, validateCreate, validate, force, options)
 	if u.bare {
 		stored = bare(stored)

@@ -22,7 +22,7 @@ func TestWaitInForceParses(t *testing.T) {
 		{args: []string{"MutatingWebhookConfiguration/a.b", "--timeout", "5s"}, want: inForceOptions{state: "mutatingwebhookconfigurations.a.b", timeout: 5 * time.Second}},
 		{args: []string{"initializerconfigurations.admissionregistration.k8s.io/i", "--deleted"}, want: inForceOptions{state: "initializerconfigurations.i", deleted: true, timeout: 30 * time.Second}},
 		{args: []string{"external/e"}, want: inForceOptions{state: "externaladmissionhookconfigurations.e", timeout: 30 * time.Second}},
-		{args: nil, err: "one registration is needed"},
+		{args: []string{}, err: "one registration is needed"},
 		{args: []string{"podpolicy"}, err: "not of the form KIND/NAME"},
 		{args: []string{"validating/"}, err: "not of the form KIND/NAME"},
 		{args: []string{"pods/x"}, err: "no kind of registration"},

@@ -18,7 +18,8 @@ func parse(t *testing.T, args ...string) (*serveOptions, error) {
 	t.Helper()
 	var got *serveOptions
 	cmd := newServeCommand(func(_ context.Context, o *serveOptions) error { got = o; return nil })
-	cmd.SetArgs(args)
+	// Without arguments the library would take those of the test.
+	cmd.SetArgs(append([]string{}, args...))
 	cmd.SetErr(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err := cmd.Execute()

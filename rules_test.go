@@ -13,9 +13,6 @@ import (
 var unproven = map[string]string{
 	"S1.37":  "leaves room for a second source of registrations; nothing is built for it",
 	"S3.5":   "says that a limit does not exist",
-	"S3.15":  "is the library's own retry of generated names; each goes through admission like any create",
-	"S7.11":  "is the library's cap of 34 s, which a test would have to wait for",
-	"S8.10":  "is a timeout of 30 s for dialing and 10 s for handshakes, which a test would have to wait for",
 	"S9.9":   "is advice on using the library, which the layering test enforces",
 	"S11.42": "is a convention that the server does not enforce",
 	"S12.17": "says that an order does not matter",

@@ -355,6 +355,24 @@ func testTimeouts(t *testing.T, j *judged) {
 	want(t, "S3.3 the first hook", slow.Last(t).HTTP.URL.RawQuery, "timeout=10s")
 	want(t, "S3.3 after a second in an earlier hook", fast.Last(t).HTTP.URL.RawQuery, "timeout=9s")
 
+	t.Run("S7.11 no request has more than 34 s", func(t *testing.T) {
+		first := j.hooks.Hook("/fiveseconds"+ns, func(w http.ResponseWriter, r *harness.Review) {
+			time.Sleep(5 * time.Second)
+			harness.Allow(w, r)
+		})
+		second := j.hooks.Hook("/rest"+ns, harness.Allow)
+		for i, hook := range []*harness.Hook{first, second} {
+			registerAs(t, j.Server, "v1", mutating, fmt.Sprintf("c%d.%s", i, ns),
+				webhook(fmt.Sprint("cap", i), ns, hook, "timeoutSeconds: 30", "objectSelector: {matchLabels: {case: cap}}", "sideEffects: NoneOnDryRun"))
+		}
+		j.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps(ns), configMap("cap", "case", "cap"))
+		want(t, "the first hook", first.Last(t).HTTP.URL.RawQuery, "timeout=30s")
+		var left int
+		if _, err := fmt.Sscanf(second.Last(t).HTTP.URL.RawQuery, "timeout=%ds", &left); err != nil || left >= 30 || left < 20 {
+			t.Errorf("the second hook is called with %q, want what is left of 34 s after 5", second.Last(t).HTTP.URL.RawQuery)
+		}
+	})
+
 	for _, kind := range []string{mutating, validating} {
 		t.Run("S7.3 an Ignore hook does not use up the request's time, "+kind, func(t *testing.T) {
 			hang, label := j.hooks.Hook("/hang"+kind+ns, harness.Hang), strings.ToLower(kind)

@@ -177,6 +177,23 @@ func testGeneratedNames(t *testing.T, j *judged) {
 	want(t, "S3.9 name in the mutating pass", before.Last(t).Text("name")+before.Last(t).Text("object", "metadata", "name"), "")
 	want(t, "S3.9 generateName", before.Last(t).Text("object", "metadata", "generateName"), "some-")
 	want(t, "S3.9 name in the validating pass", after.Last(t).Text("name"), r.Text("metadata", "name"))
+
+	// The first name is taken while the webhook looks at it.
+	var names []string
+	after.Answer(func(w http.ResponseWriter, r *harness.Review) {
+		if r.Text("object", "metadata", "generateName") != "" {
+			if names = append(names, r.Text("name")); len(names) == 1 {
+				if code, err := j.HTTP(t, nil).Try(t.Context(), "POST", configMaps(ns), configMap(names[0])); code != http.StatusCreated {
+					t.Errorf("taking the name: %d %v", code, err)
+				}
+			}
+		}
+		harness.Allow(w, r)
+	})
+	r = j.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps(ns), toJSON(`{apiVersion: v1, kind: ConfigMap, metadata: {generateName: other-}}`))
+	if len(names) != 2 || names[0] == names[1] || names[1] != r.Text("metadata", "name") {
+		t.Errorf("S3.15 names in the validating pass are %q, that of the object is %q; want two, the object's last", names, r.Text("metadata", "name"))
+	}
 }
 
 func testConnect(t *testing.T, j *judged) {

@@ -188,6 +188,53 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// TestConnectingIsLimited has servers that take a connection and no more, or not
+// even that.
+func TestConnectingIsLimited(t *testing.T) {
+	cases := []struct {
+		name     string
+		accepts  bool
+		timeout  time.Duration
+		elapsed  time.Duration
+		timedOut bool
+		text     string
+	}{
+		{"S8.10 a handshake has 10 s", true, 30 * time.Second, 10 * time.Second, false, "TLS handshake timeout"},
+		{"S8.10 a handshake has the call's time", true, 5 * time.Second, 5 * time.Second, true, "no connection within 5s"},
+		{"S8.10 dialing has the call's time", false, 5 * time.Second, 5 * time.Second, true, "no connection within 5s"},
+	}
+	for _, tt := range cases {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := hooktest.NewPipes()
+				if tt.accepts {
+					go func() {
+						if conn, err := l.Accept(); err == nil {
+							io.Copy(io.Discard, conn)
+						}
+					}()
+				}
+				c := newCaller(t, Options{Dial: l.Dial})
+				hook := urlHook("https://hook.example.com/", newAuthority(t, "ca").bundle)
+				hook.Timeout = tt.timeout
+				_, err := c.Call(t.Context(), invocation(hook))
+				l.Close()
+				c.Close()
+				synctest.Wait()
+				if err == nil {
+					t.Fatal("no error")
+				}
+				if missing := contains(err.Error(), tt.text); missing != "" {
+					t.Errorf("%q lacks %q", err, missing)
+				}
+				if err.Elapsed != tt.elapsed || err.TimedOut != tt.timedOut || err.Class != Transport {
+					t.Errorf("elapsed %s, timed out %t, class %v; want %s, %t, %v", err.Elapsed, err.TimedOut, err.Class, tt.elapsed, tt.timedOut, Transport)
+				}
+			})
+		})
+	}
+}
+
 func TestNoVersion(t *testing.T) {
 	hook := urlHook("https://hook.example.com", nil)
 	_, err := newCaller(t, Options{}).Call(t.Context(), &Invocation{Hook: hook})

@@ -320,6 +320,13 @@ func TestStoreAway(t *testing.T) {
 	// A hook that denies: to refuse what it denies, no storage is needed.
 	f.must(http.StatusCreated, 0, "POST", collection("validating"), f.configuration("validating", 3))
 	f.must(http.StatusOK, 0, "GET", configMaps, nil)
+	harness.Eventually(t, "the hook is in force", func() error {
+		a, err := f.client(0).send(harness.Context(t), "POST", configMaps+"?dryRun=All", configMap("probe"))
+		if err == nil && a.code != http.StatusForbidden {
+			err = fmt.Errorf("%d %s", a.code, a.body)
+		}
+		return err
+	})
 	for _, c := range []struct {
 		name  string
 		leave func(*link)

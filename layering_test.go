@@ -56,7 +56,7 @@ var layers = []struct {
 	{"server/namespaces", nil, "works through the API, like any controller"},
 	{"server/discovery", []string{"server/resources"}, "describes what is served"},
 	{"server/openapi", []string{"server/resources"}, "describes what is served"},
-	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd", "server/resources", "server/storage"},
+	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/resources", "server/storage"},
 		"the built-in kinds, for the tests of what describes them"},
 	{"server/catalog", []string{"admission/initializers"}, "data about kinds, and what initializers may change in them"},
 	{"server/auth", nil, "users and rules"},
@@ -66,6 +66,7 @@ var layers = []struct {
 	{"server/stack", nil, "the stacks of requests"},
 	{"server/initialization", []string{"admission/initializers"}, "readers and writers of what is pending, around a storage"},
 	{"server/storage", nil, "etcd3 stores"},
+	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
 	{"server/etcd", nil, "the embedded etcd and clients"},
 
 	{"admission", []string{

@@ -10,21 +10,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 )
 
 func newShared(t *testing.T) *Shared {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client, err := etcd.NewClient(t.Context(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := etcdtest.Start(t)
 	return &Shared{Etcd: client.KV, Prefix: "/test/pki"}
 }
 

@@ -35,7 +35,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
@@ -46,23 +46,7 @@ var store *etcdkubernetes.Client
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "customresources")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		server, err := etcd.Start(context.Background(), dir)
-		if err != nil {
-			panic(err)
-		}
-		defer server.Close()
-		if store, err = etcd.NewClient(context.Background(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}}); err != nil {
-			panic(err)
-		}
-		defer store.Close()
-		return m.Run()
-	}())
+	os.Exit(etcdtest.Main(m, &store))
 }
 
 // env is a running server.

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 )
@@ -44,16 +44,7 @@ const root = "/test"
 
 func newStore(t testing.TB) *store {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client, err := etcd.NewClient(t.Context(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := etcdtest.Start(t)
 	s := &store{t: t, client: client}
 	s.marked = marks.Client(client.Kubernetes, client.KV, Marks(root, func() { s.written++ })...)
 	return s

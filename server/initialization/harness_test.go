@@ -32,7 +32,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
 
@@ -42,23 +42,7 @@ var database *etcdkubernetes.Client
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "initialization")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		server, err := etcd.Start(context.Background(), dir)
-		if err != nil {
-			panic(err)
-		}
-		defer server.Close()
-		if database, err = etcd.NewClient(context.Background(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}}); err != nil {
-			panic(err)
-		}
-		defer database.Close()
-		return m.Run()
-	}())
+	os.Exit(etcdtest.Main(m, &database))
 }
 
 // patience bounds every waiting of a test.

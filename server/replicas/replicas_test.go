@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
@@ -37,16 +37,7 @@ type store struct {
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client, err := etcd.NewClient(t.Context(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := etcdtest.Start(t)
 	m := marks.Mark{Key: mark}
 	for _, c := range registrations.Collections(root) {
 		m.Prefixes = append(m.Prefixes, c.Prefix)

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 )
 
 func TestMain(m *testing.M) {
@@ -36,16 +36,7 @@ func TestMain(m *testing.M) {
 // newFactory returns a factory on an etcd of its own.
 func newFactory(t *testing.T) *Factory {
 	t.Helper()
-	server, err := etcd.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
-	client, err := etcd.NewClient(t.Context(), etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	client := etcdtest.Start(t)
 	factory := NewFactory(nil, client, nil)
 	t.Cleanup(factory.Close)
 	return factory

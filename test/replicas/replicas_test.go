@@ -312,8 +312,8 @@ func TestAllKindsInForce(t *testing.T) {
 }
 
 // TestStoreAway takes the storage away from one server. For five seconds it goes
-// by what it knows, then it refuses what admission judges, and not more; it is
-// well within a second of the storage's return (S11.9 to S11.14).
+// by what it knows, then it refuses what admission judges, and not more, until the
+// first read after the storage's return (S11.9 to S11.14).
 func TestStoreAway(t *testing.T) {
 	f := newFleet(t)
 	f.must(http.StatusCreated, 0, "POST", configMaps, configMap("there"))
@@ -385,7 +385,9 @@ func TestStoreAway(t *testing.T) {
 			}
 			since := time.Since(returned)
 			t.Logf("judged %s after the storage's return", since)
-			if since > 1500*time.Millisecond {
+			// The answer to a read under way may have been lost: the next read begins 2 s
+			// after it did. A second is for a busy machine.
+			if since > 3*time.Second {
 				t.Errorf("judged %s after the storage's return", since)
 			}
 			f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/secrets", map[string]any{"metadata": map[string]any{"generateName": "after-"}})

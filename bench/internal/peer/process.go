@@ -83,14 +83,14 @@ func launchAndRead(ctx context.Context, dir, path string, args ...string) (*Proc
 		}
 		return p, line, nil
 	case <-ctx.Done():
-		p.Stop()
-		return nil, "", fmt.Errorf("%s printed nothing: %w", filepath.Base(path), context.Cause(ctx))
+		return nil, "", errors.Join(fmt.Errorf("%s printed nothing: %w", filepath.Base(path), context.Cause(ctx)), p.Stop())
 	}
 }
 
 // failure says that the process ended by itself, with the end of its log.
 func (p *Process) failure() error {
 	data, _ := os.ReadFile(p.log)
+	//nolint:errorlint // The error is nil when the process ended in order.
 	return fmt.Errorf("%s ended: %v\n%s", filepath.Base(p.cmd.Path), p.err, data[max(0, len(data)-2000):])
 }
 

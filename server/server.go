@@ -536,7 +536,7 @@ func (a *assembly) secure(config *genericapiserver.Config, listener net.Listener
 		return fmt.Errorf("loopback certificate: %w", err)
 	}
 	config.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: listener, Cert: cert, ClientCA: clients,
+		Listener: inflight.Pace(listener), Cert: cert, ClientCA: clients,
 		SNICerts:                     []dynamiccertificates.SNICertKeyContentProvider{loopback},
 		HTTP2MaxStreamsPerConnection: 1000,
 	}

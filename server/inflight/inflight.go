@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,18 +31,36 @@ type Options struct {
 
 // Limiter bounds the requests of one server. It is safe for concurrent use.
 type Limiter struct {
-	options       Options
-	reads, writes atomic.Int64
-	yielded       atomic.Int64
-	gone          atomic.Int64
+	options Options
+	// reads and writes are the places of everybody, the others those of members of
+	// system:masters.
+	reads, writes             places
+	masterReads, masterWrites places
+	yielded, gone             atomic.Int64
 }
 
+// mastersAside is how many of those who wait in line may be let in, for each place
+// there is, because others have stepped aside. More would wait for the same
+// webhooks, and for no longer than these are given.
+const mastersAside = 5
+
 // New returns a Limiter.
-func New(o Options) *Limiter { return &Limiter{options: o} }
+func New(o Options) *Limiter {
+	return &Limiter{
+		options: o,
+		reads:   places{limit: o.Reads}, writes: places{limit: o.Writes, maxAside: o.Yielded},
+		masterReads: places{limit: o.Reads}, masterWrites: places{limit: o.Writes, maxAside: mastersAside * o.Writes},
+	}
+}
 
 // Limit returns a handler that passes on as many requests at once as may be, and
 // answers 429 to those that come when all places are taken. Members of
-// system:masters always get in. It must come after authentication.
+// system:masters have as many places of their own, and wait for one as long as
+// their requests may last: thousands that are handled at once would keep each
+// other, and the reads that all of them are judged by, from getting anywhere.
+// The server's own requests, which others wait for, always get in, and so do those
+// of system:masters that are for no resource, such as /metrics. It must come after
+// authentication.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -49,12 +68,14 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		taken, limit, mutating := &l.writes, l.options.Writes, true
-		if info.Verb == "get" || info.Verb == "list" || info.Verb == "watch" {
-			taken, limit, mutating = &l.reads, l.options.Reads, false
+		master, own := rank(req.Context())
+		if own || master && !info.IsResourceRequest {
+			next.ServeHTTP(w, req)
+			return
 		}
-		if taken.Add(1) > int64(limit) && !privileged(req.Context()) {
-			taken.Add(-1)
+		mutating := info.Verb != "get" && info.Verb != "list" && info.Verb != "watch"
+		taken, got := l.admit(req.Context(), mutating, master)
+		if !got {
 			metrics.RecordDroppedRequest(req, info, metrics.APIServerComponent, mutating)
 			metrics.RecordRequestTermination(req, info, metrics.APIServerComponent, http.StatusTooManyRequests)
 			responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests("too many requests at once, please try again later", 1),
@@ -71,15 +92,33 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 	})
 }
 
-func privileged(ctx context.Context) bool {
+// admit takes a place for a request, and returns where from.
+func (l *Limiter) admit(ctx context.Context, mutating, master bool) (taken *places, ok bool) {
+	switch {
+	case master && mutating:
+		return &l.masterWrites, l.masterWrites.wait(ctx)
+	case master:
+		return &l.masterReads, l.masterReads.wait(ctx)
+	case mutating:
+		return &l.writes, l.writes.try()
+	}
+	return &l.reads, l.reads.try()
+}
+
+// rank tells whether a request comes from a member of system:masters, and whether
+// it is the server's own.
+func rank(ctx context.Context) (master, own bool) {
 	u, ok := request.UserFrom(ctx)
-	return ok && slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup)
+	if !ok || !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return false, false
+	}
+	return true, u.GetName() == user.APIServerUser
 }
 
 // place is what a request holds while it is handled.
 type place struct {
 	limiter *Limiter
-	taken   *atomic.Int64
+	taken   *places
 	state   atomic.Int32
 }
 
@@ -100,14 +139,22 @@ func Yield(ctx context.Context) {
 	}
 }
 
-// StepAside is Yield for a while: the function it returns takes the place again.
-// It does so also when all places are taken; newcomers then wait the longer.
+// StepAside is Yield for a while: the function it returns takes the place again,
+// and must be called. It does so also when all places are taken; newcomers then
+// wait the longer.
 func StepAside(ctx context.Context) (back func()) {
 	p, ok := ctx.Value(placeKey{}).(*place)
-	if !ok || !p.yield() {
+	if !ok || !p.taken.stepAside() {
 		return func() {}
 	}
-	return p.takeAgain
+	if !p.yield() {
+		p.taken.comeBack()
+		return func() {}
+	}
+	return sync.OnceFunc(func() {
+		p.takeAgain()
+		p.taken.comeBack()
+	})
 }
 
 func (p *place) yield() bool {
@@ -116,13 +163,13 @@ func (p *place) yield() bool {
 		l.yielded.Add(-1)
 		return false
 	}
-	p.taken.Add(-1)
+	p.taken.give()
 	return true
 }
 
 func (p *place) takeAgain() {
 	if p.state.CompareAndSwap(yielded, held) {
-		p.taken.Add(1)
+		p.taken.takeAnyway()
 		p.limiter.yielded.Add(-1)
 	}
 }
@@ -132,5 +179,5 @@ func (p *place) leave() {
 		p.limiter.yielded.Add(-1)
 		return
 	}
-	p.taken.Add(-1)
+	p.taken.give()
 }

@@ -1,8 +1,10 @@
 package inflight
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -11,14 +13,16 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// send passes a request through the limiter.
+// send passes a request for a resource through the limiter.
 func send(h http.Handler, verb string, groups ...string) int {
-	req := httptest.NewRequest("GET", "/", nil)
-	ctx := request.WithRequestInfo(req.Context(), &request.RequestInfo{Verb: verb})
-	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "u", Groups: groups})
+	return sendAs(context.Background(), h, &request.RequestInfo{Verb: verb, IsResourceRequest: true}, &user.DefaultInfo{Name: "u", Groups: groups}).Code
+}
+
+func sendAs(ctx context.Context, h http.Handler, info *request.RequestInfo, u user.Info) *httptest.ResponseRecorder {
+	ctx = request.WithUser(request.WithRequestInfo(ctx, info), u)
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, req.WithContext(ctx))
-	return w.Code
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+	return w
 }
 
 // house is a handler whose requests stay until it is closed.
@@ -55,8 +59,26 @@ func (h *house) stay(verb string, groups ...string) {
 func (h *house) close(t *testing.T) {
 	close(h.leave)
 	h.group.Wait()
-	if r, w, y := h.reads.Load(), h.writes.Load(), h.yielded.Load(); r != 0 || w != 0 || y != 0 {
-		t.Errorf("places still taken: %d reads, %d writes, %d yielded", r, w, y)
+	h.checkEmpty(t)
+}
+
+// checkEmpty checks that nobody has a place.
+func (l *Limiter) checkEmpty(t *testing.T) {
+	t.Helper()
+	for name, p := range map[string]*places{"reads": &l.reads, "writes": &l.writes, "masters' reads": &l.masterReads, "masters' writes": &l.masterWrites} {
+		if taken, waiting := p.count(); taken != 0 || waiting != 0 || p.mu.aside != 0 {
+			t.Errorf("%s: %d have a place, %d wait, %d stepped aside", name, taken, waiting, p.mu.aside)
+		}
+	}
+	if n := l.yielded.Load(); n != 0 {
+		t.Errorf("%d have yielded", n)
+	}
+}
+
+// await waits until so many wait in line.
+func (p *places) await(waiting int) {
+	for n := -1; n != waiting; _, n = p.count() {
+		runtime.Gosched()
 	}
 }
 
@@ -97,7 +119,7 @@ func TestLimit(t *testing.T) {
 			inner = func(http.ResponseWriter, *http.Request) {
 				back()
 				back()
-				if n := l.writes.Load(); n != 2 {
+				if n, _ := l.writes.count(); n != 2 {
 					t.Errorf("%d have a place, want 2", n)
 				}
 				if code := send(h, "create"); code != http.StatusTooManyRequests {
@@ -111,12 +133,94 @@ func TestLimit(t *testing.T) {
 		if code := send(h, "create"); code != http.StatusOK {
 			t.Errorf("%d", code)
 		}
-		if w, y := l.writes.Load(), l.yielded.Load(); w != 0 || y != 0 {
-			t.Errorf("places still taken: %d writes, %d yielded", w, y)
-		}
+		l.checkEmpty(t)
 	})
 	t.Run("without a limiter there is nothing to give back", func(t *testing.T) {
 		Yield(t.Context())
 		StepAside(t.Context())()
+	})
+}
+
+// Members of system:masters are not refused, and not handled all at once either.
+func TestMastersWaitInLine(t *testing.T) {
+	masters := []string{user.SystemPrivilegedGroup}
+	t.Run("for places of their own", func(t *testing.T) {
+		h := newHouse(Options{Reads: 1, Writes: 1})
+		h.stay("create", masters...)
+		const count = 100
+		for i := range count {
+			h.group.Go(func() { send(h.handler, "create", masters...) })
+			h.masterWrites.await(i + 1)
+		}
+		for i := range count {
+			h.leave <- struct{}{}
+			<-h.entered
+			if taken, waiting := h.masterWrites.count(); taken != 1 || waiting != count-1-i {
+				t.Fatalf("%d have a place and %d wait, want 1 and %d", taken, waiting, count-1-i)
+			}
+		}
+		// Others have theirs.
+		h.stay("get", masters...)
+		h.stay("create")
+		if code := send(h.handler, "create"); code != http.StatusTooManyRequests {
+			t.Errorf("a user: %d", code)
+		}
+		h.close(t)
+	})
+	t.Run("until their time is over", func(t *testing.T) {
+		h := newHouse(Options{Reads: 1, Writes: 1})
+		h.stay("create", masters...)
+		ctx, cancel := context.WithCancel(t.Context())
+		h.group.Go(func() {
+			h.masterWrites.await(1)
+			cancel()
+		})
+		w := sendAs(ctx, h.handler, &request.RequestInfo{Verb: "create", IsResourceRequest: true}, &user.DefaultInfo{Name: "u", Groups: masters})
+		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" {
+			t.Errorf("%d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		}
+		h.close(t)
+	})
+	t.Run("but not for what is no resource, nor the server itself", func(t *testing.T) {
+		h := newHouse(Options{})
+		for _, one := range []struct {
+			info request.RequestInfo
+			user string
+		}{
+			{request.RequestInfo{Verb: "get", Path: "/metrics"}, "u"},
+			{request.RequestInfo{Verb: "create", IsResourceRequest: true}, user.APIServerUser},
+		} {
+			h.group.Go(func() {
+				sendAs(t.Context(), h.handler, &one.info, &user.DefaultInfo{Name: one.user, Groups: masters})
+			})
+			<-h.entered
+		}
+		h.close(t)
+	})
+	t.Run("which others leave who step aside, if these are not too many", func(t *testing.T) {
+		h := newHouse(Options{Writes: 1, Yielded: 100})
+		aside := make(chan bool)
+		l := h.Limiter
+		handler := l.Limit(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			before := l.yielded.Load()
+			back := StepAside(req.Context())
+			aside <- l.yielded.Load() > before
+			<-h.leave
+			back()
+		}))
+		for i := range mastersAside + 1 {
+			h.group.Go(func() { send(handler, "create", masters...) })
+			if stepped, want := <-aside, i < mastersAside; stepped != want {
+				t.Errorf("number %d stepped aside: %t", i, stepped)
+			}
+		}
+		h.group.Go(func() { send(handler, "create", masters...) })
+		h.masterWrites.await(1)
+		go func() {
+			for range aside {
+			}
+		}()
+		h.close(t)
+		close(aside)
 	})
 }

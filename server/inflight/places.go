@@ -1,0 +1,105 @@
+package inflight
+
+import (
+	"container/list"
+	"context"
+	"sync"
+)
+
+// places are what requests of one kind take while they are handled. They are safe
+// for concurrent use.
+type places struct {
+	limit int
+	// maxAside bounds those who stepped aside.
+	maxAside int
+
+	mu struct {
+		sync.Mutex
+		taken, aside int
+		// line has a channel for everybody who waits, which is closed with a place
+		// for them; it is empty while there are places.
+		line list.List
+	}
+}
+
+// try takes a place if there is one.
+func (p *places) try() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.taken >= p.limit {
+		return false
+	}
+	p.mu.taken++
+	return true
+}
+
+// wait takes a place, the next one that is free when those have theirs who came
+// before. It returns false when the context ended first.
+func (p *places) wait(ctx context.Context) bool {
+	p.mu.Lock()
+	if p.mu.taken < p.limit {
+		p.mu.taken++
+		p.mu.Unlock()
+		return true
+	}
+	granted := make(chan struct{})
+	mine := p.mu.line.PushBack(granted)
+	p.mu.Unlock()
+	select {
+	case <-granted:
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-granted:
+		return true
+	default:
+		p.mu.line.Remove(mine)
+		return false
+	}
+}
+
+// takeAnyway takes a place also when there is none.
+func (p *places) takeAnyway() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.taken++
+}
+
+// give gives back a place.
+func (p *places) give() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.taken--
+	for p.mu.taken < p.limit && p.mu.line.Len() > 0 {
+		p.mu.taken++
+		close(p.mu.line.Remove(p.mu.line.Front()).(chan struct{}))
+	}
+}
+
+// stepAside counts one who gives the place back for a while, unless there are too
+// many; comeBack ends that.
+func (p *places) stepAside() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.aside >= p.maxAside {
+		return false
+	}
+	p.mu.aside++
+	return true
+}
+
+func (p *places) comeBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.aside--
+}
+
+// count returns how many have a place and how many wait for one.
+func (p *places) count() (taken, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.taken, p.mu.line.Len()
+}

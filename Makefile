@@ -16,7 +16,7 @@ race: ## run the engine's tests under the race detector
 
 lint: ## gofmt, vet, the checks of our own, and golangci-lint where it is installed
 	.ci/run fmt vet house
-	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
+	@if command -v golangci-lint >/dev/null; then golangci-lint run && cd bench && golangci-lint run; fi
 
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@grep -rl --include='*_test.go' '^func Fuzz' admission server internal | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // The names of the plugins, as in flags, configuration files and metrics (S9.2).
@@ -91,9 +92,13 @@ func (s Selection) controlled(known []Known) ([]string, error) {
 }
 
 func checkKnown(flag string, names []string, known []Known) error {
+	var all []string
+	for _, k := range known {
+		all = append(all, k.Name)
+	}
 	for _, name := range names {
-		if !slices.ContainsFunc(known, func(k Known) bool { return k.Name == name }) {
-			return fmt.Errorf("%s plugin %q is unknown", flag, name)
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("%s plugin %q is unknown: there are %s", flag, name, strings.Join(all, ", "))
 		}
 	}
 	return nil

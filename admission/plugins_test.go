@@ -7,6 +7,7 @@ import (
 )
 
 func TestSelectionNames(t *testing.T) {
+	listed := "NamespaceLifecycle, Initializers, MutatingAdmissionWebhook, GenericAdmissionWebhook, ValidatingAdmissionWebhook, Quota"
 	recommended := []string{"NamespaceLifecycle", "Initializers", "MutatingAdmissionWebhook", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook"}
 	tests := []struct {
 		name      string
@@ -23,7 +24,7 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.6 unknown name",
 			selection: Selection{Control: []string{"NamespaceLifecycle", "X"}},
-			err:       `admission-control plugin "X" is unknown`,
+			err:       `admission-control plugin "X" is unknown: there are ` + listed,
 		},
 		{
 			name:      "S9.6 a name given twice",
@@ -43,12 +44,12 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.7 unknown name enabled",
 			selection: Selection{Enable: []string{"X"}},
-			err:       `enable-admission-plugins plugin "X" is unknown`,
+			err:       `enable-admission-plugins plugin "X" is unknown: there are ` + listed,
 		},
 		{
 			name:      "S9.7 unknown name disabled",
 			selection: Selection{Disable: []string{"X"}},
-			err:       `disable-admission-plugins plugin "X" is unknown`,
+			err:       `disable-admission-plugins plugin "X" is unknown: there are ` + listed,
 		},
 		{
 			name:      "S9.7 a name in both",

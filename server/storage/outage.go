@@ -1,0 +1,60 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// explainRead says of an error of etcd, which the library would answer with a bare
+// 500, that the read may be tried again. Other errors stay as they are.
+func explainRead(err error) error {
+	if code, ok := etcdCode(err); !ok || code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return tooMany(err)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf("the storage does not answer now, please try again later: %v", err),
+		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+	}}
+}
+
+// explainWrite is explainRead for writes. It may be that one was done of which etcd
+// did not tell the outcome, so that nothing invites clients to send it again.
+func explainWrite(err error) error {
+	if code, ok := etcdCode(err); !ok || code != codes.Unavailable && code != codes.DeadlineExceeded {
+		return tooMany(err)
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer, and may or may not have written: %v", err), 0)
+}
+
+// tooMany says of etcd's refusal of a request that it may be tried again.
+func tooMany(err error) error {
+	if errors.Is(err, rpctypes.ErrTooManyRequests) {
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	}
+	return err
+}
+
+// etcdCode returns the code of an error of etcd or of the connection to it. The end
+// of a request's context is none.
+func etcdCode(err error) (codes.Code, bool) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return 0, false
+	}
+	if etcd := (rpctypes.EtcdError{}); errors.As(err, &etcd) {
+		return etcd.Code(), true
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code(), true
+	}
+	return 0, false
+}

@@ -1,0 +1,57 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apistorage "k8s.io/apiserver/pkg/storage"
+)
+
+// What fails because of etcd says whether to try again: reads and what was refused
+// may be, writes of unknown outcome not.
+func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
+	lost := status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout")
+	for _, c := range []struct {
+		err                   error
+		read, write           int
+		readAfter, writeAfter int
+	}{
+		{err: nil},
+		{err: lost, read: 503, readAfter: 1, write: 504},
+		{err: fmt.Errorf("create: %w", lost), read: 503, readAfter: 1, write: 504},
+		{err: rpctypes.ErrTimeout, read: 503, readAfter: 1, write: 504},
+		{err: rpctypes.ErrNoLeader, read: 503, readAfter: 1, write: 504},
+		{err: rpctypes.ErrTooManyRequests, read: 429, readAfter: 1, write: 429, writeAfter: 1},
+		{err: rpctypes.ErrCompacted},
+		{err: context.DeadlineExceeded},
+		{err: context.Canceled},
+		{err: apistorage.NewKeyNotFoundError("/a", 1)},
+		{err: errors.New("another")},
+	} {
+		for name, one := range map[string]struct {
+			explain     func(error) error
+			code, after int
+		}{"read": {explainRead, c.read, c.readAfter}, "write": {explainWrite, c.write, c.writeAfter}} {
+			got := one.explain(c.err)
+			if one.code == 0 {
+				if !errors.Is(got, c.err) || got != nil && got.Error() != c.err.Error() {
+					t.Errorf("%s: %v became %v", name, c.err, got)
+				}
+				continue
+			}
+			after, _ := apierrors.SuggestsClientDelay(got)
+			var s apierrors.APIStatus
+			if !errors.As(got, &s) || int(s.Status().Code) != one.code || after != one.after {
+				t.Errorf("%s: %v became %#v, want %d %s, to try again after %d s", name, c.err, got, one.code, http.StatusText(one.code), one.after)
+			}
+		}
+	}
+}

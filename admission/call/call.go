@@ -45,7 +45,8 @@ type Options struct {
 	// connections. Zero means 200 (S8.7).
 	MaxTargets int
 	// MaxInFlight is how many calls to one webhook server are under way at once;
-	// further ones wait, the one with the earliest deadline first. Zero means 200.
+	// further ones wait, the one with the earliest deadline first, as long as what
+	// waits for all servers is not more than 256 MiB. Zero means 200.
 	MaxInFlight int
 	// Breaker says which failures in a row make a webhook server be skipped until
 	// it answers again. Zero means BreakerConnect.
@@ -62,6 +63,8 @@ type Options struct {
 type Caller struct {
 	options Options
 	targets targets
+	// waiting is what waits for a place at any of the targets.
+	waiting bodies
 }
 
 // New returns a Caller. It is an error when a limit is negative.
@@ -92,6 +95,7 @@ func New(o Options) (*Caller, error) {
 	}
 	registerCounters()
 	c := &Caller{options: o}
+	c.waiting.max = maxWaitingBodies
 	c.targets.max = o.MaxTargets
 	c.targets.mu.byKey = make(map[key]*list.Element)
 	return c, nil

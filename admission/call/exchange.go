@@ -88,7 +88,7 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 	if x.probe, err = t.breaker.allow(now, x.endpoints); err != nil {
 		return CircuitOpen, err
 	}
-	waited, err := t.slots.take(ctx, now, x.deadline)
+	waited, err := t.slots.take(ctx, now, x.deadline, x.inv.Body.Len())
 	if err != nil {
 		t.breaker.record(now, unknown, x.probe, nil, nil)
 		if ctx.Err() != nil && !errors.As(err, new(*busyError)) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,9 @@ import (
 type slots struct {
 	name string
 	max  int
-	mu   struct {
+	// bodies is shared by all slots of a Caller.
+	bodies *bodies
+	mu     struct {
 		sync.Mutex
 		taken int
 		queue waiters
@@ -31,9 +34,9 @@ type slots struct {
 const usualWeight = 8
 
 // take waits for a place until the deadline, which is that of ctx, or longer than
-// it. The error is a *busyError or that of ctx. waited tells that there was none at
-// once. Who got a place must give it back.
-func (s *slots) take(ctx context.Context, now, deadline time.Time) (waited bool, err error) {
+// it; the call has a body of that size. The error is a *busyError or that of ctx.
+// waited tells that there was none at once. Who got a place must give it back.
+func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (waited bool, err error) {
 	s.mu.Lock()
 	if s.mu.taken < s.max {
 		s.mu.taken++
@@ -45,6 +48,11 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time) (waited bool,
 		s.mu.Unlock()
 		return false, err
 	}
+	if !s.bodies.hold(size) {
+		defer s.mu.Unlock()
+		return false, &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), size: size, bodies: s.bodies.max}
+	}
+	defer s.bodies.drop(size)
 	w := &waiter{deadline: deadline, granted: make(chan struct{})}
 	heap.Push(&s.mu.queue, w)
 	s.mu.Unlock()
@@ -120,6 +128,36 @@ func (s *slots) state() (taken, waiting int, usual time.Duration) {
 	return s.mu.taken, len(s.mu.queue), s.mu.usual
 }
 
+// maxWaitingBodies bounds the bodies of the calls of a Caller that wait, in bytes.
+// The requests that are judged keep them and, decoded, some times as much; a
+// thousand reviews of 256 KiB may wait, or as many small ones as there are requests.
+const maxWaitingBodies = 256 << 20
+
+// bodies is how many bytes wait to be sent, to whatever server. It is safe for
+// concurrent use; nil has no bound.
+type bodies struct {
+	max  int64
+	held atomic.Int64
+}
+
+// hold counts a body in, unless there is too much with it; drop counts it out.
+func (b *bodies) hold(size int64) bool {
+	if b == nil {
+		return true
+	}
+	if b.held.Add(size) > b.max {
+		b.held.Add(-size)
+		return false
+	}
+	return true
+}
+
+func (b *bodies) drop(size int64) {
+	if b != nil {
+		b.held.Add(-size)
+	}
+}
+
 // waiter is a call without a place. index is its place in the queue, -1 when it
 // has left it.
 type waiter struct {
@@ -160,10 +198,16 @@ type busyError struct {
 	// each is what a call takes and left what this one was given, when it was
 	// foreseen that that is too little; otherwise waited is how long it waited.
 	each, left, waited time.Duration
+	// size is that of the call's body when the bodies of those that wait, to any
+	// server, would exceed the bound with it.
+	size, bodies int64
 }
 
 func (e *busyError) Error() string {
 	under := fmt.Sprintf("%d calls to %s are under way, and %d wait", e.taken, e.target, e.waiting)
+	if e.bodies > 0 {
+		return fmt.Sprintf("%s; with the %d bytes of this one, the reviews that wait for slow webhooks would take more than %d MiB", under, e.size, e.bodies>>20)
+	}
 	if e.waited > 0 {
 		return fmt.Sprintf("%s; none ended within the %s that this one could wait", under, e.waited.Round(time.Millisecond))
 	}

@@ -28,14 +28,14 @@ func TestSlotsGoToTheEarliestDeadline(t *testing.T) {
 			return ctx, at
 		}
 		ctx, at := deadline(time.Minute)
-		if waited, err := s.take(ctx, time.Now(), at); waited || err != nil {
+		if waited, err := s.take(ctx, time.Now(), at, 1); waited || err != nil {
 			t.Fatal(waited, err)
 		}
 		results := make(chan string, 5)
 		for _, seconds := range []int{30, 10, 20, 5, 1} {
 			go func() {
 				ctx, at := deadline(time.Duration(seconds) * time.Second)
-				waited, err := s.take(ctx, time.Now(), at)
+				waited, err := s.take(ctx, time.Now(), at, 1)
 				if !waited {
 					t.Error("it did not wait")
 				}
@@ -116,7 +116,7 @@ func TestABurstAfterAPauseWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			at, _ := ctx.Deadline()
-			return s.take(ctx, time.Now(), at)
+			return s.take(ctx, time.Now(), at, 1)
 		}
 		for range 3 {
 			if waited, err := take(); waited || err != nil {
@@ -215,6 +215,59 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 		hanging.Wait()
 		if s := c.Targets()[0]; s.InFlight != 0 || s.Waiting != 0 {
 			t.Errorf("%+v", s)
+		}
+		c.Close()
+	})
+}
+
+// TestWhatWaitsIsBoundedInBytes fills the places of two webhook servers with calls
+// that hang: what waits for either counts, and what need not wait is not refused.
+func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
+	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}, func(t *testing.T, c *Caller, h *registration.Hook) {
+		c = newCaller(t, Options{MaxInFlight: 1, Dial: c.options.Dial})
+		another := *h
+		another.ClientConfig.CABundle = append([]byte("\n"), h.ClientConfig.CABundle...)
+		inv := invocation(h)
+		size := inv.Body.Len()
+		c.waiting.max = 3*size + size/2
+		ctx, cancel := context.WithCancel(t.Context())
+		var hanging sync.WaitGroup
+		hang := func(h *registration.Hook) {
+			hanging.Go(func() {
+				if _, err := c.Call(ctx, invocation(h)); err == nil || !err.ClientGone {
+					t.Errorf("got %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		for range 4 {
+			hang(h)
+		}
+		// It has another server's place.
+		hang(&another)
+		if got := c.waiting.held.Load(); got != 3*size {
+			t.Errorf("%d bytes wait, want %d", got, 3*size)
+		}
+		for _, h := range []*registration.Hook{h, &another} {
+			_, err := c.Call(t.Context(), invocation(h))
+			if err == nil || err.Class != Busy || err.Code != 503 {
+				t.Fatalf("got %#v", err)
+			}
+			if missing := contains(err.Status().Error(), `failed calling webhook "check.shop.example.com": not called: 1 calls to `,
+				fmt.Sprintf("with the %d bytes of this one, the reviews that wait for slow webhooks would take more than ", size), "failurePolicy is Fail"); missing != "" {
+				t.Errorf("%q lacks %q", err.Status(), missing)
+			}
+			if after := err.Status().ErrStatus.Details.RetryAfterSeconds; after != 1 {
+				t.Errorf("the client is told to come back after %d s", after)
+			}
+		}
+		cancel()
+		hanging.Wait()
+		if got := c.waiting.held.Load(); got != 0 {
+			t.Errorf("%d bytes wait still", got)
 		}
 		c.Close()
 	})

@@ -69,7 +69,7 @@ var plainHeaders = http.Header{
 func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 	t := &target{key: k}
 	t.breaker.mode, t.breaker.name, t.breaker.observe = c.options.Breaker, k.host, c.options.Observe
-	t.slots.name, t.slots.max = k.host, c.options.MaxInFlight
+	t.slots.name, t.slots.max, t.slots.bodies = k.host, c.options.MaxInFlight, &c.waiting
 	cfg, files, err := id.config()
 	if err != nil {
 		return nil, err

@@ -131,6 +131,9 @@ func orNull(raw []byte) []byte {
 // Version returns the version the body is encoded in.
 func (b *Body) Version() Version { return b.version }
 
+// Len returns how long the review is, in bytes, without its uid.
+func (b *Body) Len() int64 { return b.length }
+
 // Bytes returns the whole review in one slice of its own.
 func (b *Body) Bytes(uid types.UID) []byte {
 	r := b.Reader(uid)

@@ -23,7 +23,9 @@ func Run(t testing.TB, args ...string) Result {
 
 func run(t testing.TB, input string, env []string, args ...string) Result {
 	t.Helper()
-	cmd := exec.CommandContext(Context(t), Binary(t), args...)
+	// It may have to be built, which is not the command's time.
+	binary := Binary(t)
+	cmd := exec.CommandContext(Context(t), binary, args...)
 	cmd.SysProcAttr = tied()
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(input)

@@ -37,8 +37,9 @@ type family struct {
 }
 
 // endpoints makes the endpoints of the groups, in their order, of the kinds that
-// configure admission, and of those in which servers tell of themselves.
-func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, states *replicas.States, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+// configure admission, and of those in which servers tell of themselves. notJudged
+// are the resources that configure admission which does not run.
+func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notJudged []string, states *replicas.States, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
 	for _, g := range groups {
@@ -68,6 +69,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 			_, err := b.add("registrations", &resources.Group{
 				GroupVersion: gv, Storage: registered[version], Hub: registrations.Hub(gv),
 				Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
+				Warnings: pluginsOff(notJudged),
 			})
 			if err != nil {
 				return nil, nil, err
@@ -93,6 +95,16 @@ func notEnforced(v catalog.Version) map[string][]string {
 	for path := range v.Storage {
 		resource, _, _ := strings.Cut(path, "/")
 		warnings[path] = []string{resource + " are stored and not enforced by this server: register a webhook"}
+	}
+	return warnings
+}
+
+// pluginsOff returns warnings, by path, for registrations that nothing enforces,
+// for the same reason.
+func pluginsOff(notJudged []string) map[string][]string {
+	warnings := map[string][]string{}
+	for _, resource := range notJudged {
+		warnings[resource] = []string{resource + " are stored and not enforced by this server: their admission plugin does not run"}
 	}
 	return warnings
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -46,7 +47,7 @@ func (o *Options) switchedOff() ([]string, error) {
 func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 	var hidden []string
 	for _, k := range registration.Kinds() {
-		if !slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) }) {
+		if !served(k, off) {
 			hidden = append(hidden, k.Name)
 		}
 	}
@@ -54,6 +55,40 @@ func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 		return reader
 	}
 	return &filtered{Reader: reader, hidden: hidden}
+}
+
+// served tells whether a kind has a version that is not switched off.
+func served(k registration.Kind, off []string) bool {
+	return slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) })
+}
+
+// enforcer names the admission plugin that judges requests by registrations of a
+// kind.
+var enforcer = map[string]string{
+	registration.MutatingKind:    admission.MutatingWebhookName,
+	registration.ValidatingKind:  admission.ValidatingWebhookName,
+	registration.ExternalKind:    admission.GenericWebhookName,
+	registration.InitializerKind: admission.InitializersName,
+}
+
+// notJudged lists the resources of the registrations that no request is judged by,
+// because the kind is switched off or its plugin does not run.
+func (o *Options) notJudged() ([]string, error) {
+	off, err := o.switchedOff()
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := o.plugins()
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, k := range registration.Kinds() {
+		if !served(k, off) || !slices.Contains(plugins, enforcer[k.Name]) {
+			list = append(list, k.Resource)
+		}
+	}
+	return list, nil
 }
 
 // filtered is a Reader without some kinds.

@@ -87,6 +87,11 @@ func TestVersionsAreSwitched(t *testing.T) {
 	if len(hook.Reviews()) != 0 {
 		t.Errorf("S11.12 the external hook was called though its kind is switched off")
 	}
+	for name, off := range map[string]any{"initializerconfigurations.i": true, "externaladmissionhookconfigurations.e": true, "validatingwebhookconfigurations.v": nil} {
+		if state := h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/" + name); state.At("replicas", "0", "off") != off {
+			t.Errorf("S9.8 off is not %v in %s", off, state.Raw)
+		}
+	}
 	s.Stop(t)
 
 	_, h = start()

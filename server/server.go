@@ -305,8 +305,13 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 	if err != nil {
 		return nil, err
 	}
+	notJudged, err := o.notJudged()
+	if err != nil {
+		return nil, err
+	}
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: etcdClient.Client, Prefix: replicaPrefix(o), ID: replicaID(), Address: a.address.URL, MaxStaleness: o.AdmissionMaxStaleness,
+		Off: notJudged,
 	})
 	if a.judge, err = a.newJudge(etcdClient.KV, config.Authorization.Authorizer); err != nil {
 		return nil, err
@@ -327,6 +332,9 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 	}
 	marked := *etcdClient
 	marked.Kubernetes = marks.Client(etcdClient.Kubernetes, etcdClient.KV, fresh.Marks(o.EtcdPrefix, a.judge.registered())...)
+	if marked.Kubernetes, err = a.fenced(marked.Kubernetes, etcdClient.KV); err != nil {
+		return nil, err
+	}
 	a.storage = storage.NewFactory(storageFactory, &marked, decorator, schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(storageFactory.ResourcePrefix)
 
@@ -380,11 +388,15 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 	for _, version := range off {
 		delete(registered, version)
 	}
+	notJudged, err := o.notJudged()
+	if err != nil {
+		return err
+	}
 	models := openapi.NewModels(
 		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{}),
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), replicas.Scheme)
 	states := replicas.NewStates(etcd, o.EtcdPrefix, replicaPrefix(o), fresh.RegistrationsMark(o.EtcdPrefix))
-	static, all, err := endpoints(groups, registered, states, config, models)
+	static, all, err := endpoints(groups, registered, notJudged, states, config, models)
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,11 @@ func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done
 	for _, r := range replicas {
 		replica, _ := r.(map[string]any)
 		if in, _ := replica["inForce"].(bool); !in {
-			behind = append(behind, fmt.Sprintf("%v at %v", replica["name"], replica["address"]))
+			who := fmt.Sprintf("%v at %v", replica["name"], replica["address"])
+			if off, _ := replica["off"].(bool); off {
+				who += ", which enforces none of its kind"
+			}
+			behind = append(behind, who)
 		}
 	}
 	if in, _, _ := unstructured.NestedBool(state.Object, "inForce"); in && !o.deleted {

@@ -62,6 +62,8 @@ func TestWaitInForceLooks(t *testing.T) {
 			"registration": map[string]any{"resourceVersion": version}, "inForce": inForce, "replicas": list,
 		}}
 	}
+	off := state("7", false, false)
+	off.Object["replicas"].([]any)[0].(map[string]any)["off"] = true
 	gone := apierrors.NewNotFound(registrationStates.GroupResource(), "x")
 	for _, c := range []struct {
 		name             string
@@ -72,6 +74,7 @@ func TestWaitInForceLooks(t *testing.T) {
 	}{
 		{name: "in force", state: state("7", true, true, true), done: "x is in force on 2 servers, resourceVersion 7"},
 		{name: "not everywhere", state: state("7", false, true, false), wait: "not yet in force on r at https://r"},
+		{name: "not everywhere, for good", state: off, wait: "not yet in force on r at https://r, which enforces none of its kind"},
 		{name: "not there", err: gone, fail: "no such registration"},
 		{name: "no answer", err: errors.New("refused"), wait: "refused"},
 		{name: "not allowed", err: apierrors.NewForbidden(registrationStates.GroupResource(), "x", nil), fail: "forbidden"},

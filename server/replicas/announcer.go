@@ -47,6 +47,9 @@ type Options struct {
 	// MaxStaleness is how long after the beginning of a read requests may be judged
 	// by it.
 	MaxStaleness time.Duration
+	// Off are the resources of registrations that the server judges no request by,
+	// whatever is stored.
+	Off []string
 }
 
 // announcement is what a server says of itself.
@@ -56,6 +59,8 @@ type announcement struct {
 	Adopted []adoption `json:"adopted,omitempty"`
 	// Skipped are the webhooks that the server does not call.
 	Skipped []Skipped `json:"skipped,omitempty"`
+	// Off are the resources of which the server enforces nothing.
+	Off []string `json:"off,omitempty"`
 }
 
 // Skipped is a webhook that a server does not call, because the webhook's server
@@ -230,7 +235,7 @@ func (a *Announcer) grant(ctx context.Context) error {
 // tell writes what is to be known, and renews the lease if that is known already.
 func (a *Announcer) tell(ctx context.Context) error {
 	a.mu.Lock()
-	said := announcement{Address: a.options.Address, Adopted: slices.Clone(a.mu.adopted), Skipped: a.mu.skipped}
+	said := announcement{Address: a.options.Address, Adopted: slices.Clone(a.mu.adopted), Skipped: a.mu.skipped, Off: a.options.Off}
 	news := a.mu.news
 	a.mu.Unlock()
 	if news == a.told {

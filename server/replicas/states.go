@@ -138,6 +138,13 @@ type server struct {
 	enforces versions
 }
 
+// ignores tells whether the server enforces no registration of the kind that the
+// state of this name is of.
+func (s *server) ignores(name string) bool {
+	resource, _, _ := strings.Cut(name, ".")
+	return slices.Contains(s.Off, resource)
+}
+
 // read returns the states of the registrations that the operations get.
 func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
@@ -161,6 +168,7 @@ func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op
 			if one.enforces, err = s.enforced(ctx, at, one.newest(), last); err != nil {
 				return nil, apierrors.NewInternalError(fmt.Errorf("reading what server %s enforces: %w", one.name, err))
 			}
+			maps.DeleteFunc(one.enforces, func(name string, _ int64) bool { return one.ignores(name) })
 			for name, revision := range one.enforces {
 				if _, ok := names[name]; !ok {
 					names[name] = revision
@@ -224,12 +232,15 @@ func state(name string, stored int64, servers []server) v1alpha1.RegistrationSta
 	}
 	for _, one := range servers {
 		enforced := stored
-		if one.enforces != nil && (stored == 0 || one.newest() < stored) {
+		switch {
+		case one.ignores(name):
+			enforced = 0
+		case one.enforces != nil && (stored == 0 || one.newest() < stored):
 			enforced = one.enforces[name]
 		}
 		r := v1alpha1.Replica{
 			Name: one.name, Address: one.Address, ResourceVersion: text(enforced),
-			InForce: enforced == stored && one.newest() > 0,
+			InForce: enforced == stored && one.newest() > 0, Off: one.ignores(name),
 		}
 		if at := one.since(enforced); enforced > 0 && at != nil {
 			r.Since = &metav1.MicroTime{Time: *at}

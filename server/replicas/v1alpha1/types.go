@@ -41,13 +41,16 @@ type Replica struct {
 	// Address is where clients reach it.
 	Address string `json:"address"`
 	// ResourceVersion is that of the object that the server judges requests by. It
-	// is empty when the server knows of no such registration.
+	// is empty when there is none.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Since is from when on at the latest the server judged requests by it; it is
 	// absent when ResourceVersion is empty.
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// InForce tells that this is the registration as it is stored.
 	InForce bool `json:"inForce"`
+	// Off tells that the server enforces no registration of this kind: its admission
+	// plugin does not run, or --runtime-config switches the kind off.
+	Off bool `json:"off,omitempty"`
 	// Skipped are the webhooks of the registration that the server does not call,
 	// because their servers could not be reached several times in a row. Requests
 	// get at once what failurePolicy says.
@@ -138,9 +141,10 @@ func (Replica) SwaggerDoc() map[string]string {
 		"":                "Replica is what one server enforces.",
 		"name":            "Name is the server's name for as long as it runs.",
 		"address":         "Address is where clients reach it.",
-		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when the server knows of no such registration.",
+		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when there is none.",
 		"since":           "Since is from when on at the latest the server judged requests by it.",
 		"inForce":         "InForce tells that this is the registration as it is stored.",
+		"off":             "Off tells that the server enforces no registration of this kind: its admission plugin does not run, or --runtime-config switches the kind off.",
 		"skipped":         "Skipped are the webhooks of the registration that the server does not call, because their servers could not be reached several times in a row. Requests get at once what failurePolicy says.",
 	}
 }

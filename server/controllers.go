@@ -3,10 +3,12 @@ package server
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -14,15 +16,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 
+	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 )
 
-// replicaSettle is how long other replicas may take to hear that a namespace is
-// being deleted.
+// replicaSettle is how long other replicas may take to hear of a new kind, or that a
+// namespace is being deleted.
 const replicaSettle = 2 * time.Second
 
 // addControllers sets up what works on objects beside the request path: the
@@ -46,10 +50,11 @@ func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespa
 	}
 	options := namespaces.Options{
 		Collections: collections, Etcd: etcd, Client: client, Metadata: objects, Informers: a.informers,
-		Creating: a.judge.creations.UnderWay,
 	}
 	if len(a.options.EtcdServers) > 0 {
 		options.Settle = replicaSettle
+	} else {
+		options.Creating = a.judge.creations.UnderWay
 	}
 	c, err := namespaces.New(options)
 	if err != nil {
@@ -57,6 +62,17 @@ func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespa
 	}
 	a.controllers = append(a.controllers, c.Run)
 	return nil
+}
+
+// fenced returns the client with which objects are stored. A server alone on its etcd
+// knows of all creates, and a namespace that is being deleted waits for them. Servers
+// that share an etcd refuse what comes too late.
+func (a *assembly) fenced(inner etcdkubernetes.Interface, etcd clientv3.KV) (etcdkubernetes.Interface, error) {
+	plugins, err := a.options.plugins()
+	if err != nil || len(a.options.EtcdServers) == 0 || !slices.Contains(plugins, admission.NamespaceLifecycleName) {
+		return inner, err
+	}
+	return namespaces.Fence(inner, etcd, a.options.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer()), nil
 }
 
 // builtinCollections lists the built-in resources that a namespace can contain,

@@ -332,6 +332,9 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 	}
 	marked := *etcdClient
 	marked.Kubernetes = marks.Client(etcdClient.Kubernetes, etcdClient.KV, fresh.Marks(o.EtcdPrefix, a.judge.registered())...)
+	if marked.Kubernetes, err = a.fenced(marked.Kubernetes, etcdClient.KV); err != nil {
+		return nil, err
+	}
 	a.storage = storage.NewFactory(storageFactory, &marked, decorator, schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(storageFactory.ResourcePrefix)
 

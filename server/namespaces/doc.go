@@ -5,5 +5,6 @@
 // keys, so that a deletion costs nothing for the many resources that have
 // nothing there. What is there is deleted through the API, as the namespace
 // controller of a cluster does it: admission judges every object. A namespace goes
-// when nothing is in it and nothing is being created there (Creations).
+// when nothing is in it and nothing is being created there (Creations), or, when
+// several servers share an etcd, when nothing can be created there any more (Fence).
 package namespaces

@@ -1,0 +1,110 @@
+package namespaces
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/lru"
+)
+
+// maxKnown bounds how many namespaces a fence remembers.
+const maxKnown = 4096
+
+// fence is a client of etcd that creates in namespaces that are there, and not about
+// to go, at that very moment.
+type fence struct {
+	kubernetes.Interface
+	kv      clientv3.KV
+	prefix  string
+	decoder runtime.Decoder
+	// known has revisions at which namespaces were not about to go.
+	known *lru.Cache
+}
+
+// Fence returns a client that does what inner does, and refuses to create an object
+// when the namespace of the context is being deleted or gone, whatever was known
+// when the request was admitted: one transaction creates the object and compares the
+// namespace. Servers that share an etcd need it, since they do not know of each
+// other's requests. It costs a comparison, and another attempt when the namespace
+// was written since the last one. The errors are API statuses as admission's are,
+// Forbidden and NotFound. root is where the objects are, and decoder reads a
+// namespace as it is stored into its v1 form.
+func Fence(inner kubernetes.Interface, kv clientv3.KV, root string, decoder runtime.Decoder) kubernetes.Interface {
+	return &fence{Interface: inner, kv: kv, prefix: path.Join(root, "namespaces") + "/", decoder: decoder, known: lru.New(maxKnown)}
+}
+
+// OptimisticPut implements kubernetes.Interface.
+func (f *fence) OptimisticPut(ctx context.Context, key string, value []byte, expected int64, o kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	name := request.NamespaceValue(ctx)
+	if expected != 0 || name == "" || strings.HasPrefix(key, f.prefix) {
+		return f.Interface.OptimisticPut(ctx, key, value, expected, o)
+	}
+	namespace := f.prefix + name
+	for {
+		known, ok := f.known.Get(name)
+		if !ok {
+			// No key has this revision.
+			known = int64(-1)
+		}
+		response, err := f.kv.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", 0), clientv3.Compare(clientv3.ModRevision(namespace), "=", known)).
+			Then(clientv3.OpPut(key, string(value), clientv3.WithLease(o.LeaseID))).
+			Else(clientv3.OpGet(key), clientv3.OpGet(namespace)).
+			Commit()
+		if err != nil {
+			return kubernetes.PutResponse{}, err
+		}
+		put := kubernetes.PutResponse{Succeeded: response.Succeeded, Revision: response.Header.Revision}
+		if response.Succeeded {
+			return put, nil
+		}
+		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			if o.GetOnFailure {
+				put.KV = kvs[0]
+			}
+			return put, nil
+		}
+		if err := f.check(name, response.Responses[1].GetResponseRange().Kvs); err != nil {
+			f.known.Remove(name)
+			return kubernetes.PutResponse{}, err
+		}
+		f.known.Add(name, response.Responses[1].GetResponseRange().Kvs[0].ModRevision)
+	}
+}
+
+// check returns why nothing can be created in a namespace that is as found.
+func (f *fence) check(name string, found []*mvccpb.KeyValue) error {
+	if len(found) == 0 {
+		return apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	}
+	obj, _, err := f.decoder.Decode(found[0].Value, nil, &corev1.Namespace{})
+	if err != nil {
+		return fmt.Errorf("decoding %s: %w", found[0].Key, err)
+	}
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return fmt.Errorf("decoding %s: it is a %T", found[0].Key, obj)
+	}
+	if ns.DeletionTimestamp == nil {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: fmt.Sprintf("unable to create new content in namespace %s because it is being terminated", name),
+		Details: &metav1.StatusDetails{Name: name, Kind: "namespaces", Causes: []metav1.StatusCause{{
+			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", name), Field: "metadata.namespace",
+		}}},
+	}}
+}

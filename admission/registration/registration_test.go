@@ -339,12 +339,16 @@ func TestWarnings(t *testing.T) {
 	hook := external(func(h *v1alpha1.ExternalAdmissionHook) {
 		h.Rules[0].APIGroups, h.Rules[0].Resources = authentication, tokens
 	})
+	initial := initializer(func(i *v1alpha1.Initializer) {
+		i.Rules = []v1alpha1.Rule{{APIGroups: authentication, APIVersions: []string{"v1"}, Resources: tokens}}
+	})
 	for _, tt := range []struct {
 		name string
 		obj  runtime.Object
 		want []string
 	}{
 		{"S1.36 none", mutating(), nil},
+		{"S1.36 initializers", initial, []string{"initializers[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from initializers; this rule will have no effect"}},
 		{"S1.36 once per resource", mutating(reviews(authentication, tokens)), []string{"webhooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},
 		{"S1.36 wildcards", mutating(reviews([]string{"*"}, tokens)), nil},
 		{"S1.36 external", hook, []string{"externalAdmissionHooks[0].rules[0]: tokenreviews.authentication.k8s.io is excluded from admission webhooks; this rule will have no effect"}},

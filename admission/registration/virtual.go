@@ -31,7 +31,7 @@ func IsVirtual(resource schema.GroupResource) bool {
 // the object is stored: the rules that name virtual resources (S1.36).
 func Warnings(obj runtime.Object) []string {
 	var warnings []string
-	warn := func(path *field.Path, groups, resources []string) {
+	warn := func(path *field.Path, from string, groups, resources []string) {
 		if slices.Contains(groups, "*") || slices.Contains(resources, "*") {
 			return
 		}
@@ -41,7 +41,7 @@ func Warnings(obj runtime.Object) []string {
 				gr := schema.GroupResource{Group: g, Resource: r}
 				if IsVirtual(gr) && !slices.Contains(seen, gr) {
 					seen = append(seen, gr)
-					warnings = append(warnings, fmt.Sprintf("%s: %s is excluded from admission webhooks; this rule will have no effect", path, gr))
+					warnings = append(warnings, fmt.Sprintf("%s: %s is excluded from %s; this rule will have no effect", path, gr, from))
 				}
 			}
 		}
@@ -50,7 +50,7 @@ func Warnings(obj runtime.Object) []string {
 		path := field.NewPath("webhooks")
 		for i := range c.webhooks {
 			eachRule(c.webhooks[i].Rules, func(j int, r *v1.RuleWithOperations) {
-				warn(path.Index(i).Child("rules").Index(j), r.APIGroups, r.Resources)
+				warn(path.Index(i).Child("rules").Index(j), "admission webhooks", r.APIGroups, r.Resources)
 			})
 		}
 	}
@@ -58,7 +58,15 @@ func Warnings(obj runtime.Object) []string {
 		path := field.NewPath("externalAdmissionHooks")
 		for i := range c.ExternalAdmissionHooks {
 			eachRule(c.ExternalAdmissionHooks[i].Rules, func(j int, r *v1alpha1.RuleWithOperations) {
-				warn(path.Index(i).Child("rules").Index(j), r.APIGroups, r.Resources)
+				warn(path.Index(i).Child("rules").Index(j), "admission webhooks", r.APIGroups, r.Resources)
+			})
+		}
+	}
+	if c, ok := obj.(*v1alpha1.InitializerConfiguration); ok {
+		path := field.NewPath("initializers")
+		for i := range c.Initializers {
+			eachRule(c.Initializers[i].Rules, func(j int, r *v1alpha1.Rule) {
+				warn(path.Index(i).Child("rules").Index(j), "initializers", r.APIGroups, r.Resources)
 			})
 		}
 	}

@@ -233,6 +233,10 @@ func (p *Plugin) authorize(ctx context.Context, a admission.Attributes, denied s
 	if err != nil {
 		return err
 	}
+	if reason == "" {
+		// RBAC gives none.
+		reason = fmt.Sprintf("user %q needs the verb %q", a.GetUserInfo().GetName(), Verb)
+	}
 	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: %s", denied, reason))
 }
 

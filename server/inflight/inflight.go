@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,8 +60,9 @@ func New(o Options) *Limiter {
 // their requests may last: thousands that are handled at once would keep each
 // other, and the reads that all of them are judged by, from getting anywhere.
 // The server's own requests, which others wait for, always get in, and so do those
-// of system:masters that are for no resource, such as /metrics. It must come after
-// authentication.
+// of system:masters that are for no resource, such as /metrics, or for what
+// configures admission: a webhook that everybody waits for can be removed. It must
+// come after authentication.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -69,7 +71,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		master, own := rank(req.Context())
-		if own || master && !info.IsResourceRequest {
+		if own || master && (!info.IsResourceRequest || info.APIGroup == admissionregistrationv1.GroupName) {
 			next.ServeHTTP(w, req)
 			return
 		}

@@ -38,16 +38,19 @@ func explainWrite(err error) error {
 
 // tooMany says of etcd's refusal of a request that it may be tried again.
 func tooMany(err error) error {
-	if errors.Is(err, rpctypes.ErrTooManyRequests) {
+	if _, ok := etcdCode(err); ok && errors.Is(err, rpctypes.ErrTooManyRequests) {
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	}
 	return err
 }
 
 // etcdCode returns the code of an error of etcd or of the connection to it. The end
-// of a request's context is none.
+// of a request's context is none, and neither is what says itself how to answer:
+// admission judges updates and deletions inside the storage, and the cause of its
+// refusal may be that etcd did not answer.
 func etcdCode(err error) (codes.Code, bool) {
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, new(apierrors.APIStatus)) {
 		return 0, false
 	}
 	if etcd := (rpctypes.EtcdError{}); errors.As(err, &etcd) {

@@ -35,6 +35,9 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		{err: context.Canceled},
 		{err: apistorage.NewKeyNotFoundError("/a", 1)},
 		{err: errors.New("another")},
+		// S11.11: admission does not know what is registered, because of etcd.
+		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), lost}},
+		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), rpctypes.ErrTooManyRequests}},
 	} {
 		for name, one := range map[string]struct {
 			explain     func(error) error
@@ -55,3 +58,11 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		}
 	}
 }
+
+// refusal is an API status with a cause.
+type refusal struct {
+	*apierrors.StatusError
+	cause error
+}
+
+func (r *refusal) Unwrap() error { return r.cause }

@@ -207,8 +207,16 @@ func (o *Options) complete() error {
 	if !slices.Contains(call.Breakers, o.AdmissionWebhookBreaker) {
 		return fmt.Errorf("--admission-webhook-breaker %q is not one of %s", o.AdmissionWebhookBreaker, strings.Join(call.Breakers, ", "))
 	}
-	if o.AdmissionWebhookMaxInFlight < 0 {
-		return fmt.Errorf("--admission-webhook-max-inflight %d must not be negative", o.AdmissionWebhookMaxInFlight)
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{
+		{"--admission-webhook-max-inflight", o.AdmissionWebhookMaxInFlight},
+		{"--max-requests-inflight", o.MaxRequestsInFlight}, {"--max-mutating-requests-inflight", o.MaxMutatingRequestsInFlight},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%s %d must not be negative", n.flag, n.value)
+		}
 	}
 	for _, d := range []struct {
 		flag  string

@@ -130,6 +130,8 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 			"--proxy-client-cert-file and --proxy-client-key-file go together: one is set and the other is not"},
 		{"no such breaker", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookBreaker: "on"}}, `--admission-webhook-breaker "on" is not one of connect, timeout, off`},
 		{"negative bound", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookMaxInFlight: -1}}, "--admission-webhook-max-inflight -1 must not be negative"},
+		{"negative bound of reads", serveOptions{server: server.Options{DataDir: "d", MaxRequestsInFlight: -1}}, "--max-requests-inflight -1 must not be negative"},
+		{"negative bound of writes", serveOptions{server: server.Options{DataDir: "d", MaxMutatingRequestsInFlight: -1}}, "--max-mutating-requests-inflight -1 must not be negative"},
 		{"prefix without slash", serveOptions{server: server.Options{DataDir: "d", EtcdPrefix: "p"}}, `--etcd-prefix "p" must start with a slash`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

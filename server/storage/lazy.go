@@ -96,7 +96,7 @@ func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, 
 	if err != nil {
 		return err
 	}
-	return explainWrite(s.Create(ctx, key, obj, out, ttl))
+	return explainWrite(ctx, s.Create(ctx, key, obj, out, ttl))
 }
 
 func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
@@ -106,7 +106,7 @@ func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preco
 	if err != nil {
 		return err
 	}
-	return explainWrite(s.Delete(ctx, key, out, preconditions, validate, cached, opts))
+	return explainWrite(ctx, s.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
 func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
@@ -122,7 +122,7 @@ func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, 
 	if err != nil {
 		return err
 	}
-	return explainRead(s.Get(ctx, key, opts, obj))
+	return explainRead(ctx, s.Get(ctx, key, opts, obj))
 }
 
 func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
@@ -130,7 +130,7 @@ func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOpti
 	if err != nil {
 		return err
 	}
-	return explainRead(s.GetList(ctx, key, opts, list))
+	return explainRead(ctx, s.GetList(ctx, key, opts, list))
 }
 
 func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
@@ -140,7 +140,7 @@ func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination run
 	if err != nil {
 		return err
 	}
-	return explainWrite(s.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached))
+	return explainWrite(ctx, s.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached))
 }
 
 func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {

@@ -15,8 +15,12 @@ import (
 )
 
 // explainRead says of an error of etcd, which the library would answer with a bare
-// 500, that the read may be tried again. Other errors stay as they are.
-func explainRead(err error) error {
+// 500, that the read may be tried again, and of one that comes from the end of the
+// request's time that it does. Other errors stay as they are.
+func explainRead(ctx context.Context, err error) error {
+	if overtime(ctx, err) {
+		return apierrors.NewTimeoutError("the storage did not answer within the time of the request", 0)
+	}
 	if code, ok := etcdCode(err); !ok || code != codes.Unavailable && code != codes.DeadlineExceeded {
 		return tooMany(err)
 	}
@@ -29,11 +33,16 @@ func explainRead(err error) error {
 
 // explainWrite is explainRead for writes. It may be that one was done of which etcd
 // did not tell the outcome, so that nothing invites clients to send it again.
-func explainWrite(err error) error {
-	if code, ok := etcdCode(err); !ok || code != codes.Unavailable && code != codes.DeadlineExceeded {
+func explainWrite(ctx context.Context, err error) error {
+	if code, ok := etcdCode(err); !overtime(ctx, err) && (!ok || code != codes.Unavailable && code != codes.DeadlineExceeded) {
 		return tooMany(err)
 	}
 	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer, and may or may not have written: %v", err), 0)
+}
+
+// overtime tells whether an error comes from the end of the request's time.
+func overtime(ctx context.Context, err error) bool {
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(apierrors.APIStatus))
 }
 
 // tooMany says of etcd's refusal of a request that it may be tried again.

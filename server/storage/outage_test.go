@@ -16,11 +16,12 @@ import (
 )
 
 // What fails because of etcd says whether to try again: reads and what was refused
-// may be, writes of unknown outcome not.
+// may be, writes of unknown outcome not, nor what took a request's whole time.
 func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout")
 	for _, c := range []struct {
 		err                   error
+		over                  bool
 		read, write           int
 		readAfter, writeAfter int
 	}{
@@ -32,6 +33,9 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		{err: rpctypes.ErrTooManyRequests, read: 429, readAfter: 1, write: 429, writeAfter: 1},
 		{err: rpctypes.ErrCompacted},
 		{err: context.DeadlineExceeded},
+		{err: context.DeadlineExceeded, over: true, read: 504, write: 504},
+		{err: fmt.Errorf("create: %w", context.DeadlineExceeded), over: true, read: 504, write: 504},
+		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), context.DeadlineExceeded}, over: true},
 		{err: context.Canceled},
 		{err: apistorage.NewKeyNotFoundError("/a", 1)},
 		{err: errors.New("another")},
@@ -39,11 +43,17 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), lost}},
 		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), rpctypes.ErrTooManyRequests}},
 	} {
+		ctx := t.Context()
+		if c.over {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 0)
+			defer cancel()
+		}
 		for name, one := range map[string]struct {
-			explain     func(error) error
+			explain     func(context.Context, error) error
 			code, after int
 		}{"read": {explainRead, c.read, c.readAfter}, "write": {explainWrite, c.write, c.writeAfter}} {
-			got := one.explain(c.err)
+			got := one.explain(ctx, c.err)
 			if one.code == 0 {
 				if !errors.Is(got, c.err) || got != nil && got.Error() != c.err.Error() {
 					t.Errorf("%s: %v became %v", name, c.err, got)

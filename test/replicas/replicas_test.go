@@ -368,6 +368,11 @@ func TestStoreAway(t *testing.T) {
 			if err != nil || get.code != http.StatusOK {
 				t.Errorf("S11.14 a read: %+v, %v", get, err)
 			}
+			// What only the storage knows is a time-out, or unavailable, and no fault of the server's.
+			newest, err := client.send(harness.Context(t), "GET", configMaps+"/there?timeout=1s", nil)
+			if err != nil || newest.code != http.StatusGatewayTimeout && newest.code != http.StatusServiceUnavailable {
+				t.Errorf("a read of the storage: %+v, %v", newest, err)
+			}
 			exempt, err := client.send(harness.Context(t), "POST", collection("mutating")+"?timeout=1s", f.configuration("mutating", 1))
 			if err != nil {
 				t.Fatal(err)

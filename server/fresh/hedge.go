@@ -8,12 +8,13 @@ import (
 // hedgeAfter is how long a read may take before it is tried again beside it, and
 // again: etcd's client sends each to another member, and a member that hangs must
 // not make what is known old. When etcd was away and what it was asked is lost, the
-// first try after its return is soon.
-const hedgeAfter = 300 * time.Millisecond
+// first try after its return is soon. There are maxAttempts at most: they are
+// further apart when a read may take longer.
+const hedgeAfter, maxAttempts = 300 * time.Millisecond, 8
 
 // hedged calls read, and again beside it each time that hedgeAfter has passed. It
-// returns the first result that is no error, or an error when all that were begun
-// have failed.
+// returns the first result that is no error, or the last error when all that were
+// begun have failed or the context has ended.
 func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -29,8 +30,13 @@ func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (
 		case <-ctx.Done():
 		}
 	}
-	again := time.NewTicker(hedgeAfter)
+	after := hedgeAfter
+	if deadline, limited := ctx.Deadline(); limited {
+		after = max(after, time.Until(deadline)/maxAttempts+1)
+	}
+	again := time.NewTicker(after)
 	defer again.Stop()
+	var last result
 	go attempt()
 	for under := 1; ; {
 		select {
@@ -38,12 +44,15 @@ func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (
 			if under--; r.err == nil || under == 0 {
 				return r.value, r.err
 			}
+			last = r
 		case <-again.C:
 			under++
 			go attempt()
 		case <-ctx.Done():
-			var none T
-			return none, ctx.Err()
+			if last.err == nil {
+				last.err = ctx.Err()
+			}
+			return last.value, last.err
 		}
 	}
 }

@@ -11,33 +11,35 @@ import (
 
 func TestHedged(t *testing.T) {
 	refused := errors.New("refused")
+	const limit = 2 * time.Second
 	hangs := func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	for _, tt := range []struct {
-		name string
+		name  string
+		limit time.Duration
 		// read is what an attempt comes to that began so long after the first one.
 		read     func(ctx context.Context, began time.Duration) error
 		attempts int
 		took     time.Duration
 		err      error
 	}{
-		{"an answer", func(context.Context, time.Duration) error { return nil }, 1, 0, nil},
-		{"an error", func(context.Context, time.Duration) error { return refused }, 1, 0, refused},
-		{"S11.10 one member hangs", func(ctx context.Context, began time.Duration) error {
+		{"an answer", limit, func(context.Context, time.Duration) error { return nil }, 1, 0, nil},
+		{"an error", limit, func(context.Context, time.Duration) error { return refused }, 1, 0, refused},
+		{"S11.10 one member hangs", limit, func(ctx context.Context, began time.Duration) error {
 			if began == 0 {
 				return hangs(ctx)
 			}
 			return nil
 		}, 2, 300 * time.Millisecond, nil},
-		{"S11.10 what was asked before the return of the storage is lost", func(ctx context.Context, began time.Duration) error {
+		{"S11.10 what was asked before the return of the storage is lost", limit, func(ctx context.Context, began time.Duration) error {
 			if began < time.Second {
 				return hangs(ctx)
 			}
 			return nil
 		}, 5, 1200 * time.Millisecond, nil},
-		{"an error, while another attempt is under way", func(ctx context.Context, began time.Duration) error {
+		{"an error, while another attempt is under way", limit, func(ctx context.Context, began time.Duration) error {
 			if began == 0 {
 				time.Sleep(400 * time.Millisecond)
 				return refused
@@ -45,11 +47,18 @@ func TestHedged(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 			return nil
 		}, 2, 500 * time.Millisecond, nil},
-		{"S11.10 everything hangs", func(ctx context.Context, _ time.Duration) error { return hangs(ctx) }, 7, 2 * time.Second, context.DeadlineExceeded},
+		{"S11.10 everything hangs", limit, func(ctx context.Context, _ time.Duration) error { return hangs(ctx) }, 7, limit, context.DeadlineExceeded},
+		{"everything hangs, and a read may take long", time.Minute, func(ctx context.Context, _ time.Duration) error { return hangs(ctx) }, 8, time.Minute, context.DeadlineExceeded},
+		{"one fails, others hang", limit, func(ctx context.Context, began time.Duration) error {
+			if began == hedgeAfter {
+				return refused
+			}
+			return hangs(ctx)
+		}, 7, limit, refused},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), tt.limit)
 				defer cancel()
 				start := time.Now()
 				var attempts atomic.Int32

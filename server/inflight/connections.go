@@ -3,7 +3,6 @@ package inflight
 import (
 	"context"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -41,7 +40,7 @@ func (p paced) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	y := &young{Conn: conn}
-	y.grow = sync.OnceFunc(p.nursery.give)
+	y.grow = p.nursery.give
 	y.timer = time.AfterFunc(childhood, y.grow)
 	return y, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,9 +61,9 @@ func New(o Options) *Limiter {
 // their requests may last: thousands that are handled at once would keep each
 // other, and the reads that all of them are judged by, from getting anywhere.
 // The server's own requests, which others wait for, always get in, and so do those
-// of system:masters that are for no resource, such as /metrics, or for what
-// configures admission: a webhook that everybody waits for can be removed. It must
-// come after authentication.
+// of system:masters that are for no resource, such as /metrics, or for what has
+// webhooks: one that everybody waits for can be removed. It must come after
+// authentication.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
@@ -71,7 +72,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		master, own := rank(req.Context())
-		if own || master && (!info.IsResourceRequest || info.APIGroup == admissionregistrationv1.GroupName) {
+		if own || master && (!info.IsResourceRequest || mends(info)) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -92,6 +93,12 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), placeKey{}, p)))
 	})
+}
+
+// mends tells whether a request is for what says which webhooks there are, of
+// admission and of conversion.
+func mends(info *request.RequestInfo) bool {
+	return info.APIGroup == admissionregistrationv1.GroupName || info.APIGroup == apiextensionsv1.GroupName
 }
 
 // admit takes a place for a request, and returns where from.

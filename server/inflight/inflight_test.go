@@ -181,7 +181,7 @@ func TestMastersWaitInLine(t *testing.T) {
 		}
 		h.close(t)
 	})
-	t.Run("but not for what is no resource or configures admission, nor the server itself", func(t *testing.T) {
+	t.Run("but not for what is no resource or has webhooks, nor the server itself", func(t *testing.T) {
 		h := newHouse(Options{})
 		for _, one := range []struct {
 			info request.RequestInfo
@@ -189,6 +189,7 @@ func TestMastersWaitInLine(t *testing.T) {
 		}{
 			{request.RequestInfo{Verb: "get", Path: "/metrics"}, "u"},
 			{request.RequestInfo{Verb: "delete", IsResourceRequest: true, APIGroup: "admissionregistration.k8s.io"}, "u"},
+			{request.RequestInfo{Verb: "patch", IsResourceRequest: true, APIGroup: "apiextensions.k8s.io"}, "u"},
 			{request.RequestInfo{Verb: "create", IsResourceRequest: true}, user.APIServerUser},
 		} {
 			h.group.Go(func() {

@@ -120,7 +120,7 @@ func (t *target) post(ctx context.Context, body []byte) (*http.Response, error) 
 		request.Header.Set("Accept", runtime.ContentTypeJSON)
 		var response *http.Response
 		response, err = t.transport.RoundTrip(request)
-		if err == nil || connected || ctx.Err() != nil {
+		if err == nil || connected || ctx.Err() != nil || errors.As(err, new(*tls.CertificateVerificationError)) {
 			return response, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
@@ -181,6 +183,12 @@ func TestWebhookBehindService(t *testing.T) {
 	behind.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	behind.StartTLS()
 	defer behind.Close()
+	// It has a certificate of another authority.
+	other := httptest.NewUnstartedServer(behind.Config.Handler)
+	other.Config.ErrorLog = log.New(io.Discard, "", 0)
+	other.StartTLS()
+	defer other.Close()
+	servers := map[string]*httptest.Server{"10.0.0.1:8443": behind, "10.0.0.4:8443": other}
 
 	port, route := int32(8443), "/convert"
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -205,6 +213,7 @@ func TestWebhookBehindService(t *testing.T) {
 		{"S8.4 the next endpoint when one refuses", []string{"10.0.0.2:8443", "10.0.0.1:8443"}, nil, "the response is 418", true},
 		{"S8.4 no other endpoint after an answer", []string{"10.0.0.1:8443", "10.0.0.2:8443"}, nil, "the response is 418", true},
 		{"S8.4 all endpoints refuse", []string{"10.0.0.2:8443", "10.0.0.3:8443"}, nil, "no endpoint of 10.0.0.2:8443, 10.0.0.3:8443 can be connected to, the last: refused", false},
+		{"S8.4 no other endpoint when a certificate is wrong", []string{"10.0.0.4:8443", "10.0.0.1:8443"}, nil, "tls: failed to verify certificate", false},
 		{"S8.4 no endpoint", nil, nil, "the service has no endpoints", false},
 		{"S8.4 no service", nil, errors.New("service infra/hook is not there"), "service infra/hook is not there", false},
 	} {
@@ -218,10 +227,11 @@ func TestWebhookBehindService(t *testing.T) {
 					return tt.endpoints, tt.err
 				},
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-					if address != "10.0.0.1:8443" {
+					s, ok := servers[address]
+					if !ok {
 						return nil, errors.New("refused")
 					}
-					return (&net.Dialer{}).DialContext(ctx, network, behind.Listener.Addr().String())
+					return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 				},
 			})
 			if err != nil {

@@ -70,19 +70,22 @@ var layers = []struct {
 	{"server/etcd", nil, "the embedded etcd and clients"},
 
 	{"admission", []string{
-		"admission/dispatch", "admission/call", "admission/plan", "admission/snapshot", "admission/trace", "admission/registration",
+		"admission/dispatch", "admission/call", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
+		"admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
 	{"admission/dispatch", []string{
-		"admission/call", "admission/plan", "admission/snapshot", "admission/trace", "admission/review",
-		"admission/initializers", "admission/registration",
-	}, "runs a plan: calls hooks with reviews and writes the trace"},
+		"admission/call", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
+		"admission/registration",
+	}, "runs a plan: calls webhooks with reviews and writes the trace"},
+	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
+	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/registration", "admission/review", "admission/initializers"},
+		"a plan is read off a snapshot: entries, their rules and conditions, the version of the review, and the list of initializers"},
+	{"admission/objects", []string{"admission/review", "admission/initializers"},
+		"the objects of a request, as reviews have them, with metadata.initializers where users see it"},
 	{"admission/initializers", []string{"admission/registration"},
 		"the field, its rules, and who is registered to initialize"},
-	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that a hook names, with a review"},
-	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/registration"},
-		"a plan is read off a snapshot: hooks, their rules and their conditions"},
 	{"admission/snapshot", []string{"admission/condition", "admission/registration"}, "a snapshot is registrations, compiled"},
-	{"admission/trace", []string{"admission/registration"}, "a trace says which hook was called"},
+	{"admission/trace", []string{"admission/registration"}, "a trace says which entry acted"},
 	{"admission/registration", []string{"admission/condition", "admission/registration/v1alpha1"},
 		"validation compiles the conditions; the alpha kinds are its own"},
 	{"admission/registration/v1alpha1", nil, "API types"},
@@ -152,6 +155,50 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 					t.Errorf("%s imports %s: examples use the public packages admission, admission/snapshot, server and initializer only", file.path, target)
 				}
 			}
+		}
+	}
+}
+
+// readers are the packages by which the engine can be observed, and the files besides
+// those of admission/trace that import them, with the reason.
+var readers = struct {
+	packages []string
+	except   map[string]string
+}{
+	[]string{
+		"k8s.io/klog/v2", "k8s.io/component-base/metrics", "k8s.io/component-base/metrics/legacyregistry",
+		"k8s.io/apiserver/pkg/admission/metrics", "k8s.io/apiserver/pkg/audit", "k8s.io/apiserver/pkg/warning",
+	},
+	map[string]string{
+		"admission/chain.go":     "the library measures passes and compiled-in plugins, which have no webhook",
+		"admission/freshness.go": "how old registrations are is a fact about no request",
+	},
+}
+
+// What the engine did is counted, logged and annotated from the trace, and from nothing
+// else.
+func TestOnlyTheTraceCountsAndLogs(t *testing.T) {
+	found := packages(t)
+	used := map[string]bool{}
+	for _, pkg := range sorted(found) {
+		if !in(pkg, "admission") || pkg == "admission/trace" {
+			continue
+		}
+		for _, file := range found[pkg] {
+			for _, imported := range file.imports {
+				if file.test() || !slices.Contains(readers.packages, imported) {
+					continue
+				}
+				if readers.except[file.path] == "" {
+					t.Errorf("%s imports %s: record it in admission/trace, and read it from there", file.path, imported)
+				}
+				used[file.path] = true
+			}
+		}
+	}
+	for file := range readers.except {
+		if !used[file] {
+			t.Errorf("readers: %s no longer needs an exception; remove it", file)
 		}
 	}
 }

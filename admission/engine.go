@@ -24,9 +24,14 @@ type Options struct {
 	Snapshots Snapshots
 	// Namespaces is where namespaces are looked up; it must be set.
 	Namespaces Namespaces
-	// Authorizer is what match conditions ask by the variable authorizer. Nil
-	// makes conditions that use it fail.
+	// Authorizer is what match conditions ask by the variable authorizer, and who decides
+	// about uninitialized objects (S11.17). With nil, conditions that use it fail, and
+	// nobody may write an uninitialized object.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Registrations, if set, is where the initializers that are registered now are read
+	// when an InitializerConfiguration is written through this server: all of them must
+	// have an order together. A server that does not store them leaves it nil.
+	Registrations snapshot.Reader
 	// Configuration says as whom each webhook plugin authenticates. Nil means
 	// anonymously.
 	Configuration *Configuration
@@ -61,10 +66,11 @@ type Options struct {
 	Serial bool
 	// Skips records in traces why hooks were not called.
 	Skips bool
-	// Observer is given the trace of every pass in which a hook's rules
-	// matched. It must not change the trace, and the request waits for it. It
-	// may be called at the same time by several requests. Nil means that nobody
-	// is interested.
+	// Observer is given traces: that of a whole request where Traced is in the server's
+	// chain of handlers and is given nothing of its own, and otherwise one for every run
+	// of a plugin in which a rule matched. It must not change the trace, and the request
+	// waits for it. It may be called at the same time by several requests. Nil means that
+	// no one is interested.
 	Observer func(*trace.Trace)
 }
 
@@ -72,11 +78,13 @@ type Options struct {
 // plugins are made with it, and share the connections to webhooks that it keeps.
 // It is safe for concurrent use.
 type Engine struct {
-	options    Options
-	callers    []pluginCaller
-	mutating   mutatingPlugin
-	validating validatingPlugin
-	external   validatingPlugin
+	options      Options
+	publisher    *trace.Publisher
+	callers      []pluginCaller
+	initializers *initializerPlugin
+	mutating     mutatingPlugin
+	validating   validatingPlugin
+	external     validatingPlugin
 }
 
 // pluginCaller calls the webhooks of one plugin.
@@ -99,26 +107,31 @@ func New(o Options) (*Engine, error) {
 	if o.Configuration == nil {
 		o.Configuration = &Configuration{}
 	}
-	e := &Engine{options: o}
+	trace.Register()
+	e := &Engine{options: o, publisher: &trace.Publisher{Observer: o.Observer}}
+	e.initializers = newInitializerPlugin(&o, e.publisher)
 	for _, p := range []struct {
 		plugin *webhookPlugin
-		name   string
 		source registration.Source
-		gate   snapshot.Gate
 	}{
-		{&e.mutating.webhookPlugin, MutatingWebhookName, registration.Mutating, snapshot.MutatingGate},
-		{&e.validating.webhookPlugin, ValidatingWebhookName, registration.Validating, snapshot.ValidatingGate},
-		{&e.external.webhookPlugin, GenericWebhookName, registration.External, snapshot.ExternalGate},
+		{&e.mutating.webhookPlugin, registration.Mutating},
+		{&e.validating.webhookPlugin, registration.Validating},
+		{&e.external.webhookPlugin, registration.External},
 	} {
-		dispatcher, err := e.dispatcher(p.name, p.source)
+		dispatcher, err := e.dispatcher(p.source)
 		if err != nil {
 			e.Close()
 			return nil, err
 		}
-		*p.plugin = webhookPlugin{source: p.source, gate: p.gate, snapshots: o.Snapshots, dispatcher: dispatcher}
+		*p.plugin = webhookPlugin{source: p.source, snapshots: o.Snapshots, dispatcher: dispatcher}
 	}
 	return e, nil
 }
+
+// Initializers returns the plugin that gives new objects the initializers of
+// InitializerConfigurations, and decides who may change the list (S11). It takes part in
+// both passes. Waiting creates, expiry and what readers see are up to the server.
+func (e *Engine) Initializers() admission.Interface { return e.initializers }
 
 // MutatingWebhooks returns the plugin that runs the hooks of
 // MutatingWebhookConfigurations, in the mutating pass. Every call returns the
@@ -135,7 +148,8 @@ func (e *Engine) ExternalHooks() admission.ValidationInterface { return &e.exter
 
 // dispatcher makes what runs the hooks of a source, with credentials and
 // connections of its own (S8.20).
-func (e *Engine) dispatcher(plugin string, source registration.Source) (*dispatch.Dispatcher, error) {
+func (e *Engine) dispatcher(source registration.Source) (*dispatch.Dispatcher, error) {
+	plugin := source.Descriptor().Plugin
 	var credentials *call.Credentials
 	if file := e.options.Configuration.KubeConfigFile(plugin); file != "" {
 		var err error
@@ -156,7 +170,7 @@ func (e *Engine) dispatcher(plugin string, source registration.Source) (*dispatc
 		Wrap:        e.options.Wrap,
 		Breaker:     e.options.Breaker,
 		MaxInFlight: e.options.MaxInFlight,
-		Observe:     observeCircuits(plugin),
+		Observe:     circuits(plugin),
 	})
 	if err != nil {
 		return nil, err
@@ -165,14 +179,20 @@ func (e *Engine) dispatcher(plugin string, source registration.Source) (*dispatc
 	return dispatch.New(dispatch.Options{
 		Source:          source,
 		Plugin:          plugin,
+		Publisher:       e.publisher,
 		Caller:          caller,
 		NamespaceLabels: e.namespaceLabels,
 		Authorizer:      e.options.Authorizer,
 		Serial:          e.options.Serial,
 		Skips:           e.options.Skips,
-		Observer:        e.options.Observer,
 		StepAside:       e.options.StepAside,
 	})
+}
+
+// circuits has the circuits of a plugin's webhook servers counted and logged.
+func circuits(plugin string) func(call.Circuit) {
+	observe := trace.Circuits(plugin)
+	return func(c call.Circuit) { observe(trace.Circuit(c)) }
 }
 
 // Close closes idle connections to webhooks. Calls under way go on; later ones

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
@@ -220,7 +221,7 @@ func TestARequestThroughTheChain(t *testing.T) {
 	if diff := cmp.Diff(want, got.annotations); diff != "" {
 		t.Errorf("S5.25 S5.26 annotations (-want +got):\n%s", diff)
 	}
-	if tr := (*w.traces)[0]; tr.Revision != "7" || tr.Request.User != "someone" {
+	if tr := (*w.traces)[0].Steps()[0].Run; tr.Revision != "7" || tr.Request.User != "someone" {
 		t.Errorf("the trace says revision %q, user %q", tr.Revision, tr.Request.User)
 	}
 }
@@ -394,6 +395,30 @@ func TestTheGate(t *testing.T) {
 		a := admission.NewAttributesRecord(nil, newWidget(nil), gvk, "", "w", gvr, "", admission.Delete, &metav1.DeleteOptions{}, false, &user.DefaultInfo{})
 		if err := w.judge(t, a).err; err != nil {
 			t.Errorf("S2.40 %s: %v", kind, err)
+		}
+	}
+}
+
+// Reviews are answered, not stored. They are answered when registrations cannot be read,
+// and no initializer is for them.
+func TestReviewsNeedNoRegistrations_S2_41(t *testing.T) {
+	closed := &fixed{err: &snapshot.NotReadyError{Never: true}}
+	engine, err := New(Options{Snapshots: closed, Namespaces: knownNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Close)
+	for resource, answered := range map[schema.GroupVersionResource]bool{
+		{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}:     true,
+		{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}: true,
+		{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}:            true,
+		{Version: "v1", Resource: "configmaps"}:                                              false,
+	} {
+		object := newWidget(nil)
+		a := admission.NewAttributesRecord(object, nil, resource.GroupVersion().WithKind("Any"), "", "w", resource, "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{})
+		err := engine.Initializers().(admission.MutationInterface).Admit(t.Context(), a, nil)
+		if (err == nil) != answered || initializers.Has(object) {
+			t.Errorf("%s: %v, %v", resource, err, object)
 		}
 	}
 }

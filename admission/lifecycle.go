@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // Namespaces is where the engine learns about namespaces. Its methods may be
@@ -84,9 +86,18 @@ func (l *NamespaceLifecycle) Handles(op admission.Operation) bool {
 // Admit implements admission.MutationInterface. It changes nothing. The error is
 // an API status: NotFound or Forbidden, or InternalError when the namespace
 // cannot be read.
-func (l *NamespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (l *NamespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	err := l.Predict(ctx, registration.MutatingPass, a, o)
+	if err == nil && a.GetKind().GroupKind() == namespaceKind && a.GetOperation() == admission.Delete {
+		l.deleted.Add(a.GetName(), true, distrust)
+	}
+	return err
+}
+
+// Predict implements Predictor: it returns what Admit would.
+func (l *NamespaceLifecycle) Predict(ctx context.Context, _ registration.Pass, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetKind().GroupKind() == namespaceKind {
-		return l.admitNamespace(a)
+		return protected(a)
 	}
 	if a.GetOperation() != admission.Create || a.GetNamespace() == "" || a.GetResource().GroupResource() == localReview {
 		return nil
@@ -114,7 +125,8 @@ func (l *NamespaceLifecycle) Admit(ctx context.Context, a admission.Attributes, 
 	return nil
 }
 
-func (l *NamespaceLifecycle) admitNamespace(a admission.Attributes) error {
+// protected refuses to delete the namespaces that must stay.
+func protected(a admission.Attributes) error {
 	if a.GetOperation() != admission.Delete {
 		return nil
 	}
@@ -122,7 +134,6 @@ func (l *NamespaceLifecycle) admitNamespace(a admission.Attributes) error {
 	case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
 		return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), errNamespaceProtected)
 	}
-	l.deleted.Add(a.GetName(), true, distrust)
 	return nil
 }
 

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // The names of the plugins, as in flags, configuration files and metrics (S9.2).
 const (
 	NamespaceLifecycleName = "NamespaceLifecycle"
-	InitializersName       = "Initializers"
-	MutatingWebhookName    = "MutatingAdmissionWebhook"
-	GenericWebhookName     = "GenericAdmissionWebhook"
-	ValidatingWebhookName  = "ValidatingAdmissionWebhook"
+	InitializersName       = registration.InitializersPlugin
+	MutatingWebhookName    = registration.MutatingPlugin
+	GenericWebhookName     = registration.ExternalPlugin
+	ValidatingWebhookName  = registration.ValidatingPlugin
 )
 
 // Known is a plugin that may be named in flags.

@@ -18,38 +18,50 @@ type Snapshots interface {
 	Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error)
 }
 
+// acting is a plugin of an Engine: one that acts on what is registered, and adds what it
+// does to the trace itself.
+type acting interface {
+	acts() *registration.Descriptor
+}
+
 // webhookPlugin runs the hooks of one source. It handles every operation (S9.5).
 type webhookPlugin struct {
 	source     registration.Source
-	gate       snapshot.Gate
 	snapshots  Snapshots
 	dispatcher *dispatch.Dispatcher
 }
+
+func (p *webhookPlugin) acts() *registration.Descriptor { return p.source.Descriptor() }
 
 func (p *webhookPlugin) Handles(admission.Operation) bool { return true }
 
 // run judges a request. One that no rule matches costs no allocation.
 func (p *webhookPlugin) run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	// Before there needs to be a snapshot, so that a broken registration can be
-	// mended (S2.40).
-	if plan.Exempt(a.GetKind(), a.GetResource().GroupResource()) {
-		return nil
-	}
-	s, err := p.snapshots.Acquire(ctx, snapshot.Subject{
-		Gate:      p.gate,
-		Resource:  a.GetResource().GroupResource(),
-		Operation: a.GetOperation(),
-	})
-	if err != nil {
+	s, err := acquire(ctx, p.snapshots, p.source, a)
+	if s == nil {
 		return err
 	}
 	request := plan.NewRequest(a)
-	steps := plan.For(s, p.source, &request, o.GetEquivalentResourceMapper())
-	if len(steps) == 0 {
+	candidates := plan.Candidates(s, p.source, &request, o.GetEquivalentResourceMapper())
+	if len(candidates) == 0 {
 		return nil
 	}
 	kept := request
-	return p.dispatcher.Run(ctx, a, o, s, &kept, steps)
+	return p.dispatcher.Run(ctx, a, o, s, &kept, candidates)
+}
+
+// acquire returns the snapshot that a source judges a request by, nil when nothing that
+// is registered applies to it. That is asked first, so that a broken registration can be
+// repaired while there is no snapshot (S2.40).
+func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes) (*snapshot.Snapshot, error) {
+	if plan.Exempt(a.GetKind(), a.GetResource().GroupResource()) {
+		return nil, nil
+	}
+	return from.Acquire(ctx, snapshot.Subject{
+		Source:    source,
+		Resource:  a.GetResource().GroupResource(),
+		Operation: a.GetOperation(),
+	})
 }
 
 // mutatingPlugin and validatingPlugin put a webhookPlugin into a pass.

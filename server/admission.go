@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/tools/cache"
@@ -24,7 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
@@ -77,6 +73,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	}
 	if j.engine, err = admission.New(admission.Options{
 		Snapshots:     snapshots{j.refresher},
+		Registrations: reader,
 		Namespaces:    namespaces,
 		Authorizer:    authorize,
 		Configuration: configuration,
@@ -99,12 +96,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 			p.Interface = j.creations.Counting(admission.NewNamespaceLifecycle(namespaces))
 		case admission.InitializersName:
 			j.initializers = true
-			p.Interface = initializers.New(initializers.Options{
-				Pending:    j.pending,
-				Authorizer: authorize,
-				Exempt:     exempt,
-				Registered: func(ctx context.Context) ([]*registration.Initializer, error) { return registered(ctx, reader) },
-			})
+			p.Interface = j.engine.Initializers()
 		case admission.MutatingWebhookName:
 			p.Interface = j.engine.MutatingWebhooks()
 		case admission.GenericWebhookName:
@@ -132,8 +124,8 @@ func (j *judge) skipped() []replicas.Skipped {
 	var list []replicas.Skipped
 	for _, one := range j.engine.Skipped(s) {
 		list = append(list, replicas.Skipped{
-			Registration: strings.ToLower(one.Hook.Source.Kind()) + "s." + one.Hook.Configuration,
-			Webhook:      one.Hook.Name, Target: one.Target.Name, Since: one.Target.Since.UTC(), Reason: one.Target.LastError,
+			Registration: one.Entry.Source.Descriptor().Resource + "." + one.Entry.Configuration,
+			Webhook:      one.Entry.Name, Target: one.Target.Name, Since: one.Target.Since.UTC(), Reason: one.Target.LastError,
 		})
 	}
 	return list
@@ -173,25 +165,6 @@ func (j *judge) registered() func() {
 	}
 }
 
-// pending names the initializers that a new object of a resource must wait for.
-func (j *judge) pending(ctx context.Context, resource schema.GroupVersionResource) ([]string, error) {
-	// Reviews are answered, not stored, and whatever is registered (S2.41).
-	if plan.Exempt(schema.GroupVersionKind{}, resource.GroupResource()) {
-		return nil, nil
-	}
-	s, err := snapshots{j.refresher}.Acquire(ctx, snapshot.Subject{
-		Gate: snapshot.InitializerGate, Resource: resource.GroupResource(), Operation: apiadmission.Create,
-	})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, i := range plan.Initializers(s, schema.GroupVersionKind{}, resource) {
-		names = append(names, i.Name)
-	}
-	return names, nil
-}
-
 // mustAct tells whether an initializer's failure policy is Fail. One that is not
 // registered counts as Ignore (S11.47); what is registered is not known before the
 // first read, and nobody is given up then.
@@ -200,7 +173,7 @@ func (j *judge) mustAct(name string) bool {
 		return true
 	}
 	i := j.initializer(name)
-	return i != nil && i.FailurePolicy == registration.Fail
+	return i != nil && !plan.Forgives(i.Entry)
 }
 
 // parallel tells whether an initializer may act at the same time as its
@@ -210,31 +183,13 @@ func (j *judge) parallel(name string) bool {
 	return i != nil && i.Parallel
 }
 
-// initializer returns the first registered one of a name, nil if there is none.
-func (j *judge) initializer(name string) *registration.Initializer {
+// initializer returns the one of a name that acts, nil if none is registered.
+func (j *judge) initializer(name string) *snapshot.Entry {
 	s := j.refresher.Current()
 	if s == nil {
 		return nil
 	}
-	for _, i := range s.Initializers() {
-		if i.Name == name {
-			return i
-		}
-	}
-	return nil
-}
-
-// registered reads every initializer as it is registered now.
-func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.Initializer, error) {
-	found, err := reader.Read(ctx, "")
-	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("reading the initializers that are registered: %w", err))
-	}
-	return snapshot.Compile(found).Initializers(), nil
-}
-
-func exempt(kind schema.GroupVersionKind) bool {
-	return plan.Exempt(kind, schema.GroupResource{Group: kind.Group})
+	return s.Initializer(name)
 }
 
 // services finds the endpoints of webhooks behind Services (S8.4). What it needs

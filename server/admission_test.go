@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -60,25 +59,4 @@ func TestUnknownInitializersAreNotGivenUp_S11_47(t *testing.T) {
 	check("when they were read", map[string]bool{"fail.example.com": true, "ignore.example.com": false, "unknown.example.com": false})
 	stop()
 	<-done
-}
-
-// Who may do what is also answered when registrations cannot be read: reviews wait
-// for no initializers. What is stored is refused then.
-func TestReviewsNeedNoRegistrations_S2_41(t *testing.T) {
-	refresher, err := snapshot.NewRefresher(snapshot.Options{Reader: registeredNow{}, Wait: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &judge{refresher: refresher}
-	for resource, answered := range map[schema.GroupVersionResource]bool{
-		{Group: "authorization.k8s.io", Version: "v1", Resource: "subjectaccessreviews"}:     true,
-		{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}: true,
-		{Group: "authentication.k8s.io", Version: "v1", Resource: "tokenreviews"}:            true,
-		{Version: "v1", Resource: "configmaps"}:                                              false,
-	} {
-		names, err := j.pending(t.Context(), resource)
-		if len(names) != 0 || (err == nil) != answered {
-			t.Errorf("%s: %q, %v", resource, names, err)
-		}
-	}
 }

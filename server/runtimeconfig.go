@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -46,9 +45,9 @@ func (o *Options) switchedOff() ([]string, error) {
 // registered stays stored.
 func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 	var hidden []string
-	for _, k := range registration.Kinds() {
+	for _, k := range registration.Sources() {
 		if !served(k, off) {
-			hidden = append(hidden, k.Name)
+			hidden = append(hidden, k.Kind)
 		}
 	}
 	if hidden == nil {
@@ -58,17 +57,8 @@ func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 }
 
 // served tells whether a kind has a version that is not switched off.
-func served(k registration.Kind, off []string) bool {
+func served(k registration.Descriptor, off []string) bool {
 	return slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) })
-}
-
-// enforcer names the admission plugin that judges requests by registrations of a
-// kind.
-var enforcer = map[string]string{
-	registration.MutatingKind:    admission.MutatingWebhookName,
-	registration.ValidatingKind:  admission.ValidatingWebhookName,
-	registration.ExternalKind:    admission.GenericWebhookName,
-	registration.InitializerKind: admission.InitializersName,
 }
 
 // notJudged lists the resources of the registrations that no request is judged by,
@@ -83,8 +73,8 @@ func (o *Options) notJudged() ([]string, error) {
 		return nil, err
 	}
 	var list []string
-	for _, k := range registration.Kinds() {
-		if !served(k, off) || !slices.Contains(plugins, enforcer[k.Name]) {
+	for _, k := range registration.Sources() {
+		if !served(k, off) || !slices.Contains(plugins, k.Plugin) {
 			list = append(list, k.Resource)
 		}
 	}

@@ -29,7 +29,7 @@ func BenchmarkCall(b *testing.B) {
 		body := review.NewBody(review.V1, r, &review.Payload{Object: object})
 		b.Run(fmt.Sprintf("object=%d/call", size), func(b *testing.B) {
 			c := newCaller(b, Options{Resolver: fixed(s.Listener.Addr().String())})
-			inv := &Invocation{Hook: hook, Request: r, Body: body, UID: testUID}
+			inv := &Invocation{Hook: hook, Body: body, UID: testUID}
 			b.ReportAllocs()
 			for b.Loop() {
 				if r, err := c.Call(b.Context(), inv); err != nil || !r.Allowed {

@@ -151,7 +151,7 @@ func TestCircuit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, tt.handler, func(t *testing.T, c *Caller, h *registration.Hook) {
+			bubble(t, tt.handler, func(t *testing.T, c *Caller, h *registration.Entry) {
 				if tt.dial == nil {
 					tt.dial = c.options.Dial
 				}

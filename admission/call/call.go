@@ -93,7 +93,6 @@ func New(o Options) (*Caller, error) {
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = defaultMaxInFlight
 	}
-	registerCounters()
 	c := &Caller{options: o}
 	c.waiting.max = maxWaitingBodies
 	c.targets.max = o.MaxTargets
@@ -108,10 +107,7 @@ func (c *Caller) Close() { c.targets.close() }
 // Invocation is one call to be made.
 type Invocation struct {
 	// Hook is the webhook to call.
-	Hook *registration.Hook
-	// Request is what the body was made from. Calls do not need it; it is there for
-	// whoever is handed an Invocation.
-	Request *review.Request
+	Hook *registration.Entry
 	// Body is the review to send. Nil means that the hook lists no version that is
 	// known here, which is an error of its own (S3.6).
 	Body *review.Body
@@ -119,6 +115,19 @@ type Invocation struct {
 	UID types.UID
 	// Mutating tells whether the answer may have a patch.
 	Mutating bool
+	// Facts is what Call finds out besides the answer.
+	Facts Facts
+}
+
+// Facts are what is to be recorded of a call besides its outcome.
+type Facts struct {
+	// Sent tells that the whole review was written to a connection.
+	Sent bool
+	// Host is the host that the webhook's certificate has to be valid for, and
+	// Deprecated names what is deprecated about it: MissingSAN, InsecureSHA1. Both are
+	// empty when there is nothing.
+	Host       string
+	Deprecated []string
 }
 
 // Call sends a review and returns the answer, checked by [review.Decode], or the
@@ -165,7 +174,10 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (response *review.Re
 	limited, cancel := context.WithDeadline(ctx, x.deadline)
 	defer cancel()
 
-	defer func() { x.leave(failure, response != nil || failure != nil) }()
+	defer func() {
+		inv.Facts.Sent = x.sent.Load()
+		x.leave(failure, response != nil || failure != nil)
+	}()
 	response, class, err := c.exchange(limited, &x)
 	if err == nil {
 		return response, nil
@@ -222,7 +234,7 @@ func timeoutQuery(d time.Duration) string {
 }
 
 // serverName is the name that a hook's certificate must be valid for (S8.2).
-func serverName(h *registration.Hook) string {
+func serverName(h *registration.Entry) string {
 	if s := h.ClientConfig.Service; s != nil {
 		return serviceName(s.Namespace, s.Name)
 	}

@@ -35,7 +35,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	at := s.Listener.Addr().String()
 	cases := []struct {
 		name      string
-		hook      *registration.Hook
+		hook      *registration.Entry
 		uri, host string
 	}{
 		{"S3.2 the path as configured", urlHook(s.URL+"/a/b", ca.bundle), "/a/b?timeout=10s", at},
@@ -82,7 +82,7 @@ func TestRequestOnTheWire(t *testing.T) {
 
 // bubble runs a test with time under control against an in-memory server that is
 // valid for hook.example.com.
-func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, c *Caller, hook *registration.Hook)) {
+func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, c *Caller, hook *registration.Entry)) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := newAuthority(t, "ca")
 		l := hooktest.NewPipes()
@@ -114,7 +114,7 @@ func TestTimeouts(t *testing.T) {
 			bubble(t, func(w http.ResponseWriter, r *http.Request) {
 				param = r.URL.Query().Get("timeout")
 				allow(w, r)
-			}, func(t *testing.T, c *Caller, hook *registration.Hook) {
+			}, func(t *testing.T, c *Caller, hook *registration.Entry) {
 				ctx := t.Context()
 				if tt.request > 0 {
 					var cancel context.CancelFunc
@@ -160,7 +160,7 @@ func TestDeadlines(t *testing.T) {
 			bubble(t, func(w http.ResponseWriter, r *http.Request) {
 				io.Copy(io.Discard, r.Body)
 				<-r.Context().Done()
-			}, func(t *testing.T, c *Caller, hook *registration.Hook) {
+			}, func(t *testing.T, c *Caller, hook *registration.Entry) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.request > 0 {

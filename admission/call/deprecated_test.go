@@ -15,11 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
-	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // certificate signs a serving certificate as the template says.
@@ -39,84 +34,36 @@ func (a *authority) certificate(t *testing.T, template *x509.Certificate) tls.Ce
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// counted returns the value of a counter as /metrics shows it.
-func counted(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
-}
-
-func TestDeprecatedCertificatesAreCounted(t *testing.T) {
-	const names, sha1 = "apiserver_webhooks_x509_missing_san_total", "apiserver_webhooks_x509_insecure_sha1_total"
+func TestDeprecatedCertificatesAreNoticed(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	subject := pkix.Name{CommonName: "localhost"}
 	old := ca.certificate(t, &x509.Certificate{Subject: subject, DNSNames: []string{"old"}, SignatureAlgorithm: x509.ECDSAWithSHA1})
 	chain := ca.serving(t, "localhost")
 	chain.Certificate = append(chain.Certificate, old.Certificate[0])
 	for _, c := range []struct {
-		name        string
-		cert        tls.Certificate
-		names, sha1 float64
-		annotation  string
+		name string
+		cert tls.Certificate
+		want Facts
 	}{
-		{"S10 a good certificate", ca.serving(t, "localhost"), 0, 0, ""},
-		{"S10 no subjectAltName", ca.certificate(t, &x509.Certificate{Subject: subject}), 1, 0, "missing-san.invalid-cert.kubernetes.io/localhost"},
-		{"S10 the wrong subjectAltName", ca.serving(t, "elsewhere"), 0, 0, ""},
-		{"S10 an unknown authority", other.serving(t, "localhost"), 0, 0, ""},
-		{"S10 signed with SHA-1", ca.certificate(t, &x509.Certificate{Subject: subject, DNSNames: []string{"localhost"}, SignatureAlgorithm: x509.ECDSAWithSHA1}), 0, 1, "insecure-sha1.invalid-cert.kubernetes.io/localhost"},
-		{"S10 SHA-1 elsewhere in a chain that is trusted", chain, 0, 1, "insecure-sha1.invalid-cert.kubernetes.io/localhost"},
+		{"S10 a good certificate", ca.serving(t, "localhost"), Facts{Sent: true}},
+		{"S10 no subjectAltName", ca.certificate(t, &x509.Certificate{Subject: subject}), Facts{Host: "localhost", Deprecated: []string{"MissingSAN"}}},
+		{"S10 the wrong subjectAltName", ca.serving(t, "elsewhere"), Facts{}},
+		{"S10 an unknown authority", other.serving(t, "localhost"), Facts{}},
+		{
+			"S10 signed with SHA-1", ca.certificate(t, &x509.Certificate{Subject: subject, DNSNames: []string{"localhost"}, SignatureAlgorithm: x509.ECDSAWithSHA1}),
+			Facts{Host: "localhost", Deprecated: []string{"InsecureSHA1"}},
+		},
+		{"S10 SHA-1 elsewhere in a chain that is trusted", chain, Facts{Sent: true, Host: "localhost", Deprecated: []string{"InsecureSHA1"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			caller := newCaller(t, Options{})
 			s := serve(t, c.cert, http.HandlerFunc(allow), nil)
 			port := strconv.Itoa(s.Listener.Addr().(*net.TCPAddr).Port)
-			beforeNames, beforeSHA1 := counted(t, names), counted(t, sha1)
-			ctx := audit.WithAuditContext(t.Context())
-			if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditinternal.LevelMetadata}, nil); err != nil {
-				t.Fatal(err)
-			}
-			caller.Call(ctx, invocation(urlHook("https://localhost:"+port, ca.bundle)))
-			if got := counted(t, names) - beforeNames; got != c.names {
-				t.Errorf("%s grew by %v, want %v", names, got, c.names)
-			}
-			if got := counted(t, sha1) - beforeSHA1; got != c.sha1 {
-				t.Errorf("%s grew by %v, want %v", sha1, got, c.sha1)
-			}
-			want := map[string]string{}
-			for i := range deprecations {
-				if d := &deprecations[i]; c.annotation == d.annotation+"localhost" {
-					want[c.annotation] = d.reason
-				}
-			}
-			got := audit.AuditContextFrom(ctx).GetEventAnnotations()
-			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("audit annotations (-want +got):\n%s", diff)
+			inv := invocation(urlHook("https://localhost:"+port, ca.bundle))
+			caller.Call(t.Context(), inv)
+			if diff := cmp.Diff(c.want, inv.Facts); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Upstream's package may have registered the same metric.
-func TestCountersAreShared(t *testing.T) {
-	const name = "x509_shared_total"
-	first := deprecatedCounter(name, "help")
-	second := deprecatedCounter(name, "help")
-	if first() != second() {
-		t.Error("two counters of one name")
-	}
-	before := counted(t, "apiserver_webhooks_"+name)
-	first().Inc()
-	second().Inc()
-	if got := counted(t, "apiserver_webhooks_"+name) - before; got != 2 {
-		t.Errorf("counted %v, want 2", got)
 	}
 }

@@ -78,7 +78,7 @@ func (c Class) String() string { return classes[c].name }
 // hook's failure policy decides what becomes of the request (S7.1).
 type Error struct {
 	// Hook is the webhook that failed.
-	Hook *registration.Hook
+	Hook *registration.Entry
 	// Class is the step it failed at.
 	Class Class
 	// URL is what was called, with its timeout parameter; empty when it did not
@@ -108,7 +108,7 @@ type Error struct {
 
 // Failed returns an Error of a hook that was not called, or failed after the call.
 // The cause must not be nil.
-func Failed(hook *registration.Hook, class Class, cause error) *Error {
+func Failed(hook *registration.Entry, class Class, cause error) *Error {
 	return &Error{Hook: hook, Class: class, Cause: cause, Code: classes[class].code}
 }
 
@@ -160,7 +160,7 @@ func (e *Error) explain(b *strings.Builder) {
 	}
 }
 
-func roots(h *registration.Hook) string {
+func roots(h *registration.Entry) string {
 	if len(h.ClientConfig.CABundle) > 0 {
 		return "clientConfig.caBundle"
 	}
@@ -178,10 +178,10 @@ func (e *Error) Status() *apierrors.StatusError {
 	case PatchFailed:
 		opening = fmt.Sprintf("admission webhook %q returned a patch that could not be applied: ", h.Name)
 	case Panic:
-		opening = fmt.Sprintf("%s/%s has panicked: ", plugin(h.Source), h.Name)
+		opening = fmt.Sprintf("%s/%s has panicked: ", h.Source.Descriptor().Plugin, h.Name)
 	}
 	status := apierrors.NewInternalError(fmt.Errorf("%s%w; %s %q, webhook %d; failurePolicy is %s: the request was rejected%s",
-		opening, e, h.Source.Kind(), h.Configuration, h.Index+1, h.FailurePolicy, e.remedy()))
+		opening, e, h.Source, h.Configuration, h.Index+1, h.FailurePolicy, e.remedy()))
 	if e.Class == Busy {
 		status.ErrStatus.Details.RetryAfterSeconds = busyRetrySeconds
 	}
@@ -191,16 +191,6 @@ func (e *Error) Status() *apierrors.StatusError {
 // busyRetrySeconds is when a client may come back whose request was rejected
 // because a webhook was busy.
 const busyRetrySeconds = 1
-
-func plugin(s registration.Source) string {
-	switch s {
-	case registration.Mutating:
-		return "MutatingAdmissionWebhook"
-	case registration.Validating:
-		return "ValidatingAdmissionWebhook"
-	}
-	return "GenericAdmissionWebhook"
-}
 
 // remedy says what an administrator can do next.
 func (e *Error) remedy() string {

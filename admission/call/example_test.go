@@ -19,14 +19,16 @@ func Example() {
 	}))
 	defer server.Close()
 
-	hook := &registration.Hook{
-		Name:           "days.example.com",
-		FailurePolicy:  registration.Fail,
-		Timeout:        10 * time.Second,
-		ReviewVersions: []string{"v1"},
-		ClientConfig: registration.ClientConfig{
-			URL:      server.URL,
-			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+	hook := &registration.Entry{
+		Origin:        registration.Origin{Name: "days.example.com"},
+		FailurePolicy: registration.Fail,
+		Webhook: &registration.Webhook{
+			Timeout:        10 * time.Second,
+			ReviewVersions: []string{"v1"},
+			ClientConfig: registration.ClientConfig{
+				URL:      server.URL,
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
 		},
 	}
 	caller, err := call.New(call.Options{})

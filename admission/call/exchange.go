@@ -36,6 +36,8 @@ type exchange struct {
 	left  int
 	// connected is set as soon as there is a connection for the request.
 	connected atomic.Bool
+	// sent is set when the whole request was written.
+	sent atomic.Bool
 	// entered is when the call got its place, zero until then; probe tells that it
 	// tries the server for all.
 	entered time.Time
@@ -131,6 +133,11 @@ type exchangeKey struct{}
 // send posts the review to the first endpoint that a connection can be made to.
 func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) {
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }
+	x.trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			x.sent.Store(true)
+		}
+	}
 	ctx = httptrace.WithClientTrace(context.WithValue(ctx, exchangeKey{}, x), &x.trace)
 	for x.left = len(x.endpoints); ; {
 		endpoint := x.endpoints[len(x.endpoints)-x.left]
@@ -138,7 +145,10 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 		x.tried = append(x.tried, endpoint)
 		request := x.request(ctx, endpoint)
 		answer, err := x.target.rt.RoundTrip(request)
-		x.note(request, answer, err)
+		x.note(answer, err)
+		if err == nil {
+			x.sent.Store(true)
+		}
 		if err == nil && ctx.Err() != nil {
 			// A server that is told that we leave may begin an answer then.
 			answer.Body.Close()

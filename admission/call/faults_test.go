@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 	cases := []struct {
 		name    string
 		start   func(*testing.T) string
-		tweak   func(*registration.Hook)
+		tweak   func(*registration.Entry)
 		text    []string
 		class   Class
 		code    int32
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 		{name: "S7.4 refused", start: func(t *testing.T) string { return refused(t) }, class: Transport, code: 503, dial: true,
 			text: []string{`failed to call webhook: Post "https://127.0.0.1:`, `/check?timeout=1s": dial tcp 127.0.0.1:`, ": connect: connection refused"}},
 		{name: "S7.4 no such host", start: func(t *testing.T) string { return refused(t) }, class: Transport, code: 503, dial: true,
-			tweak: func(h *registration.Hook) { h.ClientConfig.URL = "https://hook.invalid/check" },
+			tweak: func(h *registration.Entry) { h.ClientConfig.URL = "https://hook.invalid/check" },
 			text:  []string{`failed to call webhook: Post "https://hook.invalid/check?timeout=1s": dial tcp: lookup hook.invalid`}},
 		{name: "S7.4 accepts and is silent", start: func(t *testing.T) string {
 			return listener(t, func(c net.Conn) { io.Copy(io.Discard, c); c.Close() })
@@ -119,23 +119,23 @@ func TestFaults(t *testing.T) {
 		{name: "S7.4 unknown authority", start: handler(newAuthority(t, "other").serving(t, "127.0.0.1"), allow), class: Transport, code: 503, dial: true,
 			text: []string{": tls: failed to verify certificate: x509: certificate signed by unknown authority"}},
 		{name: "S8.5 no bundle means the system's roots", start: handler(good, allow), class: Transport, code: 503, dial: true,
-			tweak: func(h *registration.Hook) { h.ClientConfig.CABundle = nil },
+			tweak: func(h *registration.Entry) { h.ClientConfig.CABundle = nil },
 			text:  []string{"x509: certificate signed by unknown authority", "signed by a root of the system, since clientConfig.caBundle is empty"}},
 		{name: "S7.4 wrong name", start: handler(ca.serving(t, "other.example.com"), allow), class: Transport, code: 503, dial: true,
 			text: []string{": tls: failed to verify certificate: x509: cannot validate certificate for 127.0.0.1"}},
 		{name: "S8.5 CommonName is not used", start: handler(commonName(t, ca, "localhost"), allow), class: Transport, code: 503, dial: true,
-			tweak: func(h *registration.Hook) {
+			tweak: func(h *registration.Entry) {
 				h.ClientConfig.URL = strings.Replace(h.ClientConfig.URL, "127.0.0.1", "localhost", 1)
 			}, text: []string{"x509: certificate"}},
 
 		{name: "S7.4 CA bundle not PEM", start: func(*testing.T) string { return "127.0.0.1:1" }, class: Client, code: 500,
-			tweak: func(h *registration.Hook) { h.ClientConfig.CABundle = []byte("nonsense") },
+			tweak: func(h *registration.Entry) { h.ClientConfig.CABundle = []byte("nonsense") },
 			text:  []string{"could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"}},
 		{name: "S8.1 neither url nor service", start: func(*testing.T) string { return "127.0.0.1:1" }, class: Client, code: 500,
-			tweak: func(h *registration.Hook) { h.ClientConfig.URL = "" },
+			tweak: func(h *registration.Entry) { h.ClientConfig.URL = "" },
 			text:  []string{"could not get REST client: webhook configuration must have either service or URL"}},
 		{name: "S12.14 no https", start: func(*testing.T) string { return "127.0.0.1:1" }, class: Client, code: 500,
-			tweak: func(h *registration.Hook) { h.ClientConfig.URL = "http://127.0.0.1:1/" },
+			tweak: func(h *registration.Entry) { h.ClientConfig.URL = "http://127.0.0.1:1/" },
 			text:  []string{`could not get REST client: clientConfig.url "http://127.0.0.1:1/" is not the https URL of a host`}},
 
 		{name: "S7.4 400", start: handler(good, respond(400, "text/plain", "bad")), class: HTTPStatus, code: 400,

@@ -181,7 +181,7 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
-	}, func(t *testing.T, c *Caller, h *registration.Hook) {
+	}, func(t *testing.T, c *Caller, h *registration.Entry) {
 		c = newCaller(t, Options{MaxInFlight: 2, Dial: c.options.Dial})
 		ctx, cancel := context.WithCancel(t.Context())
 		var hanging sync.WaitGroup
@@ -226,16 +226,17 @@ func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
-	}, func(t *testing.T, c *Caller, h *registration.Hook) {
+	}, func(t *testing.T, c *Caller, h *registration.Entry) {
 		c = newCaller(t, Options{MaxInFlight: 1, Dial: c.options.Dial})
-		another := *h
+		another, action := *h, *h.Webhook
+		another.Webhook = &action
 		another.ClientConfig.CABundle = append([]byte("\n"), h.ClientConfig.CABundle...)
 		inv := invocation(h)
 		size := inv.Body.Len()
 		c.waiting.max = 3*size + size/2
 		ctx, cancel := context.WithCancel(t.Context())
 		var hanging sync.WaitGroup
-		hang := func(h *registration.Hook) {
+		hang := func(h *registration.Entry) {
 			hanging.Go(func() {
 				if _, err := c.Call(ctx, invocation(h)); err == nil || !err.ClientGone {
 					t.Errorf("got %v", err)
@@ -251,7 +252,7 @@ func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 		if got := c.waiting.held.Load(); got != 3*size {
 			t.Errorf("%d bytes wait, want %d", got, 3*size)
 		}
-		for _, h := range []*registration.Hook{h, &another} {
+		for _, h := range []*registration.Entry{h, &another} {
 			_, err := c.Call(t.Context(), invocation(h))
 			if err == nil || err.Class != Busy || err.Code != 503 {
 				t.Fatalf("got %#v", err)

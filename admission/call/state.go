@@ -64,7 +64,7 @@ func (c *Caller) Targets() []Target {
 
 // TargetOf returns the one that a hook's calls go to, false if it was not called
 // lately.
-func (c *Caller) TargetOf(h *registration.Hook) (Target, bool) {
+func (c *Caller) TargetOf(h *registration.Entry) (Target, bool) {
 	u, err := address(&h.ClientConfig)
 	if err != nil {
 		return Target{}, false

@@ -127,15 +127,17 @@ func allow(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(out)
 }
 
-func urlHook(u string, ca []byte) *registration.Hook {
-	return &registration.Hook{
-		Source: registration.Validating, Configuration: "shop", Index: 1, Name: "check.shop.example.com",
-		FailurePolicy: registration.Fail, Timeout: 10 * time.Second, ReviewVersions: []string{"v1"},
-		ClientConfig: registration.ClientConfig{URL: u, CABundle: ca},
+func urlHook(u string, ca []byte) *registration.Entry {
+	return &registration.Entry{
+		Origin:        registration.Origin{Source: registration.Validating, Configuration: "shop", Index: 1, Name: "check.shop.example.com"},
+		FailurePolicy: registration.Fail,
+		Webhook: &registration.Webhook{
+			Timeout: 10 * time.Second, ReviewVersions: []string{"v1"}, ClientConfig: registration.ClientConfig{URL: u, CABundle: ca},
+		},
 	}
 }
 
-func serviceHook(port int32, path string, ca []byte) *registration.Hook {
+func serviceHook(port int32, path string, ca []byte) *registration.Entry {
 	h := urlHook("", ca)
 	h.ClientConfig.Service = &registration.Service{Namespace: "shop", Name: "check", Path: path, Port: port}
 	return h
@@ -161,14 +163,17 @@ func newCaller(tb testing.TB, o Options) *Caller {
 
 const testUID = types.UID("705ab4f5-6393-11e8-b7cc-42010a800002")
 
-func invocation(h *registration.Hook) *Invocation {
+func invocation(h *registration.Entry) *Invocation {
 	r := &review.Request{Operation: "CREATE", Name: "web", Namespace: "shop"}
-	v, _ := review.Choose(h.ReviewVersions)
-	return &Invocation{Hook: h, Request: r, Body: review.NewBody(v, r, &review.Payload{Object: []byte(`{"kind":"Pod"}`)}), UID: testUID}
+	v, ok := review.Choose(h.ReviewVersions)
+	if !ok {
+		v = review.V1alpha1
+	}
+	return &Invocation{Hook: h, Body: review.NewBody(v, r, &review.Payload{Object: []byte(`{"kind":"Pod"}`)}), UID: testUID}
 }
 
 // mustCall fails the test when the webhook fails.
-func mustCall(tb testing.TB, c *Caller, h *registration.Hook) *review.Response {
+func mustCall(tb testing.TB, c *Caller, h *registration.Entry) *review.Response {
 	tb.Helper()
 	r, err := c.Call(tb.Context(), invocation(h))
 	if err != nil {

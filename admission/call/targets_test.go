@@ -73,7 +73,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	c := newCaller(t, Options{Resolver: fixed(s.Listener.Addr().String())})
 	steps := []struct {
 		name string
-		hook *registration.Hook
+		hook *registration.Entry
 		want int32
 	}{
 		{"S8.7 first call", urlHook(s.URL+"/a", ca.bundle), 1},
@@ -81,7 +81,7 @@ func TestConnectionsAreShared(t *testing.T) {
 		{"S8.7 another path of the same server", urlHook(s.URL+"/b", ca.bundle), 1},
 		{"S8.7 a changed bundle makes a new client", urlHook(s.URL+"/a", append([]byte("\n"), ca.bundle...)), 2},
 		{"S8.3 a service", serviceHook(443, "/", ca.bundle), 3},
-		{"S8.7 the service again, another name", func() *registration.Hook {
+		{"S8.7 the service again, another name", func() *registration.Entry {
 			h := serviceHook(443, "/other", ca.bundle)
 			h.Name = "other.shop.example.com"
 			return h
@@ -105,17 +105,17 @@ func TestProtocols(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	cases := []struct {
 		name  string
-		hook  func(s *httptest.Server) *registration.Hook
+		hook  func(s *httptest.Server) *registration.Entry
 		proto string
 		least int32
 		most  int32
 	}{
-		{"S8.6 loopback URLs may use HTTP/2", func(s *httptest.Server) *registration.Hook { return urlHook(s.URL, ca.bundle) }, "HTTP/2.0", 1, 1},
-		{"S8.6 localhost may use HTTP/2", func(s *httptest.Server) *registration.Hook {
+		{"S8.6 loopback URLs may use HTTP/2", func(s *httptest.Server) *registration.Entry { return urlHook(s.URL, ca.bundle) }, "HTTP/2.0", 1, 1},
+		{"S8.6 localhost may use HTTP/2", func(s *httptest.Server) *registration.Entry {
 			return urlHook(strings.Replace(s.URL, "127.0.0.1", "localhost", 1), ca.bundle)
 		}, "HTTP/2.0", 1, 1},
-		{"S8.6 services use HTTP/1.1", func(s *httptest.Server) *registration.Hook { return serviceHook(443, "/", ca.bundle) }, "HTTP/1.1", parallel, parallel + 1},
-		{"S8.6 other URLs use HTTP/1.1", func(s *httptest.Server) *registration.Hook { return urlHook("https://hook.example.com", ca.bundle) }, "HTTP/1.1", parallel, parallel + 1},
+		{"S8.6 services use HTTP/1.1", func(s *httptest.Server) *registration.Entry { return serviceHook(443, "/", ca.bundle) }, "HTTP/1.1", parallel, parallel + 1},
+		{"S8.6 other URLs use HTTP/1.1", func(s *httptest.Server) *registration.Entry { return urlHook("https://hook.example.com", ca.bundle) }, "HTTP/1.1", parallel, parallel + 1},
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {

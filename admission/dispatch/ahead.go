@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -23,7 +22,6 @@ type ahead struct {
 	// decisions has, per step, what was found for the object of a generation.
 	decisions []decision
 	flights   []flight
-	under     sync.WaitGroup
 }
 
 // flight is a call ahead of turn.
@@ -37,17 +35,13 @@ type flight struct {
 	status   *apierrors.StatusError
 }
 
-func mayGoAhead(step *plan.Step) bool {
-	return step.Hook.MayReinvoke && step.Hook.SideEffects == "None"
-}
-
 // consider decides whether the hook of a step applies to the object as it is.
 // The outcome is remembered until the object changes.
 func (a *ahead) consider(ctx context.Context, i int) *decision {
 	d := &a.decisions[i]
-	if !d.made || d.generation != a.run.objects.generation {
+	if !d.made || d.generation != a.run.objects.Generation() {
 		*d = a.run.decide(ctx, &a.run.steps[i])
-		d.made, d.generation = true, a.run.objects.generation
+		d.made, d.generation = true, a.run.objects.Generation()
 	}
 	return d
 }
@@ -55,13 +49,13 @@ func (a *ahead) consider(ctx context.Context, i int) *decision {
 // launch starts the calls that can go ahead while the hook of step i, which is
 // prepared, is called.
 // wanted tells which steps are considered at all in this round.
-func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Step) bool) {
+func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) bool) {
 	r := a.run
 	if r.options.Serial {
 		return
 	}
 	last := len(r.steps) - 1
-	for last > i && !mayGoAhead(&r.steps[last]) {
+	for last > i && !r.steps[last].MayGoAhead() {
 		last--
 	}
 	quiet := 1.0
@@ -71,7 +65,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Step) bool)
 			if !wanted(step) {
 				continue
 			}
-			if latest := r.objects.latest; latest != nil && latest.kind != step.Kind {
+			if r.objects.ConvertsTo(step.Kind) {
 				// To convert the object may change it. That has to wait for this
 				// step's turn, and so do those behind it.
 				return
@@ -83,7 +77,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Step) bool)
 			if !d.applies {
 				continue
 			}
-			if mayGoAhead(step) && !a.flying(j) && !a.fly(ctx, j) {
+			if step.MayGoAhead() && !a.flying(j) && !a.fly(ctx, j) {
 				return
 			}
 		}
@@ -96,7 +90,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Step) bool)
 // flying tells whether the hook of a step is being called with the object as it
 // is now.
 func (a *ahead) flying(j int) bool {
-	return a.flights != nil && a.flights[j].done != nil && a.flights[j].generation == a.run.objects.generation
+	return a.flights != nil && a.flights[j].done != nil && a.flights[j].generation == a.run.objects.Generation()
 }
 
 // fly starts one call, and tells whether more may follow.
@@ -118,16 +112,15 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	f := &a.flights[j]
 	if f.done != nil {
 		// An earlier answer, for an object that is no more.
-		f.cancel()
-		<-f.done
+		a.discard(f, trace.Superseded)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	*f = flight{generation: r.objects.generation, cancel: cancel, done: make(chan struct{}), call: r.record(step, 0)}
+	*f = flight{generation: r.objects.Generation(), cancel: cancel, done: make(chan struct{}), call: r.record(step, 0)}
 	later := sharesOf(r.steps[j+1:])
-	a.under.Go(func() {
+	go func() {
 		defer close(f.done)
 		f.response, f.status = r.ask(ctx, ready, &f.call, later)
-	})
+	}()
 	return true
 }
 
@@ -138,8 +131,8 @@ func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *a
 		return nil, nil, false
 	}
 	f := &a.flights[j]
-	if f.generation != a.run.objects.generation {
-		f.cancel()
+	if f.generation != a.run.objects.Generation() {
+		a.discard(f, trace.Superseded)
 		c.Turn = trace.Again
 		return nil, nil, false
 	}
@@ -153,12 +146,25 @@ func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *a
 	return f.response, f.status, true
 }
 
-// land ends what is still under way.
+// discard ends a call whose answer is of no use, and puts it on record.
+func (a *ahead) discard(f *flight, fate trace.Fate) {
+	f.cancel()
+	<-f.done
+	f.call.Turn, f.call.Fate = trace.Ahead, fate
+	a.run.trace.Discarded = append(a.run.trace.Discarded, f.call)
+	f.done = nil
+}
+
+// land ends the calls whose turn did not come.
 func (a *ahead) land() {
 	for i := range a.flights {
 		if f := &a.flights[i]; f.done != nil {
 			f.cancel()
 		}
 	}
-	a.under.Wait()
+	for i := range a.flights {
+		if f := &a.flights[i]; f.done != nil {
+			a.discard(f, trace.NotReached)
+		}
+	}
 }

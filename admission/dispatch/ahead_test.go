@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
@@ -25,7 +28,7 @@ import (
 
 // hasty makes a dispatcher believe that no hook ever changes anything, and that
 // waste costs nothing: every call that may go ahead does.
-func hasty(d *Dispatcher, steps []plan.Step, a admission.Attributes) {
+func hasty(d *Dispatcher, steps []plan.Candidate, a admission.Attributes) {
 	r := run{Dispatcher: d, request: requestOf(a)}
 	d.forecast.mu.habits = map[habit]float64{}
 	for i := range steps {
@@ -78,8 +81,22 @@ func whim(seed uint32) http.HandlerFunc {
 func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 	f := newFixture(t)
 	const whims = 12
+	// received has the uid of every review that a webhook received; known what became of
+	// it, as the traces say.
+	var received sync.Map
+	known := map[types.UID]trace.Fate{}
 	for i := range whims {
-		f.Serve(fmt.Sprintf("w%d", i), whim(uint32(i)))
+		f.Serve(fmt.Sprintf("w%d", i), func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			var asked admissionv1.AdmissionReview
+			if err != nil || json.Unmarshal(body, &asked) != nil {
+				// A call that was cancelled while it was sent.
+				return
+			}
+			received.Store(asked.Request.UID, true)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			whim(uint32(i))(w, r)
+		})
 	}
 	serial := f.dispatcher(t, registration.Mutating, func(o *Options) { o.Serial = true })
 	ahead := f.dispatcher(t, registration.Mutating)
@@ -114,7 +131,10 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 				o.Object = object.Object
 			}
 			for _, tr := range f.traces {
-				text := tr.String()
+				// What was called in vain is there only when hooks are called ahead.
+				used := *tr
+				used.Discarded = nil
+				text := used.String()
 				for i := range tr.Calls {
 					c := &tr.Calls[i]
 					text += fmt.Sprint(c.Matched, c.Warnings, "\n")
@@ -123,6 +143,18 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 					}
 				}
 				o.Traces = append(o.Traces, text)
+				for _, calls := range [][]trace.Call{tr.Calls, tr.Discarded} {
+					for i := range calls {
+						c := &calls[i]
+						if _, twice := known[c.UID]; twice {
+							t.Errorf("review %s is there twice", c.UID)
+						}
+						known[c.UID] = c.Fate
+						if _, ok := received.Load(c.UID); !ok && c.Verdict == trace.Allowed {
+							t.Errorf("%s allowed what it did not receive", &c.Entry)
+						}
+					}
+				}
 			}
 			return o
 		}
@@ -130,29 +162,42 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 			t.Fatalf("ahead of turn, the outcome is another (-serial +ahead):\n%s", diff)
 		}
 	}
+	received.Range(func(uid, _ any) bool {
+		if _, ok := known[uid.(types.UID)]; !ok {
+			t.Errorf("a webhook received review %s, which is in no trace", uid)
+		}
+		return true
+	})
+	fates := map[trace.Fate]int{}
+	for _, fate := range known {
+		fates[fate]++
+	}
+	if fates[trace.Superseded] == 0 || fates[trace.NotReached] == 0 {
+		t.Errorf("the chains do not cover all fates: %v", fates)
+	}
 	if turns[trace.Ahead] == 0 || turns[trace.Again] == 0 || turns[trace.InTurn] == 0 {
 		t.Errorf("the chains do not cover all cases: %v", turns)
 	}
 }
 
-func randomSteps(f *fixture, random *rand.Rand, whims int) []plan.Step {
-	var steps []plan.Step
+func randomSteps(f *fixture, random *rand.Rand, whims int) []plan.Candidate {
+	var steps []plan.Candidate
 	for i := range 2 + random.IntN(6) {
 		s := f.hook(registration.Mutating, fmt.Sprintf("w%d.x.y%d", random.IntN(whims), i))
 		if random.IntN(4) > 0 {
-			ifNeeded(s.Hook.Hook)
+			ifNeeded(s.Entry.Entry)
 		}
 		if random.IntN(3) == 0 {
-			ignore(s.Hook.Hook)
+			ignore(s.Entry.Entry)
 		}
 		if random.IntN(5) == 0 {
-			s.Hook.SideEffects = "NoneOnDryRun"
+			s.Entry.SideEffects = "NoneOnDryRun"
 		}
 		if random.IntN(3) == 0 {
 			s.Kind = widgetV2
 		}
 		if random.IntN(3) == 0 {
-			s.Hook.ObjectSelector = labels.SelectorFromSet(labels.Set{"a": "1"})
+			s.Entry.ObjectSelector = labels.SelectorFromSet(labels.Set{"a": "1"})
 		}
 		steps = append(steps, s)
 	}
@@ -162,7 +207,7 @@ func randomSteps(f *fixture, random *rand.Rand, whims int) []plan.Step {
 func TestQuietHooksAreCalledTogether(t *testing.T) {
 	f := newFixture(t)
 	const hooks = 12
-	var steps []plan.Step
+	var steps []plan.Candidate
 	for i := range hooks {
 		name := string(rune('a' + i))
 		f.Answer(name, hooktest.Allow)
@@ -191,9 +236,9 @@ func TestQuietHooksAreCalledTogether(t *testing.T) {
 }
 
 func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
-	for name, edit := range map[string]func(*registration.Hook){
-		"side effects":  func(h *registration.Hook) { h.MayReinvoke, h.SideEffects = true, "NoneOnDryRun" },
-		"no reinvoking": func(h *registration.Hook) { h.MayReinvoke = false },
+	for name, edit := range map[string]func(*registration.Entry){
+		"side effects":  func(h *registration.Entry) { h.MayReinvoke, h.SideEffects = true, "NoneOnDryRun" },
+		"no reinvoking": func(h *registration.Entry) { h.MayReinvoke = false },
 		"turned off":    ifNeeded,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +253,7 @@ func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 			}
 			for _, c := range f.traces[0].Calls {
 				if c.Turn != trace.InTurn {
-					t.Errorf("%s was called ahead", c.Hook)
+					t.Errorf("%s was called ahead", &c.Entry)
 				}
 			}
 		})

@@ -62,14 +62,14 @@ type slowHooks struct {
 	}
 }
 
-func (s *slowHooks) has(steps []plan.Step) bool {
+func (s *slowHooks) has(steps []plan.Candidate) bool {
 	if s.n.Load() == 0 {
 		return false
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for i := range steps {
-		if _, ok := s.mu.hooks[identityOf(steps[i].Hook.Hook)]; ok {
+		if _, ok := s.mu.hooks[identityOf(&steps[i].Entry.Origin)]; ok {
 			return true
 		}
 	}
@@ -78,11 +78,11 @@ func (s *slowHooks) has(steps []plan.Step) bool {
 
 // expect makes all hooks of a pass slow that takes long, until it is known which of
 // them are.
-func (s *slowHooks) expect(steps []plan.Step) {
+func (s *slowHooks) expect(steps []plan.Candidate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range steps {
-		s.set(identityOf(steps[i].Hook.Hook), true)
+		s.set(identityOf(&steps[i].Entry.Origin), true)
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *slowHooks) note(calls []trace.Call) {
 			continue
 		}
 		s.mu.Lock()
-		s.set(identityOf(c.Hook), slow)
+		s.set(identityOf(&c.Entry), slow)
 		s.mu.Unlock()
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestARequestThatWaitsStepsAside(t *testing.T) {
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
-		t.Run(source.Kind(), func(t *testing.T) {
+		t.Run(source.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixtureInBubble(t)
 				aside, back := make(chan struct{}), 0

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/review"
@@ -26,33 +27,27 @@ var errNoSideEffects = errors.New("Webhook SideEffects is nil") //nolint:staticc
 
 // ready is a step with everything that a call of its hook needs.
 type ready struct {
-	step *plan.Step
-	form *form
+	step *plan.Candidate
+	form *objects.Form
 	// body is nil when the hook knows no version of the review.
 	body *review.Body
 }
 
 // prepare makes a step ready. The error is an API status and does not depend on
 // the failure policy (S2.27).
-func (r *run) prepare(step *plan.Step) (ready, error) {
-	f, err := r.objects.as(step.Kind)
+func (r *run) prepare(step *plan.Candidate) (ready, error) {
+	f, err := r.objects.As(step.Kind)
 	if err != nil {
-		return ready{}, apierrors.NewInternalError(fmt.Errorf("converting to %s for admission webhook %q: %w", step.Kind, step.Hook.Name, err))
+		return ready{}, apierrors.NewInternalError(fmt.Errorf("converting to %s for admission webhook %q: %w", step.Kind, step.Entry.Name, err))
 	}
-	version, ok := review.Choose(step.Hook.ReviewVersions)
+	version, ok := step.ReviewVersion()
 	if !ok {
 		return ready{step: step, form: f}, nil
 	}
-	for _, b := range f.bodies {
-		if b.version == version && b.resource == step.Resource && b.subresource == step.Subresource {
-			return ready{step, f, b.body}, nil
-		}
+	if body := f.Body(version, step.Resource, step.Subresource); body != nil {
+		return ready{step, f, body}, nil
 	}
-	payload, err := r.objects.encode(f)
-	if err != nil {
-		return ready{}, apierrors.NewInternalError(fmt.Errorf("calling admission webhook %q: %w", step.Hook.Name, err))
-	}
-	body := review.NewBody(version, &review.Request{
+	body, err := r.objects.NewBody(f, version, &review.Request{
 		Kind:               step.Kind,
 		Resource:           step.Resource,
 		Subresource:        step.Subresource,
@@ -64,8 +59,10 @@ func (r *run) prepare(step *plan.Step) (ready, error) {
 		Operation:          string(r.request.Operation),
 		User:               r.request.User,
 		DryRun:             r.request.DryRun,
-	}, payload)
-	f.bodies = append(f.bodies, knownBody{version, step.Resource, step.Subresource, body})
+	})
+	if err != nil {
+		return ready{}, apierrors.NewInternalError(fmt.Errorf("calling admission webhook %q: %w", step.Entry.Name, err))
+	}
 	return ready{step, f, body}, nil
 }
 
@@ -80,14 +77,16 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 	defer func() {
 		c.Latency = time.Since(c.Start)
 		if p := recover(); p != nil {
-			response, status = nil, panicked(c, p)
+			response, status = nil, panicked(to.step, c, p)
 		}
 	}()
-	h := c.Hook
-	if r.request.DryRun && !h.SupportsDryRun() {
-		if h.SideEffects == "" && h.Source != registration.External {
-			return nil, fail(c, call.SideEffects, errNoSideEffects)
-		}
+	h := to.step.Entry.Entry
+	switch reason, _ := to.step.Beforehand(r.request); reason.Code {
+	case plan.NoSideEffects:
+		c.Reason = reason.Code.String()
+		return nil, fail(to.step, c, call.SideEffects, errNoSideEffects)
+	case plan.NoDryRun:
+		c.Reason = reason.Code.String()
 		return nil, refuse(c, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", h.Name)))
 	}
 	if to.body != nil {
@@ -98,12 +97,14 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 	defer cancel()
 	ctx, end := trace.StartSpan(ctx, &r.trace.Request, c)
 	defer end()
-	response, callErr := r.options.Caller.Call(ctx, &call.Invocation{
+	inv := &call.Invocation{
 		Hook:     h,
 		Body:     to.body,
 		UID:      c.UID,
-		Mutating: h.Source == registration.Mutating,
-	})
+		Mutating: h.Source.Descriptor().Pass == registration.MutatingPass,
+	}
+	response, callErr := r.options.Caller.Call(ctx, inv)
+	c.Sent, c.Host, c.Deprecated = inv.Facts.Sent, inv.Facts.Host, inv.Facts.Deprecated
 	if callErr != nil {
 		return nil, failWith(c, callErr)
 	}
@@ -119,13 +120,26 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 
 // fail records that a hook failed, and returns the rejection that is due if its
 // failure policy is Fail.
-func fail(c *trace.Call, class call.Class, cause error) *apierrors.StatusError {
-	return failWith(c, call.Failed(c.Hook, class, cause))
+func fail(step *plan.Candidate, c *trace.Call, class call.Class, cause error) *apierrors.StatusError {
+	return failWith(c, call.Failed(step.Entry.Entry, class, cause))
+}
+
+// reasons are the codes of package plan for what keeps a webhook from being called at
+// run time.
+var reasons = map[call.Class]plan.Code{
+	call.NoVersion:   plan.NoReviewVersion,
+	call.CircuitOpen: plan.CircuitOpen,
+	call.Busy:        plan.Busy,
 }
 
 func failWith(c *trace.Call, err *call.Error) *apierrors.StatusError {
 	c.Verdict, c.Class, c.Code, c.Err = trace.Failed, err.Class.String(), int(err.Code), err
 	c.ClientGone, c.Skipped = err.ClientGone, err.Class == call.CircuitOpen
+	if code, ok := reasons[err.Class]; ok {
+		c.Reason = code.String()
+	} else if err.RequestLimited && err.TimedOut {
+		c.Reason = plan.OutOfTime.String()
+	}
 	return err.Status()
 }
 
@@ -136,7 +150,7 @@ func refuse(c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError
 }
 
 // panicked records that calling a hook panicked (S7.12).
-func panicked(c *trace.Call, value any) *apierrors.StatusError {
+func panicked(step *plan.Candidate, c *trace.Call, value any) *apierrors.StatusError {
 	c.Panic, c.Stack = value, debug.Stack()
-	return fail(c, call.Panic, fmt.Errorf("%v", value))
+	return fail(step, c, call.Panic, fmt.Errorf("%v", value))
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 // canned is a Caller that answers at once, so that what is measured is the
@@ -39,8 +39,8 @@ func BenchmarkRun(b *testing.B) {
 						c.response.Patch = []byte(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`)
 						c.response.PatchType = review.PatchTypeJSONPatch
 					}
-					d := f.dispatcher(b, registration.Mutating, func(o *Options) { o.Caller, o.Observer, o.Serial = c, nil, true })
-					var steps []plan.Step
+					d := f.dispatcher(b, registration.Mutating, func(o *Options) { o.Caller, o.Publisher, o.Serial = c, &trace.Publisher{}, true })
+					var steps []plan.Candidate
 					for i := range hooks {
 						steps = append(steps, f.hook(registration.Mutating, fmt.Sprintf("a.x.y%d", i)))
 					}
@@ -70,21 +70,4 @@ func sized(b *testing.B, kilobytes int) *unstructured.Unstructured {
 		items = append(items, fmt.Sprintf(`{"name":"item-%04d","value":"%s"}`, i, strings.Repeat("x", 72)))
 	}
 	return widget(b, `"items":[`+strings.Join(items, ",")+`]`)
-}
-
-func BenchmarkEncode(b *testing.B) {
-	object := sized(b, 100)
-	for name, encode := range map[string]func() ([]byte, error){
-		"own":      func() ([]byte, error) { return encodeContent(object.Object) },
-		"standard": func() ([]byte, error) { return json.Marshal(object.Object) },
-	} {
-		b.Run("kilobytes=100/"+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if data, err := encode(); err != nil || len(data) < 100_000 {
-					b.Fatal(len(data), err)
-				}
-			}
-		})
-	}
 }

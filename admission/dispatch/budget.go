@@ -66,21 +66,16 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 	}
 	whole := max(deadline.Sub(now), 0)
 	b := budget{deadline: deadline, share: min(whole/shares, maxShare), most: whole / 2, after: writeShares}
-	// The order of S9.3. In another one, hooks with policy Ignore of a pass that
+	// In another order than that of S9.3, hooks with policy Ignore of a plugin that
 	// was not expected to come may find no time left, and are ignored.
-	switch source {
-	case registration.Mutating:
-		b.after += 2 * passShares
-	case registration.External:
-		b.after += passShares
-	}
+	b.after += passShares * source.Descriptor().CallsAfter
 	return b
 }
 
 // limit returns the context for a call of a hook. later is how many shares the
 // hooks after it in the pass need. Keeping to the hook's own timeout is up to the
 // Caller.
-func (b budget) limit(ctx context.Context, now time.Time, h *registration.Hook, later int) (context.Context, context.CancelFunc) {
+func (b budget) limit(ctx context.Context, now time.Time, h *registration.Entry, later int) (context.Context, context.CancelFunc) {
 	if b.deadline.IsZero() {
 		return ctx, func() {}
 	}
@@ -96,10 +91,10 @@ func (b budget) limit(ctx context.Context, now time.Time, h *registration.Hook, 
 }
 
 // sharesOf is what hooks that are called one after the other need.
-func sharesOf(steps []plan.Step) int {
+func sharesOf(steps []plan.Candidate) int {
 	n := 0
 	for i := range steps {
-		if steps[i].Hook.FailurePolicy == registration.Ignore {
+		if steps[i].Entry.FailurePolicy == registration.Ignore {
 			n += ignoreShares
 		} else {
 			n += failShares

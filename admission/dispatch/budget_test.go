@@ -60,7 +60,7 @@ func TestBudget(t *testing.T) {
 				}
 				time.Sleep(tt.spent)
 				now := time.Now()
-				limited, cancel := newBudget(ctx, tt.source, now).limit(ctx, now, &registration.Hook{Timeout: tt.hook, FailurePolicy: tt.policy}, tt.later)
+				limited, cancel := newBudget(ctx, tt.source, now).limit(ctx, now, &registration.Entry{FailurePolicy: tt.policy, Webhook: &registration.Webhook{Timeout: tt.hook}}, tt.later)
 				defer cancel()
 				deadline, ok := limited.Deadline()
 				if !ok {
@@ -116,7 +116,7 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 				}
 				a := attributes(admission.Create, widget(t, ""), nil, false)
 				for _, source := range []registration.Source{mutating, external, validating} {
-					var steps []plan.Step
+					var steps []plan.Candidate
 					alpha := ""
 					if source == external {
 						alpha = "-alpha"
@@ -130,7 +130,7 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 						}
 					}
 					if err := f.run(ctx, f.dispatcher(t, source), a, numbered(steps...)); err != nil {
-						t.Errorf("%s rejected the request: %v", source.Kind(), err)
+						t.Errorf("%s rejected the request: %v", source.String(), err)
 					}
 				}
 				if deadline, _ := ctx.Deadline(); time.Until(deadline) < whole/shares {
@@ -142,7 +142,7 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 				for _, tr := range f.traces {
 					for _, c := range tr.Calls {
 						want := trace.Failed
-						if c.Hook.FailurePolicy == registration.Fail {
+						if c.FailurePolicy == registration.Fail {
 							want = trace.Allowed
 						}
 						if diff := cmp.Diff(want, c.Verdict); diff != "" || c.Ignored != (want == trace.Failed) {

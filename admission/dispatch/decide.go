@@ -2,16 +2,9 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -27,30 +20,24 @@ type decision struct {
 	skip      *trace.Skip
 }
 
-// decide decides whether the hook of a step is called. Match conditions that
-// could not be evaluated obey the failure policy (S2.32); all other errors do not
-// (S2.3).
-func (r *run) decide(ctx context.Context, step *plan.Step) decision {
-	r.input.Object = r.objects.newest()
+// decide asks the plan whether the hook of a step is called for the object as it is, and
+// prepares the record.
+func (r *run) decide(ctx context.Context, step *plan.Candidate) decision {
 	found := step.Decide(ctx, r.request, &r.input)
 	d := decision{applies: found.Applies, err: found.Err}
-	var forgiven error
-	if failed := (*plan.ConditionError)(nil); errors.As(found.Err, &failed) && step.Hook.FailurePolicy == registration.Ignore {
-		d.err, forgiven = nil, found.Err
-	}
 	if found.Evaluated {
 		d.condition = &trace.Condition{
-			Hook:     step.Hook.Hook,
+			Entry:    step.Entry.Origin,
 			Latency:  found.Elapsed,
 			Errors:   found.ConditionErrors,
 			Excluded: !d.applies && d.err == nil,
-			Err:      forgiven,
+			Err:      found.Forgiven,
 		}
 	}
 	if r.options.Skips && !d.applies && d.err == nil {
-		d.skip = &trace.Skip{Hook: step.Hook.Hook, Reason: found.Reason.String()}
-		if forgiven != nil {
-			d.skip.Reason = fmt.Sprintf("its match conditions failed, and failurePolicy is Ignore: %v", forgiven)
+		d.skip = &trace.Skip{Entry: step.Entry.Origin, Code: found.Reason.Code.String(), Reason: found.Reason.String()}
+		if found.Forgiven != nil {
+			d.skip.Reason = fmt.Sprintf("its match conditions failed, and failurePolicy is Ignore: %v", found.Forgiven)
 		}
 	}
 	return d
@@ -64,35 +51,4 @@ func (r *run) note(d *decision) {
 	if d.skip != nil {
 		r.trace.Skips = append(r.trace.Skips, *d.skip)
 	}
-}
-
-// convert gives match conditions the objects in a kind.
-func (r *run) convert(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
-	f, err := r.objects.as(kind)
-	if err != nil {
-		return nil, nil, err
-	}
-	if object, err = asSeen(f.object); err != nil {
-		return nil, nil, err
-	}
-	if old, err = asSeen(f.old); err != nil {
-		return nil, nil, err
-	}
-	return object, old, nil
-}
-
-// asSeen returns an object as users see it: one that carries
-// metadata.initializers in an annotation is shown with the field.
-func asSeen(obj runtime.Object) (runtime.Object, error) {
-	if obj == nil || !initializers.Has(obj) {
-		return obj, nil
-	}
-	if u, ok := obj.(*unstructured.Unstructured); ok && initializers.Shows(u) {
-		return obj, nil
-	}
-	content, err := exposed(obj)
-	if err != nil {
-		return nil, err
-	}
-	return &unstructured.Unstructured{Object: content}, nil
 }

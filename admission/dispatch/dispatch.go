@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -39,23 +40,24 @@ type Options struct {
 	// returns when the pass is over. Meanwhile the request waits for webhooks, and
 	// need not count among those that a server handles. Nil means nobody is told.
 	StepAside func(ctx context.Context) (back func())
-	// Observer is given the trace of every pass that had a step. It must not
-	// change it, and the request waits for it. Nil means nobody is interested.
-	Observer func(*trace.Trace)
+	// Publisher is given the record of every run; it must be set.
+	Publisher *trace.Publisher
 }
 
 // Dispatcher runs plans. It is safe for concurrent use.
 type Dispatcher struct {
-	options   Options
-	forecast  forecast
-	slow      slowHooks
-	publisher trace.Publisher
+	options  Options
+	forecast forecast
+	slow     slowHooks
 }
 
 // New makes a Dispatcher. The error names an option that is missing.
 func New(o Options) (*Dispatcher, error) {
 	if o.Caller == nil {
 		return nil, errors.New("dispatch: Options.Caller is nil")
+	}
+	if o.Publisher == nil {
+		return nil, errors.New("dispatch: Options.Publisher is nil")
 	}
 	if o.NamespaceLabels == nil {
 		return nil, errors.New("dispatch: Options.NamespaceLabels is nil")
@@ -68,20 +70,20 @@ type run struct {
 	*Dispatcher
 	a       admission.Attributes
 	request *plan.Request
-	steps   []plan.Step
-	objects objects
+	steps   []plan.Candidate
+	objects *objects.Set
 	input   plan.Input
 	budget  budget
-	trace   *trace.Trace
+	trace   *trace.Run
 }
 
-// Run runs the steps of a plan for a request and returns what the request is to
-// be rejected with: nil or an API status. Steps must be the dispatcher's own
-// source's, in order, and req what the attributes say.
+// Run runs the part of a plan that is the dispatcher's: its source's candidates, in
+// order. It returns what the request is to be rejected with: nil or an API status. req is
+// what the attributes say.
 //
 // In the mutating pass the attributes' object is left as the hooks changed it;
 // after an error its content is undefined.
-func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Step) error {
+func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -91,18 +93,10 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		a:          a,
 		request:    req,
 		steps:      steps,
-		objects:    objects{a: a, o: o},
+		objects:    objects.New(a, o),
 		budget:     newBudget(ctx, d.options.Source, now),
-		trace: &trace.Trace{
-			Request: trace.Request{
-				Operation:   string(req.Operation),
-				Resource:    req.Resource,
-				Subresource: req.Subresource,
-				Kind:        req.Kind,
-				Namespace:   req.Namespace,
-				Name:        req.Name,
-				DryRun:      req.DryRun,
-			},
+		trace: &trace.Run{
+			Request:  RequestOf(req),
 			Source:   d.options.Source,
 			Revision: snap.Revision,
 			ReadAt:   snap.ReadAt,
@@ -110,22 +104,27 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		},
 	}
 	r.input = plan.Input{
-		OldObject:       a.GetOldObject(),
+		Objects:         r.objects,
 		NamespaceLabels: d.options.NamespaceLabels,
-		Convert:         r.convert,
 		Authorizer:      d.options.Authorizer,
-	}
-	if req.User != nil {
-		r.trace.Request.User = req.User.GetName()
 	}
 	err := r.pass(ctx)
 	r.trace.Err = err
 	r.trace.Latency = time.Since(r.trace.Start)
-	d.publisher.Publish(ctx, a, r.trace)
-	if d.options.Observer != nil {
-		d.options.Observer(r.trace)
-	}
+	d.options.Publisher.Publish(ctx, a, r.trace)
 	return err
+}
+
+// RequestOf returns what traces say about a request.
+func RequestOf(r *plan.Request) trace.Request {
+	t := trace.Request{
+		Operation: string(r.Operation), Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind,
+		Namespace: r.Namespace, Name: r.Name, DryRun: r.DryRun,
+	}
+	if r.User != nil {
+		t.User = r.User.GetName()
+	}
+	return t
 }
 
 // pass runs the steps.
@@ -134,7 +133,7 @@ func (r *run) pass(ctx context.Context) error {
 	if r.options.StepAside != nil {
 		defer func() { r.slow.note(r.trace.Calls) }()
 	}
-	if r.options.Source == registration.Mutating {
+	if r.options.Source.Descriptor().Pass == registration.MutatingPass {
 		return r.mutate(ctx)
 	}
 	return r.validate(ctx)
@@ -142,24 +141,24 @@ func (r *run) pass(ctx context.Context) error {
 
 // record starts the record of a step's call. matched counts the hooks that
 // matched before.
-func (r *run) record(step *plan.Step, matched int) trace.Call {
+func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 	return trace.Call{
-		Hook:        step.Hook.Hook,
-		Position:    step.Hook.Position,
-		Matched:     matched,
-		Rule:        step.Rule,
-		Kind:        step.Kind,
-		Resource:    step.Resource,
-		Subresource: step.Subresource,
-		Equivalent:  step.Equivalent,
+		Entry:         step.Entry.Origin,
+		FailurePolicy: step.Entry.FailurePolicy,
+		Position:      step.Entry.Position,
+		Matched:       matched,
+		Rule:          step.Rule,
+		Kind:          step.Kind,
+		Resource:      step.Resource,
+		Subresource:   step.Subresource,
+		Equivalent:    step.Equivalent,
 	}
 }
 
-// judge applies the failure policy to a call, and nothing else does (S7.1 to
-// S7.3): it returns what the request is rejected with. status is what the call
-// alone says.
-func judge(c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
-	if c.Verdict == trace.Failed && c.Hook.FailurePolicy == registration.Ignore {
+// judge returns what the request is rejected with after a call, by the failure policy
+// (S7.1 to S7.3). status is what the call alone says.
+func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
+	if c.Verdict == trace.Failed && plan.Forgives(step.Entry.Entry) {
 		c.Ignored = true
 		return nil
 	}

@@ -44,9 +44,9 @@ type habit struct {
 	group, resource, part string
 }
 
-func (r *run) habit(step *plan.Step) habit {
+func (r *run) habit(step *plan.Candidate) habit {
 	return habit{
-		hook:      identityOf(step.Hook.Hook),
+		hook:      identityOf(&step.Entry.Origin),
 		operation: string(r.request.Operation),
 		group:     r.request.Resource.Group,
 		resource:  r.request.Resource.Resource,

@@ -25,18 +25,16 @@ import (
 
 // hook makes a step for a webhook at the path that is the first label of its
 // name. By default it fails closed and may be called on dry run.
-func (f *fixture) hook(source registration.Source, name string, edit ...func(*registration.Hook)) plan.Step {
+func (f *fixture) hook(source registration.Source, name string, edit ...func(*registration.Entry)) plan.Candidate {
 	path, _, _ := strings.Cut(name, ".")
-	h := &registration.Hook{
-		Source:        source,
-		Configuration: "config",
-		Name:          name,
-		ClientConfig:  registration.ClientConfig{URL: f.URL + "/" + path, CABundle: f.CA},
+	h := &registration.Entry{
+		Origin:        registration.Origin{Source: source, Configuration: "config", Name: name},
 		FailurePolicy: registration.Fail,
-		SideEffects:   "None",
-		Timeout:       10 * time.Second,
-		ReviewVersions: []string{
-			"v1", "v1beta1",
+		Webhook: &registration.Webhook{
+			ClientConfig:   registration.ClientConfig{URL: f.URL + "/" + path, CABundle: f.CA},
+			SideEffects:    "None",
+			Timeout:        10 * time.Second,
+			ReviewVersions: []string{"v1", "v1beta1"},
 		},
 	}
 	if source == registration.External {
@@ -45,31 +43,31 @@ func (f *fixture) hook(source registration.Source, name string, edit ...func(*re
 	for _, e := range edit {
 		e(h)
 	}
-	return plan.Step{
-		Hook:     &snapshot.Hook{Hook: h, NamespaceSelector: labels.Everything(), ObjectSelector: labels.Everything()},
+	return plan.Candidate{
+		Entry:    &snapshot.Entry{Entry: h, NamespaceSelector: labels.Everything(), ObjectSelector: labels.Everything()},
 		Resource: widgets,
 		Kind:     widgetV1,
 	}
 }
 
 // numbered gives steps the positions they have.
-func numbered(steps ...plan.Step) []plan.Step {
+func numbered(steps ...plan.Candidate) []plan.Candidate {
 	for i := range steps {
-		steps[i].Hook.Position = i
-		steps[i].Hook.Index = i
+		steps[i].Entry.Position = i
+		steps[i].Entry.Index = i
 	}
 	return steps
 }
 
-func ignore(h *registration.Hook)   { h.FailurePolicy = registration.Ignore }
-func ifNeeded(h *registration.Hook) { h.MayReinvoke = true }
+func ignore(h *registration.Entry)   { h.FailurePolicy = registration.Ignore }
+func ifNeeded(h *registration.Entry) { h.MayReinvoke = true }
 
-func timeout(d time.Duration) func(*registration.Hook) {
-	return func(h *registration.Hook) { h.Timeout = d }
+func timeout(d time.Duration) func(*registration.Entry) {
+	return func(h *registration.Entry) { h.Timeout = d }
 }
 
-func sideEffects(s string) func(*registration.Hook) {
-	return func(h *registration.Hook) { h.SideEffects = s }
+func sideEffects(s string) func(*registration.Entry) {
+	return func(h *registration.Entry) { h.SideEffects = s }
 }
 
 var (
@@ -158,7 +156,7 @@ type fixture struct {
 	*hooktest.Server
 	scheme *widgetScheme
 	// traces are those of all passes.
-	traces []*trace.Trace
+	traces []*trace.Run
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -179,12 +177,12 @@ func (f *fixture) dispatcher(t testing.TB, source registration.Source, edit ...f
 	t.Cleanup(caller.Close)
 	o := Options{
 		Source: source,
-		Plugin: source.Kind(),
+		Plugin: source.String(),
 		Caller: caller,
 		NamespaceLabels: func(context.Context, string) (map[string]string, error) {
 			return map[string]string{}, nil
 		},
-		Observer: func(t *trace.Trace) { f.traces = append(f.traces, t) },
+		Publisher: &trace.Publisher{Observer: func(t *trace.Trace) { f.traces = append(f.traces, t.Steps()[0].Run) }},
 	}
 	for _, e := range edit {
 		e(&o)
@@ -227,6 +225,6 @@ func requestOf(a admission.Attributes) *plan.Request {
 }
 
 // run runs steps for a request.
-func (f *fixture) run(ctx context.Context, d *Dispatcher, a admission.Attributes, steps []plan.Step) error {
+func (f *fixture) run(ctx context.Context, d *Dispatcher, a admission.Attributes, steps []plan.Candidate) error {
 	return d.Run(ctx, a, f.scheme.interfaces(), &snapshot.Snapshot{}, requestOf(a), steps)
 }

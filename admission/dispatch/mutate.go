@@ -15,13 +15,13 @@ import (
 func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
 	memory := remembered(again, r.options.Plugin)
-	wanted := func(*plan.Step) bool { return true }
+	wanted := func(*plan.Candidate) bool { return true }
 	if again.IsReinvoke() {
 		r.trace.Round = 1
-		if err := memory.resume(&r.objects); err != nil {
+		if err := memory.resume(r.objects); err != nil {
 			return apierrors.NewInternalError(err)
 		}
-		wanted = func(step *plan.Step) bool { return memory.isMarked(step.Hook.Hook) }
+		wanted = func(step *plan.Candidate) bool { return memory.isMarked(&step.Entry.Origin) }
 	}
 	ahead := &ahead{run: r, decisions: make([]decision, len(r.steps))}
 	defer ahead.land()
@@ -44,7 +44,7 @@ func (r *run) mutate(ctx context.Context) error {
 		}
 		ahead.launch(ctx, i, wanted)
 		c, err := r.call(ctx, i, to, ahead)
-		memory.called(c.Hook, c.Mutated)
+		memory.called(step.Entry.Entry, c.Mutated)
 		if c.Mutated {
 			again.SetShouldReinvoke()
 		}
@@ -63,7 +63,7 @@ func (r *run) mutate(ctx context.Context) error {
 	if again.IsReinvoke() {
 		return nil
 	}
-	if err := memory.keep(&r.objects); err != nil {
+	if err := memory.keep(r.objects); err != nil {
 		return apierrors.NewInternalError(err)
 	}
 	return nil
@@ -79,9 +79,9 @@ func (r *run) call(ctx context.Context, i int, to ready, ahead *ahead) (*trace.C
 		response, status = r.ask(ctx, to, c, sharesOf(r.steps[i+1:]))
 	}
 	if status == nil && len(response.Patch) > 0 {
-		status = r.patch(to.form, c, response)
+		status = r.patch(to, c, response)
 	}
-	if status = judge(c, status); status != nil {
+	if status = judge(to.step, c, status); status != nil {
 		return c, status
 	}
 	return c, nil
@@ -90,13 +90,13 @@ func (r *run) call(ctx context.Context, i int, to ready, ahead *ahead) (*trace.C
 // settle brings the request's own object up to date. That can only go wrong
 // with what a hook made of it, so the error names the last one that did.
 func (r *run) settle() error {
-	err := r.objects.settle()
+	err := r.objects.Settle()
 	if err == nil {
 		return nil
 	}
 	for i := len(r.trace.Calls) - 1; i >= 0; i-- {
 		if c := &r.trace.Calls[i]; c.Mutated {
-			return apierrors.NewInternalError(fmt.Errorf("converting the object as left by admission webhook %q: %w", c.Hook.Name, err))
+			return apierrors.NewInternalError(fmt.Errorf("converting the object as left by admission webhook %q: %w", c.Entry.Name, err))
 		}
 	}
 	return apierrors.NewInternalError(err)

@@ -24,8 +24,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
@@ -85,7 +87,7 @@ func TestEachHookSeesWhatTheOnesBeforeDid(t *testing.T) {
 }
 
 func TestConversion(t *testing.T) {
-	as := func(kind schema.GroupVersionKind, s plan.Step) plan.Step {
+	as := func(kind schema.GroupVersionKind, s plan.Candidate) plan.Candidate {
 		s.Kind, s.Resource, s.Equivalent = kind, widgets.GroupResource().WithVersion(kind.Version), kind != widgetV1
 		return s
 	}
@@ -131,7 +133,7 @@ func TestConversion(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
-			var steps []plan.Step
+			var steps []plan.Candidate
 			for i, a := range tt.hooks {
 				path := string(rune('a' + i))
 				f.Answer(path, a)
@@ -162,30 +164,37 @@ func TestConversion(t *testing.T) {
 }
 
 func TestEncodingIsShared(t *testing.T) {
-	s := &objects{a: attributes(admission.Update, widget(t, ""), widget(t, ""), false), o: (&widgetScheme{}).interfaces()}
-	form := func(kind schema.GroupVersionKind) *form {
+	s := objects.New(attributes(admission.Update, widget(t, ""), widget(t, ""), false), (&widgetScheme{}).interfaces())
+	encoded := func(kind schema.GroupVersionKind) (*objects.Form, *review.Payload) {
 		t.Helper()
-		f, err := s.as(kind)
+		f, err := s.As(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.encode(f); err != nil {
+		p, err := s.Encode(f)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return f
+		return f, p
 	}
-	one, two := form(widgetV1), form(widgetV2)
-	first := one.payload
-	if form(widgetV1).payload != first || form(widgetV2) != two {
+	_, first := encoded(widgetV1)
+	two, _ := encoded(widgetV2)
+	if _, again := encoded(widgetV1); again != first {
 		t.Error("an unchanged object was encoded twice")
 	}
 	old := &first.OldObject[0]
-	s.replace(two, two.object)
-	again := form(widgetV1)
-	if again.payload == first {
+	patch, err := review.DecodePatch([]byte(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := s.Apply(two, patch); !changed || err != nil {
+		t.Fatalf("changed: %v, %v", changed, err)
+	}
+	_, again := encoded(widgetV1)
+	if again == first {
 		t.Error("a changed object was not encoded again")
 	}
-	if &again.payload.OldObject[0] != old {
+	if &again.OldObject[0] != old {
 		t.Error("the old object was encoded twice")
 	}
 }
@@ -314,7 +323,7 @@ func TestFaults(t *testing.T) {
 		name    string
 		serve   http.HandlerFunc
 		answer  hooktest.Answer
-		edit    func(*registration.Hook)
+		edit    func(*registration.Entry)
 		code    int
 		message string // the fixed beginning of what Fail gives
 	}{
@@ -338,22 +347,22 @@ func TestFaults(t *testing.T) {
 		},
 		{
 			name: "S7.4 refused connection", answer: hooktest.Allow, code: 503,
-			edit:    func(h *registration.Hook) { h.ClientConfig.URL = "https://127.0.0.1:1/a" },
+			edit:    func(h *registration.Entry) { h.ClientConfig.URL = "https://127.0.0.1:1/a" },
 			message: `Internal error occurred: failed calling webhook "a.x.y": failed to call webhook: Post "https://127.0.0.1:1/a?timeout=10s": `,
 		},
 		{
 			name: "S7.4 certificate not trusted", answer: hooktest.Allow, code: 503,
-			edit:    func(h *registration.Hook) { h.ClientConfig.CABundle = nil },
+			edit:    func(h *registration.Entry) { h.ClientConfig.CABundle = nil },
 			message: `Internal error occurred: failed calling webhook "a.x.y": failed to call webhook: Post "https://`,
 		},
 		{
 			name: "S7.4 CA bundle not PEM", answer: hooktest.Allow, code: 500,
-			edit:    func(h *registration.Hook) { h.ClientConfig.CABundle = []byte("x") },
+			edit:    func(h *registration.Entry) { h.ClientConfig.CABundle = []byte("x") },
 			message: `Internal error occurred: failed calling webhook "a.x.y": could not get REST client: unable to load root certificates: unable to parse bytes as PEM block`,
 		},
 		{
 			name: "S7.4 S3.6 no known version", answer: hooktest.Allow, code: 400,
-			edit:    func(h *registration.Hook) { h.ReviewVersions = []string{"v7"} },
+			edit:    func(h *registration.Entry) { h.ReviewVersions = []string{"v7"} },
 			message: `Internal error occurred: failed calling webhook "a.x.y": could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)`,
 		},
 		{
@@ -403,7 +412,7 @@ func TestFaults(t *testing.T) {
 					f.Answer("a", tt.answer)
 				}
 				f.Answer("b", hooktest.Patch(`[{"op":"add","path":"/color","value":"red"}]`))
-				edit := []func(*registration.Hook){func(h *registration.Hook) { h.FailurePolicy = policy }}
+				edit := []func(*registration.Entry){func(h *registration.Entry) { h.FailurePolicy = policy }}
 				if tt.edit != nil {
 					edit = append(edit, tt.edit)
 				}
@@ -490,13 +499,13 @@ func TestDryRun(t *testing.T) {
 			if source == registration.External && tt.sideEffects != "Unknown" {
 				continue
 			}
-			t.Run(source.Kind()+" "+tt.name, func(t *testing.T) {
+			t.Run(source.String()+" "+tt.name, func(t *testing.T) {
 				f := newFixture(t)
 				f.Answer("a", hooktest.Allow)
 				object := widget(t, "")
 				d := f.dispatcher(t, source)
 				err := f.run(t.Context(), d, attributes(admission.Create, object, nil, true),
-					numbered(f.hook(source, "a.x.y", sideEffects(tt.sideEffects), func(h *registration.Hook) { h.FailurePolicy = tt.policy })))
+					numbered(f.hook(source, "a.x.y", sideEffects(tt.sideEffects), func(h *registration.Entry) { h.FailurePolicy = tt.policy })))
 				if diff := cmp.Diff(tt.want, status(err)); diff != "" {
 					t.Errorf("status (-want +got):\n%s", diff)
 				}
@@ -527,7 +536,7 @@ func TestTheClientIsGone(t *testing.T) {
 			})
 			d := f.dispatcher(t, registration.Mutating)
 			err := f.run(ctx, d, attributes(admission.Create, widget(t, ""), nil, false),
-				numbered(f.hook(registration.Mutating, "a.x.y", func(h *registration.Hook) { h.FailurePolicy = policy }), f.hook(registration.Mutating, "b.x.y")))
+				numbered(f.hook(registration.Mutating, "a.x.y", func(h *registration.Entry) { h.FailurePolicy = policy }), f.hook(registration.Mutating, "b.x.y")))
 			s := status(err)
 			if policy == registration.Ignore {
 				want := &metav1.Status{Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: request did not complete within requested timeout", Details: &metav1.StatusDetails{}}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -16,7 +17,7 @@ type identity struct {
 	ordinal             int
 }
 
-func identityOf(h *registration.Hook) identity {
+func identityOf(h *registration.Origin) identity {
 	return identity{h.Configuration, h.Name, h.Ordinal}
 }
 
@@ -47,11 +48,11 @@ func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 // called notes that a hook was called, whatever came of it (S5.19). mutated
 // tells whether it changed the object: if so, those before it are marked, but
 // not itself (S5.18).
-func (m *memory) called(h *registration.Hook, mutated bool) {
+func (m *memory) called(h *registration.Entry, mutated bool) {
 	if mutated {
 		m.markInvoked()
 	}
-	if id := identityOf(h); h.MayReinvoke && !slices.Contains(m.invoked, id) {
+	if id := identityOf(&h.Origin); h.MayReinvoke && !slices.Contains(m.invoked, id) {
 		m.invoked = append(m.invoked, id)
 	}
 }
@@ -65,17 +66,17 @@ func (m *memory) markInvoked() {
 	m.invoked = m.invoked[:0]
 }
 
-func (m *memory) isMarked(h *registration.Hook) bool {
+func (m *memory) isMarked(h *registration.Origin) bool {
 	return slices.Contains(m.marked, identityOf(h))
 }
 
 // keep remembers the object at the end of the first pass.
-func (m *memory) keep(s *objects) error {
+func (m *memory) keep(s *objects.Set) error {
 	if len(m.invoked) == 0 {
 		return nil
 	}
 	// Any kind serves that the object was sent in.
-	m.kind = s.forms[0].kind
+	m.kind, _ = s.Kind()
 	object, err := m.encode(s)
 	m.object = object
 	return err
@@ -83,7 +84,7 @@ func (m *memory) keep(s *objects) error {
 
 // resume marks the invoked hooks if something else changed the object since the
 // end of the first pass (S5.20).
-func (m *memory) resume(s *objects) error {
+func (m *memory) resume(s *objects.Set) error {
 	if len(m.invoked) == 0 {
 		return nil
 	}
@@ -97,12 +98,12 @@ func (m *memory) resume(s *objects) error {
 	return nil
 }
 
-func (m *memory) encode(s *objects) ([]byte, error) {
-	f, err := s.as(m.kind)
+func (m *memory) encode(s *objects.Set) ([]byte, error) {
+	f, err := s.As(m.kind)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.encode(f)
+	p, err := s.Encode(f)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func sets(value int) hooktest.Answer {
 }
 
 func TestReinvocation(t *testing.T) {
-	never := func(h *registration.Hook) { h.MayReinvoke = false }
+	never := func(h *registration.Entry) { h.MayReinvoke = false }
 	second := func(n int) func(pass int, u *unstructured.Unstructured) {
 		return func(pass int, u *unstructured.Unstructured) {
 			if pass <= n {
@@ -53,7 +53,7 @@ func TestReinvocation(t *testing.T) {
 		name string
 		// hooks makes the answers of a, b, ...; nil is a hook that fails.
 		hooks func() []hooktest.Answer
-		edit  map[int]func(*registration.Hook)
+		edit  map[int]func(*registration.Entry)
 		// only limits hook 0 to objects with the label l.
 		only bool
 		// tree is a plugin compiled in, run before the hooks in every pass.
@@ -90,13 +90,13 @@ func TestReinvocation(t *testing.T) {
 			hooks: func() []hooktest.Answer {
 				return []hooktest.Answer{hooktest.Allow, once(`[{"op":"add","path":"/b","value":1}]`)}
 			},
-			edit:   map[int]func(*registration.Hook){0: never, 1: never},
+			edit:   map[int]func(*registration.Entry){0: never, 1: never},
 			passes: 2, calls: []int{1, 1},
 		},
 		{
 			name:   "S5.19 a hook that failed open is called again",
 			hooks:  func() []hooktest.Answer { return []hooktest.Answer{nil, once(`[{"op":"add","path":"/b","value":1}]`)} },
-			edit:   map[int]func(*registration.Hook){0: ignore},
+			edit:   map[int]func(*registration.Entry){0: ignore},
 			passes: 2, calls: []int{2, 1},
 		},
 		{
@@ -126,7 +126,7 @@ func TestReinvocation(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				f := newFixture(t)
-				var steps []plan.Step
+				var steps []plan.Candidate
 				hooks := tt.hooks()
 				for i, a := range hooks {
 					path := string(rune('a' + i))
@@ -136,13 +136,13 @@ func TestReinvocation(t *testing.T) {
 						}
 					}
 					f.Answer(path, a)
-					edit := []func(*registration.Hook){ifNeeded}
+					edit := []func(*registration.Entry){ifNeeded}
 					if e := tt.edit[i]; e != nil {
 						edit = append(edit, e)
 					}
 					s := f.hook(registration.Mutating, path+".x.y", edit...)
 					if tt.only && i == 0 {
-						s.Hook.ObjectSelector = labels.SelectorFromSet(labels.Set{"l": "1"})
+						s.Entry.ObjectSelector = labels.SelectorFromSet(labels.Set{"l": "1"})
 					}
 					steps = append(steps, s)
 				}
@@ -190,7 +190,7 @@ func TestDuplicateNamesAreDistinct(t *testing.T) {
 	f.Answer("b", sets(1))
 	first := f.hook(registration.Mutating, "a.x.y", ifNeeded)
 	middle := f.hook(registration.Mutating, "b.x.y")
-	last := f.hook(registration.Mutating, "a.x.y", ifNeeded, func(h *registration.Hook) { h.Ordinal = 1 })
+	last := f.hook(registration.Mutating, "a.x.y", ifNeeded, func(h *registration.Entry) { h.Ordinal = 1 })
 	steps := numbered(first, middle, last)
 	a := attributes(admission.Create, widget(t, ""), nil, false)
 	d := f.dispatcher(t, registration.Mutating)

@@ -57,7 +57,7 @@ func (r *run) validate(ctx context.Context) error {
 
 	var first *apierrors.StatusError
 	for i := range calls {
-		status := judge(&calls[i], statuses[i])
+		status := judge(chosen[i].step, &calls[i], statuses[i])
 		switch {
 		case status == nil:
 		case first == nil:

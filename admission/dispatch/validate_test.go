@@ -63,7 +63,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 	}
 	for _, source := range []registration.Source{registration.Validating, registration.External} {
 		for _, tt := range tests {
-			t.Run(source.Kind()+" "+tt.name, func(t *testing.T) {
+			t.Run(source.String()+" "+tt.name, func(t *testing.T) {
 				f := newFixture(t)
 				// All are under way before the first may answer, and they
 				// answer in reverse order.
@@ -74,7 +74,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 					done[i] = make(chan struct{})
 				}
 				close(done[len(tt.hooks)])
-				var steps []plan.Step
+				var steps []plan.Candidate
 				for i, a := range tt.hooks {
 					path := string(rune('a' + i))
 					serve := broken
@@ -88,7 +88,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 						serve(w, r)
 						close(done[i])
 					})
-					var edit []func(*registration.Hook)
+					var edit []func(*registration.Entry)
 					if tt.ignore {
 						edit = append(edit, ignore)
 					}
@@ -142,7 +142,7 @@ func TestValidatingHooksCannotPatch(t *testing.T) {
 func TestObjectsAreSharedByValidatingHooks(t *testing.T) {
 	f := newFixture(t)
 	f.Answer("a", hooktest.Allow)
-	var steps []plan.Step
+	var steps []plan.Candidate
 	for i := range 6 {
 		s := f.hook(registration.Validating, "a.x.y")
 		if i%2 == 1 {
@@ -218,10 +218,10 @@ func (panicking) Call(context.Context, *call.Invocation) (*review.Response, *cal
 func TestPanicsFailTheCallOnly(t *testing.T) {
 	for _, source := range []registration.Source{registration.Mutating, registration.Validating, registration.External} {
 		for _, policy := range []registration.FailurePolicy{registration.Fail, registration.Ignore} {
-			t.Run(source.Kind()+" "+string(policy), func(t *testing.T) {
+			t.Run(source.String()+" "+string(policy), func(t *testing.T) {
 				f := newFixture(t)
 				d := f.dispatcher(t, source, func(o *Options) { o.Caller = panicking{} })
-				step := f.hook(source, "a.x.y", func(h *registration.Hook) { h.FailurePolicy = policy })
+				step := f.hook(source, "a.x.y", func(h *registration.Entry) { h.FailurePolicy = policy })
 				err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), numbered(step, step))
 				c := f.traces[0].Calls[0]
 				if c.Panic == nil || len(c.Stack) == 0 || c.Verdict != trace.Failed {

@@ -11,7 +11,7 @@ import (
 type Constraint struct {
 	Earlier, Later string
 	// By is the initializer that has the other in its list After or Before.
-	By *registration.Initializer
+	By *registration.Entry
 }
 
 func (c Constraint) String() string {
@@ -36,7 +36,7 @@ func (e *CycleError) Error() string {
 // CheckOrder returns a *CycleError when the lists After and Before of
 // initializers contradict one another, else nil. Names that are not in the list
 // mean nothing. The cycle it names is the same for the same list.
-func CheckOrder(list []*registration.Initializer) error {
+func CheckOrder(list []*registration.Entry) error {
 	known := make(map[string]bool, len(list))
 	for _, i := range list {
 		known[i.Name] = true

@@ -110,6 +110,16 @@ func Set(obj runtime.Object, i *Initializers) {
 	m.SetAnnotations(next)
 }
 
+// SetPending makes an object wait for the initializers of these names, in order. It panics
+// on an object without metadata.
+func SetPending(obj runtime.Object, names []string) {
+	pending := make([]Initializer, len(names))
+	for i, name := range names {
+		pending[i].Name = name
+	}
+	Set(obj, &Initializers{Pending: pending})
+}
+
 // Expose moves the field from the annotation to where users see it, in the
 // content of an unstructured object, which it changes. An object without the
 // annotation stays as it is.

@@ -17,11 +17,14 @@ import (
 )
 
 // parse reads lines of the form "configuration: name after x,y before z".
-func parse(text string) []*registration.Initializer {
-	var list []*registration.Initializer
+func parse(text string) []*registration.Entry {
+	var list []*registration.Entry
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		words := strings.Fields(line)
-		i := &registration.Initializer{Configuration: strings.TrimSuffix(words[0], ":"), Name: words[1]}
+		i := &registration.Entry{
+			Origin:      registration.Origin{Configuration: strings.TrimSuffix(words[0], ":"), Name: words[1]},
+			Initializer: &registration.Initializer{},
+		}
 		for n := 2; n < len(words); n += 2 {
 			names := strings.Split(words[n+1], ",")
 			if words[n] == "after" {
@@ -96,8 +99,8 @@ func TestValidatingPass(t *testing.T) {
 	exempt := schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Kind: "InitializerConfiguration"}
 	p := New(Options{
 		Authorizer: allow{},
-		Exempt:     func(k schema.GroupVersionKind) bool { return k == exempt },
-		Registered: func(context.Context) ([]*registration.Initializer, error) {
+		Exempt:     func(k schema.GroupVersionKind, _ schema.GroupResource) bool { return k == exempt },
+		Registered: func(context.Context) ([]*registration.Entry, error) {
 			return parse("one: old.example.com after x.example.com\ntwo: b.example.com after a.example.com"), nil
 		},
 	})

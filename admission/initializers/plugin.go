@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
@@ -17,32 +16,28 @@ import (
 )
 
 // PluginName is the plugin's name on command lines and in metrics.
-const PluginName = "Initializers"
+const PluginName = registration.InitializersPlugin
 
 // Verb is what a caller must be allowed to do to an uninitialized object, beside
 // the verb of the request.
 const Verb = "initialize"
 
-// mirrorPod marks pods that a node's agent made from a file. They exist already,
-// so there is nothing to initialize (S11.19).
-const mirrorPod = "kubernetes.io/config.mirror"
-
 // Options are what a Plugin needs. All fields but Registered must be set.
 type Options struct {
-	// Pending returns the names of the initializers that apply to a new object of
-	// a resource, in order. Its error rejects the request; it is the retryable
+	// Pending returns the names of the initializers that apply to the new object of a
+	// request, in order. Its error rejects the request; it is the retryable
 	// one of S11.11 when the configuration is not known well enough.
-	Pending func(context.Context, schema.GroupVersionResource) ([]string, error)
-	// Authorizer decides who may write uninitialized objects.
-	Authorizer authorizer.Authorizer
+	Pending func(context.Context, admission.Attributes) ([]string, error)
+	// Authorizer decides who may write uninitialized objects; with nil, nobody may.
+	Authorizer authorizer.UnconditionalAuthorizer
 	// Exempt tells which kinds have no initializers: those that configure
 	// admission (S2.39).
-	Exempt func(schema.GroupVersionKind) bool
+	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool
 	// Registered returns every initializer there is, in order of configuration
 	// name. It is asked when a configuration is written, whose initializers must
 	// have an order together with those of the others; nil means that there are
 	// no others. Its error rejects the request.
-	Registered func(context.Context) ([]*registration.Initializer, error)
+	Registered func(context.Context) ([]*registration.Entry, error)
 }
 
 // Plugin gives new objects their pending initializers and decides who may change
@@ -71,11 +66,10 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	if a.GetReinvocationContext().IsReinvoke() {
 		return nil
 	}
-	object, err := meta.Accessor(a.GetObject())
-	if err != nil {
+	if _, err := meta.Accessor(a.GetObject()); err != nil {
 		return nil
 	}
-	if p.options.Exempt(a.GetKind()) {
+	if p.exempt(a) {
 		Set(a.GetObject(), nil)
 		return nil
 	}
@@ -84,25 +78,18 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		return invalid(a, field.Invalid(path, "", err.Error()))
 	}
 	if a.GetOperation() == admission.Create {
-		return p.create(ctx, a, object, current)
+		return p.create(ctx, a, current)
 	}
 	return p.update(ctx, a, current)
 }
 
-func (p *Plugin) create(ctx context.Context, a admission.Attributes, object metav1.Object, sent *Initializers) error {
+func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initializers) error {
 	if sent == nil {
-		names, err := p.options.Pending(ctx, a.GetResource())
+		names, err := p.options.Pending(ctx, a)
 		if err != nil || len(names) == 0 {
 			return err
 		}
-		if _, mirror := object.GetAnnotations()[mirrorPod]; mirror && a.GetResource().GroupResource() == (schema.GroupResource{Resource: "pods"}) {
-			return nil
-		}
-		pending := make([]Initializer, len(names))
-		for i, name := range names {
-			pending[i].Name = name
-		}
-		Set(a.GetObject(), &Initializers{Pending: pending})
+		SetPending(a.GetObject(), names)
 		return nil
 	}
 	if err := p.authorize(ctx, a, "create with initializers denied"); err != nil {
@@ -157,7 +144,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if a.GetSubresource() != "" || a.GetObject() == nil {
 		return nil
 	}
-	if p.options.Exempt(a.GetKind()) {
+	if p.exempt(a) {
 		return p.ordered(ctx, a)
 	}
 	if !Has(a.GetObject()) {
@@ -189,8 +176,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 // ordered refuses a configuration whose initializers cannot be put into one
 // order with those of the others.
 func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
-	own, err := registration.Initializers(a.GetObject())
-	if err != nil || len(own) == 0 {
+	own, err := registration.Entries(a.GetObject())
+	if err != nil || len(own) == 0 || own[0].Source != registration.Initializing {
 		// What cannot be read is refused by whoever stores it.
 		return nil
 	}
@@ -216,7 +203,15 @@ func immutable(sent *Initializers) *field.Error {
 	return field.Invalid(path, names(sent), "field is immutable once initialization has completed")
 }
 
+func (p *Plugin) exempt(a admission.Attributes) bool {
+	// The resource of a review is exempt, too; it has no object with metadata to keep.
+	return p.options.Exempt(a.GetKind(), schema.GroupResource{Group: a.GetKind().Group})
+}
+
 func (p *Plugin) authorize(ctx context.Context, a admission.Attributes, denied string) error {
+	if p.options.Authorizer == nil {
+		return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: this server has no authorizer that could allow it", denied))
+	}
 	decision, reason, err := p.options.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
 		Verb:            Verb,

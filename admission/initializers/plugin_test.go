@@ -92,10 +92,6 @@ func TestPlugin(t *testing.T) {
 			request: request{operation: admission.Create}, gate: gate, code: 500, message: "not ready"},
 		{name: "S11.14 the gate lets a create with the field pass",
 			request: request{operation: admission.Create, user: "admin", new: pending()}, gate: gate},
-		{name: "S11.14 mirror pods wait for the gate too",
-			request: request{operation: admission.Create, annotations: map[string]string{mirrorPod: ""}}, gate: gate, code: 500, message: "not ready"},
-		{name: "S11.19 a mirror pod is not given initializers",
-			request: request{operation: admission.Create, annotations: map[string]string{mirrorPod: ""}}, configured: []string{"a.example.com"}},
 		{name: "S11.17 a field set by hand needs the verb",
 			request: request{operation: admission.Create, user: "eve", new: pending("a.example.com")}, code: 403,
 			message: `pods "p" is forbidden: create with initializers denied: no rule`},
@@ -153,11 +149,11 @@ func TestPlugin(t *testing.T) {
 		for _, form := range []string{"typed", "unstructured"} {
 			t.Run(test.name+", "+form, func(t *testing.T) {
 				p := New(Options{
-					Pending: func(context.Context, schema.GroupVersionResource) ([]string, error) {
+					Pending: func(context.Context, admission.Attributes) ([]string, error) {
 						return test.configured, test.gate
 					},
 					Authorizer: allow{"admin": true},
-					Exempt:     func(k schema.GroupVersionKind) bool { return k.Kind == "Exempt" },
+					Exempt:     func(k schema.GroupVersionKind, _ schema.GroupResource) bool { return k.Kind == "Exempt" },
 				})
 				kind := test.kind
 				if kind.Empty() {

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,36 +16,72 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
+// Objects are the two objects of a request, as *objects.Set has them.
+type Objects interface {
+	// Newest returns the object as it is now, Old the stored one; nil when the request
+	// has none. Their version does not matter.
+	Newest() runtime.Object
+	Old() runtime.Object
+	// Seen returns both in a kind, as users see them. An error that is ErrUnknown says
+	// that they cannot be converted here.
+	Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error)
+}
+
+// ErrUnknown is the error of an Input that cannot say what it is asked. What depends on
+// it is then unknown, and is neither said to apply nor not to apply.
+var ErrUnknown = errors.New("unknown")
+
+// AsWritten returns the objects of a request that are known in the kinds they were
+// written in, and cannot be converted. Either may be nil.
+func AsWritten(object, old runtime.Object) Objects { return &written{object, old} }
+
+type written struct{ object, old runtime.Object }
+
+func (w *written) Newest() runtime.Object { return w.object }
+func (w *written) Old() runtime.Object    { return w.old }
+
+func (w *written) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	for _, obj := range []runtime.Object{w.object, w.old} {
+		if obj != nil && obj.GetObjectKind().GroupVersionKind() != kind {
+			return nil, nil, fmt.Errorf("%w: the object cannot be converted to %s here", ErrUnknown, kind)
+		}
+	}
+	return w.object, w.old, nil
+}
+
 // Input is what selectors and conditions look at.
 type Input struct {
-	// Object is the object as it is now, OldObject the stored one; nil when the
-	// request has none. Their version does not matter.
-	Object    runtime.Object
-	OldObject runtime.Object
+	// Objects are the objects of the request. It must be set.
+	Objects Objects
 	// NamespaceLabels returns the labels of a namespace. When there is none of that
-	// name, the error is the API status NotFound. It is asked only for a hook with
+	// name, the error is the API status NotFound. It is asked only for an entry with
 	// a namespaceSelector. Nil means that there are no namespaces.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
-	// Convert returns both objects in a kind. It is asked only for a hook with
-	// match conditions. Nil means that the objects have every kind.
-	Convert func(kind schema.GroupVersionKind) (object, oldObject runtime.Object, err error)
 	// Authorizer is asked by conditions that ask it; with nil they fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 }
 
-// Decision is what Decide found. The hook is called if Applies; if Err is set, it
-// cannot be known; else Reason says why it is not called.
+// Decision is what Decide found: the entry applies, or it is Unknown whether it does, or
+// Err rejects the request; else it does not apply, and Reason says why.
 type Decision struct {
-	// Applies tells that the hook is to be called.
+	// Applies tells that the entry applies.
 	Applies bool
-	// Reason is why it is not. It is not set together with Err.
+	// Unknown tells that the Input could not say what had to be known.
+	Unknown bool
+	// Reason says which test the entry failed, or which test could not be made. It is
+	// zero when the entry applies.
 	Reason Reason
-	// Err is an API status, and rejects the request whatever the failure policy is
-	// (S2.3); or it is a *ConditionError, and the failure policy decides (S2.32).
+	// Err is what the request is rejected with. It is an API status, and rejects the
+	// request whatever the failure policy is (S2.3); or it is a *ConditionError of an
+	// entry with failure policy Fail (S2.32).
 	Err error
+	// Forgiven is the *ConditionError of an entry with failure policy Ignore, which does
+	// not apply (S2.32).
+	Forgiven error
 	// Evaluated tells that match conditions were evaluated, which took Elapsed, and
 	// ConditionErrors counts the expressions that failed.
 	Evaluated       bool
@@ -52,57 +89,76 @@ type Decision struct {
 	ConditionErrors int
 }
 
-// Decide says whether the step's hook is called. r is the request that the step was
-// made for.
+// Forgives tells whether a request goes on without an entry that failed. It is where the
+// failure policy is applied, and the only place (S7.1 to S7.3, S2.32, S11.47).
+func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registration.Ignore }
+
+// Decide says whether the candidate's entry applies. r is the request that the
+// candidate was found for.
 //
 // An error in a selector is held back until it is clear that nothing else spares
-// the hook (S2.2).
-func (s *Step) Decide(ctx context.Context, r *Request, in *Input) Decision {
-	reason, selects, held := selectNamespace(ctx, s.Hook, r, in)
+// the entry (S2.2).
+func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision {
+	reason, selects, held := selectNamespace(ctx, c.Entry, r, in)
 	if held == nil && !selects {
 		return Decision{Reason: reason}
 	}
-	reason, selects, err := selectObject(s.Hook, in)
+	objectReason, selects, err := selectObject(c.Entry, in)
 	if err == nil && !selects {
-		return Decision{Reason: reason}
+		return Decision{Reason: objectReason}
 	}
 	switch {
-	case s.Err != nil:
-		return Decision{Err: s.Err}
+	case c.Err != nil:
+		return failed(Reason{Code: UnknownKind, entry: c.Entry}, c.Err)
 	case held != nil:
-		return Decision{Err: held}
+		return failed(reason, held)
 	case err != nil:
-		return Decision{Err: err}
-	case s.Hook.Conditions == nil:
+		return failed(objectReason, err)
+	case c.Entry.Conditions == nil:
 		return Decision{Applies: true}
 	}
-	return s.evaluate(ctx, r, in)
+	return c.evaluate(ctx, r, in)
+}
+
+// failed is the decision about a test that could not be made.
+func failed(reason Reason, err error) Decision {
+	reason.err = err
+	if errors.Is(err, ErrUnknown) {
+		reason.Code = Unknown
+		return Decision{Unknown: true, Reason: reason}
+	}
+	return Decision{Reason: reason, Err: err}
 }
 
 // selectNamespace asks the namespaceSelector (S2.10 to S2.17).
-func selectNamespace(ctx context.Context, h *snapshot.Hook, r *Request, in *Input) (Reason, bool, error) {
+func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Input) (Reason, bool, error) {
 	isNamespace := r.Resource.Group == "" && r.Resource.Resource == "namespaces"
-	if r.Namespace == "" && !isNamespace {
+	if (r.Namespace == "" || r.ClusterScoped) && !isNamespace {
 		return Reason{}, true, nil
 	}
 	if h.NamespaceSelector == nil {
-		return Reason{}, false, apierrors.NewInternalError(h.SelectorError)
+		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.SelectorError)
 	}
 	if h.NamespaceSelector.Empty() {
 		return Reason{}, true, nil
 	}
 	found, err := namespaceLabels(ctx, r, in, isNamespace)
 	if err != nil {
+		reason := Reason{Code: NamespaceNotFound, entry: h, request: r}
 		var status apierrors.APIStatus
-		if apierrors.IsNotFound(err) && errors.As(err, &status) {
-			return Reason{}, false, &apierrors.StatusError{ErrStatus: status.Status()}
+		switch {
+		case errors.Is(err, ErrUnknown):
+			return reason, false, err
+		case apierrors.IsNotFound(err) && errors.As(err, &status):
+			return reason, false, &apierrors.StatusError{ErrStatus: status.Status()}
 		}
-		return Reason{}, false, apierrors.NewInternalError(err)
+		reason.Code = NamespaceUnreadable
+		return reason, false, apierrors.NewInternalError(err)
 	}
 	if h.NamespaceSelector.Matches(found) {
 		return Reason{}, true, nil
 	}
-	return Reason{Code: NamespaceNotSelected, hook: h, labels: found}, false, nil
+	return Reason{Code: NamespaceNotSelected, entry: h, request: r, labels: found}, false, nil
 }
 
 // namespaceLabels returns the labels of the request's namespace. A Namespace that
@@ -110,7 +166,7 @@ func selectNamespace(ctx context.Context, h *snapshot.Hook, r *Request, in *Inpu
 // is deleted has those it was stored with.
 func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace bool) (labels.Labels, error) {
 	if isNamespace && r.Subresource == "" && (r.Operation == admission.Create || r.Operation == admission.Update) {
-		found, ok := labelsOf(in.Object)
+		found, ok := labelsOf(in.Objects.Newest())
 		if !ok {
 			return nil, errors.New("the Namespace has no metadata")
 		}
@@ -124,7 +180,7 @@ func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace boo
 		err = apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, r.Namespace)
 	}
 	if isNamespace && apierrors.IsNotFound(err) {
-		if stored, ok := labelsOf(in.OldObject); ok {
+		if stored, ok := labelsOf(in.Objects.Old()); ok {
 			return stored, nil
 		}
 	}
@@ -132,37 +188,38 @@ func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace boo
 }
 
 // selectObject asks the objectSelector (S2.18, S2.19).
-func selectObject(h *snapshot.Hook, in *Input) (Reason, bool, error) {
+func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 	if h.ObjectSelector == nil {
-		return Reason{}, false, apierrors.NewInternalError(h.SelectorError)
+		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.SelectorError)
 	}
 	if h.ObjectSelector.Empty() {
 		return Reason{}, true, nil
 	}
-	found, ok := labelsOf(in.Object)
+	found, ok := labelsOf(in.Objects.Newest())
 	if ok && h.ObjectSelector.Matches(found) {
 		return Reason{}, true, nil
 	}
-	old, okOld := labelsOf(in.OldObject)
+	old, okOld := labelsOf(in.Objects.Old())
 	if okOld && h.ObjectSelector.Matches(old) {
 		return Reason{}, true, nil
 	}
-	return Reason{Code: ObjectNotSelected, hook: h, labels: found, oldLabels: old}, false, nil
+	return Reason{Code: ObjectNotSelected, entry: h, labels: found, oldLabels: old}, false, nil
 }
 
 // evaluate asks the match conditions (S2.29 to S2.36).
-func (s *Step) evaluate(ctx context.Context, r *Request, in *Input) Decision {
-	object, old := in.Object, in.OldObject
-	if in.Convert != nil {
-		var err error
-		if object, old, err = in.Convert(s.Kind); err != nil {
-			return Decision{Err: apierrors.NewInternalError(err)}
+func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decision {
+	object, old, err := in.Objects.Seen(c.Kind)
+	if err != nil {
+		reason := Reason{Code: NotConvertible, entry: c.Entry}
+		if errors.Is(err, ErrUnknown) {
+			return failed(reason, err)
 		}
+		return failed(reason, apierrors.NewInternalError(err))
 	}
-	result := s.Hook.Conditions.Eval(ctx, &condition.Input{
+	result := c.Entry.Conditions.Eval(ctx, &condition.Input{
 		Object:      object,
 		OldObject:   old,
-		Kind:        s.Kind,
+		Kind:        c.Kind,
 		RequestKind: r.Kind,
 		Resource:    r.Resource,
 		Subresource: r.Subresource,
@@ -177,20 +234,26 @@ func (s *Step) evaluate(ctx context.Context, r *Request, in *Input) Decision {
 	d := Decision{Evaluated: true, Elapsed: result.Elapsed, ConditionErrors: result.Errors}
 	switch {
 	case result.False != nil:
-		d.Reason = Reason{Code: ConditionFalse, hook: s.Hook, condition: result.False}
+		d.Reason = Reason{Code: ConditionFalse, entry: c.Entry, condition: result.False}
 	case result.Err != nil:
-		d.Err = &ConditionError{Hook: s.Hook.Hook, Resource: r.Resource.GroupResource(), Name: r.Name, Err: result.Err}
+		err := &ConditionError{Entry: c.Entry.Entry, Resource: r.Resource.GroupResource(), Name: r.Name, Err: result.Err}
+		d.Reason = Reason{Code: ConditionFailed, entry: c.Entry, err: err}
+		if Forgives(c.Entry.Entry) {
+			d.Forgiven = err
+		} else {
+			d.Err = err
+		}
 	default:
 		d.Applies = true
 	}
 	return d
 }
 
-// ConditionError tells that a hook's match conditions could not be evaluated. With
-// failure policy Fail the request is rejected with its Status; with Ignore the hook
-// is not called (S2.32).
+// ConditionError tells that an entry's match conditions could not be evaluated. With
+// failure policy Fail the request is rejected with its Status; with Ignore the entry
+// does not apply (S2.32).
 type ConditionError struct {
-	Hook *registration.Hook
+	Entry *registration.Entry
 	// Resource and Name are what the request is about.
 	Resource schema.GroupResource
 	Name     string
@@ -210,4 +273,40 @@ func (e *ConditionError) Status() metav1.Status { return e.forbidden().Status() 
 
 func (e *ConditionError) forbidden() *apierrors.StatusError {
 	return apierrors.NewForbidden(e.Resource, e.Name, e.Err)
+}
+
+// Beforehand says what keeps a webhook that applies from being called, whatever is the
+// matter with its server: the zero Reason when nothing does. Final tells that the request
+// is rejected for it whatever the failure policy is (S7.6); otherwise the webhook has
+// failed (S3.6, S7.4).
+func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
+	w := c.Entry.Webhook
+	switch {
+	case w == nil:
+		return Reason{}, false
+	case r.DryRun && w.SideEffects == "" && c.Entry.Source != registration.External:
+		return Reason{Code: NoSideEffects, entry: c.Entry}, false
+	case r.DryRun && w.SideEffects != "None" && w.SideEffects != "NoneOnDryRun":
+		return Reason{Code: NoDryRun, entry: c.Entry}, true
+	}
+	if _, ok := c.ReviewVersion(); !ok {
+		return Reason{Code: NoReviewVersion, entry: c.Entry}, false
+	}
+	return Reason{}, false
+}
+
+// ReviewVersion returns the version of AdmissionReview that the webhook is sent, the
+// first that it lists and the source has; ok is false when there is none (S3.6).
+func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
+	if c.Entry.Source == registration.External {
+		return review.V1alpha1, true
+	}
+	return review.Choose(c.Entry.ReviewVersions)
+}
+
+// MayGoAhead tells whether the webhook may be called before its turn, with the object as
+// it is then: one call too many does no harm, by its own word.
+func (c *Candidate) MayGoAhead() bool {
+	w := c.Entry.Webhook
+	return w != nil && w.MayReinvoke && w.SideEffects == "None"
 }

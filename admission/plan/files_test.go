@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,8 +146,7 @@ func (c *fileCase) explain() string {
 		DryRun:      r.DryRun,
 	}
 	in := &Input{
-		Object:    object(r.Object),
-		OldObject: object(r.OldObject),
+		Objects: AsWritten(object(r.Object), object(r.OldObject)),
 		NamespaceLabels: func(_ context.Context, name string) (map[string]string, error) {
 			if labels, ok := c.namespaces[name]; ok {
 				return labels, nil
@@ -174,16 +172,10 @@ func (c *fileCase) explain() string {
 	if len(s.Problems) > 0 {
 		c.t.Fatal(s.Problems)
 	}
+	all := chain(registration.Initializing, registration.Mutating, registration.External, registration.Validating)
 	var b strings.Builder
-	if req.Operation == admission.Create && req.Subresource == "" {
-		for i, in := range Initializers(s, req.Kind, req.Resource) {
-			fmt.Fprintf(&b, "%-2s pend  %s\n", fmt.Sprint(i+1, "."), in)
-		}
-	}
-	for _, source := range []registration.Source{registration.Mutating, registration.Validating, registration.External} {
-		if err := Print(&b, Explain(c.t.Context(), s, source, req, equivalents, in)); err != nil {
-			c.t.Fatal(err)
-		}
+	if err := New(c.t.Context(), all, s, req, equivalents, in, true).Print(&b); err != nil {
+		c.t.Fatal(err)
 	}
 	return b.String()
 }

@@ -1,213 +1,488 @@
 package plan
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authentication/user"
-
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Request is one API request as admission sees it.
-type Request struct {
-	Operation   admission.Operation
-	Resource    schema.GroupVersionResource
-	Subresource string
-	Kind        schema.GroupVersionKind
-	// Namespace is empty for cluster-scoped resources, except that requests about
-	// a Namespace have its own name here (S2.9).
-	Namespace string
-	Name      string
-	Options   runtime.Object
-	User      user.Info
-	DryRun    bool
+// Link is one plugin of a chain, as far as a plan needs to know it.
+type Link struct {
+	// Plugin is its name.
+	Plugin string
+	// Source is whose entries it acts on; nil for a plugin that is compiled in.
+	Source *registration.Descriptor
+	// Mutates and Validates tell in which passes a compiled-in plugin takes part.
+	Mutates, Validates bool
+	// Judge says what a compiled-in plugin would reject the request with, nil if it
+	// would not. It must change nothing but, in the mutating pass, the object. A nil
+	// Judge means that the plugin's verdict is not predicted.
+	Judge func(ctx context.Context, pass registration.Pass) error
 }
 
-// NewRequest returns what attributes say about a request.
-func NewRequest(a admission.Attributes) Request {
-	return Request{
-		Operation:   a.GetOperation(),
-		Resource:    a.GetResource(),
-		Subresource: a.GetSubresource(),
-		Kind:        a.GetKind(),
-		Namespace:   a.GetNamespace(),
-		Name:        a.GetName(),
-		Options:     a.GetOperationOptions(),
-		User:        a.GetUserInfo(),
-		DryRun:      a.IsDryRun(),
-	}
-}
-
-// Step is one hook whose rules match a request, in the order it is to be
-// considered. Whether it is called is decided at its turn, since selectors and
-// conditions look at the object as the steps before it left it (S2.20).
-type Step struct {
-	Hook *snapshot.Hook
-	// Rule is the index of the rule that matched.
-	Rule int
-	// Resource, Subresource and Kind are what the hook is told the request is
-	// about; they differ from the request's own when Equivalent (S2.24).
-	Resource    schema.GroupVersionResource
-	Subresource string
-	Kind        schema.GroupVersionKind
-	Equivalent  bool
-	// Err is why the invocation kind is not known (S2.26); it rejects the
-	// request once the selectors have matched. Decide returns it then.
-	Err error
-}
-
-// Equivalents knows which resources are the same objects under another group or
-// version (S2.23). A server's runtime.EquivalentResourceMapper is one.
-type Equivalents interface {
-	// EquivalentResourcesFor returns the equivalents of a resource, in the order
-	// in which they are tried; the resource itself may be among them.
-	EquivalentResourcesFor(resource schema.GroupVersionResource, subresource string) []schema.GroupVersionResource
-	// KindFor returns the kind of the objects of a resource, empty when not known.
-	KindFor(resource schema.GroupVersionResource, subresource string) schema.GroupVersionKind
-}
-
-// For returns the steps of a request for the hooks of a source, in order. Exempt
-// requests have none. Nil equivalents mean that no resource has any.
+// Plan says what admission does with one request: every step of both passes, in the
+// order of the chain. It is plain data, and its JSON form is stable: fields are added,
+// never changed or removed.
 //
-// When there are no steps, nothing is allocated, and the cost does not depend on
-// how many hooks there are.
-func For(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Step {
-	if Exempt(r.Kind, r.Resource.GroupResource()) {
-		return nil
+// A plan cannot know what webhooks answer. Where one changes the object, those after it
+// may apply that did not, and the reverse; and the mutating pass may be run once more
+// (S5.16).
+type Plan struct {
+	Request About `json:"request"`
+	// Revision is the storage revision of the registrations.
+	Revision string `json:"revision,omitempty"`
+	// Steps are what applies, in order; what does not apply is among them, in its
+	// place, if the plan was asked for it.
+	Steps []Step `json:"steps"`
+	// Rejection is what the request is rejected with before any webhook is asked for its
+	// opinion; empty when that is up to the webhooks.
+	Rejection string `json:"rejection,omitempty"`
+	// WorstCaseSeconds is how long the webhooks may take together, each one its whole
+	// timeout: one after the other in the mutating pass, those of a plugin at the same
+	// time in the validating pass. The time that a request has bounds it.
+	WorstCaseSeconds float64 `json:"worstCaseSeconds"`
+}
+
+// About says what a request is about. It has no objects.
+type About struct {
+	Operation   string `json:"operation"`
+	APIVersion  string `json:"apiVersion"`
+	Kind        string `json:"kind"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	User        string `json:"user,omitempty"`
+	DryRun      bool   `json:"dryRun,omitempty"`
+}
+
+// About returns what the request is about.
+func (r *Request) About() About {
+	a := About{
+		Operation: string(r.Operation), APIVersion: r.Resource.GroupVersion().String(), Kind: r.Kind.Kind,
+		Resource: r.Resource.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.Name, DryRun: r.DryRun,
 	}
-	// The array is on the stack, and enough for what matches a request in practice.
-	var array [64]int32
-	target := targetOf(r)
-	found := s.Candidates(array[:0], source, &target)
-	others := equivalentsOf(s, source, r, e)
-	for _, other := range others {
-		if other != r.Resource {
-			t := target
-			t.Resource = other
-			t.Namespaced = namespaced(r, other)
-			found = s.EquivalentCandidates(found, source, &t)
+	if r.User != nil {
+		a.User = r.User.GetName()
+	}
+	return a
+}
+
+// Effect is what a step does.
+type Effect string
+
+const (
+	// Call: the webhook is called.
+	Call Effect = "call"
+	// Pend: the initializer's name is added to the object.
+	Pend Effect = "pend"
+	// Run: the compiled-in plugin takes part.
+	Run Effect = "run"
+	// Reject: the request is rejected here.
+	Reject Effect = "reject"
+	// Ignored: the entry fails here, and its failure policy is Ignore.
+	Ignored Effect = "ignore"
+	// Skip: the entry does not apply.
+	Skip Effect = "skip"
+	// Undecided: it cannot be seen whether the entry applies.
+	Undecided Effect = "unknown"
+)
+
+// Step is one thing that admission does with a request, or would do if it applied.
+type Step struct {
+	// Pass is mutating or validating, Plugin the admission plugin whose step it is.
+	Pass   string `json:"pass"`
+	Plugin string `json:"plugin"`
+	// Entry is what is registered; nil for a compiled-in plugin.
+	Entry  *Entry `json:"entry,omitempty"`
+	Effect Effect `json:"effect"`
+	// Rule is the index of the rule that matched, and As what a webhook is told the
+	// request is about; nil when no rule matched.
+	Rule *int `json:"rule,omitempty"`
+	As   *As  `json:"as,omitempty"`
+	// ReviewVersion is the version of the AdmissionReview that is sent.
+	ReviewVersion  string  `json:"reviewVersion,omitempty"`
+	FailurePolicy  string  `json:"failurePolicy,omitempty"`
+	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
+	// MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that
+	// it may be called a second time.
+	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
+	MayReinvoke bool `json:"mayReinvoke,omitempty"`
+	// Reason says why the step does not do what it is there for; nil when it does.
+	Reason *Explanation `json:"reason,omitempty"`
+}
+
+// Entry names what is registered.
+type Entry struct {
+	Kind          string `json:"kind"`
+	Configuration string `json:"configuration"`
+	Index         int    `json:"index"`
+	Name          string `json:"name"`
+}
+
+// String names the entry as messages do: configuration/name.
+func (e *Entry) String() string { return e.Configuration + "/" + e.Name }
+
+// As is what a webhook is told that a request is about.
+type As struct {
+	APIVersion  string `json:"apiVersion"`
+	Kind        string `json:"kind"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	// Equivalent tells that this is another group or version than the request's own, to
+	// which the objects are converted (S2.24).
+	Equivalent bool `json:"equivalent,omitempty"`
+}
+
+// Explanation is a Reason as plain data.
+type Explanation struct {
+	// Code names the test, for programs; Message is a sentence for people.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// New makes the plan of a request that goes through a chain. With all, the plan also has
+// what does not apply, each with the reason. It decides by the same functions that
+// admission runs by, and calls no webhook; I/O happens only in what the Input and the
+// links have for it.
+//
+// If in.Objects has a method Pend([]string), it is called with the initializers that the
+// object gets, so that what comes later sees them.
+func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
+	b := &builder{
+		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
+		plan: &Plan{Request: r.About(), Revision: s.Revision, Steps: []Step{}},
+	}
+	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
+		for i := range chain {
+			b.link(pass, &chain[i])
 		}
 	}
-	if len(found) == 0 {
-		return nil
+	b.plan.WorstCaseSeconds = b.worst.Seconds()
+	return b.plan
+}
+
+// builder makes one plan.
+type builder struct {
+	ctx         context.Context
+	snapshot    *snapshot.Snapshot
+	request     *Request
+	equivalents Equivalents
+	input       *Input
+	all         bool
+	plan        *Plan
+	// over is set when the request is rejected.
+	over  bool
+	worst time.Duration
+}
+
+func (b *builder) link(pass registration.Pass, l *Link) {
+	switch {
+	case l.Source == nil:
+		if pass == registration.MutatingPass && l.Mutates || pass == registration.ValidatingPass && l.Validates {
+			b.compiled(pass, l)
+		}
+	case l.Source.Pass != pass:
+	case l.Source.Source == registration.Initializing:
+		b.initializers(l)
+	case pass == registration.MutatingPass:
+		b.serial(l)
+	default:
+		b.parallel(l)
 	}
-	if len(others) > 0 {
-		slices.Sort(found)
-		found = slices.Compact(found)
+}
+
+// compiled adds the step of a compiled-in plugin.
+func (b *builder) compiled(pass registration.Pass, l *Link) {
+	if b.over {
+		return
 	}
-	var steps []Step
-	hooks := s.Hooks(source)
-	for i, position := range found {
-		step, ok := match(hooks[position], r, &target, others, e)
-		if !ok {
+	step := Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run}
+	if l.Judge != nil {
+		if err := l.Judge(b.ctx, pass); err != nil {
+			step.Effect, step.Reason = Reject, &Explanation{Code: Rejected.String(), Message: oneLine(err)}
+			b.reject(err.Error())
+		}
+	}
+	b.plan.Steps = append(b.plan.Steps, step)
+}
+
+// reject notes what the request is rejected with; the first rejection counts.
+func (b *builder) reject(message string) {
+	if !b.over {
+		b.over, b.plan.Rejection = true, message
+	}
+}
+
+// initializers adds the initializers that a new object gets.
+func (b *builder) initializers(l *Link) {
+	object := b.input.Objects.Newest()
+	why := notInitialized(b.request, object)
+	var chosen []Candidate
+	switch {
+	case why != None:
+	case object != nil && initializers.Has(object):
+		why = ListSent
+	default:
+		chosen = Initializers(b.snapshot, b.request, object)
+	}
+	if b.over {
+		why, chosen = NotReached, nil
+	}
+	names := make([]string, len(chosen))
+	for i := range chosen {
+		names[i] = chosen[i].Entry.Name
+		step := b.step(l, &chosen[i])
+		step.Effect = Pend
+		b.plan.Steps = append(b.plan.Steps, step)
+	}
+	if len(names) > 0 {
+		if p, ok := b.input.Objects.(interface{ Pend(names []string) }); ok {
+			p.Pend(names)
+		}
+	}
+	if !b.all {
+		return
+	}
+	matching := Candidates(b.snapshot, registration.Initializing, b.request, nil)
+	for _, e := range b.snapshot.Entries(registration.Initializing) {
+		if position(chosen, e) >= 0 {
 			continue
 		}
-		if steps == nil {
-			steps = make([]Step, 0, len(found)-i)
+		reason := Reason{Code: why, entry: e, request: b.request}
+		if why == None {
+			if reason.Code = SameName; position(matching, e) < 0 {
+				reason.Code = NoRule
+			}
 		}
-		steps = append(steps, step)
+		b.skip(l, e, reason)
 	}
-	return steps
 }
 
-// equivalentsOf returns the equivalents of the request's resource, none if no hook
-// of the source cares.
-func equivalentsOf(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []schema.GroupVersionResource {
-	if e == nil || !s.HasEquivalent(source) {
-		return nil
-	}
-	return e.EquivalentResourcesFor(r.Resource, r.Subresource)
-}
-
-// match compares a hook's rules with a request: with its own resource first, then
-// with the equivalents, the first rule first (S2.22).
-func match(h *snapshot.Hook, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Step, bool) {
-	for i := range h.Rules {
-		if mismatch(&h.Rules[i], target) == matches {
-			return Step{Hook: h, Rule: i, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}, true
+func position(list []Candidate, e *snapshot.Entry) int {
+	for i := range list {
+		if list[i].Entry == e {
+			return i
 		}
 	}
-	if !h.Equivalent {
-		return Step{}, false
-	}
-	return matchEquivalent(h, r, target, others, e)
+	return -1
 }
 
-func matchEquivalent(h *snapshot.Hook, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Step, bool) {
-	for i := range h.Rules {
-		for _, other := range others {
-			if other == r.Resource {
+// serial adds the webhooks of a plugin that calls them one after the other: the first
+// that rejects ends it (S5.13).
+func (b *builder) serial(l *Link) {
+	b.each(l, func(c *Candidate, d *Decision) {
+		step := b.decided(l, c, d)
+		switch step.Effect {
+		case Call:
+			b.worst += c.Entry.Timeout
+		case Reject:
+			b.reject(step.Reason.Message)
+		}
+	})
+}
+
+// parallel adds the webhooks of a plugin that decides about all of them first, and then
+// calls those that apply at the same time (S6.1, S6.3).
+func (b *builder) parallel(l *Link) {
+	var (
+		chosen    []Entry
+		longest   time.Duration
+		rejection string
+	)
+	first := len(b.plan.Steps)
+	b.each(l, func(c *Candidate, d *Decision) {
+		step := b.decided(l, c, d)
+		switch {
+		case d.Err != nil:
+			// A test that cannot be made. No webhook of the plugin is called, and those
+			// after it are not looked at.
+			b.reject(step.Reason.Message)
+			return
+		case d.Applies:
+			chosen = append(chosen, *step.Entry)
+		}
+		switch {
+		case step.Effect == Call:
+			longest = max(longest, c.Entry.Timeout)
+		case step.Effect == Reject && rejection == "":
+			rejection = step.Reason.Message
+		}
+	})
+	if b.over {
+		b.withdraw(first, chosen)
+		return
+	}
+	b.worst += longest
+	if rejection != "" {
+		b.reject(rejection)
+	}
+}
+
+// withdraw takes back what was chosen, of the steps from first on.
+func (b *builder) withdraw(first int, chosen []Entry) {
+	kept := b.plan.Steps[:first]
+	for _, step := range b.plan.Steps[first:] {
+		if slices.Contains(chosen, *step.Entry) {
+			if !b.all {
 				continue
 			}
-			t := *target
-			t.Resource = other
-			t.Namespaced = namespaced(r, other)
-			if mismatch(&h.Rules[i], &t) != matches {
-				continue
-			}
-			step := Step{
-				Hook: h, Rule: i, Resource: other, Subresource: r.Subresource,
-				Kind: e.KindFor(other, r.Subresource), Equivalent: true,
-			}
-			if step.Kind.Empty() {
-				step.Err = apierrors.NewInternalError(&unknownKindError{other})
-			}
-			return step, true
+			reason := Reason{Code: NotReached}
+			step.Effect, step.Reason = Skip, &Explanation{Code: reason.Code.String(), Message: reason.String()}
 		}
+		kept = append(kept, step)
 	}
-	return Step{}, false
+	b.plan.Steps = kept
 }
 
-// unknownKindError tells that a resource's kind is not known (S2.26).
-type unknownKindError struct{ resource schema.GroupVersionResource }
-
-func (e *unknownKindError) Error() string {
-	return "unable to convert to " + e.resource.String() + ": unknown kind"
+// each calls f for every entry of a plugin that has a rule for the request, with the
+// decision about it, in order, and adds the others if they are wanted. Once the request
+// is rejected, what would apply is not reached.
+func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
+	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
+	if !b.all {
+		for i := range candidates {
+			if b.over {
+				return
+			}
+			d := candidates[i].Decide(b.ctx, b.request, b.input)
+			f(&candidates[i], &d)
+		}
+		return
+	}
+	no := Reason{Code: NoRule, request: b.request}
+	if Exempt(b.request.Kind, b.request.Resource.GroupResource()) {
+		no.Code = NotAsked
+	} else if b.equivalents != nil {
+		no.others = b.equivalents.EquivalentResourcesFor(b.request.Resource, b.request.Subresource)
+	}
+	target := targetOf(b.request)
+	for _, e := range b.snapshot.Entries(l.Source.Source) {
+		if len(candidates) == 0 || candidates[0].Entry != e {
+			reason := no
+			reason.entry = e
+			if no.Code == NoRule && excluded(e, b.request, &target) {
+				reason.Code = Excluded
+			}
+			b.skip(l, e, reason)
+			continue
+		}
+		c := &candidates[0]
+		candidates = candidates[1:]
+		d := c.Decide(b.ctx, b.request, b.input)
+		if b.over && (d.Applies || d.Err != nil) {
+			d = Decision{Reason: Reason{Code: NotReached}}
+		}
+		f(c, &d)
+	}
 }
 
-// Initializers returns the initializers that a new object of a resource gets, in
-// order (S11.5 to S11.7). Of several with the same name, the first one applies.
-// The four registration kinds get none (S2.39). Nothing is allocated when there
-// are none.
-func Initializers(s *snapshot.Snapshot, kind schema.GroupVersionKind, resource schema.GroupVersionResource) []*registration.Initializer {
-	// A Binding is not stored: it changes a pod that was created before.
-	if Exempt(kind, resource.GroupResource()) || resource.GroupResource() == (schema.GroupResource{Resource: "bindings"}) {
-		return nil
-	}
-	var array [16]int32
-	found := s.InitializerCandidates(array[:0], &snapshot.Target{Operation: admission.Create, Resource: resource})
-	if len(found) == 0 {
-		return nil
-	}
-	all := s.Initializers()
-	out := make([]*registration.Initializer, 0, len(found))
-	for _, i := range found {
-		in := all[i]
-		known := slices.ContainsFunc(out, func(o *registration.Initializer) bool { return o.Name == in.Name })
-		if !known && initializes(in, resource) {
-			out = append(out, in)
+// decided adds the step of a candidate that was decided about, and returns it.
+func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
+	step := b.step(l, c)
+	reason := d.Reason
+	switch {
+	case d.Unknown:
+		step.Effect = Undecided
+	case d.Err != nil:
+		step.Effect = Reject
+	case d.Forgiven != nil:
+		step.Effect = Ignored
+	case !d.Applies:
+		step.Effect = Skip
+	default:
+		var final bool
+		switch reason, final = c.Beforehand(b.request); {
+		case reason.Code == None:
+			step.Effect = Call
+			if _, _, err := b.input.Objects.Seen(c.Kind); err != nil {
+				*d = failed(Reason{Code: NotConvertible, entry: c.Entry}, err)
+				step.Effect, reason = Reject, d.Reason
+				if d.Unknown {
+					// It is called; what it is sent is not known.
+					step.Effect, reason = Call, Reason{}
+				}
+			}
+		case !final && Forgives(c.Entry.Entry):
+			step.Effect = Ignored
+		default:
+			step.Effect = Reject
 		}
 	}
-	return out
+	if reason.Code != None {
+		message := reason.String()
+		if d.Err != nil && !d.Unknown {
+			message = oneLine(d.Err)
+		}
+		step.Reason = &Explanation{Code: reason.Code.String(), Message: message}
+	}
+	if step.Effect == Skip && !b.all {
+		return &step
+	}
+	b.plan.Steps = append(b.plan.Steps, step)
+	return &step
 }
 
-// Exempt tells whether requests about a kind or resource are none of admission's
-// business: registrations, so that a broken one can always be mended (S2.38,
-// S2.39), and reviews that are answered rather than stored (S2.41). To be of use it
-// is asked before there needs to be a snapshot (S2.40).
-func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
-	if kind.Group == registration.GroupName {
-		switch kind.Kind {
-		case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind, registration.InitializerKind,
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
-			return true
-		}
+// skip adds an entry that does not apply.
+func (b *builder) skip(l *Link, e *snapshot.Entry, reason Reason) {
+	b.plan.Steps = append(b.plan.Steps, Step{
+		Pass: l.Source.Pass.String(), Plugin: l.Plugin, Entry: entryOf(e), Effect: Skip,
+		FailurePolicy: string(e.FailurePolicy),
+		Reason:        &Explanation{Code: reason.Code.String(), Message: reason.String()},
+	})
+}
+
+// step describes a candidate.
+func (b *builder) step(l *Link, c *Candidate) Step {
+	step := Step{
+		Pass: l.Source.Pass.String(), Plugin: l.Plugin, Entry: entryOf(c.Entry), Rule: &c.Rule,
+		FailurePolicy: string(c.Entry.FailurePolicy),
 	}
-	return registration.IsVirtual(resource)
+	if w := c.Entry.Webhook; w != nil {
+		step.As = &As{
+			APIVersion: c.Resource.GroupVersion().String(), Kind: c.Kind.Kind, Resource: c.Resource.Resource,
+			Subresource: c.Subresource, Equivalent: c.Equivalent,
+		}
+		if !c.Kind.Empty() {
+			step.As.APIVersion = c.Kind.GroupVersion().String()
+		}
+		version, _ := c.ReviewVersion()
+		step.ReviewVersion, step.TimeoutSeconds = string(version), w.Timeout.Seconds()
+		step.MayGoAhead, step.MayReinvoke = c.MayGoAhead(), w.MayReinvoke
+	}
+	return step
+}
+
+func entryOf(e *snapshot.Entry) *Entry {
+	return &Entry{Kind: e.Source.Descriptor().Kind, Configuration: e.Configuration, Index: e.Index, Name: e.Name}
+}
+
+// Pend makes the object of AsWritten the one with the initializers.
+func (w *written) Pend(names []string) {
+	if w.object == nil {
+		return
+	}
+	w.object = w.object.DeepCopyObject()
+	initializers.SetPending(w.object, names)
+}
+
+// String says what a webhook is told, and which rule is the reason: "as apps/v1
+// Deployment: rule 2, through an equivalent resource".
+func (s *Step) String() string {
+	switch {
+	case s.Rule == nil:
+		return ""
+	case s.As == nil:
+		return fmt.Sprintf("rule %d", *s.Rule+1)
+	}
+	text := fmt.Sprintf("as %s %s: rule %d", s.As.APIVersion, s.As.Kind, *s.Rule+1)
+	if s.As.Equivalent {
+		text += ", through an equivalent resource"
+	}
+	return text
 }

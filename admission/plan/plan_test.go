@@ -50,8 +50,43 @@ func labelled(pairs ...string) *unstructured.Unstructured {
 	}}
 }
 
-// step makes a step for a hook on everything, and the request it was made for.
-func step(t testing.TB, r *Request, edit func(*v1.ValidatingWebhook)) *Step {
+// given is what a request has, for an Input.
+type given struct {
+	Object, OldObject runtime.Object
+	NamespaceLabels   func(context.Context, string) (map[string]string, error)
+	// Convert stands for the conversion of the objects; nil leaves them as written.
+	Convert func(schema.GroupVersionKind) (runtime.Object, runtime.Object, error)
+}
+
+func (g given) input() *Input {
+	in := &Input{Objects: AsWritten(g.Object, g.OldObject), NamespaceLabels: g.NamespaceLabels}
+	if g.Convert != nil {
+		in.Objects = converting{in.Objects, g.Convert}
+	}
+	return in
+}
+
+type converting struct {
+	Objects
+	convert func(schema.GroupVersionKind) (runtime.Object, runtime.Object, error)
+}
+
+func (c converting) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	return c.convert(kind)
+}
+
+// chain is a chain of the plugins of these sources.
+func chain(sources ...registration.Source) []Link {
+	var links []Link
+	for _, s := range sources {
+		d := s.Descriptor()
+		links = append(links, Link{Plugin: d.Plugin, Source: d})
+	}
+	return links
+}
+
+// step makes a candidate for a hook on everything, and the request it was made for.
+func step(t testing.TB, r *Request, edit func(*v1.ValidatingWebhook)) *Candidate {
 	t.Helper()
 	w := v1.ValidatingWebhook{Name: "h.example.com", Rules: []v1.RuleWithOperations{{
 		Operations: []v1.OperationType{"*"},
@@ -60,7 +95,7 @@ func step(t testing.TB, r *Request, edit func(*v1.ValidatingWebhook)) *Step {
 	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Webhooks: []v1.ValidatingWebhook{w}}
 	registration.Default(c)
 	edit(&c.Webhooks[0])
-	steps := For(snapshot.Compile(snapshot.Registrations{Objects: objects(c)}), registration.Validating, r, nil)
+	steps := Candidates(snapshot.Compile(snapshot.Registrations{Objects: objects(c)}), registration.Validating, r, nil)
 	if len(steps) != 1 {
 		t.Fatalf("%d steps, want 1", len(steps))
 	}
@@ -80,8 +115,8 @@ func TestDecide(t *testing.T) {
 		name    string
 		request func(*Request)
 		hook    func(*v1.ValidatingWebhook)
-		step    func(*Step)
-		in      Input
+		step    func(*Candidate)
+		in      given
 		// want is "call", the reason, or the error.
 		want string
 		code int32
@@ -90,7 +125,7 @@ func TestDecide(t *testing.T) {
 		{
 			name: "S2.1 the namespaceSelector comes before the objectSelector",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red },
-			in:   Input{Object: labelled("team", "green"), NamespaceLabels: namespaces("shop", "team", "blue")},
+			in:   given{Object: labelled("team", "green"), NamespaceLabels: namespaces("shop", "team", "blue")},
 			want: "namespaceSelector team=red does not match team=blue",
 		},
 		{
@@ -99,7 +134,7 @@ func TestDecide(t *testing.T) {
 				w.ObjectSelector = red
 				w.MatchConditions = []v1.MatchCondition{{Name: "c", Expression: "object.absent == 1"}}
 			},
-			in:   Input{Object: labelled("team", "blue")},
+			in:   given{Object: labelled("team", "blue")},
 			want: "objectSelector team=red does not match team=blue",
 		},
 		{
@@ -108,7 +143,7 @@ func TestDecide(t *testing.T) {
 				r.Resource, r.Operation = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, admission.Update
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{Object: labelled("team", "red"), OldObject: labelled("team", "blue")},
+			in:   given{Object: labelled("team", "red"), OldObject: labelled("team", "blue")},
 			want: "call",
 		},
 		{
@@ -117,7 +152,7 @@ func TestDecide(t *testing.T) {
 				r.Resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in: Input{Object: &corev1.Namespace{
+			in: given{Object: &corev1.Namespace{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "red"}},
 				Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 			}},
@@ -129,7 +164,7 @@ func TestDecide(t *testing.T) {
 				r.Resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "blue"}}}},
+			in:   given{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "blue"}}}},
 			want: "namespaceSelector team=red does not match team=blue",
 		},
 		{
@@ -138,7 +173,7 @@ func TestDecide(t *testing.T) {
 				r.Resource, r.Operation = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, admission.Delete
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{OldObject: labelled("team", "red")},
+			in:   given{OldObject: labelled("team", "red")},
 			want: "call",
 		},
 		{
@@ -148,7 +183,7 @@ func TestDecide(t *testing.T) {
 				r.Subresource = "status"
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{Object: labelled("team", "red"), NamespaceLabels: namespaces("shop", "team", "blue")},
+			in:   given{Object: labelled("team", "red"), NamespaceLabels: namespaces("shop", "team", "blue")},
 			want: "namespaceSelector team=red does not match team=blue",
 		},
 		{
@@ -157,19 +192,29 @@ func TestDecide(t *testing.T) {
 				r.Resource, r.Namespace = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}, ""
 			},
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{Object: labelled("team", "blue")},
+			in:   given{Object: labelled("team", "blue")},
+			want: "call",
+		},
+		{
+			name: "S2.10 a custom resource that is called namespaces has no namespace of its own name",
+			request: func(r *Request) {
+				*r = NewRequest(admission.NewAttributesRecord(labelled("team", "blue"), nil, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Namespace"},
+					"web", "web", schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "namespaces"}, "", admission.Update, nil, false, r.User))
+			},
+			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
+			in:   given{Object: labelled("team", "blue")},
 			want: "call",
 		},
 		{
 			name: "S2.14 labels of the namespace",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{NamespaceLabels: namespaces("shop", "team", "red")},
+			in:   given{NamespaceLabels: namespaces("shop", "team", "red")},
 			want: "call",
 		},
 		{
 			name: "S2.15 no such namespace",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{NamespaceLabels: namespaces("other")},
+			in:   given{NamespaceLabels: namespaces("other")},
 			want: `error: namespaces "shop" not found`, code: http.StatusNotFound,
 		},
 		{
@@ -180,13 +225,13 @@ func TestDecide(t *testing.T) {
 		{
 			name: "S2.15 other errors are internal",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			in:   Input{NamespaceLabels: func(context.Context, string) (map[string]string, error) { return nil, unreachable }},
+			in:   given{NamespaceLabels: func(context.Context, string) (map[string]string, error) { return nil, unreachable }},
 			want: "error: Internal error occurred: etcd is away", code: http.StatusInternalServerError,
 		},
 		{
 			name: "S2.2 the other selector outweighs an error",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red },
-			in:   Input{Object: labelled("team", "blue")},
+			in:   given{Object: labelled("team", "blue")},
 			want: "objectSelector team=red does not match team=blue",
 		},
 		{
@@ -203,25 +248,25 @@ func TestDecide(t *testing.T) {
 		{
 			name: "S1.3 no selector selects nothing",
 			hook: func(w *v1.ValidatingWebhook) { w.ObjectSelector = nil },
-			in:   Input{Object: labelled()},
+			in:   given{Object: labelled()},
 			want: "objectSelector is absent, which selects nothing",
 		},
 		{
 			name: "S2.18 what has no metadata has no labels",
 			hook: func(w *v1.ValidatingWebhook) { w.ObjectSelector = red },
-			in:   Input{Object: &corev1.PodExecOptions{}},
+			in:   given{Object: &corev1.PodExecOptions{}},
 			want: "objectSelector team=red does not match a request without an object that has labels",
 		},
 		{
 			name: "S2.18 the old object is selected",
 			hook: func(w *v1.ValidatingWebhook) { w.ObjectSelector = red },
-			in:   Input{Object: labelled(), OldObject: labelled("team", "red")},
+			in:   given{Object: labelled(), OldObject: labelled("team", "red")},
 			want: "call",
 		},
 		{
 			name: "S2.3 an unknown kind comes before a held error",
 			hook: func(w *v1.ValidatingWebhook) { w.NamespaceSelector = red },
-			step: func(s *Step) { s.Err = noKind },
+			step: func(s *Candidate) { s.Err = noKind },
 			want: "error: Internal error occurred: no kind", code: http.StatusInternalServerError,
 		},
 		{
@@ -229,7 +274,7 @@ func TestDecide(t *testing.T) {
 			hook: func(w *v1.ValidatingWebhook) {
 				w.MatchConditions = []v1.MatchCondition{{Name: "c", Expression: "true"}}
 			},
-			in: Input{Convert: func(schema.GroupVersionKind) (runtime.Object, runtime.Object, error) {
+			in: given{Convert: func(schema.GroupVersionKind) (runtime.Object, runtime.Object, error) {
 				return nil, nil, errors.New("no way")
 			}},
 			want: "error: Internal error occurred: no way", code: http.StatusInternalServerError,
@@ -239,7 +284,7 @@ func TestDecide(t *testing.T) {
 			hook: func(w *v1.ValidatingWebhook) {
 				w.MatchConditions = []v1.MatchCondition{{Name: "c", Expression: "object.metadata.labels.team == 'red' && oldObject == null"}}
 			},
-			in: Input{Object: labelled(), OldObject: labelled(), Convert: func(kind schema.GroupVersionKind) (runtime.Object, runtime.Object, error) {
+			in: given{Object: labelled(), OldObject: labelled(), Convert: func(kind schema.GroupVersionKind) (runtime.Object, runtime.Object, error) {
 				if kind != podKind {
 					return nil, nil, fmt.Errorf("asked for %v", kind)
 				}
@@ -252,7 +297,7 @@ func TestDecide(t *testing.T) {
 			hook: func(w *v1.ValidatingWebhook) {
 				w.MatchConditions = []v1.MatchCondition{{Name: "c", Expression: "object.spec.x == 1"}}
 			},
-			in:   Input{Object: labelled()},
+			in:   given{Object: labelled()},
 			want: `error: pods "web" is forbidden: expression 'object.spec.x == 1' resulted in error: no such key: spec`,
 			code: http.StatusForbidden,
 		},
@@ -270,13 +315,13 @@ func TestDecide(t *testing.T) {
 			if tt.step != nil {
 				tt.step(s)
 			}
-			d := s.Decide(t.Context(), r, &tt.in)
+			d := s.Decide(t.Context(), r, tt.in.input())
 			got := d.Reason.String()
 			switch {
 			case d.Applies:
 				got = "call" + got
 			case d.Err != nil:
-				got = "error: " + d.Err.Error() + got
+				got = "error: " + d.Err.Error()
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
@@ -308,12 +353,12 @@ func TestConditionErrorHasTheFacts(t *testing.T) {
 			w.MatchConditions = append(w.MatchConditions, v1.MatchCondition{Name: fmt.Sprint("c", i), Expression: costly})
 		}
 	})
-	d := s.Decide(t.Context(), r, &Input{Object: labelled()})
+	d := s.Decide(t.Context(), r, given{Object: labelled()}.input())
 	var e *ConditionError
 	if !errors.As(d.Err, &e) || !errors.Is(d.Err, condition.ErrOutOfBudget) {
 		t.Fatalf("got %v", d.Err)
 	}
-	if e.Hook != s.Hook.Hook || !d.Evaluated || d.ConditionErrors != 1 || d.Elapsed <= 0 {
+	if e.Entry != s.Entry.Entry || !d.Evaluated || d.ConditionErrors != 1 || d.Elapsed <= 0 {
 		t.Errorf("facts are missing: %+v", d)
 	}
 	if status := e.Status(); status.Reason != metav1.StatusReasonForbidden || status.Message != d.Err.Error() {
@@ -350,7 +395,7 @@ func TestNewRequestHasWhatTheAttributesSay(t *testing.T) {
 	u := &user.DefaultInfo{Name: "ada"}
 	options := &metav1.UpdateOptions{}
 	a := admission.NewAttributesRecord(labelled(), nil, podKind, "shop", "web", pods, "status", admission.Update, options, true, u)
-	want := Request{admission.Update, pods, "status", podKind, "shop", "web", options, u, true}
+	want := Request{admission.Update, pods, "status", podKind, "shop", "web", options, u, true, false}
 	if diff := cmp.Diff(want, NewRequest(a)); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
@@ -390,16 +435,16 @@ func many(hooks, matching int) *snapshot.Snapshot {
 	return snapshot.Compile(snapshot.Registrations{Objects: objects(c)})
 }
 
-var sink []Step
+var sink []Candidate
 
 func TestRequestsThatNothingMatchesAllocateNothing(t *testing.T) {
 	s := many(1000, 0)
 	var e Equivalents = fixed{pods, {Group: "legacy", Version: "v1", Resource: "pods"}}
 	r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
-	if n := testing.AllocsPerRun(100, func() { sink = For(s, registration.Validating, r, e) }); n > 0 || sink != nil {
+	if n := testing.AllocsPerRun(100, func() { sink = Candidates(s, registration.Validating, r, e) }); n > 0 || sink != nil {
 		t.Errorf("%v allocations, %d steps", n, len(sink))
 	}
-	if n := testing.AllocsPerRun(100, func() { Initializers(s, podKind, pods) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { Initializers(s, r, nil) }); n > 0 {
 		t.Errorf("%v allocations for initializers", n)
 	}
 }
@@ -408,10 +453,10 @@ func TestDecideAllocatesNothingForSelectors(t *testing.T) {
 	r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
 	s := step(t, r, func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red })
 	found := map[string]string{"team": "red"}
-	in := &Input{
+	in := given{
 		Object:          labelled("team", "blue"),
 		NamespaceLabels: func(context.Context, string) (map[string]string, error) { return found, nil },
-	}
+	}.input()
 	if n := testing.AllocsPerRun(100, func() {
 		if d := s.Decide(t.Context(), r, in); d.Reason.Code != ObjectNotSelected {
 			t.Error(d)
@@ -429,7 +474,7 @@ func BenchmarkPlan(b *testing.B) {
 			r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := For(s, registration.Validating, r, e); len(got) != bb.matching {
+				if got := Candidates(s, registration.Validating, r, e); len(got) != bb.matching {
 					b.Fatalf("%d steps", len(got))
 				}
 			}
@@ -441,10 +486,10 @@ func BenchmarkDecide(b *testing.B) {
 	r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
 	s := step(b, r, func(w *v1.ValidatingWebhook) { w.NamespaceSelector, w.ObjectSelector = red, red })
 	found := map[string]string{"team": "red"}
-	in := &Input{
+	in := given{
 		Object:          labelled("team", "red"),
 		NamespaceLabels: func(context.Context, string) (map[string]string, error) { return found, nil },
-	}
+	}.input()
 	b.ReportAllocs()
 	for b.Loop() {
 		if d := s.Decide(b.Context(), r, in); !d.Applies {
@@ -474,7 +519,8 @@ func Example() {
 	s := snapshot.Compile(snapshot.Registrations{Objects: []runtime.Object{obj}})
 	r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", Name: "web"}
 	var b strings.Builder
-	Print(&b, Explain(context.Background(), s, registration.Validating, r, nil, &Input{Object: labelled("team", "blue")}))
+	p := New(context.Background(), chain(registration.Validating), s, r, nil, given{Object: labelled("team", "blue")}.input(), true)
+	p.Print(&b)
 	fmt.Print(b.String())
 	// Output:
 	//    skip  billing/quota.example.com  objectSelector team=red does not match team=blue

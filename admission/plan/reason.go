@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,44 +14,105 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Code says which test a hook failed.
+// Code says which test an entry failed, or what keeps it from acting.
 type Code uint8
 
 const (
 	// None: no test was failed. It is the Code of the zero Reason.
 	None Code = iota
-	// NotAsked: hooks are not asked about this kind of object (Exempt).
+	// NotAsked: nothing registered applies to this kind of object (Exempt).
 	NotAsked
 	// NoRule: no rule matches.
 	NoRule
+	// Excluded: a rule excludes the request.
+	Excluded
 	// NamespaceNotSelected: the namespaceSelector does not match.
 	NamespaceNotSelected
 	// ObjectNotSelected: the objectSelector matches neither object.
 	ObjectNotSelected
 	// ConditionFalse: a match condition is false.
 	ConditionFalse
+	// NotNew: initializers are for objects that are created (S11.15).
+	NotNew
+	// MirrorPod: a mirror pod gets no initializers (S11.19).
+	MirrorPod
+	// ListSent: the caller sent a list of initializers, which stands (S11.17).
+	ListSent
+	// SameName: an initializer of this name comes before (S11.6).
+	SameName
+	// NotReached: something before it rejects the request.
+	NotReached
+
+	// Unknown: what has to be known cannot be seen.
+	Unknown
+
+	// The codes from here on say why a test could not be made, or an action not be
+	// done. Except for ConditionFailed, NoSideEffects and NoReviewVersion, they reject
+	// the request whatever the failure policy is.
+
+	// UnknownKind: the kind of an equivalent resource is not known (S2.26).
+	UnknownKind
+	// BadSelector: a selector cannot be parsed (S2.2).
+	BadSelector
+	// NamespaceNotFound: there is no such namespace (S2.15).
+	NamespaceNotFound
+	// NamespaceUnreadable: the namespace cannot be read.
+	NamespaceUnreadable
+	// NotConvertible: the object cannot be converted (S2.27).
+	NotConvertible
+	// ConditionFailed: a match condition cannot be evaluated (S2.32).
+	ConditionFailed
+	// NoDryRun: the request is a dry run, and the webhook has side effects (S7.6).
+	NoDryRun
+	// NoSideEffects: the request is a dry run, and the webhook does not say whether it
+	// has side effects (S7.4).
+	NoSideEffects
+	// NoReviewVersion: the webhook accepts no version of AdmissionReview that is known
+	// here (S3.6).
+	NoReviewVersion
+	// Rejected: a compiled-in plugin rejects the request.
+	Rejected
+
+	// The codes from here on are facts of run time, which only traces have.
+
+	// CircuitOpen: the webhook server is not called until it answers again.
+	CircuitOpen
+	// Busy: too many calls of the webhook server are being made.
+	Busy
+	// OutOfTime: the time of the request is over.
+	OutOfTime
 )
 
-// String names the code, for output that programs read.
-func (c Code) String() string {
-	return [...]string{"", "NotAsked", "NoRule", "NamespaceNotSelected", "ObjectNotSelected", "ConditionFalse"}[c]
+// codes are the names of the codes.
+var codes = [...]string{
+	None: "", NotAsked: "NotAsked", NoRule: "NoRule", Excluded: "Excluded",
+	NamespaceNotSelected: "NamespaceNotSelected", ObjectNotSelected: "ObjectNotSelected", ConditionFalse: "ConditionFalse",
+	NotNew: "NotNew", MirrorPod: "MirrorPod", ListSent: "ListSent", SameName: "SameName", NotReached: "NotReached",
+	Unknown:     "Unknown",
+	UnknownKind: "UnknownKind", BadSelector: "BadSelector", NamespaceNotFound: "NamespaceNotFound",
+	NamespaceUnreadable: "NamespaceUnreadable", NotConvertible: "NotConvertible", ConditionFailed: "ConditionFailed",
+	NoDryRun: "NoDryRun", NoSideEffects: "NoSideEffects", NoReviewVersion: "NoReviewVersion", Rejected: "Rejected",
+	CircuitOpen: "CircuitOpen", Busy: "Busy", OutOfTime: "OutOfTime",
 }
 
-// Reason is why a hook is not called. It keeps what it needs to say so; making the
-// text is left to String, so that a reason nobody reads costs nothing.
+// String names the code, for output that programs read. The name of None is empty.
+func (c Code) String() string { return codes[c] }
+
+// Reason is why an entry does not apply or cannot act. It keeps what it needs to say
+// so; the text is made by String, so that a reason nobody reads costs nothing.
 type Reason struct {
 	Code Code
 
-	hook              *snapshot.Hook
+	entry             *snapshot.Entry
 	request           *Request
 	others            []schema.GroupVersionResource
 	labels, oldLabels labels.Labels
 	condition         *condition.Condition
+	err               error
 }
 
-// String says in a sentence, without a full stop, why the hook is not called. It
-// must be called before the objects of the request change. The reason of a hook
-// that is called is empty.
+// String says the reason in a sentence, without a full stop. It
+// must be called before the objects of the request change. The zero Reason is empty.
 func (r Reason) String() string {
 	switch r.Code {
 	case None:
@@ -59,24 +121,60 @@ func (r Reason) String() string {
 		return fmt.Sprintf("hooks are never asked about %s", resourceText(r.request.Resource, ""))
 	case NoRule:
 		return r.noRule()
+	case Excluded:
+		return r.excluded()
 	case NamespaceNotSelected:
-		if r.hook.Hook.NamespaceSelector == nil {
+		if r.entry.Entry.NamespaceSelector == nil {
 			return "namespaceSelector is absent, which selects nothing"
 		}
-		return fmt.Sprintf("namespaceSelector %s does not match %s", r.hook.NamespaceSelector, labelsText(r.labels))
+		return fmt.Sprintf("namespaceSelector %s does not match %s", r.entry.NamespaceSelector, labelsText(r.labels))
 	case ObjectNotSelected:
 		return r.noObject()
 	case ConditionFalse:
 		return fmt.Sprintf("match condition %q is false: %s", r.condition.Name, r.condition.Expression)
+	case NotNew:
+		return "initializers are for objects that are created"
+	case MirrorPod:
+		return "initializers are not for mirror pods"
+	case ListSent:
+		return "the request has a list of initializers of its own"
+	case SameName:
+		return "an initializer of this name comes before it"
+	case NotReached:
+		return "something before it rejects the request"
+	case ConditionFailed:
+		return oneLine(errors.Unwrap(r.err))
+	case NoDryRun:
+		return fmt.Sprintf("the request is a dry run, and sideEffects is %s", r.entry.SideEffects)
+	case NoSideEffects:
+		return "the request is a dry run, and sideEffects is absent"
+	case NoReviewVersion:
+		return fmt.Sprintf("admissionReviewVersions %s has no version known here: v1, v1beta1", strings.Join(r.entry.ReviewVersions, ","))
 	}
-	panic(fmt.Sprintf("unknown reason code %d", r.Code))
+	if r.err != nil {
+		return oneLine(r.err)
+	}
+	panic(fmt.Sprintf("reason %s has no text", r.Code))
+}
+
+// oneLine is the text of an error on one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+
+func (r Reason) excluded() string {
+	target := targetOf(r.request)
+	for i := range r.entry.Exclude {
+		if mismatch(&r.entry.Exclude[i], r.request, &target) == matches {
+			return fmt.Sprintf("excluded by rule %d", i+1)
+		}
+	}
+	panic("a request that no rule excludes was said to be excluded")
 }
 
 func (r Reason) noObject() string {
-	if r.hook.Hook.ObjectSelector == nil {
+	if r.entry.Entry.ObjectSelector == nil {
 		return "objectSelector is absent, which selects nothing"
 	}
-	s := fmt.Sprintf("objectSelector %s does not match ", r.hook.ObjectSelector)
+	s := fmt.Sprintf("objectSelector %s does not match ", r.entry.ObjectSelector)
 	switch {
 	case r.labels == nil && r.oldLabels == nil:
 		return s + "a request without an object that has labels"
@@ -93,19 +191,19 @@ func (r Reason) noObject() string {
 }
 
 func (r Reason) noRule() string {
-	if len(r.hook.Rules) == 0 {
+	if len(r.entry.Rules) == 0 {
 		return "it has no rules"
 	}
 	target := targetOf(r.request)
-	wants := make([]string, len(r.hook.Rules))
-	for i := range r.hook.Rules {
-		rule := &r.hook.Rules[i]
-		wants[i] = fmt.Sprintf("rule %d wants %s", i+1, wanted(rule, &target))
+	wants := make([]string, len(r.entry.Rules))
+	for i := range r.entry.Rules {
+		rule := &r.entry.Rules[i]
+		wants[i] = fmt.Sprintf("rule %d wants %s", i+1, wanted(rule, r.request, &target))
 	}
 	s := "no rule matches: " + strings.Join(wants, "; ")
-	if !r.hook.Equivalent {
-		if step, ok := matchEquivalent(r.hook, r.request, &target, r.others, noKinds{}); ok {
-			s += fmt.Sprintf(" (matchPolicy is Exact; with Equivalent, rule %d would match)", step.Rule+1)
+	if !r.entry.Equivalent {
+		if c, ok := matchEquivalent(r.entry, r.request, &target, r.others, noKinds{}); ok {
+			s += fmt.Sprintf(" (matchPolicy is Exact; with Equivalent, rule %d would match)", c.Rule+1)
 		}
 	}
 	return s
@@ -119,8 +217,8 @@ func (noKinds) KindFor(schema.GroupVersionResource, string) schema.GroupVersionK
 }
 
 // wanted describes the part of a rule that is against the target.
-func wanted(r *registration.Rule, t *snapshot.Target) string {
-	switch mismatch(r, t) {
+func wanted(r *registration.Rule, request *Request, t *snapshot.Target) string {
+	switch mismatch(r, request, t) {
 	case wrongResource:
 		return ruleText(r)
 	case wrongOperation:
@@ -130,6 +228,8 @@ func wanted(r *registration.Rule, t *snapshot.Target) string {
 			return "cluster-scoped objects"
 		}
 		return "namespaced objects"
+	case wrongName:
+		return "objects named " + strings.Join(r.ResourceNames, ",")
 	}
 	panic("a rule that matches was said not to")
 }

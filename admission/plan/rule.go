@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,11 +19,12 @@ const (
 	wrongResource
 	wrongOperation
 	wrongScope
+	wrongName
 )
 
 // mismatch returns the first part of a rule that does not match the target (S2.5 to
 // S2.8).
-func mismatch(r *registration.Rule, t *snapshot.Target) part {
+func mismatch(r *registration.Rule, request *Request, t *snapshot.Target) part {
 	switch {
 	case !anyOrOne(r.APIGroups, t.Resource.Group),
 		!anyOrOne(r.APIVersions, t.Resource.Version),
@@ -32,6 +34,8 @@ func mismatch(r *registration.Rule, t *snapshot.Target) part {
 		return wrongOperation
 	case r.Scope == "Namespaced" && !t.Namespaced, r.Scope == "Cluster" && t.Namespaced:
 		return wrongScope
+	case len(r.ResourceNames) > 0 && !slices.Contains(r.ResourceNames, request.Name):
+		return wrongName
 	}
 	return matches
 }
@@ -70,21 +74,4 @@ func targetOf(r *Request) snapshot.Target {
 		Subresource: r.Subresource,
 		Namespaced:  namespaced(r, r.Resource),
 	}
-}
-
-// initializes tells whether any rule of an initializer is for a resource (S11.7).
-// Entries with a subresource never are; "*/*" is "*".
-func initializes(in *registration.Initializer, resource schema.GroupVersionResource) bool {
-	for i := range in.Rules {
-		r := &in.Rules[i]
-		if !anyOrOne(r.APIGroups, resource.Group) || !anyOrOne(r.APIVersions, resource.Version) {
-			continue
-		}
-		for _, entry := range r.Resources {
-			if entry == "*" || entry == "*/*" || entry == resource.Resource {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,7 +82,7 @@ var (
 
 // twin is the slow equal of For, for one hook: the rule that matches, -1 for none,
 // and the resource it matches.
-func twin(h *registration.Hook, r *Request, equivalents []schema.GroupVersionResource) (int, schema.GroupVersionResource) {
+func twin(h *registration.Entry, r *Request, equivalents []schema.GroupVersionResource) (int, schema.GroupVersionResource) {
 	at := func(gvr schema.GroupVersionResource) place {
 		scope := "Namespaced"
 		if r.Namespace == "" || gvr.Group == "" && gvr.Version == "v1" && gvr.Resource == "namespaces" {
@@ -157,7 +158,7 @@ func (r random) configuration(name string, hooks int) *v1.ValidatingWebhookConfi
 	c := &v1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for i := range hooks {
 		policy := v1.MatchPolicyType(r.pick([]string{"Exact", "Equivalent"}))
-		w := v1.ValidatingWebhook{Name: fmt.Sprintf("h%d.example.com", i), MatchPolicy: &policy}
+		w := v1.ValidatingWebhook{Name: fmt.Sprintf("h%d.example.com", i), MatchPolicy: &policy, AdmissionReviewVersions: []string{"v1"}}
 		for range r.IntN(4) {
 			w.Rules = append(w.Rules, r.rule())
 		}
@@ -205,32 +206,34 @@ func compareWithTwin(t *testing.T, s *snapshot.Snapshot, r random, seed uint64) 
 	t.Helper()
 	req := r.request()
 	equivalents := fixed{req.Resource, r.resource(), r.resource()}
-	var want []Step
-	for i, h := range s.Hooks(registration.Validating) {
+	var want []Candidate
+	for i, h := range s.Entries(registration.Validating) {
 		if h.Position != i {
 			t.Fatalf("hook %s has position %d, want %d", h, h.Position, i)
 		}
-		rule, resource := twin(h.Hook, req, equivalents)
+		rule, resource := twin(h.Entry, req, equivalents)
 		if rule < 0 {
 			continue
 		}
-		step := Step{Hook: h, Rule: rule, Resource: resource, Subresource: req.Subresource, Kind: req.Kind}
+		step := Candidate{Entry: h, Rule: rule, Resource: resource, Subresource: req.Subresource, Kind: req.Kind}
 		if resource != req.Resource {
 			step.Equivalent, step.Kind = true, equivalents.KindFor(resource, req.Subresource)
 		}
 		want = append(want, step)
 	}
-	got := For(s, registration.Validating, req, equivalents)
-	same := cmp.Comparer(func(a, b *snapshot.Hook) bool { return a == b })
+	got := Candidates(s, registration.Validating, req, equivalents)
+	same := cmp.Comparer(func(a, b *snapshot.Entry) bool { return a == b })
 	if diff := cmp.Diff(want, got, same, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("seed %d, request %+v, equivalents %v (-want +got):\n%s", seed, req, equivalents, diff)
 	}
-	for _, o := range Explain(t.Context(), s, registration.Validating, req, equivalents, &Input{}) {
-		if (o.Step == nil) != (o.Decision.Reason.Code == NoRule) {
-			t.Fatalf("seed %d: outcome of %s has step %v and reason %q", seed, o.Hook, o.Step, o.Decision.Reason)
-		}
-		if o.Step == nil && o.Decision.Reason.String() == "" {
-			t.Fatalf("seed %d: outcome of %s has no reason", seed, o.Hook)
+	explained := New(t.Context(), chain(registration.Validating), s, req, equivalents, given{}.input(), true)
+	if len(explained.Steps) != len(s.Entries(registration.Validating)) {
+		t.Fatalf("seed %d: %d steps of %d hooks", seed, len(explained.Steps), len(s.Entries(registration.Validating)))
+	}
+	for i, step := range explained.Steps {
+		matched := slices.ContainsFunc(want, func(c Candidate) bool { return c.Entry == s.Entries(registration.Validating)[i] })
+		if matched != (step.Rule != nil) || !matched && (step.Reason.Code != NoRule.String() || step.Reason.Message == "") {
+			t.Fatalf("seed %d: step %+v, matched %v", seed, step, matched)
 		}
 	}
 }
@@ -254,17 +257,20 @@ func TestInitializersFindsWhatAScanFinds(t *testing.T) {
 		}
 		s := snapshot.Compile(snapshot.Registrations{Objects: objects(all...)})
 		resource := r.resource()
-		var want []*registration.Initializer
-		seen := map[string]bool{}
-		for _, in := range s.Initializers() {
-			for _, rule := range in.Rules {
-				main := has(rule.Resources, resource.Resource) || has(rule.Resources, "*/*")
-				if has(rule.APIGroups, resource.Group) && has(rule.APIVersions, resource.Version) && main && !seen[in.Name] {
-					want, seen[in.Name] = append(want, in), true
+		var want []string
+		for _, e := range s.Entries(registration.Initializing) {
+			for _, rule := range e.Rules {
+				main := has(rule.Resources, resource.Resource)
+				if has(rule.APIGroups, resource.Group) && has(rule.APIVersions, resource.Version) && main && !slices.Contains(want, e.Name) {
+					want = append(want, e.Name)
 				}
 			}
 		}
-		got := Initializers(s, schema.GroupVersionKind{Kind: "Pod"}, resource)
+		var got []string
+		request := &Request{Operation: admission.Create, Kind: schema.GroupVersionKind{Kind: "Pod"}, Resource: resource, Namespace: "shop"}
+		for _, c := range Initializers(s, request, nil) {
+			got = append(got, c.Entry.Name)
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("seed %d, resource %v (-want +got):\n%s", seed, resource, diff)
 		}

@@ -23,25 +23,6 @@ const (
 	InitializerKind = "InitializerConfiguration"
 )
 
-// Kind is a kind of registration object.
-type Kind struct {
-	// Name is the kind, Resource the name in URLs.
-	Name     string
-	Resource string
-	// Versions are those it is served in, the preferred one first.
-	Versions []string
-}
-
-// Kinds returns every kind of registration object (S1.1).
-func Kinds() []Kind {
-	return []Kind{
-		{MutatingKind, "mutatingwebhookconfigurations", []string{"v1", "v1beta1"}},
-		{ValidatingKind, "validatingwebhookconfigurations", []string{"v1", "v1beta1"}},
-		{ExternalKind, "externaladmissionhookconfigurations", []string{"v1alpha1"}},
-		{InitializerKind, "initializerconfigurations", []string{"v1alpha1"}},
-	}
-}
-
 // AddToScheme makes the registration kinds of all versions known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1beta1.AddToScheme, v1alpha1.AddToScheme} {

@@ -179,34 +179,47 @@ webhooks:
   clientConfig: {service: {namespace: ns, name: svc, path: /p, port: 8443}}
 `
 	all := &metav1.LabelSelector{}
-	id := func(h Hook) *Hook {
+	id := func(h Entry) *Entry {
 		h.Configuration, h.ConfigurationUID, h.ConfigurationVersion = "c", "u", "7"
 		return &h
 	}
 	for _, tt := range []struct {
 		name, text string
-		want       []*Hook
+		want       []*Entry
 	}{
-		{name: "S5.2 all fields, and a name twice", text: full, want: []*Hook{
-			id(Hook{
-				Name: "a.example.com", ClientConfig: ClientConfig{URL: "https://a.example.com/x", CABundle: []byte("A")},
-				Rules:         []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, "Namespaced"}},
-				FailurePolicy: Ignore, Equivalent: true, NamespaceSelector: all, ObjectSelector: all,
-				MatchConditions: []MatchCondition{{Name: "m", Expression: "true"}}, SideEffects: "NoneOnDryRun", Timeout: 3 * time.Second,
-				ReviewVersions: []string{"v1", "v1beta1"}, MayReinvoke: true,
+		{name: "S5.2 all fields, and a name twice", text: full, want: []*Entry{
+			id(Entry{
+				Origin: Origin{Name: "a.example.com"},
+				Match: Match{
+					Rules:      []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "Namespaced"}},
+					Equivalent: true, NamespaceSelector: all, ObjectSelector: all,
+					MatchConditions: []MatchCondition{{Name: "m", Expression: "true"}},
+				},
+				FailurePolicy: Ignore,
+				Webhook: &Webhook{
+					ClientConfig: ClientConfig{URL: "https://a.example.com/x", CABundle: []byte("A")}, SideEffects: "NoneOnDryRun",
+					Timeout: 3 * time.Second, ReviewVersions: []string{"v1", "v1beta1"}, MayReinvoke: true,
+				},
 			}),
-			id(Hook{
-				Name: "a.example.com", Index: 1, Ordinal: 1,
-				ClientConfig:  ClientConfig{Service: &Service{"ns", "svc", "/p", 8443}},
-				FailurePolicy: Fail, NamespaceSelector: all, ObjectSelector: all, Timeout: 10 * time.Second,
+			id(Entry{
+				Origin:        Origin{Name: "a.example.com", Index: 1, Ordinal: 1},
+				Match:         Match{NamespaceSelector: all, ObjectSelector: all},
+				FailurePolicy: Fail,
+				Webhook:       &Webhook{ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "/p", 8443}}, Timeout: 10 * time.Second},
 			}),
 		}},
-		{name: "S1.2 v1beta1", text: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration" + bare, want: []*Hook{
-			id(Hook{
-				Source: Validating, Name: "a.example.com", ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "", 443}},
-				Rules:         []Rule{{[]string{"*"}, []string{""}, []string{"v1"}, []string{"pods"}, "*"}},
-				FailurePolicy: Ignore, NamespaceSelector: all, ObjectSelector: all, SideEffects: "Unknown",
-				Timeout: 30 * time.Second, ReviewVersions: []string{"v1beta1"},
+		{name: "S1.2 v1beta1", text: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration" + bare, want: []*Entry{
+			id(Entry{
+				Origin: Origin{Source: Validating, Name: "a.example.com"},
+				Match: Match{
+					Rules:             []Rule{{[]string{"*"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "*"}},
+					NamespaceSelector: all, ObjectSelector: all,
+				},
+				FailurePolicy: Ignore,
+				Webhook: &Webhook{
+					ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "", 443}}, SideEffects: "Unknown",
+					Timeout: 30 * time.Second, ReviewVersions: []string{"v1beta1"},
+				},
 			}),
 		}},
 		{name: "S12.12 S12.13 S12.16 external", text: `
@@ -217,23 +230,28 @@ externalAdmissionHooks:
 - name: a.example.com
   clientConfig: {service: {namespace: ns, name: svc}, urlPath: /p, caBundle: QQ==}
   rules: [{verbs: [CREATE], apiGroups: ["*"], apiVersions: [v1], resources: [pods]}]
-`, want: []*Hook{
-			id(Hook{
-				Source: External, Name: "a.example.com",
-				ClientConfig:  ClientConfig{Service: &Service{"ns", "svc", "/p", 0}, CABundle: []byte("A")},
-				Rules:         []Rule{{[]string{"CREATE"}, []string{"*"}, []string{"v1"}, []string{"pods"}, "*"}},
-				FailurePolicy: Ignore, NamespaceSelector: all, ObjectSelector: all, SideEffects: "Unknown",
-				Timeout: 30 * time.Second, ReviewVersions: []string{"v1alpha1"},
+`, want: []*Entry{
+			id(Entry{
+				Origin: Origin{Source: External, Name: "a.example.com"},
+				Match: Match{
+					Rules:             []Rule{{[]string{"CREATE"}, []string{"*"}, []string{"v1"}, []string{"pods"}, nil, "*"}},
+					NamespaceSelector: all, ObjectSelector: all,
+				},
+				FailurePolicy: Ignore,
+				Webhook: &Webhook{
+					ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "/p", 0}, CABundle: []byte("A")}, SideEffects: "Unknown",
+					Timeout: 30 * time.Second, ReviewVersions: []string{"v1alpha1"},
+				},
 			}),
 		}},
-		{name: "S1.25 initializers are no hooks", text: "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: c}"},
+		{name: "S1.25 initializers", text: "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: c}", want: []*Entry{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			obj, err := Parse(content(t, tt.text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := Hooks(obj)
+			got, err := Entries(obj)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -248,25 +266,25 @@ externalAdmissionHooks:
 // selectors.
 func TestHooksWithoutDefaults(t *testing.T) {
 	u := &unstructured.Unstructured{Object: content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"+bare)}
-	hooks, err := Hooks(u)
+	hooks, err := Entries(u)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := hooks[0]
-	if h.FailurePolicy != Fail || h.Equivalent || h.NamespaceSelector != nil || h.ObjectSelector != nil || h.Timeout != 10*time.Second || h.SideEffects != "" || h.SupportsDryRun() {
+	if h.FailurePolicy != Fail || h.Equivalent || h.NamespaceSelector != nil || h.ObjectSelector != nil || h.Timeout != 10*time.Second || h.SideEffects != "" {
 		t.Errorf("got %+v", h)
 	}
-	hooks, err = Hooks(&v1alpha1.ExternalAdmissionHookConfiguration{ExternalAdmissionHooks: []v1alpha1.ExternalAdmissionHook{{Name: "a.example.com"}}})
+	hooks, err = Entries(&v1alpha1.ExternalAdmissionHookConfiguration{ExternalAdmissionHooks: []v1alpha1.ExternalAdmissionHook{{Name: "a.example.com"}}})
 	if err != nil || len(hooks) != 1 || hooks[0].FailurePolicy != Ignore || hooks[0].NamespaceSelector != nil {
 		t.Errorf("S7.1 v1alpha1: got %+v, %v", hooks, err)
 	}
 	for _, obj := range []runtime.Object{&metav1.Status{}, &unstructured.Unstructured{Object: map[string]any{"kind": "X"}}} {
-		if _, err := Hooks(obj); err == nil {
+		if _, err := Entries(obj); err == nil {
 			t.Errorf("%T has hooks", obj)
 		}
 	}
 	broken := content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: c}\nwebhooks: {}")
-	if _, err := Hooks(&unstructured.Unstructured{Object: broken}); err == nil {
+	if _, err := Entries(&unstructured.Unstructured{Object: broken}); err == nil {
 		t.Error("a map is a list")
 	}
 }
@@ -284,25 +302,29 @@ initializers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Initializers(obj)
+	got, err := Entries(obj)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []*Initializer{
+	all := &metav1.LabelSelector{}
+	want := []*Entry{
 		{
-			Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Name: "a.example.com", FailurePolicy: Ignore,
-			Rules: []Rule{{nil, []string{""}, []string{"v1"}, []string{"pods"}, "*"}},
+			Origin: Origin{Source: Initializing, Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Name: "a.example.com"},
+			Match: Match{
+				Rules:             []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "*"}},
+				NamespaceSelector: all, ObjectSelector: all,
+			},
+			FailurePolicy: Ignore, Initializer: &Initializer{},
 		},
 		{
-			Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Index: 1, Name: "b.example.com", FailurePolicy: Fail,
-			After: []string{"x.example.com"}, Before: []string{"y.example.com"}, Parallel: true,
+			Origin:        Origin{Source: Initializing, Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Index: 1, Name: "b.example.com"},
+			Match:         Match{NamespaceSelector: all, ObjectSelector: all},
+			FailurePolicy: Fail,
+			Initializer:   &Initializer{After: []string{"x.example.com"}, Before: []string{"y.example.com"}, Parallel: true},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("initializers (-want +got):\n%s", diff)
-	}
-	if got, err := Initializers(mutating()); got != nil || err != nil {
-		t.Errorf("webhooks have initializers: %v, %v", got, err)
 	}
 }
 
@@ -366,10 +388,10 @@ func TestKindsAreKnownToTheScheme(t *testing.T) {
 	if err := AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range Kinds() {
+	for _, k := range Sources() {
 		for _, v := range k.Versions {
-			gvk := schema.GroupVersionKind{Group: GroupName, Version: v, Kind: k.Name}
-			if newObject(gvk) == nil || !s.Recognizes(gvk) || !s.Recognizes(gvk.GroupVersion().WithKind(k.Name+"List")) {
+			gvk := schema.GroupVersionKind{Group: GroupName, Version: v, Kind: k.Kind}
+			if newObject(gvk) == nil || !s.Recognizes(gvk) || !s.Recognizes(gvk.GroupVersion().WithKind(k.Kind+"List")) {
 				t.Errorf("%s is not known", gvk)
 			}
 		}

@@ -221,12 +221,12 @@ func TestChoose(t *testing.T) {
 		want     Version
 		ok       bool
 	}{
-		"S3.6 first supported wins":          {[]string{"x", "v1beta1", "v1"}, V1beta1, true},
-		"S3.6 order is the hook's":           {[]string{"v1", "v1beta1"}, V1, true},
-		"S3.6 none supported":                {[]string{"v2", "v3"}, "", false},
-		"S3.6 empty":                         {nil, "", false},
-		"S12 external hooks":                 {[]string{"v1alpha1"}, V1alpha1, true},
-		"S12 v1alpha1 is no choice for them": {[]string{"v1alpha1", "v1"}, V1, true},
+		"S3.6 first supported wins":           {[]string{"x", "v1beta1", "v1"}, V1beta1, true},
+		"S3.6 order is the hook's":            {[]string{"v1", "v1beta1"}, V1, true},
+		"S3.6 none supported":                 {[]string{"v2", "v3"}, "", false},
+		"S3.6 empty":                          {nil, "", false},
+		"S3.6 v1alpha1 is not supported here": {[]string{"v1alpha1"}, "", false},
+		"S3.6 v1alpha1 is left out":           {[]string{"v1alpha1", "v1"}, V1, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,17 +23,13 @@ const Group = "admission.k8s.io"
 const PatchTypeJSONPatch = "JSONPatch"
 
 // Choose returns the first of a webhook's admissionReviewVersions that is known
-// here, and false when there is none (S3.6). V1alpha1 is the version of external
-// hooks, whose list names nothing else; in a longer list it counts as unknown, as
-// upstream has it.
+// here, and false when there is none (S3.6). V1alpha1 is the version of external hooks
+// only; in a list it counts as unknown, as upstream has it.
 func Choose(versions []string) (Version, bool) {
 	for _, v := range versions {
 		if v := Version(v); v == V1 || v == V1beta1 {
 			return v, true
 		}
-	}
-	if len(versions) == 1 && Version(versions[0]) == V1alpha1 {
-		return V1alpha1, true
 	}
 	return "", false
 }

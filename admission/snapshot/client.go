@@ -34,7 +34,7 @@ func NewClientReader(client rest.Interface) *ClientReader {
 
 // list is one kind as it was listed.
 type list struct {
-	registration.Kind
+	registration.Descriptor
 	revision string
 	items    json.RawMessage
 	disabled bool
@@ -45,7 +45,7 @@ type list struct {
 // disabled (S11.12). A read that finds what the one before found decodes no
 // objects. The error names the first kind that could not be listed.
 func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, error) {
-	kinds := registration.Kinds()
+	kinds := registration.Sources()
 	lists := make([]list, len(kinds))
 	var all sync.WaitGroup
 	for i, k := range kinds {
@@ -62,9 +62,9 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 			return Registrations{}, fmt.Errorf("listing %s: %w", l.Resource, l.err)
 		}
 		if l.disabled {
-			r.Disabled = append(r.Disabled, l.Name)
+			r.Disabled = append(r.Disabled, l.Kind)
 		}
-		h.WriteString(l.Name)
+		h.WriteString(l.Kind)
 		h.Write(l.items)
 		r.Revision = later(r.Revision, l.revision)
 	}
@@ -80,8 +80,8 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 	return r, nil
 }
 
-func (c *ClientReader) list(ctx context.Context, k registration.Kind) list {
-	l := list{Kind: k}
+func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list {
+	l := list{Descriptor: k}
 	// Without a resourceVersion, a list is consistent.
 	body, err := c.client.Get().
 		AbsPath("/apis", registration.GroupName, k.Versions[0], k.Resource).
@@ -124,7 +124,7 @@ func (l *list) decode(objects *[]runtime.Object) error {
 			return fmt.Errorf("item %d is no object", i)
 		}
 		content["apiVersion"] = registration.GroupName + "/" + l.Versions[0]
-		content["kind"] = l.Name
+		content["kind"] = l.Kind
 		obj, err := registration.FromContent(content)
 		if err != nil {
 			return err

@@ -118,8 +118,8 @@ func TestClientReader(t *testing.T) {
 		t.Errorf("S11.12 disabled (-want +got):\n%s", diff)
 	}
 	snap := Compile(first)
-	if hooks := snap.Hooks(registration.Validating); len(hooks) != 1 || hooks[0].Timeout != 3*time.Second || len(snap.Initializers()) != 1 {
-		t.Errorf("S9.15 hooks %v, initializers %v, problems %v", names(hooks), snap.Initializers(), snap.Problems)
+	if hooks := snap.Entries(registration.Validating); len(hooks) != 1 || hooks[0].Timeout != 3*time.Second || len(snap.Entries(registration.Initializing)) != 1 {
+		t.Errorf("S9.15 hooks %v, initializers %v, problems %v", names(hooks), snap.Entries(registration.Initializing), snap.Problems)
 	}
 	s.mu.Lock()
 	for _, q := range s.mu.queries {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,10 +36,9 @@ type key struct {
 
 // compiled is what became of one object. It is never changed.
 type compiled struct {
-	name         string
-	hooks        []*Hook
-	initializers []*registration.Initializer
-	err          error
+	name    string
+	entries []*Entry
+	err     error
 }
 
 // Compile makes a snapshot of registrations.
@@ -59,21 +57,40 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 	c.last = next
 	slices.SortStableFunc(objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
 
-	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled}
+	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, sources: make([]compiledSource, len(registration.Sources()))}
+	found := make([][]*Entry, len(s.sources))
 	for _, o := range objects {
 		if o.err != nil {
 			s.Problems = append(s.Problems, o.err)
 		}
-		for _, h := range o.hooks {
-			s.sources[h.Source].add(h)
+		for _, e := range o.entries {
+			found[e.Source] = append(found[e.Source], e)
 		}
-		s.initializers = append(s.initializers, o.initializers...)
 	}
-	s.initializers = arrange(s.initializers)
-	for i, in := range s.initializers {
-		s.initializing.add(int32(i), creating(in.Rules))
+	for source, entries := range found {
+		for _, e := range arrange(registration.Source(source), entries) {
+			s.sources[source].add(e)
+		}
 	}
 	return s
+}
+
+// arrange puts the entries of a source into the order in which they act.
+func arrange(source registration.Source, entries []*Entry) []*Entry {
+	order := source.Descriptor().Arrange
+	if order == nil {
+		return entries
+	}
+	plain := make([]*registration.Entry, len(entries))
+	compiled := make(map[*registration.Entry]*Entry, len(entries))
+	for i, e := range entries {
+		plain[i], compiled[e.Entry] = e.Entry, e
+	}
+	out := make([]*Entry, 0, len(entries))
+	for _, e := range order(plain) {
+		out = append(out, compiled[e])
+	}
+	return out
 }
 
 func keyOf(obj runtime.Object) (key, bool) {
@@ -90,20 +107,19 @@ func compile(obj runtime.Object) *compiled {
 	if m, ok := obj.(metav1.Object); ok {
 		o.name = m.GetName()
 	}
-	hooks, err := registration.Hooks(obj)
+	entries, err := registration.Entries(obj)
 	if err != nil {
 		o.err = fmt.Errorf("reading registration %q: %w", o.name, err)
 		return o
 	}
-	for _, h := range hooks {
-		o.hooks = append(o.hooks, compileHook(h))
+	for _, e := range entries {
+		o.entries = append(o.entries, compileEntry(e))
 	}
-	o.initializers, o.err = registration.Initializers(obj)
 	return o
 }
 
-func compileHook(h *registration.Hook) *Hook {
-	c := &Hook{Hook: h, Conditions: condition.Compile(h.MatchConditions)}
+func compileEntry(h *registration.Entry) *Entry {
+	c := &Entry{Entry: h, Conditions: condition.Compile(h.MatchConditions)}
 	var namespaces, objects error
 	if c.NamespaceSelector, namespaces = metav1.LabelSelectorAsSelector(h.NamespaceSelector); namespaces != nil {
 		c.NamespaceSelector = nil
@@ -117,45 +133,18 @@ func compileHook(h *registration.Hook) *Hook {
 	return c
 }
 
-// add gives a hook its position. A hook that has another one in an earlier
+// add gives an entry its position. An entry that has another one in an earlier
 // snapshot is copied: that one may still be in use.
-func (s *compiledSource) add(h *Hook) {
-	position := len(s.hooks)
+func (s *compiledSource) add(h *Entry) {
+	position := len(s.entries)
 	if h.Position != position {
 		moved := *h
 		moved.Position = position
 		h = &moved
 	}
-	s.hooks = append(s.hooks, h)
+	s.entries = append(s.entries, h)
 	s.exact.add(int32(position), h.Rules)
 	if h.Equivalent {
 		s.equivalent.add(int32(position), h.Rules)
 	}
-}
-
-// creating returns an initializer's rules as rules about the creation of main
-// resources, which is what initializers are for (S11.7, S11.15).
-func creating(rules []registration.Rule) []registration.Rule {
-	out := make([]registration.Rule, len(rules))
-	for i, r := range rules {
-		r.Operations, r.Scope = []string{"CREATE"}, "*"
-		r.Resources = mainResources(r.Resources)
-		out[i] = r
-	}
-	return out
-}
-
-// mainResources leaves out entries with a slash, which never match an initializer;
-// "*/*" is another way to write "*".
-func mainResources(entries []string) []string {
-	var out []string
-	for _, e := range entries {
-		switch {
-		case e == "*/*":
-			out = append(out, "*")
-		case !strings.Contains(e, "/"):
-			out = append(out, e)
-		}
-	}
-	return out
 }

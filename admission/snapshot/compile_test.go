@@ -33,7 +33,7 @@ func configuration(name, uid, version string, webhooks ...string) *v1.Validating
 	return c
 }
 
-func names(hooks []*Hook) []string {
+func names(hooks []*Entry) []string {
 	var out []string
 	for i, h := range hooks {
 		if h.Position != i {
@@ -50,10 +50,10 @@ func TestCompileOrdersHooks(t *testing.T) {
 		configuration("b", "", "", "z", "a"), configuration("a", "", "", "m"), configuration("B", "", "", "c"),
 		&v1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Webhooks: []v1.MutatingWebhook{{Name: "own"}}},
 	}})
-	if diff := cmp.Diff([]string{"B/c", "a/m", "b/z", "b/a"}, names(s.Hooks(registration.Validating))); diff != "" {
+	if diff := cmp.Diff([]string{"B/c", "a/m", "b/z", "b/a"}, names(s.Entries(registration.Validating))); diff != "" {
 		t.Errorf("S5.1 validating (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"m/own"}, names(s.Hooks(registration.Mutating))); diff != "" {
+	if diff := cmp.Diff([]string{"m/own"}, names(s.Entries(registration.Mutating))); diff != "" {
 		t.Errorf("S5.1 mutating (-want +got):\n%s", diff)
 	}
 	if s.Revision != "9" || !slices.Equal(s.Disabled, []string{"X"}) || len(s.Problems) > 0 {
@@ -70,7 +70,7 @@ func TestCompileReportsWhatItCannotRead(t *testing.T) {
 	if len(s.Problems) != 1 || !strings.Contains(s.Problems[0].Error(), `registration "broken"`) {
 		t.Errorf("problems: %v", s.Problems)
 	}
-	if diff := cmp.Diff([]string{"a/m"}, names(s.Hooks(registration.Validating))); diff != "" {
+	if diff := cmp.Diff([]string{"a/m"}, names(s.Entries(registration.Validating))); diff != "" {
 		t.Errorf("the others are gone (-want +got):\n%s", diff)
 	}
 }
@@ -79,7 +79,7 @@ func TestCompileKeepsSelectorErrors(t *testing.T) {
 	c := configuration("a", "", "", "m", "n")
 	c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	c.Webhooks[1].ObjectSelector = nil
-	hooks := Compile(Registrations{Objects: []runtime.Object{c}}).Hooks(registration.Validating)
+	hooks := Compile(Registrations{Objects: []runtime.Object{c}}).Entries(registration.Validating)
 	if h := hooks[0]; h.NamespaceSelector != nil || h.ObjectSelector == nil || h.SelectorError == nil {
 		t.Errorf("S2.2 %+v", h)
 	}
@@ -89,7 +89,7 @@ func TestCompileKeepsSelectorErrors(t *testing.T) {
 }
 
 func TestCompilerReusesWhatHasNotChanged(t *testing.T) {
-	first := func(s *Snapshot) *registration.Hook { return s.Hooks(registration.Validating)[0].Hook }
+	first := func(s *Snapshot) *registration.Entry { return s.Entries(registration.Validating)[0].Entry }
 	for _, tt := range []struct {
 		name   string
 		before *v1.ValidatingWebhookConfiguration
@@ -106,11 +106,11 @@ func TestCompilerReusesWhatHasNotChanged(t *testing.T) {
 			before := c.Compile(Registrations{Objects: []runtime.Object{tt.before}})
 			// A hook that comes before it moves it, and leaves the old snapshot alone.
 			after := c.Compile(Registrations{Objects: []runtime.Object{configuration("Z", "x", "1", "early"), tt.after}})
-			moved := after.Hooks(registration.Validating)[1]
-			if (first(before) == moved.Hook) != tt.reused {
+			moved := after.Entries(registration.Validating)[1]
+			if (first(before) == moved.Entry) != tt.reused {
 				t.Errorf("reused: %v, want %v", !tt.reused, tt.reused)
 			}
-			if before.Hooks(registration.Validating)[0].Position != 0 || moved.Position != 1 {
+			if before.Entries(registration.Validating)[0].Position != 0 || moved.Position != 1 {
 				t.Error("positions are wrong")
 			}
 		})
@@ -169,37 +169,6 @@ func scan(r *registration.Rule, t *Target) bool {
 		resource && (r.Scope == "*" || r.Scope == scope)
 }
 
-func TestArrange(t *testing.T) {
-	in := func(name, after, before string) *registration.Initializer {
-		return &registration.Initializer{Name: name, After: strings.Fields(after), Before: strings.Fields(before)}
-	}
-	for _, tt := range []struct {
-		name string
-		list []*registration.Initializer
-		want string
-	}{
-		{"S11.5 no wishes", []*registration.Initializer{in("b", "", ""), in("a", "", "")}, "b a"},
-		{"granted already", []*registration.Initializer{in("a", "", "c"), in("b", "a", ""), in("c", "", "")}, "a b c"},
-		{"after", []*registration.Initializer{in("a", "c", ""), in("b", "", ""), in("c", "", "")}, "c a b"},
-		{"before", []*registration.Initializer{in("a", "", ""), in("b", "", ""), in("c", "", "a")}, "c a b"},
-		{"a chain", []*registration.Initializer{in("a", "b", ""), in("b", "c", ""), in("c", "", "")}, "c b a"},
-		{"unknown names", []*registration.Initializer{in("a", "x", "y"), in("b", "", "")}, "a b"},
-		{"a circle", []*registration.Initializer{in("a", "b", ""), in("b", "a", ""), in("c", "", "")}, "b a c"},
-		{"itself", []*registration.Initializer{in("a", "a", "a")}, "a"},
-		{"a name twice", []*registration.Initializer{in("a", "", ""), in("b", "a", ""), in("a", "", "")}, "a b a"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var got []string
-			for _, i := range arrange(tt.list) {
-				got = append(got, i.Name)
-			}
-			if strings.Join(got, " ") != tt.want {
-				t.Errorf("got %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
 func TestInitializersOfAllConfigurationsFormOneList(t *testing.T) {
 	configuration := func(name string, initializers ...string) *v1alpha1.InitializerConfiguration {
 		c := &v1alpha1.InitializerConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -210,7 +179,7 @@ func TestInitializersOfAllConfigurationsFormOneList(t *testing.T) {
 	}
 	s := Compile(Registrations{Objects: []runtime.Object{configuration("b", "x", "y"), configuration("a", "z", "x")}})
 	var got []string
-	for _, i := range s.Initializers() {
+	for _, i := range s.Entries(registration.Initializing) {
 		got = append(got, i.String())
 	}
 	if diff := cmp.Diff([]string{"a/z", "a/x", "b/x", "b/y"}, got); diff != "" {
@@ -236,7 +205,7 @@ func BenchmarkCompile(b *testing.B) {
 				if changed {
 					c = Compiler{}
 				}
-				if s := c.Compile(Registrations{Objects: objects}); len(s.Hooks(registration.Validating)) != 10000 {
+				if s := c.Compile(Registrations{Objects: objects}); len(s.Entries(registration.Validating)) != 10000 {
 					b.Fatal("hooks are missing")
 				}
 			}

@@ -9,38 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // ReasonLoadingConfiguration is the reason of the status that a request gets when
 // there is no snapshot it may be judged by.
 const ReasonLoadingConfiguration metav1.StatusReason = "LoadingConfiguration"
 
-// Gate says who wants a snapshot, since each says in its own words that there is
-// none.
-type Gate uint8
-
-const (
-	// MutatingGate is the plugin of mutating webhooks.
-	MutatingGate Gate = iota
-	// ValidatingGate is the plugin of validating webhooks.
-	ValidatingGate
-	// ExternalGate is the plugin of external admission hooks.
-	ExternalGate
-	// InitializerGate is the plugin of initializers.
-	InitializerGate
-)
-
-// words are what a gate is called in messages, and the prefix of its cause types.
-var words = [...]struct{ configuration, cause string }{
-	MutatingGate:    {"Webhook", "MutatingWebhookConfiguration"},
-	ValidatingGate:  {"Webhook", "ValidatingWebhookConfiguration"},
-	ExternalGate:    {"ExternalAdmissionHook", "ExternalAdmissionHookConfiguration"},
-	InitializerGate: {"initializer", "InitializerConfiguration"},
-}
-
 // Subject is the request that wants a snapshot.
 type Subject struct {
-	Gate      Gate
+	// Source is whose entries the request is to be judged by: each says in its own
+	// words that there is no snapshot.
+	Source    registration.Source
 	Resource  schema.GroupResource
 	Operation admission.Operation
 }
@@ -84,7 +65,7 @@ func (e *NotReadyError) cause() error {
 
 // pending tells whether there is nothing to report but that it takes time.
 func (e *NotReadyError) pending() bool {
-	return e.Subject.Gate == InitializerGate && e.Never && e.Err == nil
+	return e.Subject.Source == registration.Initializing && e.Never && e.Err == nil
 }
 
 // Error says what the status says.
@@ -92,7 +73,7 @@ func (e *NotReadyError) Error() string {
 	if e.pending() {
 		return fmt.Sprintf("Waiting for initialization configuration to load: %v", errNotRead)
 	}
-	return fmt.Sprintf("Unable to refresh the %s configuration: %v", words[e.Subject.Gate].configuration, e.cause())
+	return fmt.Sprintf("Unable to refresh the %s configuration: %v", e.Subject.Source.Descriptor().Noun, e.cause())
 }
 
 // Unwrap returns why the last read failed.
@@ -100,19 +81,19 @@ func (e *NotReadyError) Unwrap() error { return e.Err }
 
 // Status implements the interface of errors that are API statuses.
 func (e *NotReadyError) Status() metav1.Status {
-	w := words[e.Subject.Gate]
+	kind := e.Subject.Source.Descriptor().Kind
 	name, blocked := string(e.Subject.Operation), "created, updated, deleted or connected to"
-	if e.Subject.Gate == InitializerGate {
+	if e.Subject.Source == registration.Initializing {
 		name, blocked = "create", "created"
 	}
 	cause := metav1.StatusCause{
-		Type:    metav1.CauseType(w.cause + "Failure"),
-		Message: fmt.Sprintf("The %s cannot be read; nothing can be %s until it can.", w.cause, blocked),
+		Type:    metav1.CauseType(kind + "Failure"),
+		Message: fmt.Sprintf("The %s cannot be read; nothing can be %s until it can.", kind, blocked),
 	}
 	if e.pending() {
 		cause = metav1.StatusCause{
-			Type:    metav1.CauseType(w.cause + "Pending"),
-			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until it has.", w.cause, blocked),
+			Type:    metav1.CauseType(kind + "Pending"),
+			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until it has.", kind, blocked),
 		}
 	}
 	return metav1.Status{

@@ -68,7 +68,7 @@ func (s *store) hang(hangs bool) {
 
 var (
 	pods    = schema.GroupResource{Resource: "pods"}
-	subject = Subject{ValidatingGate, pods, admission.Create}
+	subject = Subject{registration.Validating, pods, admission.Create}
 )
 
 // running runs f in a bubble in which time is simulated, with a Refresher that runs
@@ -102,7 +102,7 @@ func acquire(t *testing.T, r *Refresher) (hooks []string, waited time.Duration, 
 	start := time.Now()
 	s, err := r.Acquire(t.Context(), subject)
 	if s != nil {
-		hooks = names(s.Hooks(registration.Validating))
+		hooks = names(s.Entries(registration.Validating))
 	}
 	return hooks, time.Since(start), err
 }
@@ -162,7 +162,7 @@ func TestUnchangedRegistrationsAreNotCompiled(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		second := r.Current()
-		if second.Hooks(registration.Validating)[0] != first.Hooks(registration.Validating)[0] || !second.ReadAt.After(first.ReadAt) {
+		if second.Entries(registration.Validating)[0] != first.Entries(registration.Validating)[0] || !second.ReadAt.After(first.ReadAt) {
 			t.Error("S2.37 the second snapshot is not the first one, read later")
 		}
 		s.put("2", "two")
@@ -456,12 +456,12 @@ func TestNotReadyStatus(t *testing.T) {
 		err                    NotReadyError
 		message, detail, cause string
 	}{
-		{"S11.11 initializers, never read", NotReadyError{Subject: Subject{Gate: InitializerGate}, Never: true}, "Waiting for initialization configuration to load: configuration is not ready", "create", "InitializerConfigurationPending"},
-		{"S11.11 initializers, failing", NotReadyError{Subject: Subject{Gate: InitializerGate}, Err: away}, "Unable to refresh the initializer configuration: etcd is away", "create", "InitializerConfigurationFailure"},
-		{"S11.11 external hooks", NotReadyError{Subject: Subject{Gate: ExternalGate, Operation: admission.Delete}, Err: away}, "Unable to refresh the ExternalAdmissionHook configuration: etcd is away", "DELETE", "ExternalAdmissionHookConfigurationFailure"},
-		{"S11.11 mutating webhooks", NotReadyError{Subject: Subject{Gate: MutatingGate, Operation: admission.Update}, Err: away}, "Unable to refresh the Webhook configuration: etcd is away", "UPDATE", "MutatingWebhookConfigurationFailure"},
-		{"S11.11 validating webhooks, never read", NotReadyError{Subject: Subject{Gate: ValidatingGate, Operation: admission.Create}, Never: true}, "Unable to refresh the Webhook configuration: configuration is not ready", "CREATE", "ValidatingWebhookConfigurationFailure"},
-		{"S11.11 a read that does not end", NotReadyError{Subject: Subject{Gate: ValidatingGate, Operation: admission.Create}, Since: since}, "Unable to refresh the Webhook configuration: no read has succeeded that began after 2026-01-02T03:04:05Z", "CREATE", "ValidatingWebhookConfigurationFailure"},
+		{"S11.11 initializers, never read", NotReadyError{Subject: Subject{Source: registration.Initializing}, Never: true}, "Waiting for initialization configuration to load: configuration is not ready", "create", "InitializerConfigurationPending"},
+		{"S11.11 initializers, failing", NotReadyError{Subject: Subject{Source: registration.Initializing}, Err: away}, "Unable to refresh the initializer configuration: etcd is away", "create", "InitializerConfigurationFailure"},
+		{"S11.11 external hooks", NotReadyError{Subject: Subject{Source: registration.External, Operation: admission.Delete}, Err: away}, "Unable to refresh the ExternalAdmissionHook configuration: etcd is away", "DELETE", "ExternalAdmissionHookConfigurationFailure"},
+		{"S11.11 mutating webhooks", NotReadyError{Subject: Subject{Source: registration.Mutating, Operation: admission.Update}, Err: away}, "Unable to refresh the Webhook configuration: etcd is away", "UPDATE", "MutatingWebhookConfigurationFailure"},
+		{"S11.11 validating webhooks, never read", NotReadyError{Subject: Subject{Source: registration.Validating, Operation: admission.Create}, Never: true}, "Unable to refresh the Webhook configuration: configuration is not ready", "CREATE", "ValidatingWebhookConfigurationFailure"},
+		{"S11.11 a read that does not end", NotReadyError{Subject: Subject{Source: registration.Validating, Operation: admission.Create}, Since: since}, "Unable to refresh the Webhook configuration: no read has succeeded that began after 2026-01-02T03:04:05Z", "CREATE", "ValidatingWebhookConfigurationFailure"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.err.Subject.Resource = schema.GroupResource{Group: "apps", Resource: "deployments"}

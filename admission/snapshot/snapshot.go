@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Hook is a registered hook, compiled: selectors parsed, expressions compiled.
-type Hook struct {
-	*registration.Hook
-	// Position is the place in the whole ordered list of hooks of the same
+// Entry is a registered entry, compiled: selectors parsed, expressions compiled.
+type Entry struct {
+	*registration.Entry
+	// Position is the place in the whole ordered list of entries of the same
 	// Source, from 0 (S5.1, S5.25).
 	Position int
 	// NamespaceSelector and ObjectSelector are the parsed selectors;
@@ -61,53 +61,59 @@ type Snapshot struct {
 	// Problems are the objects that could not be understood, and count as empty.
 	Problems []error
 
-	sources      [3]compiledSource
-	initializers []*registration.Initializer
-	initializing index
+	// sources are indexed by registration.Source; there are fewer in the zero Snapshot.
+	sources []compiledSource
 }
 
-// compiledSource has the hooks of one Source.
+// compiledSource has the entries of one Source.
 type compiledSource struct {
-	hooks []*Hook
-	// exact has all hooks, equivalent those whose rules also mean equivalent
+	entries []*Entry
+	// exact has all entries, equivalent those whose rules also mean equivalent
 	// resources.
 	exact      index
 	equivalent index
 }
 
-// Hooks returns every hook of a source, in order (S5.1). The caller must not
-// change the slice.
-func (s *Snapshot) Hooks(source registration.Source) []*Hook {
-	return s.sources[source].hooks
+// of returns what was compiled of a source.
+func (s *Snapshot) of(source registration.Source) *compiledSource {
+	if int(source) >= len(s.sources) {
+		return &compiledSource{}
+	}
+	return &s.sources[source]
 }
 
-// Initializers returns every initializer, in the one order of all of them (S11.5).
-// A name may be there several times. The caller must not change the slice.
-func (s *Snapshot) Initializers() []*registration.Initializer {
-	return s.initializers
+// Entries returns everything of a source, in the order in which it acts (S5.1,
+// S11.5). The caller must not change the slice.
+func (s *Snapshot) Entries(source registration.Source) []*Entry {
+	return s.of(source).entries
 }
 
-// Candidates appends to dst the positions of the hooks of a source that a rule may
+// Initializer returns the initializer of a name that acts, nil when none of that name
+// is registered. Of several with the same name, the first one acts (S11.6).
+func (s *Snapshot) Initializer(name string) *Entry {
+	for _, e := range s.Entries(registration.Initializing) {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// Candidates appends to dst the positions of the entries of a source that a rule may
 // make match the target itself, ascending and without repeats. It does not
 // allocate unless dst has to grow.
 func (s *Snapshot) Candidates(dst []int32, source registration.Source, target *Target) []int32 {
-	return s.sources[source].exact.candidates(dst, target)
+	return s.of(source).exact.candidates(dst, target)
 }
 
 // EquivalentCandidates is like Candidates, for the hooks with matchPolicy
 // Equivalent only. The target is a resource that is equivalent to the requested
 // one. The result is ascending if dst is empty; else what it appends is.
 func (s *Snapshot) EquivalentCandidates(dst []int32, source registration.Source, target *Target) []int32 {
-	return s.sources[source].equivalent.candidates(dst, target)
+	return s.of(source).equivalent.candidates(dst, target)
 }
 
-// HasEquivalent tells whether a source has hooks with matchPolicy Equivalent.
+// HasEquivalent tells whether a source has entries with matchPolicy Equivalent.
 func (s *Snapshot) HasEquivalent(source registration.Source) bool {
-	return len(s.sources[source].equivalent.buckets) > 0
-}
-
-// InitializerCandidates appends to dst the places in Initializers of those that
-// may apply to the target, ascending. Its operation and subresource do not count.
-func (s *Snapshot) InitializerCandidates(dst []int32, target *Target) []int32 {
-	return s.initializing.candidates(dst, target)
+	return len(s.of(source).equivalent.buckets) > 0
 }

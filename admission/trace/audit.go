@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/apis/audit"
@@ -29,7 +30,17 @@ const (
 	// FailedOpenExternalPrefix is the same for external admission hooks
 	// (S12.18).
 	FailedOpenExternalPrefix = "failed-open.external.webhook.admission.k8s.io/"
+	// DiscardedPrefix names mutating webhooks that were sent a review ahead of their turn
+	// whose answer was not used. The value is the fate of the answer.
+	DiscardedPrefix = "discarded.webhook.gatehouse.dev/"
 )
+
+// failedOpen are the prefixes for what failed and was ignored, by source.
+var failedOpen = [...]string{
+	registration.Mutating:   FailedOpenMutationPrefix,
+	registration.Validating: FailedOpenValidatingPrefix,
+	registration.External:   FailedOpenExternalPrefix,
+}
 
 type mutationAnnotation struct {
 	Configuration string `json:"configuration"`
@@ -47,22 +58,20 @@ type patchAnnotation struct {
 // annotate adds the trace to the request's audit event. The indices of mutating
 // hooks count all hooks there are, those of the others only the hooks that
 // matched the request (S5.25, S6.7).
-func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Trace) {
+func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run) {
+	mutating := t.Source.Descriptor().Pass == registration.MutatingPass
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		h := c.Hook
+		h := &c.Entry
 		for _, key := range sortedKeys(c.AuditAnnotations) {
 			p.add(ctx, a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)
 		}
-		index, failedOpen := c.Matched, FailedOpenValidatingPrefix
-		switch t.Source {
-		case registration.Mutating:
-			index, failedOpen = c.Position, FailedOpenMutationPrefix
-		case registration.External:
-			failedOpen = FailedOpenExternalPrefix
+		index := c.Matched
+		if mutating {
+			index = c.Position
 		}
 		suffix := "round_" + strconv.Itoa(t.Round) + "_index_" + strconv.Itoa(index)
-		if t.Source == registration.Mutating {
+		if mutating {
 			p.add(ctx, a, h, MutationAnnotationPrefix+suffix,
 				encode(mutationAnnotation{h.Configuration, h.Name, c.Mutated}), audit.LevelMetadata)
 			if len(c.Patch) > 0 {
@@ -71,7 +80,35 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Tra
 			}
 		}
 		if c.Ignored && !c.ClientGone {
-			p.add(ctx, a, h, failedOpen+suffix, h.Name, audit.LevelMetadata)
+			p.add(ctx, a, h, failedOpen[t.Source]+suffix, h.Name, audit.LevelMetadata)
+		}
+	}
+	p.annotateDiscarded(ctx, a, t)
+	for _, calls := range [][]Call{t.Calls, t.Discarded} {
+		for i := range calls {
+			noteDeprecations(ctx, &calls[i])
+		}
+	}
+}
+
+// annotateDiscarded names the webhooks whose answers were not used. One that was sent
+// several reviews has one annotation.
+func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attributes, t *Run) {
+	if len(t.Discarded) == 0 {
+		return
+	}
+	fates := map[int][]string{}
+	for i := range t.Discarded {
+		if c := &t.Discarded[i]; c.Sent {
+			fates[c.Position] = append(fates[c.Position], c.Fate.String())
+		}
+	}
+	for i := range t.Discarded {
+		c := &t.Discarded[i]
+		if list := fates[c.Position]; list != nil {
+			delete(fates, c.Position)
+			key := DiscardedPrefix + "round_" + strconv.Itoa(t.Round) + "_index_" + strconv.Itoa(c.Position)
+			p.add(ctx, a, &c.Entry, key, c.Entry.Name+": "+strings.Join(list, ", "), audit.LevelMetadata)
 		}
 	}
 }
@@ -79,7 +116,7 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Tra
 // add logs what the audit event refuses: a key that is no qualified name, or a
 // second, different value for one (S4.17). The value is the webhook's and not
 // for the log.
-func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Hook, key, value string, level audit.Level) {
+func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
 		p.complaints.log(ctx, h, nil, "Audit annotation of a webhook was dropped", "key", key)
 	}

@@ -45,7 +45,7 @@ type logged struct {
 }
 
 // log writes a line of the severity error, which is shown at every verbosity.
-func (l *complaints) log(ctx context.Context, h *registration.Hook, err error, message string, more ...any) {
+func (l *complaints) log(ctx context.Context, h *registration.Origin, err error, message string, more ...any) {
 	leftOut, due := l.due(complaint{h.Source, h.Configuration, h.Name, message}, time.Now())
 	if !due {
 		return

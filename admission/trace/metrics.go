@@ -2,24 +2,27 @@ package trace
 
 import (
 	"context"
+	"sync"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
+	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // The values of the label type differ between metrics; dashboards rely on each
 // as it is (S10.1).
-func callType(s registration.Source) string {
-	if s == registration.Mutating {
+func callType(p registration.Pass) string {
+	if p == registration.MutatingPass {
 		return "admit"
 	}
 	return "validating"
 }
 
-func exclusionType(s registration.Source) string {
-	if s == registration.Mutating {
+func exclusionType(p registration.Pass) string {
+	if p == registration.MutatingPass {
 		return "admit"
 	}
 	return "validate"
@@ -30,12 +33,13 @@ const conditionKind = "webhook"
 
 // count feeds the metrics of calls and match conditions (S10.2 to S10.4). Those
 // of plugins and passes are counted where the chain is built.
-func count(ctx context.Context, a admission.Attributes, t *Trace) {
-	kind := callType(t.Source)
+func count(ctx context.Context, a admission.Attributes, t *Run) {
+	pass := t.Source.Descriptor().Pass
+	kind := callType(pass)
 	operation := string(a.GetOperation())
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		name := c.Hook.Name
+		name := c.Entry.Name
 		rejected := c.Rejected()
 		metrics.Metrics.ObserveWebhook(ctx, name, c.Latency, rejected, a, kind, c.Code)
 		if c.ClientGone {
@@ -48,14 +52,20 @@ func count(ctx context.Context, a admission.Attributes, t *Trace) {
 			metrics.Metrics.ObserveWebhookRejection(ctx, name, kind, operation, errorType(c.Verdict), c.Code)
 		}
 	}
+	for i := range t.Discarded {
+		c := &t.Discarded[i]
+		if c.Sent {
+			discarded().WithLabelValues(c.Entry.Name, kind, c.Fate.String()).Inc()
+		}
+	}
 	for _, c := range t.Conditions {
-		name := c.Hook.Name
+		name := c.Entry.Name
 		metrics.Metrics.ObserveMatchConditionEvaluationTime(ctx, c.Latency, name, conditionKind, kind, operation)
 		for range c.Errors {
 			metrics.Metrics.ObserveMatchConditionEvalError(ctx, name, conditionKind, kind, operation)
 		}
 		if c.Excluded {
-			metrics.Metrics.ObserveMatchConditionExclusion(ctx, name, conditionKind, exclusionType(t.Source), operation)
+			metrics.Metrics.ObserveMatchConditionExclusion(ctx, name, conditionKind, exclusionType(pass), operation)
 		}
 	}
 }
@@ -70,3 +80,14 @@ func errorType(v Verdict) metrics.WebhookRejectionErrorType {
 		return metrics.WebhookRejectionAPIServerInternalError
 	}
 }
+
+// discarded counts what no other metric does: they count answers that were used.
+var discarded = sync.OnceValue(func() *basemetrics.CounterVec {
+	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "discarded_reviews_total",
+		Help:           "Reviews that were sent to webhooks ahead of their turn and whose answers were not used, by webhook, type (admit or validating) and fate: Superseded when the object changed before the turn, NotReached when the request was rejected before it.",
+		StabilityLevel: basemetrics.ALPHA,
+	}, []string{"name", "type", "fate"})
+	legacyregistry.MustRegister(c)
+	return c
+})

@@ -15,13 +15,29 @@ import (
 // there is one for all requests. It is safe for concurrent use; its zero value is
 // ready.
 type Publisher struct {
+	// Observer, if set, is given the trace of a request when it is complete. It must not
+	// change the trace, and the request waits for it. It may be called by several requests
+	// at the same time.
+	Observer func(*Trace)
+
 	complaints complaints
 }
 
-// Publish lets every reader read the trace: metrics, the audit event behind a,
-// the warnings of the response, the log, the latency trackers of ctx. Call it
-// once, when the trace is complete.
-func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Trace) {
+// Publish lets every reader read a run: metrics, the audit event behind a,
+// the warnings of the response, the log, the latency trackers of ctx; and adds it to the
+// trace of the request that ctx carries. Call it once, when the run is complete.
+func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run) {
+	switch whole := FromContext(ctx); {
+	case whole != nil:
+		whole.Add(t.Step())
+	case p.Observer != nil:
+		// Nobody follows the request: its run is a trace of its own.
+		alone := New()
+		alone.Start = t.Start
+		alone.Add(t.Step())
+		alone.Finish()
+		p.Observer(alone)
+	}
 	count(ctx, a, t)
 	p.annotate(ctx, a, t)
 	for i := range t.Calls {
@@ -33,7 +49,7 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Trac
 	}
 	for i := range t.Conditions {
 		if c := &t.Conditions[i]; c.Err != nil {
-			p.complaints.log(ctx, c.Hook, c.Err, "Match conditions failed and the webhook was not called: its failurePolicy is Ignore",
+			p.complaints.log(ctx, &c.Entry, c.Err, "Match conditions failed and the webhook was not called: its failurePolicy is Ignore",
 				"operation", t.Request.Operation, "resource", t.Request.Resource)
 		}
 	}
@@ -42,32 +58,32 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Trac
 
 // logForgiven writes down what nobody else will: a failure that rejects the
 // request is in the response.
-func (p *Publisher) logForgiven(ctx context.Context, t *Trace, c *Call) {
+func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 	switch {
 	case c.Panic != nil:
 		// A panic is a fault of this server, whatever became of the request.
 		klog.FromContext(ctx).Error(c.Err, "Calling a webhook panicked",
-			"webhook", c.Hook.Name, "configuration", c.Hook.Configuration, "failurePolicy", c.Hook.FailurePolicy, "stack", string(c.Stack))
+			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "failurePolicy", c.FailurePolicy, "stack", string(c.Stack))
 	case c.Ignored && c.ClientGone:
 		klog.FromContext(ctx).V(2).Info("Webhook call was given up: the client is gone",
-			"webhook", c.Hook.Name, "configuration", c.Hook.Configuration)
+			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration)
 	case c.Ignored && c.Skipped:
 		// That its server is skipped was logged when that began.
 		klog.FromContext(ctx).V(2).Info("Webhook was skipped: its failurePolicy is Ignore",
-			"webhook", c.Hook.Name, "configuration", c.Hook.Configuration, "err", c.Err)
+			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "err", c.Err)
 	case c.Ignored:
-		p.complaints.log(ctx, c.Hook, c.Err, "Webhook failed and was ignored: its failurePolicy is Ignore",
+		p.complaints.log(ctx, &c.Entry, c.Err, "Webhook failed and was ignored: its failurePolicy is Ignore",
 			"operation", t.Request.Operation, "resource", t.Request.Resource)
 	}
 }
 
-func track(ctx context.Context, t *Trace) {
+func track(ctx context.Context, t *Run) {
 	trackers, ok := request.LatencyTrackersFrom(ctx)
 	if !ok {
 		return
 	}
 	tracker := trackers.ValidatingWebhookTracker
-	if t.Source == registration.Mutating {
+	if t.Source.Descriptor().Pass == registration.MutatingPass {
 		tracker = trackers.MutatingWebhookTracker
 	}
 	for i := range t.Calls {

@@ -29,7 +29,7 @@ import (
 )
 
 // publish lets the readers read a trace and returns what they made of it.
-func publish(t *testing.T, level auditinternal.Level, tr *Trace) published {
+func publish(t *testing.T, level auditinternal.Level, tr *Run) published {
 	t.Helper()
 	ctx := audit.WithAuditContext(t.Context())
 	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: level}, nil); err != nil {
@@ -58,7 +58,7 @@ type published struct {
 }
 
 // publisher is a plugin that did what the trace says.
-type publisher struct{ trace *Trace }
+type publisher struct{ trace *Run }
 
 func (p publisher) Handles(admission.Operation) bool { return true }
 
@@ -160,12 +160,12 @@ func TestMetrics(t *testing.T) {
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			hook := fmt.Sprintf("metrics-%d.example.com", i)
-			tt.call.Hook = &registration.Hook{Source: tt.source, Name: hook}
+			tt.call.Entry = registration.Origin{Source: tt.source, Name: hook}
 			if tt.call.Verdict != Allowed {
 				tt.call.Err = errors.New("cause")
 			}
 			before := counted(t, hook)
-			publish(t, auditinternal.LevelMetadata, &Trace{Source: tt.source, Calls: []Call{tt.call}})
+			publish(t, auditinternal.LevelMetadata, &Run{Source: tt.source, Calls: []Call{tt.call}})
 			slices.Sort(tt.want)
 			got := counted(t, hook)
 			if diff := cmp.Diff(tt.want, slices.Sorted(maps.Keys(got))); diff != "" {
@@ -193,12 +193,12 @@ func TestMatchConditionMetrics(t *testing.T) {
 			"match_condition_exclusions_total kind=webhook operation=CREATE type=validate":          1,
 		},
 	} {
-		t.Run("S10.1 "+source.Kind(), func(t *testing.T) {
-			hook := &registration.Hook{Source: source, Name: "conditions." + source.Kind()}
+		t.Run("S10.1 "+source.String(), func(t *testing.T) {
+			hook := registration.Origin{Source: source, Name: "conditions." + source.String()}
 			before := counted(t, hook.Name)
-			publish(t, auditinternal.LevelMetadata, &Trace{Source: source, Conditions: []Condition{
-				{Hook: hook, Latency: time.Millisecond, Errors: 2},
-				{Hook: hook, Latency: time.Millisecond, Excluded: true},
+			publish(t, auditinternal.LevelMetadata, &Run{Source: source, Conditions: []Condition{
+				{Entry: hook, Latency: time.Millisecond, Errors: 2},
+				{Entry: hook, Latency: time.Millisecond, Excluded: true},
 			}})
 			grew := counted(t, hook.Name)
 			for name := range grew {
@@ -212,21 +212,21 @@ func TestMatchConditionMetrics(t *testing.T) {
 }
 
 func TestAnnotations(t *testing.T) {
-	hook := func(source registration.Source, name string) *registration.Hook {
-		return &registration.Hook{Source: source, Configuration: "c", Name: name}
+	hook := func(source registration.Source, name string) registration.Origin {
+		return registration.Origin{Source: source, Configuration: "c", Name: name}
 	}
 	tests := []struct {
 		name  string
 		level auditinternal.Level
-		trace Trace
+		trace Run
 		want  map[string]string
 	}{
 		{
 			name:  "S5.25 S5.26 mutating hooks, indexed among all, the patch at level Request",
 			level: auditinternal.LevelRequest,
-			trace: Trace{Source: registration.Mutating, Round: 1, Calls: []Call{
-				{Hook: hook(registration.Mutating, "a.b.c"), Position: 3, Patch: []byte(`[{"op":"remove","path":"/x"}]`), Mutated: true},
-				{Hook: hook(registration.Mutating, "d.e.f"), Position: 7, Matched: 1, Verdict: Denied, Err: errors.New("no")},
+			trace: Run{Source: registration.Mutating, Round: 1, Calls: []Call{
+				{Entry: hook(registration.Mutating, "a.b.c"), Position: 3, Patch: []byte(`[{"op":"remove","path":"/x"}]`), Mutated: true},
+				{Entry: hook(registration.Mutating, "d.e.f"), Position: 7, Matched: 1, Verdict: Denied, Err: errors.New("no")},
 			}},
 			want: map[string]string{
 				"mutation.webhook.admission.k8s.io/round_1_index_3": `{"configuration":"c","webhook":"a.b.c","mutated":true}`,
@@ -237,8 +237,8 @@ func TestAnnotations(t *testing.T) {
 		{
 			name:  "S5.26 no patch at level Metadata",
 			level: auditinternal.LevelMetadata,
-			trace: Trace{Source: registration.Mutating, Calls: []Call{
-				{Hook: hook(registration.Mutating, "a.b.c"), Patch: []byte(`[{"op":"remove","path":"/x"}]`)},
+			trace: Run{Source: registration.Mutating, Calls: []Call{
+				{Entry: hook(registration.Mutating, "a.b.c"), Patch: []byte(`[{"op":"remove","path":"/x"}]`)},
 			}},
 			want: map[string]string{
 				"mutation.webhook.admission.k8s.io/round_0_index_0": `{"configuration":"c","webhook":"a.b.c","mutated":false}`,
@@ -247,9 +247,9 @@ func TestAnnotations(t *testing.T) {
 		{
 			name:  "S5.27 S7.10 failed open, but not when the client is gone",
 			level: auditinternal.LevelMetadata,
-			trace: Trace{Source: registration.Mutating, Calls: []Call{
-				{Hook: hook(registration.Mutating, "a.b.c"), Position: 4, Verdict: Failed, Ignored: true, Err: errors.New("x")},
-				{Hook: hook(registration.Mutating, "d.e.f"), Position: 5, Verdict: Failed, Ignored: true, ClientGone: true, Err: errors.New("x")},
+			trace: Run{Source: registration.Mutating, Calls: []Call{
+				{Entry: hook(registration.Mutating, "a.b.c"), Position: 4, Verdict: Failed, Ignored: true, Err: errors.New("x")},
+				{Entry: hook(registration.Mutating, "d.e.f"), Position: 5, Verdict: Failed, Ignored: true, ClientGone: true, Err: errors.New("x")},
 			}},
 			want: map[string]string{
 				"mutation.webhook.admission.k8s.io/round_0_index_4":             `{"configuration":"c","webhook":"a.b.c","mutated":false}`,
@@ -260,26 +260,26 @@ func TestAnnotations(t *testing.T) {
 		{
 			name:  "S6.7 validating hooks are indexed among those that matched",
 			level: auditinternal.LevelMetadata,
-			trace: Trace{Source: registration.Validating, Calls: []Call{
-				{Hook: hook(registration.Validating, "a.b.c"), Position: 4, Matched: 1, Verdict: Failed, Ignored: true, Err: errors.New("x")},
+			trace: Run{Source: registration.Validating, Calls: []Call{
+				{Entry: hook(registration.Validating, "a.b.c"), Position: 4, Matched: 1, Verdict: Failed, Ignored: true, Err: errors.New("x")},
 			}},
 			want: map[string]string{"failed-open.validating.webhook.admission.k8s.io/round_0_index_1": `a.b.c`},
 		},
 		{
 			name:  "S12.18 external hooks have a prefix of their own",
 			level: auditinternal.LevelMetadata,
-			trace: Trace{Source: registration.External, Calls: []Call{
-				{Hook: hook(registration.External, "a.b.c"), Position: 4, Matched: 2, Verdict: Failed, Ignored: true, Err: errors.New("x")},
+			trace: Run{Source: registration.External, Calls: []Call{
+				{Entry: hook(registration.External, "a.b.c"), Position: 4, Matched: 2, Verdict: Failed, Ignored: true, Err: errors.New("x")},
 			}},
 			want: map[string]string{"failed-open.external.webhook.admission.k8s.io/round_0_index_2": `a.b.c`},
 		},
 		{
 			name:  "S4.17 the webhook's own, whatever it decided; bad keys and second values are dropped",
 			level: auditinternal.LevelMetadata,
-			trace: Trace{Source: registration.Validating, Calls: []Call{
-				{Hook: hook(registration.Validating, "a.b.c"), AuditAnnotations: map[string]string{"k": "1", "x/y": "2", "%": "3"}},
-				{Hook: hook(registration.Validating, "a.b.c"), AuditAnnotations: map[string]string{"k": "other"}},
-				{Hook: hook(registration.Validating, "d.e.f"), AuditAnnotations: map[string]string{"k": "4"}, Verdict: Denied, Err: errors.New("no")},
+			trace: Run{Source: registration.Validating, Calls: []Call{
+				{Entry: hook(registration.Validating, "a.b.c"), AuditAnnotations: map[string]string{"k": "1", "x/y": "2", "%": "3"}},
+				{Entry: hook(registration.Validating, "a.b.c"), AuditAnnotations: map[string]string{"k": "other"}},
+				{Entry: hook(registration.Validating, "d.e.f"), AuditAnnotations: map[string]string{"k": "4"}, Verdict: Denied, Err: errors.New("no")},
 			}},
 			want: map[string]string{"a.b.c/k": "1", "d.e.f/k": "4"},
 		},
@@ -295,10 +295,10 @@ func TestAnnotations(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
-	hook := &registration.Hook{Name: "warnings.example.com"}
-	got := publish(t, auditinternal.LevelMetadata, &Trace{Calls: []Call{
-		{Hook: hook, Warnings: []string{"one", "two"}},
-		{Hook: hook, Warnings: []string{"three"}, Verdict: Denied, Err: errors.New("no")},
+	hook := registration.Origin{Name: "warnings.example.com"}
+	got := publish(t, auditinternal.LevelMetadata, &Run{Calls: []Call{
+		{Entry: hook, Warnings: []string{"one", "two"}},
+		{Entry: hook, Warnings: []string{"three"}, Verdict: Denied, Err: errors.New("no")},
 	}})
 	if diff := cmp.Diff([]string{"one", "two", "three"}, got.Warnings); diff != "" {
 		t.Errorf("S4.18 warnings (-want +got):\n%s", diff)
@@ -307,36 +307,36 @@ func TestWarnings(t *testing.T) {
 
 func TestLatencies(t *testing.T) {
 	call := func(latency time.Duration, uid types.UID) Call {
-		return Call{Hook: &registration.Hook{Name: "latency.example.com"}, Latency: latency, UID: uid}
+		return Call{Entry: registration.Origin{Name: "latency.example.com"}, Latency: latency, UID: uid}
 	}
 	calls := []Call{call(time.Second, "1"), call(2*time.Second, "2"), call(time.Hour, "")}
 	for source, want := range map[registration.Source]map[string]string{
 		registration.Mutating:   {"apiserver.latency.k8s.io/mutating-webhook": "3s"},
 		registration.Validating: {"apiserver.latency.k8s.io/validating-webhook": "2s"},
 	} {
-		got := publish(t, auditinternal.LevelMetadata, &Trace{Source: source, Calls: calls})
+		got := publish(t, auditinternal.LevelMetadata, &Run{Source: source, Calls: calls})
 		if diff := cmp.Diff(want, got.latencies); diff != "" {
-			t.Errorf("S10.7 %s (-want +got):\n%s", source.Kind(), diff)
+			t.Errorf("S10.7 %s (-want +got):\n%s", source.String(), diff)
 		}
 	}
 }
 
 func TestWhatIsLogged(t *testing.T) {
-	hook := &registration.Hook{Name: "log.example.com", Configuration: "c", FailurePolicy: registration.Ignore}
+	hook := registration.Origin{Name: "log.example.com", Configuration: "c"}
 	cause := errors.New("no answer")
 	tests := []struct {
 		name  string
-		trace Trace
+		trace Run
 		lines int
 	}{
-		{"S7.3 an ignored failure, once", Trace{Calls: []Call{{Hook: hook, Verdict: Failed, Ignored: true, Err: cause}}}, 1},
-		{"a failure that rejects is returned instead", Trace{Calls: []Call{{Hook: hook, Verdict: Failed, Err: cause}}}, 0},
-		{"S7.10 a client that left is no news", Trace{Calls: []Call{{Hook: hook, Verdict: Failed, Ignored: true, ClientGone: true, Err: cause}}}, 0},
-		{"a skipped server, of which the log says so already", Trace{Calls: []Call{{Hook: hook, Verdict: Failed, Ignored: true, Skipped: true, Err: cause}}}, 0},
-		{"a denial", Trace{Calls: []Call{{Hook: hook, Verdict: Denied, Err: cause}}}, 0},
-		{"a panic, whatever became of the request", Trace{Calls: []Call{{Hook: hook, Verdict: Failed, Panic: "x", Err: cause}}}, 1},
-		{"S2.32 match conditions that failed and were ignored", Trace{Conditions: []Condition{{Hook: hook, Excluded: true, Err: cause}}}, 1},
-		{"match conditions that are false", Trace{Conditions: []Condition{{Hook: hook, Excluded: true}}}, 0},
+		{"S7.3 an ignored failure, once", Run{Calls: []Call{{Entry: hook, Verdict: Failed, Ignored: true, Err: cause}}}, 1},
+		{"a failure that rejects is returned instead", Run{Calls: []Call{{Entry: hook, Verdict: Failed, Err: cause}}}, 0},
+		{"S7.10 a client that left is no news", Run{Calls: []Call{{Entry: hook, Verdict: Failed, Ignored: true, ClientGone: true, Err: cause}}}, 0},
+		{"a skipped server, of which the log says so already", Run{Calls: []Call{{Entry: hook, Verdict: Failed, Ignored: true, Skipped: true, Err: cause}}}, 0},
+		{"a denial", Run{Calls: []Call{{Entry: hook, Verdict: Denied, Err: cause}}}, 0},
+		{"a panic, whatever became of the request", Run{Calls: []Call{{Entry: hook, Verdict: Failed, Panic: "x", Err: cause}}}, 1},
+		{"S2.32 match conditions that failed and were ignored", Run{Conditions: []Condition{{Entry: hook, Excluded: true, Err: cause}}}, 1},
+		{"match conditions that are false", Run{Conditions: []Condition{{Entry: hook, Excluded: true}}}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -387,10 +387,10 @@ func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
 			time.Sleep(step.after)
 			lines = nil
 			for range step.times {
-				tr := Trace{Source: registration.Validating, Request: Request{Operation: "CREATE"}}
+				tr := Run{Source: registration.Validating, Request: Request{Operation: "CREATE"}}
 				for i, name := range step.webhooks {
 					tr.Calls = append(tr.Calls, Call{
-						Hook:    &registration.Hook{Name: name, Configuration: "c", FailurePolicy: registration.Ignore},
+						Entry:   registration.Origin{Name: name, Configuration: "c"},
 						Matched: i, Verdict: Failed, Ignored: true, Err: errors.New("no answer"),
 					})
 				}

@@ -42,7 +42,7 @@ func StartSpan(ctx context.Context, r *Request, c *Call) (context.Context, func(
 }
 
 func spanName(c *Call) string {
-	if c.Hook.Source == registration.Mutating {
+	if c.Entry.Source.Descriptor().Pass == registration.MutatingPass {
 		return "Call mutating webhook"
 	}
 	return "Call validating webhook"
@@ -50,8 +50,8 @@ func spanName(c *Call) string {
 
 func spanAttributes(r *Request, c *Call) []attribute.KeyValue {
 	return []attribute.KeyValue{
-		attribute.String("configuration", c.Hook.Configuration),
-		attribute.String("webhook", c.Hook.Name),
+		attribute.String("configuration", c.Entry.Configuration),
+		attribute.String("webhook", c.Entry.Name),
 		attribute.String("resource", r.Resource.String()),
 		attribute.String("subresource", r.Subresource),
 		attribute.String("operation", r.Operation),

@@ -19,7 +19,7 @@ func TestSpan(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
 	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 	r := &Request{Operation: "CREATE", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Subresource: "exec"}
-	c := &Call{Hook: &registration.Hook{Name: "a.b.c", Configuration: "config"}, UID: "7", Start: time.Now()}
+	c := &Call{Entry: registration.Origin{Name: "a.b.c", Configuration: "config"}, UID: "7", Start: time.Now()}
 
 	ctx, end := StartSpan(ctx, r, c)
 	if !oteltrace.SpanContextFromContext(ctx).IsValid() || oteltrace.SpanFromContext(ctx) == request {
@@ -54,7 +54,7 @@ func TestSpan(t *testing.T) {
 
 func TestNoSpanForUntracedRequests(t *testing.T) {
 	ctx := t.Context()
-	got, end := StartSpan(ctx, &Request{}, &Call{Hook: &registration.Hook{}, Start: time.Now()})
+	got, end := StartSpan(ctx, &Request{}, &Call{Start: time.Now()})
 	end()
 	if got != ctx {
 		t.Error("a request that is not traced gets another context")

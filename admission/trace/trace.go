@@ -1,8 +1,12 @@
 package trace
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,10 +27,116 @@ type Request struct {
 	DryRun      bool
 }
 
-// Trace is what happened in one pass of one webhook plugin over one request.
+// Trace is what admission did with one API request: every step of both passes and of
+// all rounds, in the order in which they ended. A request about several objects, such
+// as the deletion of a collection, has the steps of all of them.
+//
+// It is safe for concurrent use. What it holds of runs is read only once it was added,
+// and points to nothing outside of the trace.
 type Trace struct {
+	// ID names the trace, Start is when the request came.
+	ID    string
+	Start time.Time
+	// OnFirst, if set, is called once, when the first step is added.
+	OnFirst func()
+
+	mu struct {
+		sync.Mutex
+		steps   []Step
+		latency time.Duration
+	}
+}
+
+// Step is what one plugin did in one pass.
+type Step struct {
+	Plugin string
+	Pass   registration.Pass
+	// Round is 0, or 1 when the mutating plugins are run again (S5.16).
+	Round int
+	// Object is the namespace and name of the object that the step was about.
+	Object  types.NamespacedName
+	Start   time.Time
+	Latency time.Duration
+	// Err is what the plugin rejected the request with; nil means that it may go on.
+	Err error
+	// Run is what a plugin did that acts on what is registered; nil for a plugin that is
+	// compiled in.
+	Run *Run
+}
+
+// New starts the trace of a request.
+func New() *Trace {
+	return &Trace{ID: fmt.Sprintf("%016x", rand.Uint64()), Start: time.Now()}
+}
+
+type contextKey struct{}
+
+// NewContext returns a context that carries the trace of a request.
+func NewContext(ctx context.Context, t *Trace) context.Context {
+	return context.WithValue(ctx, contextKey{}, t)
+}
+
+// FromContext returns the trace that ctx carries, nil if it carries none.
+func FromContext(ctx context.Context) *Trace {
+	t, _ := ctx.Value(contextKey{}).(*Trace)
+	return t
+}
+
+// Add adds a step.
+func (t *Trace) Add(s Step) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.mu.steps) == 0 && t.OnFirst != nil {
+		t.OnFirst()
+	}
+	t.mu.steps = append(t.mu.steps, s)
+}
+
+// Len returns how many steps there are so far.
+func (t *Trace) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.mu.steps)
+}
+
+// Steps returns the steps so far.
+func (t *Trace) Steps() []Step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.mu.steps)
+}
+
+// Finish notes that the request was answered.
+func (t *Trace) Finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.latency = time.Since(t.Start)
+}
+
+// Latency is how long the request took in all; zero before Finish.
+func (t *Trace) Latency() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.latency
+}
+
+// Own is how long admission itself took: the time of all steps, without the time in which
+// a webhook had been sent a review and not yet answered it.
+func (t *Trace) Own() time.Duration {
+	var own time.Duration
+	for _, s := range t.Steps() {
+		own += s.Latency
+		if s.Run != nil {
+			own -= s.Run.waiting()
+		}
+	}
+	return max(own, 0)
+}
+
+// Run is what a plugin did that acts on what is registered, in one pass over one object.
+type Run struct {
 	Request Request
-	// Source says which hooks were run, and with them the pass.
+	// Source says whose entries acted, and with it the plugin and the pass.
 	Source registration.Source
 	// Round is 0, or 1 when the mutating plugins are run again (S5.16).
 	Round int
@@ -34,20 +144,59 @@ type Trace struct {
 	// of the registrations, and when the read that gave them began.
 	Revision string
 	ReadAt   time.Time
-	// Start and Latency are of the whole pass.
+	// Start and Latency are of the whole run.
 	Start   time.Time
 	Latency time.Duration
 
-	// Calls are the hooks that were selected, in the order in which their
-	// answers count. A hook whose call was refused beforehand is among them.
+	// Calls are the webhooks that were selected, in the order in which their
+	// answers count. A webhook whose call was refused beforehand is among them.
 	Calls []Call
+	// Discarded are the calls that were made ahead of turn and whose answers were not
+	// used.
+	Discarded []Call
+	// Pending are the names of the initializers that the object was given.
+	Pending []string
 	// Conditions are the match conditions that were evaluated, in order.
 	Conditions []Condition
-	// Skips are the hooks that were looked at and not called, with the reason,
-	// when the trace was asked for them; otherwise nil.
+	// Skips are the entries that were looked at and did not apply, with the reason,
+	// when the run was asked for them; otherwise nil.
 	Skips []Skip
 	// Err is what the plugin returned; nil means the request may go on.
 	Err error
+}
+
+// Step returns the run as a step of a trace.
+func (r *Run) Step() Step {
+	d := r.Source.Descriptor()
+	return Step{
+		Plugin: d.Plugin, Pass: d.Pass, Round: r.Round, Start: r.Start, Latency: r.Latency, Err: r.Err, Run: r,
+		Object: types.NamespacedName{Namespace: r.Request.Namespace, Name: r.Request.Name},
+	}
+}
+
+// waiting is how long at least one webhook was being called.
+func (r *Run) waiting() time.Duration {
+	calls := make([]*Call, 0, len(r.Calls))
+	for i := range r.Calls {
+		if c := &r.Calls[i]; c.UID != "" {
+			calls = append(calls, c)
+		}
+	}
+	slices.SortFunc(calls, func(a, b *Call) int { return a.Start.Compare(b.Start) })
+	var sum time.Duration
+	// A call that was made ahead of its turn may have begun before the run looked at it.
+	until := r.Start
+	for _, c := range calls {
+		begin, end := c.Start, c.Start.Add(c.Latency)
+		if begin.Before(until) {
+			begin = until
+		}
+		if end.After(begin) {
+			sum += end.Sub(begin)
+			until = end
+		}
+	}
+	return sum
 }
 
 // Verdict is what came of a call.
@@ -95,9 +244,28 @@ const (
 	Again
 )
 
+// Fate is what became of the answer of a call.
+type Fate uint8
+
+const (
+	// Used: the answer counts.
+	Used Fate = iota
+	// Superseded: the webhook was called ahead of its turn, and the object changed
+	// before the turn came.
+	Superseded
+	// NotReached: the webhook was called ahead of its turn, and the request was rejected
+	// before the turn came, or did not need the webhook any more.
+	NotReached
+)
+
+// String names the fate.
+func (f Fate) String() string { return [...]string{"Used", "Superseded", "NotReached"}[f] }
+
 // Call is one call of one webhook.
 type Call struct {
-	Hook *registration.Hook
+	// Entry is the webhook, FailurePolicy its policy.
+	Entry         registration.Origin
+	FailurePolicy registration.FailurePolicy
 	// Position is the hook's place among all hooks of its source, from 0;
 	// Matched is its place among those that matched this request.
 	Position int
@@ -118,6 +286,14 @@ type Call struct {
 	Start         time.Time
 	Latency       time.Duration
 	Turn          Turn
+	// Sent tells that the whole review was written to a connection.
+	Sent bool
+	// Fate says whether the answer was used.
+	Fate Fate
+	// Host is the host that the webhook's certificate has to be valid for; empty when
+	// the certificate was not seen. Deprecated are the names of what is deprecated about the certificate.
+	Host       string
+	Deprecated []string
 
 	Verdict Verdict
 	// Code is the HTTP status code that stands for the outcome: 200 when
@@ -134,8 +310,10 @@ type Call struct {
 	// Skipped tells that nothing was called, because the webhook's server could
 	// not be reached several times in a row.
 	Skipped bool
-	// Class names the step at which a call failed, such as "Transport".
-	Class string
+	// Class names the step at which a call failed, such as "Transport", and Reason the
+	// code of package plan where it has one for it.
+	Class  string
+	Reason string
 	// Panic is what the call panicked with, and Stack where; nil when it did
 	// not.
 	Panic any
@@ -157,7 +335,7 @@ func (c *Call) Rejected() bool {
 
 // Condition is one evaluation of a hook's match conditions.
 type Condition struct {
-	Hook *registration.Hook
+	Entry registration.Origin
 	// Latency is how long it took.
 	Latency time.Duration
 	// Errors counts the expressions that failed (S2.33).
@@ -169,31 +347,55 @@ type Condition struct {
 	Err      error
 }
 
-// Skip is a hook that was not called.
+// Skip is an entry that does not apply.
 type Skip struct {
-	Hook *registration.Hook
+	Entry registration.Origin
+	// Code names the test that it failed, as package plan does.
+	Code string
 	// Reason is a sentence for people.
 	Reason string
 }
 
-// String describes the trace for people, one line per call. Times are left out:
-// two traces of the same events have the same text.
+// String describes the trace for people, one line per call. Times and the ID are left
+// out: two traces of the same events have the same text.
 func (t *Trace) String() string {
 	var b strings.Builder
-	r := &t.Request
-	fmt.Fprintf(&b, "%s %s", r.Operation, r.Resource.GroupVersion().WithResource(r.Resource.Resource))
-	if r.Subresource != "" {
-		fmt.Fprintf(&b, "/%s", r.Subresource)
+	for _, s := range t.Steps() {
+		switch {
+		case s.Run != nil:
+			b.WriteString(s.Run.String())
+		case s.Err != nil:
+			fmt.Fprintf(&b, "%s pass, %s: rejected: %v\n", s.Pass, s.Plugin, s.Err)
+		default:
+			fmt.Fprintf(&b, "%s pass, %s\n", s.Pass, s.Plugin)
+		}
 	}
-	fmt.Fprintf(&b, " %q: %s, round %d\n", r.Namespace+"/"+r.Name, t.Source.Kind(), t.Round)
-	for i := range t.Calls {
-		fmt.Fprintf(&b, "  %s\n", t.Calls[i].String())
+	return b.String()
+}
+
+// String describes the run for people, as Trace.String does.
+func (r *Run) String() string {
+	var b strings.Builder
+	q := &r.Request
+	fmt.Fprintf(&b, "%s pass, %s, round %d: %s %s", r.Source.Descriptor().Pass, r.Source.Descriptor().Plugin, r.Round, q.Operation, q.Resource.Resource)
+	if q.Subresource != "" {
+		fmt.Fprintf(&b, "/%s", q.Subresource)
 	}
-	for _, s := range t.Skips {
-		fmt.Fprintf(&b, "  %s skipped: %s\n", s.Hook, s.Reason)
+	fmt.Fprintf(&b, " %q\n", q.Namespace+"/"+q.Name)
+	for _, name := range r.Pending {
+		fmt.Fprintf(&b, "  pending %s\n", name)
 	}
-	if t.Err != nil {
-		fmt.Fprintf(&b, "  rejected: %v\n", t.Err)
+	for i := range r.Calls {
+		fmt.Fprintf(&b, "  %s\n", r.Calls[i].String())
+	}
+	for i := range r.Discarded {
+		fmt.Fprintf(&b, "  %s, answer not used: %s\n", r.Discarded[i].String(), r.Discarded[i].Fate)
+	}
+	for _, s := range r.Skips {
+		fmt.Fprintf(&b, "  %s skipped: %s\n", &s.Entry, s.Reason)
+	}
+	if r.Err != nil {
+		fmt.Fprintf(&b, "  rejected: %v\n", r.Err)
 	}
 	return b.String()
 }
@@ -201,7 +403,7 @@ func (t *Trace) String() string {
 // String describes the call on one line, without times.
 func (c *Call) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d. %s as %s: %s", c.Position, c.Hook, c.Kind.Kind, c.Verdict)
+	fmt.Fprintf(&b, "%d. %s as %s: %s", c.Position, &c.Entry, c.Kind.Kind, c.Verdict)
 	if c.Verdict != Allowed {
 		fmt.Fprintf(&b, " (%d): %v", c.Code, c.Err)
 	}

@@ -175,7 +175,7 @@ func TestReadSeesEveryChange(t *testing.T) {
 		}
 		version = found.Version
 	}
-	if got, want := len(registration.Kinds()), len(reader.collections); got != want {
+	if got, want := len(registration.Sources()), len(reader.collections); got != want {
 		t.Errorf("package registration has %d kinds, this package reads %d", got, want)
 	}
 	if s.written != 9 {

@@ -1,7 +1,6 @@
 package registration
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,33 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
 )
-
-// Source says which registration kind a Hook was declared by, and with it the
-// phase the hook runs in.
-type Source uint8
-
-const (
-	// Mutating hooks come from MutatingWebhookConfiguration (v1, v1beta1).
-	Mutating Source = iota
-	// Validating hooks come from ValidatingWebhookConfiguration (v1, v1beta1).
-	Validating
-	// External hooks come from ExternalAdmissionHookConfiguration (v1alpha1).
-	// They run in the validating phase.
-	External
-)
-
-// Kind returns the kind of the registration object, as error messages name it.
-func (s Source) Kind() string {
-	switch s {
-	case Mutating:
-		return "MutatingWebhookConfiguration"
-	case Validating:
-		return "ValidatingWebhookConfiguration"
-	case External:
-		return "ExternalAdmissionHookConfiguration"
-	}
-	panic(fmt.Sprintf("unknown registration source %d", s))
-}
 
 // FailurePolicy says what becomes of a request when its webhook cannot be asked.
 type FailurePolicy string
@@ -47,10 +19,23 @@ const (
 	Fail FailurePolicy = "Fail"
 )
 
-// Hook is one webhook as registered, whichever API version it was written in.
-// All defaults are filled in: a Hook is complete, and nothing that reads one
-// knows about versions. Hooks are immutable after conversion.
-type Hook struct {
+// Entry is one thing that a registration object registers, whichever kind and API
+// version it was written in: where it comes from, which requests it is for, and what
+// is done with them. All defaults are filled in: an Entry is complete, and nothing that
+// reads one knows about versions. Entries are immutable after conversion.
+type Entry struct {
+	Origin
+	Match
+	// FailurePolicy says what becomes of a request when the action cannot be
+	// completed; it is never empty.
+	FailurePolicy FailurePolicy
+	// The action is the one of these that is not nil.
+	*Webhook
+	*Initializer
+}
+
+// Origin says where an entry comes from, and tells it from all others.
+type Origin struct {
 	// Source is the registration kind.
 	Source Source
 	// Configuration is the metadata.name of the registration object.
@@ -60,46 +45,57 @@ type Hook struct {
 	ConfigurationVersion string
 	// Index is the position in the registration object's list, from 0.
 	Index int
-	// Name is the webhook's own name.
+	// Name is the entry's own name.
 	Name string
-	// Ordinal counts the hooks before this one in the same configuration that
+	// Ordinal counts the entries before this one in the same configuration that
 	// have the same name; 0 except for duplicates, which v1beta1 allows (S5.2).
 	Ordinal int
+}
 
-	// ClientConfig says where the webhook is.
-	ClientConfig ClientConfig
-	// Rules say which operations on which resources it wants; any may match.
+// String names the entry as messages do: configuration/name.
+func (o *Origin) String() string { return o.Configuration + "/" + o.Name }
+
+// Match selects requests. It is the same for every source.
+type Match struct {
+	// Rules say which operations on which resources are wanted; any may match.
 	Rules []Rule
-	// FailurePolicy is never empty.
-	FailurePolicy FailurePolicy
+	// Exclude are rules about requests that are not wanted, whatever Rules say.
+	Exclude []Rule
 	// Equivalent is matchPolicy: true for Equivalent, false for Exact.
 	Equivalent bool
 	// NamespaceSelector and ObjectSelector: nil selects nothing (S1.3), empty
-	// selects everything. External hooks have an empty ObjectSelector.
+	// selects everything. Sources without one have an empty one.
 	NamespaceSelector *metav1.LabelSelector
 	ObjectSelector    *metav1.LabelSelector
 	// MatchConditions are CEL expressions that must all be true.
 	MatchConditions []MatchCondition
+}
+
+// Webhook is the action of calling a webhook.
+type Webhook struct {
+	// ClientConfig says where the webhook is.
+	ClientConfig ClientConfig
 	// SideEffects is None, NoneOnDryRun, Some or Unknown; empty when the stored
 	// object had none, which is an error on dry run (S7.4).
 	SideEffects string
 	// Timeout is how long one call may take, 1 s to 30 s.
 	Timeout time.Duration
-	// ReviewVersions is admissionReviewVersions in order of preference;
-	// External hooks have ["v1alpha1"].
+	// ReviewVersions is admissionReviewVersions in order of preference; those of
+	// External are ["v1alpha1"].
 	ReviewVersions []string
-	// MayReinvoke is reinvocationPolicy IfNeeded; mutating hooks only.
+	// MayReinvoke is reinvocationPolicy IfNeeded; Mutating only.
 	MayReinvoke bool
 }
 
-// SupportsDryRun tells whether the hook may be called for a dry-run request
-// (S7.6).
-func (h *Hook) SupportsDryRun() bool {
-	return h.SideEffects == "None" || h.SideEffects == "NoneOnDryRun"
+// Initializer is the action of adding a name to metadata.initializers.pending of a new
+// object. The name is that of the entry.
+type Initializer struct {
+	// After and Before name initializers that act earlier and later than this one.
+	After  []string
+	Before []string
+	// Parallel tells that it may act at the same time as its neighbours.
+	Parallel bool
 }
-
-// String names the hook as messages do: configuration/name.
-func (h *Hook) String() string { return h.Configuration + "/" + h.Name }
 
 // Rule selects requests by what they do to which resource. Every list is
 // matched with the wildcards of S2.5 to S2.8.
@@ -108,6 +104,8 @@ type Rule struct {
 	APIGroups   []string
 	APIVersions []string
 	Resources   []string
+	// ResourceNames are the names of the objects that are meant; empty means all.
+	ResourceNames []string
 	// Scope is "Cluster", "Namespaced" or "*"; never empty.
 	Scope string
 }

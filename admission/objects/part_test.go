@@ -1,4 +1,4 @@
-package dispatch
+package objects
 
 import (
 	"encoding/json"
@@ -105,9 +105,9 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := object.DeepCopyObject()
-				s := &objects{a: admission.NewAttributesRecord(object, nil, gvk, "ns", "o", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil), o: i}
-				wholeChanged, wholeObject, wholeErr := s.patchedWhole(&form{kind: gvk, object: object}, p)
-				changed, patched, ok, err := s.patchedPart(&form{kind: gvk, object: object}, p)
+				s := &Set{a: admission.NewAttributesRecord(object, nil, gvk, "ns", "o", schema.GroupVersionResource{}, "", admission.Create, nil, false, nil), o: i}
+				wholeChanged, wholeObject, wholeErr := s.patchedWhole(&Form{kind: gvk, object: object}, p)
+				changed, patched, ok, err := s.patchedPart(&Form{kind: gvk, object: object}, p)
 				if ok == c.whole {
 					t.Fatalf("done by parts: %t", ok)
 				}
@@ -130,7 +130,7 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, ok, err := (&objects{o: i}).patchedPart(&form{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), object: object}, p)
+		_, _, ok, err := (&Set{o: i}).patchedPart(&Form{kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), object: object}, p)
 		if ok || err != nil {
 			t.Errorf("done by parts: %t, %v", ok, err)
 		}

@@ -1,4 +1,4 @@
-package dispatch
+package objects
 
 import (
 	"encoding/json"
@@ -10,30 +10,31 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
-// objects holds the object and the old object of one request, in every kind
+// Set holds the object and the old object of one request, in every kind
 // that a hook wanted them in so far. Each kind is converted and encoded once,
 // however many hooks want it, until a hook changes the object (S5.3, S6.5).
 //
 // The request's own object, the hub object, is brought up to date when another
-// kind is needed after a change, and by settle.
-type objects struct {
+// kind is needed after a change, and by Settle.
+type Set struct {
 	a     admission.Attributes
 	o     admission.ObjectInterfaces
-	forms []*form
+	forms []*Form
 	// latest has the object as a hook changed it, while the hub object does
 	// not; nil when the hub object is up to date.
-	latest *form
+	latest *Form
 	// generation counts the changes, those by conversion included.
 	generation int
 	// options are the operation's options, encoded.
 	options []byte
 }
 
-// form is the objects in one kind.
-type form struct {
+// Form is the objects in one kind. It is valid until the object changes.
+type Form struct {
 	kind schema.GroupVersionKind
 	// object is nil when the request has none, or when stale.
 	object runtime.Object
@@ -56,18 +57,56 @@ type knownBody struct {
 	body        *review.Body
 }
 
-// newest returns the object as the hooks so far left it, in whatever kind; nil
+// New returns the objects of a request.
+func New(a admission.Attributes, o admission.ObjectInterfaces) *Set { return &Set{a: a, o: o} }
+
+// Generation counts the changes of the object so far: what was found out about an
+// object of one generation holds until the next.
+func (s *Set) Generation() int { return s.generation }
+
+// Old returns the stored object, in whatever kind; nil when the request has none.
+func (s *Set) Old() runtime.Object { return s.a.GetOldObject() }
+
+// ConvertsTo tells whether As has to convert the object that a hook changed, which
+// may change it once more.
+func (s *Set) ConvertsTo(kind schema.GroupVersionKind) bool {
+	return s.latest != nil && s.latest.kind != kind
+}
+
+// Kind returns a kind that the objects are known in already; ok is false when there
+// is none yet.
+func (s *Set) Kind() (kind schema.GroupVersionKind, ok bool) {
+	if len(s.forms) == 0 {
+		return kind, false
+	}
+	return s.forms[0].kind, true
+}
+
+// Pend makes the object wait for the initializers of these names, in order.
+func (s *Set) Pend(names []string) {
+	object := s.a.GetObject()
+	if object == nil {
+		return
+	}
+	initializers.SetPending(object, names)
+	for _, f := range s.forms {
+		f.drop()
+	}
+	s.generation++
+}
+
+// Newest returns the object as the hooks so far left it, in whatever kind; nil
 // when the request has none.
-func (s *objects) newest() runtime.Object {
+func (s *Set) Newest() runtime.Object {
 	if s.latest != nil {
 		return s.latest.object
 	}
 	return s.a.GetObject()
 }
 
-// as returns the objects in a kind.
-func (s *objects) as(kind schema.GroupVersionKind) (*form, error) {
-	var f *form
+// As returns the objects in a kind.
+func (s *Set) As(kind schema.GroupVersionKind) (*Form, error) {
+	var f *Form
 	for _, known := range s.forms {
 		if known.kind == kind {
 			f = known
@@ -75,7 +114,7 @@ func (s *objects) as(kind schema.GroupVersionKind) (*form, error) {
 		}
 	}
 	if f == nil {
-		f = &form{kind: kind, stale: s.a.GetObject() != nil}
+		f = &Form{kind: kind, stale: s.a.GetObject() != nil}
 		if old := s.a.GetOldObject(); old != nil {
 			var err error
 			if f.old, err = s.convert(old, kind); err != nil {
@@ -85,7 +124,7 @@ func (s *objects) as(kind schema.GroupVersionKind) (*form, error) {
 		s.forms = append(s.forms, f)
 	}
 	if f.stale {
-		if err := s.settle(); err != nil {
+		if err := s.Settle(); err != nil {
 			return nil, err
 		}
 		object, err := s.convert(s.a.GetObject(), kind)
@@ -98,7 +137,7 @@ func (s *objects) as(kind schema.GroupVersionKind) (*form, error) {
 }
 
 // convert returns obj in a kind: itself if it has that kind already (S2.28).
-func (s *objects) convert(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
+func (s *Set) convert(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
 	if obj.GetObjectKind().GroupVersionKind() == kind {
 		return obj, nil
 	}
@@ -113,8 +152,8 @@ func (s *objects) convert(obj runtime.Object, kind schema.GroupVersionKind) (run
 	return out, nil
 }
 
-// replace makes object, which has f's kind, the newest.
-func (s *objects) replace(f *form, object runtime.Object) {
+// Replace makes object, which has f's kind, the newest.
+func (s *Set) Replace(f *Form, object runtime.Object) {
 	for _, other := range s.forms {
 		other.drop()
 	}
@@ -123,8 +162,8 @@ func (s *objects) replace(f *form, object runtime.Object) {
 	s.generation++
 }
 
-// settle brings the hub object up to date (S5.11).
-func (s *objects) settle() error {
+// Settle brings the hub object up to date (S5.11).
+func (s *Set) Settle() error {
 	if s.latest == nil {
 		return nil
 	}
@@ -149,14 +188,34 @@ func (s *objects) settle() error {
 	return s.o.GetObjectConvertor().Convert(from, hub, nil)
 }
 
+// Seen returns both objects in a kind, as users see them: one that carries
+// metadata.initializers in an annotation is shown with the field. It is what match
+// conditions look at. The objects must not be changed.
+func (s *Set) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	f, err := s.As(kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	if object, err = asSeen(f.object); err != nil {
+		return nil, nil, err
+	}
+	if old, err = asSeen(f.old); err != nil {
+		return nil, nil, err
+	}
+	return object, old, nil
+}
+
+// HasObject tells whether the request has an object.
+func (f *Form) HasObject() bool { return f.object != nil }
+
 // drop forgets the object, which is not the newest any more.
-func (f *form) drop() {
+func (f *Form) drop() {
 	f.object, f.stale = nil, true
 	f.payload, f.bodies = nil, nil
 }
 
-// encode returns the objects of f in JSON, with the operation's options.
-func (s *objects) encode(f *form) (*review.Payload, error) {
+// Encode returns the objects of f in JSON, with the operation's options.
+func (s *Set) Encode(f *Form) (*review.Payload, error) {
 	if f.payload != nil {
 		return f.payload, nil
 	}
@@ -179,4 +238,27 @@ func (s *objects) encode(f *form) (*review.Payload, error) {
 	}
 	f.payload = p
 	return p, nil
+}
+
+// Body returns the review of a version about f, told as a resource, that NewBody made
+// since the object changed; nil when there is none.
+func (f *Form) Body(version review.Version, resource schema.GroupVersionResource, subresource string) *review.Body {
+	for _, b := range f.bodies {
+		if b.version == version && b.resource == resource && b.subresource == subresource {
+			return b.body
+		}
+	}
+	return nil
+}
+
+// NewBody makes the review of a version about f, which any number of hooks can be
+// sent. The error says which object cannot be encoded.
+func (s *Set) NewBody(f *Form, version review.Version, request *review.Request) (*review.Body, error) {
+	payload, err := s.Encode(f)
+	if err != nil {
+		return nil, err
+	}
+	body := review.NewBody(version, request, payload)
+	f.bodies = append(f.bodies, knownBody{version, request.Resource, request.Subresource, body})
+	return body, nil
 }

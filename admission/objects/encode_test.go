@@ -1,8 +1,10 @@
-package dispatch
+package objects
 
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	kjson "sigs.k8s.io/json"
@@ -35,4 +37,25 @@ func FuzzEncodeContent(f *testing.F) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	var items []any
+	for i := range 1000 {
+		items = append(items, map[string]any{"name": fmt.Sprintf("item-%04d", i), "value": strings.Repeat("x", 72)})
+	}
+	object := map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "items": items}
+	for name, encode := range map[string]func() ([]byte, error){
+		"own":      func() ([]byte, error) { return encodeContent(object) },
+		"standard": func() ([]byte, error) { return json.Marshal(object) },
+	} {
+		b.Run("kilobytes=100/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if data, err := encode(); err != nil || len(data) < 100_000 {
+					b.Fatal(len(data), err)
+				}
+			}
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package dispatch
+package objects
 
 import (
 	"encoding/json"
@@ -82,4 +82,20 @@ func ownMetadata(content map[string]any) {
 	if annotations, ok := metadata["annotations"].(map[string]any); ok {
 		metadata["annotations"] = maps.Clone(annotations)
 	}
+}
+
+// asSeen returns an object as users see it: one that carries
+// metadata.initializers in an annotation is shown with the field.
+func asSeen(obj runtime.Object) (runtime.Object, error) {
+	if obj == nil || !initializers.Has(obj) {
+		return obj, nil
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && initializers.Shows(u) {
+		return obj, nil
+	}
+	content, err := exposed(obj)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: content}, nil
 }

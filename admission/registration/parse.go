@@ -11,37 +11,47 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// Hooks returns the hooks that an object registers, in its order: a webhook
-// configuration of v1 or v1beta1, an ExternalAdmissionHookConfiguration, or one of
-// them unstructured. An InitializerConfiguration has none.
+// Entries returns what an object registers, in its order. The object is of one of the
+// kinds of Sources, in any of their versions, typed or unstructured.
 //
 // The object should have been defaulted. Where it was not, an absent failure
 // policy counts as Fail, for v1alpha1 as Ignore (S7.1), an absent matchPolicy as
 // Exact, an absent timeout as the default of the version, and an absent selector
 // selects nothing (S1.3).
 //
-// The hooks share memory with the object. The error says that the object is no
+// The entries share memory with the object. The error says that the object is no
 // registration, or cannot be read.
-func Hooks(obj runtime.Object) ([]*Hook, error) {
+func Entries(obj runtime.Object) ([]*Entry, error) {
 	obj, err := typed(obj)
 	if err != nil {
 		return nil, err
 	}
-	switch c := obj.(type) {
-	case *v1.MutatingWebhookConfiguration:
-		return webhooks(Mutating, &c.ObjectMeta, c.Webhooks, 10), nil
-	case *v1beta1.MutatingWebhookConfiguration:
-		return webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), 30), nil
-	case *v1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), 10), nil
-	case *v1beta1.ValidatingWebhookConfiguration:
-		return webhooks(Validating, &c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), 30), nil
-	case *v1alpha1.ExternalAdmissionHookConfiguration:
-		return externalHooks(c), nil
-	case *v1alpha1.InitializerConfiguration:
-		return nil, nil
+	for i := range sources {
+		if entries, ok := sources[i].parse(obj); ok {
+			return entries, nil
+		}
 	}
 	return nil, unknown(obj)
+}
+
+func parseMutating(obj runtime.Object) ([]*Entry, bool) {
+	switch c := obj.(type) {
+	case *v1.MutatingWebhookConfiguration:
+		return webhooks(Mutating, &c.ObjectMeta, c.Webhooks, 10), true
+	case *v1beta1.MutatingWebhookConfiguration:
+		return webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), 30), true
+	}
+	return nil, false
+}
+
+func parseValidating(obj runtime.Object) ([]*Entry, bool) {
+	switch c := obj.(type) {
+	case *v1.ValidatingWebhookConfiguration:
+		return webhooks(Validating, &c.ObjectMeta, each(c.Webhooks, validatingAsMutating), 10), true
+	case *v1beta1.ValidatingWebhookConfiguration:
+		return webhooks(Validating, &c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), 30), true
+	}
+	return nil, false
 }
 
 // validatingAsMutating gives a validating webhook the type that has every field.
@@ -61,12 +71,13 @@ func validatingAsMutating(w *v1.ValidatingWebhook) v1.MutatingWebhook {
 	}
 }
 
-func webhooks(source Source, meta *metav1.ObjectMeta, list []v1.MutatingWebhook, timeout int32) []*Hook {
-	hooks := make([]*Hook, len(list))
+func webhooks(source Source, meta *metav1.ObjectMeta, list []v1.MutatingWebhook, timeout int32) []*Entry {
+	entries := make([]*Entry, len(list))
 	seen := make(map[string]int, len(list))
 	for i := range list {
 		w := &list[i]
-		h := newHook(source, meta, i, w.Name, seen)
+		h := newEntry(source, meta, i, w.Name, seen)
+		h.Webhook = &Webhook{}
 		h.ClientConfig = ClientConfig{URL: or(w.ClientConfig.URL, ""), CABundle: w.ClientConfig.CABundle}
 		if s := w.ClientConfig.Service; s != nil {
 			h.ClientConfig.Service = &Service{Namespace: s.Namespace, Name: s.Name, Path: or(s.Path, ""), Port: or(s.Port, 443)}
@@ -88,17 +99,22 @@ func webhooks(source Source, meta *metav1.ObjectMeta, list []v1.MutatingWebhook,
 		h.Timeout = time.Duration(or(w.TimeoutSeconds, timeout)) * time.Second
 		h.ReviewVersions = w.AdmissionReviewVersions
 		h.MayReinvoke = or(w.ReinvocationPolicy, v1.NeverReinvocationPolicy) == v1.IfNeededReinvocationPolicy
-		hooks[i] = h
+		entries[i] = h
 	}
-	return hooks
+	return entries
 }
 
-func externalHooks(c *v1alpha1.ExternalAdmissionHookConfiguration) []*Hook {
-	hooks := make([]*Hook, len(c.ExternalAdmissionHooks))
-	seen := make(map[string]int, len(hooks))
+func parseExternal(obj runtime.Object) ([]*Entry, bool) {
+	c, ok := obj.(*v1alpha1.ExternalAdmissionHookConfiguration)
+	if !ok {
+		return nil, false
+	}
+	entries := make([]*Entry, len(c.ExternalAdmissionHooks))
+	seen := make(map[string]int, len(entries))
 	for i := range c.ExternalAdmissionHooks {
 		w := &c.ExternalAdmissionHooks[i]
-		h := newHook(External, &c.ObjectMeta, i, w.Name, seen)
+		h := newEntry(External, &c.ObjectMeta, i, w.Name, seen)
+		h.Webhook = &Webhook{}
 		h.ClientConfig = ClientConfig{
 			Service: &Service{
 				Namespace: w.ClientConfig.Service.Namespace,
@@ -122,15 +138,15 @@ func externalHooks(c *v1alpha1.ExternalAdmissionHookConfiguration) []*Hook {
 		h.SideEffects = string(v1.SideEffectClassUnknown)
 		h.Timeout = 30 * time.Second
 		h.ReviewVersions = []string{"v1alpha1"}
-		hooks[i] = h
+		entries[i] = h
 	}
-	return hooks
+	return entries, true
 }
 
-// newHook makes a hook with what tells it apart. seen counts the names so far.
-func newHook(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Hook {
+// newEntry makes an entry with what tells it apart. seen counts the names so far.
+func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Entry {
 	seen[name]++
-	return &Hook{
+	return &Entry{Origin: Origin{
 		Source:               source,
 		Configuration:        meta.Name,
 		ConfigurationUID:     meta.UID,
@@ -138,7 +154,7 @@ func newHook(source Source, meta *metav1.ObjectMeta, index int, name string, see
 		Index:                index,
 		Name:                 name,
 		Ordinal:              seen[name] - 1,
-	}
+	}}
 }
 
 func or[T any](p *T, otherwise T) T {

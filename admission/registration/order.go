@@ -1,17 +1,13 @@
-package snapshot
+package registration
 
-import (
-	"slices"
-
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
-)
+import "slices"
 
 // arrange puts initializers into the order in which they act. The list comes in
 // the order of S11.5, and stays in it except where an initializer must come
 // earlier than one that stands before it: it is then moved right before that one.
 // Names that are not in the list mean nothing. Of wishes that contradict each
 // other one is not granted.
-func arrange(list []*registration.Initializer) []*registration.Initializer {
+func arrange(list []*Entry) []*Entry {
 	// first has the place of the first initializer of each name.
 	first := make(map[string]int, len(list))
 	for i, in := range list {
@@ -43,7 +39,7 @@ func arrange(list []*registration.Initializer) []*registration.Initializer {
 		placed
 	)
 	state := make([]int, len(list))
-	out := make([]*registration.Initializer, 0, len(list))
+	out := make([]*Entry, 0, len(list))
 	var place func(int)
 	place = func(i int) {
 		if state[i] != untouched {

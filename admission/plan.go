@@ -1,0 +1,74 @@
+package admission
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Predictor is a compiled-in plugin that can say what it would reject a request with, nil
+// if it would not, without any effect but, in the mutating pass, on the object. The
+// verdict of other compiled-in plugins is not part of a plan.
+type Predictor interface {
+	Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error
+}
+
+// Plan says what a chain of plugins does with a request, by the registrations that are
+// in force. With all, it also says what does not apply, and why. No webhook is called,
+// and the attributes' objects are not changed. The error is that of Snapshots.
+func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, all bool) (*plan.Plan, error) {
+	s, err := e.options.Snapshots.Acquire(ctx, snapshot.Subject{
+		Source: registration.Mutating, Resource: a.GetResource().GroupResource(), Operation: a.GetOperation(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.PlanWith(ctx, s, chain, a, o, all), nil
+}
+
+// PlanWith is Plan by a given snapshot.
+func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, all bool) *plan.Plan {
+	trial := tried(a)
+	request := plan.NewRequest(trial)
+	return plan.New(ctx, links(chain, trial, o), s, &request, o.GetEquivalentResourceMapper(), &plan.Input{
+		Objects:         objects.New(trial, o),
+		NamespaceLabels: e.namespaceLabels,
+		Authorizer:      e.options.Authorizer,
+	}, all)
+}
+
+// tried returns attributes with an object of their own, which may be changed.
+func tried(a admission.Attributes) admission.Attributes {
+	var object runtime.Object
+	if a.GetObject() != nil {
+		object = a.GetObject().DeepCopyObject()
+	}
+	return admission.NewAttributesRecord(object, a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
+		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
+}
+
+// links describes the plugins of a chain for a plan about a request.
+func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces) []plan.Link {
+	list := make([]plan.Link, 0, len(chain))
+	for _, p := range chain {
+		l := plan.Link{Plugin: p.Name}
+		if act, ok := p.Interface.(acting); ok {
+			l.Source = act.acts()
+		} else if !p.Interface.Handles(a.GetOperation()) {
+			continue
+		}
+		_, l.Mutates = p.Interface.(admission.MutationInterface)
+		_, l.Validates = p.Interface.(admission.ValidationInterface)
+		if predictor, ok := p.Interface.(Predictor); ok {
+			l.Judge = func(ctx context.Context, pass registration.Pass) error { return predictor.Predict(ctx, pass, a, o) }
+		}
+		list = append(list, l)
+	}
+	return list
+}

@@ -1,0 +1,202 @@
+package plan
+
+import (
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Candidate is one entry whose rules match a request, in the order in which it is to be
+// considered. Whether it applies is decided at its turn, since selectors and
+// conditions look at the object as what came before left it (S2.20).
+type Candidate struct {
+	Entry *snapshot.Entry
+	// Rule is the index of the rule that matched.
+	Rule int
+	// Resource, Subresource and Kind are what a webhook is told the request is
+	// about; they differ from the request's own when Equivalent (S2.24).
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Kind        schema.GroupVersionKind
+	Equivalent  bool
+	// Err is why the invocation kind is not known (S2.26); it rejects the
+	// request once the selectors have matched. Decide returns it then.
+	Err error
+}
+
+// Equivalents knows which resources are the same objects under another group or
+// version (S2.23). A server's runtime.EquivalentResourceMapper is one.
+type Equivalents interface {
+	// EquivalentResourcesFor returns the equivalents of a resource, in the order
+	// in which they are tried; the resource itself may be among them.
+	EquivalentResourcesFor(resource schema.GroupVersionResource, subresource string) []schema.GroupVersionResource
+	// KindFor returns the kind of the objects of a resource, empty when not known.
+	KindFor(resource schema.GroupVersionResource, subresource string) schema.GroupVersionKind
+}
+
+// Candidates returns the entries of a source whose rules match a request, in order.
+// Exempt requests have none. Nil equivalents mean that no resource has any.
+//
+// When there are none, nothing is allocated, and the cost does not depend on how many
+// entries there are.
+func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Candidate {
+	if Exempt(r.Kind, r.Resource.GroupResource()) {
+		return nil
+	}
+	// The array is on the stack, and enough for what matches a request in practice.
+	var array [64]int32
+	target := targetOf(r)
+	found := s.Candidates(array[:0], source, &target)
+	others := equivalentsOf(s, source, r, e)
+	for _, other := range others {
+		if other != r.Resource {
+			t := target
+			t.Resource = other
+			t.Namespaced = namespaced(r, other)
+			found = s.EquivalentCandidates(found, source, &t)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if len(others) > 0 {
+		slices.Sort(found)
+		found = slices.Compact(found)
+	}
+	var list []Candidate
+	entries := s.Entries(source)
+	for i, position := range found {
+		candidate, ok := match(entries[position], r, &target, others, e)
+		if !ok {
+			continue
+		}
+		if list == nil {
+			list = make([]Candidate, 0, len(found)-i)
+		}
+		list = append(list, candidate)
+	}
+	return list
+}
+
+// equivalentsOf returns the equivalents of the request's resource, none if no hook
+// of the source cares.
+func equivalentsOf(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []schema.GroupVersionResource {
+	if e == nil || !s.HasEquivalent(source) {
+		return nil
+	}
+	return e.EquivalentResourcesFor(r.Resource, r.Subresource)
+}
+
+// match compares an entry's rules with a request: with its own resource first, then
+// with the equivalents, the first rule first (S2.22).
+func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
+	if excluded(h, r, target) {
+		return Candidate{}, false
+	}
+	for i := range h.Rules {
+		if mismatch(&h.Rules[i], r, target) == matches {
+			return Candidate{Entry: h, Rule: i, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}, true
+		}
+	}
+	if !h.Equivalent {
+		return Candidate{}, false
+	}
+	return matchEquivalent(h, r, target, others, e)
+}
+
+// excluded tells whether a rule of Exclude is about the request.
+func excluded(h *snapshot.Entry, r *Request, target *snapshot.Target) bool {
+	for i := range h.Exclude {
+		if mismatch(&h.Exclude[i], r, target) == matches {
+			return true
+		}
+	}
+	return false
+}
+
+func matchEquivalent(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
+	for i := range h.Rules {
+		for _, other := range others {
+			if other == r.Resource {
+				continue
+			}
+			t := *target
+			t.Resource = other
+			t.Namespaced = namespaced(r, other)
+			if mismatch(&h.Rules[i], r, &t) != matches {
+				continue
+			}
+			c := Candidate{
+				Entry: h, Rule: i, Resource: other, Subresource: r.Subresource,
+				Kind: e.KindFor(other, r.Subresource), Equivalent: true,
+			}
+			if c.Kind.Empty() {
+				c.Err = apierrors.NewInternalError(&unknownKindError{other})
+			}
+			return c, true
+		}
+	}
+	return Candidate{}, false
+}
+
+// unknownKindError tells that a resource's kind is not known (S2.26).
+type unknownKindError struct{ resource schema.GroupVersionResource }
+
+func (e *unknownKindError) Error() string {
+	return "unable to convert to " + e.resource.String() + ": unknown kind"
+}
+
+// mirrorPod marks pods that a node's agent made from a file. They exist already,
+// so there is nothing to initialize (S11.19).
+const mirrorPod = "kubernetes.io/config.mirror"
+
+// Initializers returns the initializers that the new object of a request gets, in order
+// (S11.5 to S11.7). Of several with the same name, the first one applies. Nothing is
+// allocated when there are none. A list that the caller sent stands instead; whether
+// there is one is for the caller of this function to see.
+func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Candidate {
+	if notInitialized(r, object) != None {
+		return nil
+	}
+	all := Candidates(s, registration.Initializing, r, nil)
+	list := all[:0]
+	for _, c := range all {
+		if !slices.ContainsFunc(list, func(o Candidate) bool { return o.Entry.Name == c.Entry.Name }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// notInitialized says why no initializer applies to a request, whatever is registered:
+// None if some may.
+func notInitialized(r *Request, object runtime.Object) Code {
+	switch {
+	case Exempt(r.Kind, r.Resource.GroupResource()):
+		return NotAsked
+	case r.Operation != admission.Create || r.Subresource != "":
+		return NotNew
+	case r.Resource.GroupResource() == schema.GroupResource{Resource: "bindings"}:
+		// A Binding is not stored: it changes a pod that was created before.
+		return NotNew
+	case r.Resource.GroupResource() == schema.GroupResource{Resource: "pods"} && isMirror(object):
+		return MirrorPod
+	}
+	return None
+}
+
+func isMirror(object runtime.Object) bool {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return false
+	}
+	_, mirror := m.GetAnnotations()[mirrorPod]
+	return mirror
+}

@@ -1,0 +1,34 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Print writes a plan as a text, one line per step: what acts is numbered in its order,
+// and what does not has the reason. The error is the writer's.
+func (p *Plan) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	acts := 0
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		number, text := "", s.String()
+		if s.Effect == Call || s.Effect == Pend || s.Effect == Run {
+			acts++
+			number = fmt.Sprint(acts, ".")
+		}
+		if s.Reason != nil {
+			text = s.Reason.Message
+		}
+		if s.Effect == Ignored {
+			text += " (failurePolicy is Ignore)"
+		}
+		name := s.Plugin
+		if s.Entry != nil {
+			name = s.Entry.String()
+		}
+		fmt.Fprintf(t, "%-2s %s\t%s\t%s\n", number, s.Effect, name, text)
+	}
+	return t.Flush()
+}

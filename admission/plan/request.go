@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Request is one API request as admission sees it.
+type Request struct {
+	Operation   admission.Operation
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Kind        schema.GroupVersionKind
+	// Namespace is empty for cluster-scoped resources, except that requests about
+	// a Namespace have its own name here (S2.9).
+	Namespace string
+	Name      string
+	Options   runtime.Object
+	User      user.Info
+	DryRun    bool
+	// ClusterScoped tells that the object has no namespace although Namespace is set:
+	// the library takes the name of a custom resource that is called namespaces for a
+	// namespace (S2.10).
+	ClusterScoped bool
+}
+
+// NewRequest returns what attributes say about a request.
+func NewRequest(a admission.Attributes) Request {
+	r := Request{
+		Operation:   a.GetOperation(),
+		Resource:    a.GetResource(),
+		Subresource: a.GetSubresource(),
+		Kind:        a.GetKind(),
+		Namespace:   a.GetNamespace(),
+		Name:        a.GetName(),
+		Options:     a.GetOperationOptions(),
+		User:        a.GetUserInfo(),
+		DryRun:      a.IsDryRun(),
+	}
+	if r.Resource.Resource == "namespaces" && r.Resource.Group != "" && r.Namespace == r.Name {
+		r.ClusterScoped = !inNamespace(a.GetObject()) && !inNamespace(a.GetOldObject())
+	}
+	return r
+}
+
+func inNamespace(object runtime.Object) bool {
+	m, err := meta.Accessor(object)
+	return err == nil && m.GetNamespace() != ""
+}
+
+// Exempt tells whether nothing that is registered applies to requests about a kind or
+// resource: registrations, so that a broken one can always be repaired (S2.38,
+// S2.39), and reviews that are answered rather than stored (S2.41). Plugins ask before
+// they need a snapshot (S2.40).
+func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
+	if kind.Group == registration.GroupName {
+		switch kind.Kind {
+		case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind, registration.InitializerKind,
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
+			return true
+		}
+	}
+	return registration.IsVirtual(resource)
+}

@@ -1,0 +1,103 @@
+package registration
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Source is where entries come from: a kind of registration object. Its value is the
+// place of its Descriptor in Sources.
+type Source uint8
+
+const (
+	// Mutating entries come from MutatingWebhookConfiguration (v1, v1beta1).
+	Mutating Source = iota
+	// Validating entries come from ValidatingWebhookConfiguration (v1, v1beta1).
+	Validating
+	// External entries come from ExternalAdmissionHookConfiguration (v1alpha1).
+	External
+	// Initializing entries come from InitializerConfiguration (v1alpha1).
+	Initializing
+)
+
+// The names of the admission plugins that act on registrations, as in flags,
+// configuration files and metrics (S9.2).
+const (
+	InitializersPlugin = "Initializers"
+	MutatingPlugin     = "MutatingAdmissionWebhook"
+	ExternalPlugin     = "GenericAdmissionWebhook"
+	ValidatingPlugin   = "ValidatingAdmissionWebhook"
+)
+
+// Pass is one of the two times that a request goes through admission.
+type Pass uint8
+
+const (
+	// MutatingPass may change the object.
+	MutatingPass Pass = iota
+	// ValidatingPass judges the object as it is to be stored.
+	ValidatingPass
+)
+
+// String returns the name of the pass: mutating or validating.
+func (p Pass) String() string {
+	if p == MutatingPass {
+		return "mutating"
+	}
+	return "validating"
+}
+
+// Descriptor says everything about a source that the engine needs to know. To add a
+// source, add a row to the table of Sources, and its action to Entry.
+type Descriptor struct {
+	Source Source
+	// Kind is the kind of the registration object, Resource its name in URLs.
+	Kind     string
+	Resource string
+	// Versions are those it is served in, the preferred one first.
+	Versions []string
+	// Noun names the configuration in messages (S11.11).
+	Noun string
+	// Plugin is the admission plugin that acts on the entries, and Pass when.
+	Plugin string
+	Pass   Pass
+	// CallsAfter is how many plugins that call webhooks come after this one, in the
+	// recommended order (S9.3).
+	CallsAfter int
+	// Arrange puts all entries of the source, which come in the order of configuration
+	// name, then index, into the order in which they act. Nil leaves them (S5.1).
+	Arrange func([]*Entry) []*Entry
+	// parse returns the entries of an object of the kind; ok is false when the
+	// object has another kind.
+	parse func(runtime.Object) (entries []*Entry, ok bool)
+}
+
+// String returns the kind of the source's registration objects.
+func (s Source) String() string { return s.Descriptor().Kind }
+
+// Descriptor returns what there is to know about the source. The caller must not
+// change it.
+func (s Source) Descriptor() *Descriptor { return &sources[s] }
+
+// sources has a row for every Source.
+var sources = [...]Descriptor{
+	Mutating: {
+		Source: Mutating, Kind: MutatingKind, Resource: "mutatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
+		Plugin: MutatingPlugin, Pass: MutatingPass, CallsAfter: 2, parse: parseMutating,
+	},
+	Validating: {
+		Source: Validating, Kind: ValidatingKind, Resource: "validatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
+		Plugin: ValidatingPlugin, Pass: ValidatingPass, parse: parseValidating,
+	},
+	External: {
+		Source: External, Kind: ExternalKind, Resource: "externaladmissionhookconfigurations", Versions: []string{"v1alpha1"}, Noun: "ExternalAdmissionHook",
+		Plugin: ExternalPlugin, Pass: ValidatingPass, CallsAfter: 1, parse: parseExternal,
+	},
+	Initializing: {
+		Source: Initializing, Kind: InitializerKind, Resource: "initializerconfigurations", Versions: []string{"v1alpha1"}, Noun: "initializer",
+		Plugin: InitializersPlugin, Pass: MutatingPass, CallsAfter: 3, Arrange: arrange, parse: parseInitializers,
+	},
+}
+
+// Sources returns the descriptors of all sources, by value of Source. The caller must
+// not change them.
+func Sources() []Descriptor { return sources[:] }

@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// The names of what can be deprecated about the serving certificate of a webhook.
+const (
+	// MissingSAN: the certificate has no subjectAltName.
+	MissingSAN = "MissingSAN"
+	// InsecureSHA1: the certificate has a signature that uses SHA-1.
+	InsecureSHA1 = "InsecureSHA1"
+)
+
+// deprecation is how something deprecated is reported (SEMANTICS 10).
+type deprecation struct {
+	counter func() *metrics.Counter
+	// annotation is the prefix of the key of the audit annotation, to which the
+	// host of the webhook is added, and reason its value.
+	annotation, reason string
+}
+
+var deprecations = map[string]deprecation{
+	MissingSAN: {
+		counter: deprecatedCounter("x509_missing_san_total", "Counts the number of requests to servers missing SAN extension "+
+			"in their serving certificate OR the number of connection failures "+
+			"due to the lack of x509 certificate SAN extension missing "+
+			"(either/or, based on the runtime environment)"),
+		annotation: "missing-san.invalid-cert.kubernetes.io/",
+		reason:     "the serving certificate has no subjectAltName, and its common name does not count",
+	},
+	InsecureSHA1: {
+		counter: deprecatedCounter("x509_insecure_sha1_total", "Counts the number of requests to servers with insecure SHA1 signatures "+
+			"in their serving certificate OR the number of connection failures "+
+			"due to the insecure SHA1 signatures (either/or, based on the runtime environment)"),
+		annotation: "insecure-sha1.invalid-cert.kubernetes.io/",
+		reason:     "the serving certificate has a signature that uses SHA-1",
+	},
+}
+
+// CountDeprecations counts what is deprecated about the certificate of a host that a
+// webhook is at, by the names above, and notes it in the audit event of ctx.
+func CountDeprecations(ctx context.Context, host string, names []string) {
+	for _, name := range names {
+		d := deprecations[name]
+		d.counter().Inc()
+		audit.AddAuditAnnotation(ctx, d.annotation+host, d.reason)
+	}
+}
+
+func noteDeprecations(ctx context.Context, c *Call) {
+	if len(c.Deprecated) > 0 {
+		CountDeprecations(ctx, c.Host, c.Deprecated)
+	}
+}
+
+// deprecatedCounter returns a counter of that name that is registered when it is first
+// counted, when every package is initialized: upstream's package for webhooks,
+// where it is linked in, has registered the same ones by then, and insists on
+// being the first.
+func deprecatedCounter(name, help string) func() *metrics.Counter {
+	return sync.OnceValue(func() *metrics.Counter {
+		c := metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: "apiserver", Subsystem: "webhooks", Name: name, Help: help, StabilityLevel: metrics.BETA,
+		})
+		err := legacyregistry.Register(c)
+		var there prometheus.AlreadyRegisteredError
+		if errors.As(err, &there) {
+			if existing, ok := there.ExistingCollector.(*metrics.Counter); ok {
+				return existing
+			}
+		}
+		if err != nil {
+			panic(fmt.Sprintf("trace: metric %s: %v", name, err))
+		}
+		return c
+	})
+}
+
+// Register makes metrics show before they count.
+func Register() {
+	discarded()
+	for _, d := range deprecations {
+		d.counter()
+	}
+}

@@ -42,6 +42,7 @@ var (
 	// Differences and faults are rows of tables.
 	numberedRow = regexp.MustCompile(`(?m)^\| ([DF]\d+) \|`)
 
+	pageLink  = regexp.MustCompile(`\]\(([^)#:]+\.md)`)
 	citation  = regexp.MustCompile(`\b(?:S\d+\.\d+[a-z]?|S\d+|[DF]\d+)\b`)
 	ruleRange = regexp.MustCompile(`\bS(\d+)\.(\d+) to S(\d+)\.(\d+)\b`)
 )
@@ -206,10 +207,15 @@ func TestEveryRuleHasASource(t *testing.T) {
 }
 
 // TestTheRuleBookIsIndexed: the index has every page, and every section by its
-// number.
+// number. The links between the pages lead to files.
 func TestTheRuleBookIsIndexed(t *testing.T) {
 	index := read(t, path.Join(ruleBook, "README.md"))
 	for _, file := range ruleFiles(t) {
+		for _, m := range pageLink.FindAllStringSubmatch(read(t, path.Join(ruleBook, file)), -1) {
+			if _, err := os.Stat(path.Join(ruleBook, m[1])); err != nil {
+				t.Errorf("%s/%s has a link that leads nowhere: %v", ruleBook, file, err)
+			}
+		}
 		if file == "README.md" {
 			continue
 		}

@@ -24,7 +24,7 @@ type Plugin struct {
 // Chain joins plugins to what a server runs for every write: two passes over
 // the list, in order, each ended by the first error (S9.1). The mutating pass
 // is run once more when a mutating webhook changed the object (S5.16). Each
-// pass and each plugin in it are measured (SEMANTICS 10).
+// pass and each plugin in it are measured (S10).
 //
 // The result is safe for concurrent use if the plugins are.
 func Chain(plugins ...Plugin) admission.Interface {

@@ -18,8 +18,8 @@ import (
 )
 
 // everything is a webhook for all that is written, in all namespaces but those
-// that the cluster and the webhooks themselves run in (seed
-// "admission-webhook-bootstrapping").
+// that the cluster and the webhooks themselves run in (Webhook Bootstrapping,
+// "Guidelines on namespace labeling").
 func everything(url, policy string) map[string]any {
 	return map[string]any{
 		"name":         "everything.example.com",

@@ -136,7 +136,7 @@ func testOperations(t *testing.T, j *judged) {
 				want(t, "S3.10 uid in the validating pass", uid.MatchString(after.Last(t).Text("object", "metadata", "uid")), true)
 			}
 			if before.Last(t).Text("uid") == after.Last(t).Text("uid") {
-				t.Error("S3.2 two calls have one uid")
+				t.Error("S3.7 two calls have one uid")
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func testOperations(t *testing.T, j *judged) {
 		h.Refused(http.StatusNotFound, "NotFound", "GET", configMaps(ns)+"/f", "")
 		want(t, "calls", calls(before), []string{"DELETE", "UPDATE"})
 	})
-	t.Run("S3.2 an impersonated user with extras", func(t *testing.T) {
+	t.Run("S3.7 S3.14 an impersonated user with extras", func(t *testing.T) {
 		config := j.As("eve", "system:masters", "devs")
 		config.Impersonate.UID = "7"
 		config.Impersonate.Extra = map[string][]string{"example.com/a": {"x", "y"}}

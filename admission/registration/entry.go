@@ -129,7 +129,7 @@ type Service struct {
 	Name      string
 	// Path is as configured; empty means "/".
 	Path string
-	// Port is the service's port; 0 lets the resolver choose as seed 000 says
+	// Port is the service's port; 0 lets the resolver choose as in S8.4
 	// (the only port of the service; of several, 443). Only External hooks
 	// leave it 0.
 	Port int32

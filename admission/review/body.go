@@ -50,7 +50,7 @@ type facts struct {
 
 // NewBody encodes a review in version v, which must be one of the constants.
 // The payload's bytes are used as they are and must be valid JSON; a nil payload
-// means no objects. Members and their presence follow the table of S3.2, and
+// means no objects. Members and their presence follow the table of S3.7, and
 // S12.1 and S12.2 for v1alpha1.
 func NewBody(v Version, r *Request, p *Payload) *Body {
 	if p == nil {

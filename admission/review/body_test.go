@@ -46,11 +46,11 @@ func TestBodyIsWhatTypedReviewsEncode(t *testing.T) {
 		request Request
 		payload *Payload
 	}{
-		"S3.2 every member set": {
+		"S3.7 every member set": {
 			request: *scaleRequest(),
 			payload: &Payload{Object: object, OldObject: object, Options: options},
 		},
-		"S3.2 empty members omitted, objects null": {
+		"S3.7 empty members omitted, objects null": {
 			request: Request{
 				Kind:            schema.GroupVersionKind{Version: "v1", Kind: "PodExecOptions"},
 				Resource:        schema.GroupVersionResource{Version: "v1", Resource: "pods"},

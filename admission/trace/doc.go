@@ -10,7 +10,7 @@
 // Everything anybody can observe of webhook calls is read from the Trace, by one
 // function per reader, and nothing else counts or logs a call:
 //
-//   - metrics (SEMANTICS 10) under the names that dashboards for Kubernetes
+//   - metrics (S10) under the names that dashboards for Kubernetes
 //     already use;
 //   - audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17);
 //   - warnings to the client (S4.18, S4.19);

@@ -144,7 +144,7 @@ func alerts(t *testing.T) []expression {
 }
 
 // TestQueriesAskForWhatThereIs proves that every metric, label and value in the
-// dashboard and in the alerts is served by a server under traffic (SEMANTICS 10).
+// dashboard and in the alerts is served by a server under traffic (S10).
 func TestQueriesAskForWhatThereIs(t *testing.T) {
 	s := harness.InProcess(t, server.Options{InitializerTimeout: 2 * time.Second})
 	h := s.HTTP(t, nil)

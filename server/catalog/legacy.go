@@ -9,7 +9,7 @@ import (
 )
 
 // legacy lists the versions that upstream's storage still understands and
-// kube-apiserver no longer serves: the workload kinds as seed 001 uses them. They
+// kube-apiserver no longer serves: the workload kinds as the examples of Kubernetes 1.15 use them. They
 // share the storage of the group they moved to, so an object written through
 // one version is read through the others, and a webhook's rule on one of them
 // also catches the others when its matchPolicy is Equivalent.

@@ -5,5 +5,5 @@
 // them go on working. Defaults and validation are in package registration, the
 // parent of this one. AddToScheme makes the kinds known to a scheme.
 //
-// Source: Dynamic Admission Control Configuration, "API changes".
+// Source: Dynamic Admission Control Configuration, "Specification" (S1.25 to S1.35).
 package v1alpha1

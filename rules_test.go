@@ -2,8 +2,13 @@ package gatehouse_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,6 +46,10 @@ var (
 	sourceLine = regexp.MustCompile(`^  - Source:( \S|$)`)
 	// Differences and faults are rows of tables.
 	numberedRow = regexp.MustCompile(`(?m)^\| ([DF]\d+) \|`)
+
+	// upstreamSource is a source in code: the package, then what it declares.
+	upstreamSource = regexp.MustCompile("`(k8s\\.io/[\\w./-]+): ([^`]+)`")
+	oldRelease     = regexp.MustCompile(`Kubernetes 1\.\d+`)
 
 	pageLink  = regexp.MustCompile(`\]\(([^)#:]+\.md)`)
 	citation  = regexp.MustCompile(`\b(?:S\d+\.\d+[a-z]?|S\d+|[DF]\d+)\b`)
@@ -229,6 +238,115 @@ func TestTheRuleBookIsIndexed(t *testing.T) {
 		}
 		if !strings.Contains(index, entry) {
 			t.Errorf("%s/README.md does not link %s", ruleBook, file)
+		}
+	}
+}
+
+// TestUpstreamDeclaresTheSources: what the rules name in today's upstream is there,
+// in the versions of go.mod. When an update of upstream moves or renames a source,
+// read it again: the behaviour may have changed too. Sources of old releases, which
+// name their release, are not looked up.
+func TestUpstreamDeclaresTheSources(t *testing.T) {
+	modules := map[string]string{}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}",
+		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/apiserver", "k8s.io/client-go", "k8s.io/kubernetes").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		module, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		modules[module] = dir
+	}
+	checked := 0
+	declared := map[string]map[string]bool{}
+	for _, file := range ruleFiles(t) {
+		text := strings.Join(strings.Fields(read(t, path.Join(ruleBook, file))), " ")
+		for _, m := range upstreamSource.FindAllStringSubmatchIndex(text, -1) {
+			// The release stands in front of the source, after the source before.
+			before := text[:m[0]]
+			begin := max(strings.LastIndexAny(before, ";|"), strings.LastIndex(before, "Source"), 0)
+			if oldRelease.MatchString(before[begin:]) {
+				continue
+			}
+			pkg, names := text[m[2]:m[3]], strings.Split(text[m[4]:m[5]], ", ")
+			if declared[pkg] == nil {
+				root, _, _ := strings.Cut(strings.TrimPrefix(pkg, "k8s.io/"), "/")
+				module := "k8s.io/" + root
+				if modules[module] == "" {
+					t.Errorf("%s/%s: %s is in no module that the rules may name", ruleBook, file, pkg)
+					continue
+				}
+				declared[pkg] = declarations(t, filepath.Join(modules[module], filepath.FromSlash(strings.TrimPrefix(pkg, module))))
+			}
+			for _, name := range names {
+				checked++
+				if !declared[pkg][name] {
+					t.Errorf("%s/%s: %s declares no %s", ruleBook, file, pkg, name)
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("the rules name no source that could be checked")
+	}
+}
+
+// declarations are the functions, types, methods ("Type.Method"), constants and
+// variables that the Go files of a folder declare.
+func declarations(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				found[receiver(d)+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					switch s := spec.(type) {
+					case *ast.TypeSpec:
+						found[s.Name.Name] = true
+					case *ast.ValueSpec:
+						for _, name := range s.Names {
+							found[name.Name] = true
+						}
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// receiver returns the type of a method's receiver and a point, and nothing for a
+// function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	for expr := f.Recv.List[0].Type; ; {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.IndexExpr:
+			expr = e.X
+		case *ast.IndexListExpr:
+			expr = e.X
+		case *ast.Ident:
+			return e.Name + "."
+		default:
+			return ""
 		}
 	}
 }

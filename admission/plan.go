@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
@@ -19,28 +20,51 @@ type Predictor interface {
 	Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error
 }
 
+// PlanOptions say what a plan tells, and to whom.
+type PlanOptions struct {
+	// All adds what does not apply, with the reason.
+	All bool
+	// Hidden says of sources why whoever asks may not see their entries; they are left
+	// out, and the plan says so.
+	Hidden map[registration.Source]string
+	// NamespaceHidden, if set, says why whoever asks may not see the request's namespace:
+	// what depends on its labels is then unknown, and compiled-in plugins are not asked.
+	NamespaceHidden string
+}
+
 // Plan says what a chain of plugins does with a request, by the registrations that are
-// in force. With all, it also says what does not apply, and why. No webhook is called,
-// and the attributes' objects are not changed. The error is that of Snapshots.
-func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, all bool) (*plan.Plan, error) {
+// in force. No webhook is called, and the attributes' objects are not changed. The error
+// is that of Snapshots.
+func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) (*plan.Plan, error) {
 	s, err := e.options.Snapshots.Acquire(ctx, snapshot.Subject{
 		Source: registration.Mutating, Resource: a.GetResource().GroupResource(), Operation: a.GetOperation(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return e.PlanWith(ctx, s, chain, a, o, all), nil
+	return e.PlanWith(ctx, s, chain, a, o, options), nil
 }
 
 // PlanWith is Plan by a given snapshot.
-func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, all bool) *plan.Plan {
+func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) *plan.Plan {
 	trial := tried(a)
 	request := plan.NewRequest(trial)
-	return plan.New(ctx, links(chain, trial, o), s, &request, o.GetEquivalentResourceMapper(), &plan.Input{
-		Objects:         objects.New(trial, o),
-		NamespaceLabels: e.namespaceLabels,
-		Authorizer:      e.options.Authorizer,
-	}, all)
+	links := links(chain, trial, o)
+	in := &plan.Input{Objects: objects.New(trial, o), NamespaceLabels: e.namespaceLabels, Authorizer: e.options.Authorizer}
+	if options.NamespaceHidden != "" {
+		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
+			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)
+		}
+	}
+	for i := range links {
+		l := &links[i]
+		if l.Source != nil {
+			l.Hidden = options.Hidden[l.Source.Source]
+		} else if options.NamespaceHidden != "" {
+			l.Judge = nil
+		}
+	}
+	return plan.New(ctx, links, s, &request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
 // tried returns attributes with an object of their own, which may be changed.

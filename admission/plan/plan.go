@@ -23,6 +23,9 @@ type Link struct {
 	// would not. It must change nothing but, in the mutating pass, the object. A nil
 	// Judge means that the plugin's verdict is not predicted.
 	Judge func(ctx context.Context, pass registration.Pass) error
+	// Hidden, if set, says why the entries of Source cannot be seen: "may not list
+	// mutatingwebhookconfigurations". The plan then says so, and nothing of them.
+	Hidden string
 }
 
 // Plan says what admission does with one request: every step of both passes, in the
@@ -188,6 +191,11 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 			b.compiled(pass, l)
 		}
 	case l.Source.Pass != pass:
+	case l.Hidden != "":
+		b.plan.Steps = append(b.plan.Steps, Step{
+			Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
+			Reason: &Explanation{Code: Unknown.String(), Message: "unknown: " + l.Hidden},
+		})
 	case l.Source.Source == registration.Initializing:
 		b.initializers(l)
 	case pass == registration.MutatingPass:

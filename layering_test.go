@@ -38,7 +38,7 @@ var layers = []struct {
 
 	{"server", []string{
 		"server/auth", "server/catalog", "server/customresources", "server/discovery", "server/etcd", "server/fresh", "server/marks",
-		"server/replicas", "server/replicas/v1alpha1",
+		"server/explain", "server/replicas", "server/replicas/v1alpha1",
 		"server/inflight", "server/initialization", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/stack", "server/storage", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1",
@@ -50,7 +50,9 @@ var layers = []struct {
 	{"server/marks", nil, "a wrapper of etcd's client"},
 	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/snapshot"},
 		"tells of each stored registration which snapshots have it"},
-	{"server/replicas/v1alpha1", nil, "API types"},
+	{"server/explain", []string{"server/replicas/v1alpha1", "server/resources", "admission", "admission/plan", "admission/registration"},
+		"asks the engine for the plan of a request that is handled up to admission"},
+	{"server/replicas/v1alpha1", []string{"admission/plan"}, "API types; an explanation is a plan"},
 	{"server/registrations", []string{"server/resources", "server/storage", "admission/registration", "admission/registration/v1alpha1"},
 		"serves the kinds whose rules the engine knows"},
 	{"server/namespaces", nil, "works through the API, like any controller"},

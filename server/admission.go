@@ -34,6 +34,8 @@ type judge struct {
 	engine    *admission.Engine
 	refresher *snapshot.Refresher
 	chain     apiadmission.Interface
+	// plugins are those of the chain, in order.
+	plugins []admission.Plugin
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 	// initializers tells whether the plugin of that name is in the chain.
@@ -93,7 +95,8 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 		p := admission.Plugin{Name: name}
 		switch name {
 		case admission.NamespaceLifecycleName:
-			p.Interface = j.creations.Counting(admission.NewNamespaceLifecycle(namespaces))
+			lifecycle := admission.NewNamespaceLifecycle(namespaces)
+			p.Interface = predicted{j.creations.Counting(lifecycle), lifecycle}
 		case admission.InitializersName:
 			j.initializers = true
 			p.Interface = j.engine.Initializers()
@@ -111,8 +114,15 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	if !j.initializers {
 		plugins = slices.Insert(plugins, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
 	}
+	j.plugins = plugins
 	j.chain = admission.Chain(plugins...)
 	return j, nil
+}
+
+// predicted is a plugin, with what predicts its verdicts.
+type predicted struct {
+	apiadmission.MutationInterface
+	admission.Predictor
 }
 
 // skipped returns the webhooks that are registered and not called now.

@@ -37,9 +37,9 @@ type family struct {
 }
 
 // endpoints makes the endpoints of the groups, in their order, of the kinds that
-// configure admission, and of those in which servers tell of themselves. notJudged
+// configure admission, and of our own group. notJudged
 // are the resources that configure admission which does not run.
-func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notJudged []string, states *replicas.States, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notJudged []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
 	for _, g := range groups {
@@ -77,7 +77,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		}
 	}
 	_, err := b.add("replicas", &resources.Group{
-		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Storage: map[string]rest.Storage{replicas.Resource: states},
+		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Storage: own,
 		Hub: replicasv1alpha1.SchemeGroupVersion, Scheme: replicas.Scheme, Codec: resources.NewCodec(replicas.Codecs),
 		ParameterCodec: runtime.NewParameterCodec(replicas.Scheme),
 	})

@@ -33,6 +33,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -59,6 +60,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/explain"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/initialization"
@@ -393,10 +395,12 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 		return err
 	}
 	models := openapi.NewModels(
-		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{}),
+		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{}, &replicasv1alpha1.AdmissionExplanation{}),
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), replicas.Scheme)
 	states := replicas.NewStates(etcd, o.EtcdPrefix, replicaPrefix(o), fresh.RegistrationsMark(o.EtcdPrefix))
-	static, all, err := endpoints(groups, registered, notJudged, states, config, models)
+	explanations := explain.New(explain.Options{Authorizer: config.Authorization.Authorizer, Engine: a.judge.engine, Chain: a.judge.plugins})
+	own := map[string]rest.Storage{replicas.Resource: states, explain.Resource: explanations}
+	static, all, err := endpoints(groups, registered, notJudged, own, config, models)
 	if err != nil {
 		return err
 	}
@@ -419,6 +423,7 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 	a.openapi = openapi.New(openapi.Options{
 		Models: models, Endpoints: append(all, definitions...), Version: "v" + kubernetesVersion, Custom: custom,
 	})
+	explanations.Serve(static, custom)
 	handler := showRevision(&resources.Handler{
 		Sources:   []resources.Source{static, custom},
 		Admission: a.judge.chain, Initializers: a.judge.initializers, Authorizer: config.Authorization.Authorizer,

@@ -206,6 +206,12 @@ func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
 	return len(events) == 0 || b.Backend.ProcessEvents(events...)
 }
 
+// uncounted serves a request that is not counted.
+func uncounted(_ *request.RequestInfo, w http.ResponseWriter, req *http.Request, serve func(http.ResponseWriter, *http.Request) bool) int {
+	serve(w, req)
+	return 0
+}
+
 // count serves a request and counts it, unless serve says that it is not answered
 // yet. It returns the code of the answer.
 func (e *Endpoint) count(info *request.RequestInfo, w http.ResponseWriter, req *http.Request, serve func(http.ResponseWriter, *http.Request) bool) int {

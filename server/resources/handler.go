@@ -46,6 +46,8 @@ type Handler struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// NotFound answers what is no resource request.
 	NotFound http.Handler
+	// Uncounted keeps the requests out of the metrics of requests.
+	Uncounted bool
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -79,7 +81,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gvr.GroupVersion(), w, req)
 		return
 	}
-	e.count(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
+	count := e.count
+	if h.Uncounted {
+		count = uncounted
+	}
+	count(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
 		handler(w, req)
 		if !absent.left() {
 			return true

@@ -1,0 +1,105 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+)
+
+// AdmissionExplanation asks what admission would do with a request, and is answered with
+// the plan. It is not stored.
+type AdmissionExplanation struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is the request.
+	Spec AdmissionExplanationSpec `json:"spec"`
+	// Status is what admission would do with it.
+	Status AdmissionExplanationStatus `json:"status,omitempty"`
+}
+
+// AdmissionExplanationSpec is a request that is not made.
+type AdmissionExplanationSpec struct {
+	// Operation is CREATE, UPDATE, DELETE or CONNECT. Empty means CREATE.
+	Operation string `json:"operation,omitempty"`
+	// Resource is what the request is about.
+	Resource metav1.GroupVersionResource `json:"resource"`
+	// Subresource, such as status; empty for the resource itself.
+	Subresource string `json:"subresource,omitempty"`
+	// Namespace and Name name the object. Those of the object count when they are empty.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Object is the object as it would be sent. UPDATE without one explains an update
+	// that changes nothing.
+	Object *runtime.RawExtension `json:"object,omitempty"`
+	// DryRun explains a dry run.
+	DryRun bool `json:"dryRun,omitempty"`
+	// User and Groups are who would make the request. Empty means the caller; any other
+	// user needs the right to impersonate.
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// All asks for what does not apply, too, with the reason.
+	All bool `json:"all,omitempty"`
+}
+
+// AdmissionExplanationStatus is the answer.
+type AdmissionExplanationStatus struct {
+	// Plan is what admission would do; absent when the request would be rejected before
+	// admission.
+	Plan *plan.Plan `json:"plan,omitempty"`
+	// Error is what the request would be rejected with before admission.
+	Error *metav1.Status `json:"error,omitempty"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (e *AdmissionExplanation) DeepCopyObject() runtime.Object {
+	data, err := json.Marshal(e)
+	if err != nil {
+		panic("an AdmissionExplanation cannot be encoded: " + err.Error())
+	}
+	out := &AdmissionExplanation{}
+	if err := json.Unmarshal(data, out); err != nil {
+		panic("an AdmissionExplanation cannot be decoded: " + err.Error())
+	}
+	return out
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AdmissionExplanation) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "AdmissionExplanation asks what admission would do with a request, and is answered with the plan. It is not stored.",
+		"metadata": "Standard object metadata.",
+		"spec":     "Spec is the request.",
+		"status":   "Status is what admission would do with it.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AdmissionExplanationSpec) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":            "AdmissionExplanationSpec is a request that is not made.",
+		"operation":   "Operation is CREATE, UPDATE, DELETE or CONNECT. Empty means CREATE.",
+		"resource":    "Resource is what the request is about.",
+		"subresource": "Subresource, such as status; empty for the resource itself.",
+		"namespace":   "Namespace of the object. That of the object counts when it is empty.",
+		"name":        "Name of the object. That of the object counts when it is empty.",
+		"object":      "Object is the object as it would be sent. UPDATE without one explains an update that changes nothing.",
+		"dryRun":      "DryRun explains a dry run.",
+		"user":        "User who would make the request. Empty means the caller; any other user needs the right to impersonate.",
+		"groups":      "Groups of that user.",
+		"all":         "All asks for what does not apply, too, with the reason.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AdmissionExplanationStatus) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":      "AdmissionExplanationStatus is the answer.",
+		"plan":  "Plan is what admission would do, every step in order; absent when the request would be rejected before admission.",
+		"error": "Error is what the request would be rejected with before admission.",
+	}
+}

@@ -591,6 +591,12 @@ func (a *assembly) run(ctx context.Context, stop context.CancelCauseFunc, ready 
 		defer context.AfterFunc(groupCtx, func() { time.AfterFunc(lastWait, a.initialization.Release) })()
 	}
 	group.Go(func() error {
+		stopHangUp, err := a.hangUp(groupCtx)
+		if err != nil {
+			return err
+		}
+		defer stopHangUp()
+		a.generic.ShutdownTimeout = shutdownTimeout
 		return a.generic.PrepareRun().RunWithContext(groupCtx)
 	})
 	group.Go(func() error {

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
+	"github.com/gatehouse-dev/gatehouse/server/etcd"
 )
 
 // Options configure a server. The zero value of every field means its default;
@@ -36,6 +37,11 @@ type Options struct {
 	EtcdServers                           []string
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
+	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that nothing
+	// is watched. EtcdQuota is how many bytes its database may have; 0 means
+	// DefaultEtcdQuota.
+	MinFreeDisk, EtcdQuota int64
 
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
 	// neither; ClientCAFile verifies client certificates besides the server's
@@ -97,6 +103,9 @@ type Options struct {
 	// These are the library's own options, with its flags.
 	Audit *options.AuditOptions
 }
+
+// The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
+const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.DefaultQuota
 
 // The values of --admission-consistency.
 const (
@@ -217,6 +226,9 @@ func (o *Options) complete() error {
 		if n.value < 0 {
 			return fmt.Errorf("%s %d must not be negative", n.flag, n.value)
 		}
+	}
+	if o.EtcdQuota < 0 {
+		return errors.New("--etcd-quota must be more than 0")
 	}
 	for _, d := range []struct {
 		flag  string

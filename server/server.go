@@ -20,7 +20,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 	"golang.org/x/sync/errgroup"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,14 +138,14 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		return fmt.Errorf("listening on %s:%d: %w", o.BindAddress, o.SecurePort, err)
 	}
 	defer listener.Close()
-	client, endpoints, closeEtcd, err := s.openEtcd(ctx, stop)
+	store, err := s.openStore(ctx, stop)
 	if err != nil {
-		return err
+		return startError(ctx, err)
 	}
-	defer closeEtcd()
-	a, err := s.assemble(ctx, listener, client, endpoints)
+	defer store.close()
+	a, err := s.assemble(ctx, listener, store)
 	if err != nil {
-		return err
+		return startError(ctx, err)
 	}
 	defer a.storage.Close()
 	defer a.judge.engine.Close()
@@ -154,47 +153,6 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		defer a.initialization.Close()
 	}
 	return a.run(ctx, stop, ready)
-}
-
-// openEtcd starts or connects to etcd. It stops the server when an embedded
-// etcd ends by itself.
-func (s *Server) openEtcd(ctx context.Context, stop context.CancelCauseFunc) (*etcdkubernetes.Client, []string, func(), error) {
-	o := &s.options
-	endpoints := o.EtcdServers
-	var embedded *etcd.Server
-	if len(endpoints) == 0 {
-		var err error
-		if embedded, err = etcd.Start(ctx, filepath.Join(o.DataDir, "etcd")); err != nil {
-			return nil, nil, nil, err
-		}
-		endpoints = []string{embedded.Endpoint()}
-	}
-	client, err := etcd.NewClient(ctx, etcd.ClientOptions{
-		Endpoints: endpoints, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
-	})
-	if err != nil {
-		if embedded != nil {
-			embedded.Close()
-		}
-		return nil, nil, nil, err
-	}
-	if embedded != nil {
-		go func() {
-			select {
-			case err := <-embedded.Err():
-				if err != nil {
-					stop(fmt.Errorf("etcd stopped: %w", err))
-				}
-			case <-ctx.Done():
-			}
-		}()
-	}
-	return client, endpoints, func() {
-		client.Close()
-		if embedded != nil {
-			embedded.Close()
-		}
-	}, nil
 }
 
 // assembly is a server with all its parts in place, not yet serving.
@@ -223,8 +181,8 @@ type assembly struct {
 	missing []func(context.Context) error
 }
 
-func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient *etcdkubernetes.Client, endpoints []string) (*assembly, error) {
-	o := &s.options
+func (s *Server) assemble(ctx context.Context, listener net.Listener, store *store) (*assembly, error) {
+	o, etcdClient := &s.options, store.client
 	a := &assembly{options: o, server: s, stopped: ctx.Done()}
 	var err error
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
@@ -303,7 +261,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 		config.AuditBackend = resources.AuditBackend(config.AuditBackend)
 	}
 
-	storageFactory, err := storageFactory(o, config.EffectiveVersion, endpoints)
+	storageFactory, err := storageFactory(o, config.EffectiveVersion, store.endpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -337,6 +295,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, etcdClient
 	if marked.Kubernetes, err = a.fenced(marked.Kubernetes, etcdClient.KV); err != nil {
 		return nil, err
 	}
+	marked.Kubernetes = store.guard(marked.Kubernetes)
 	a.storage = storage.NewFactory(storageFactory, &marked, decorator, schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(storageFactory.ResourcePrefix)
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -17,6 +18,15 @@ const (
 	// hangUpInterval is how often the server then closes what it does not use.
 	hangUpInterval = 20 * time.Millisecond
 )
+
+// startError returns what Run says of an error of its start: nothing when the server was
+// ended meanwhile, which is no fault of its own.
+func startError(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return err
+}
 
 // hangUp closes the server's connections to itself as they become idle, from the end
 // of ctx until the function that it returns is called. A connection that is just being

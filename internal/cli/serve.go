@@ -64,6 +64,8 @@ the requests under way and exits with 0.`,
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
+		f.Var(newByteCount(&s.MinFreeDisk, server.DefaultMinFreeDisk), "min-free-disk", "space on the disk of the embedded etcd that stays free: writes are refused while there is less; 0 for none")
+		f.Var(newByteCount(&s.EtcdQuota, server.DefaultEtcdQuota), "etcd-quota", "size that the database of the embedded etcd may have; then only deletions are accepted")
 		f.StringVar(&s.EtcdPrefix, "etcd-prefix", "/registry", "prefix of every key in etcd")
 		f.StringVar(&s.EtcdCAFile, "etcd-cafile", "", "PEM file with the certificate authority of the external etcd")
 		f.StringVar(&s.EtcdCertFile, "etcd-certfile", "", "PEM file with the client certificate for the external etcd")

@@ -32,6 +32,7 @@ func TestServeParsesTheContract(t *testing.T) {
 	with := func(change func(*server.Options)) server.Options {
 		o := server.Options{
 			DataDir: "./gatehouse.data", BindAddress: "127.0.0.1", SecurePort: 6443, EtcdPrefix: "/registry",
+			MinFreeDisk: 128 << 20, EtcdQuota: 8 << 30,
 			AuthorizationMode: "RBAC", ServiceClusterIPRange: "10.0.0.0/24",
 			MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",
@@ -53,6 +54,8 @@ func TestServeParsesTheContract(t *testing.T) {
 				o.EtcdServers, o.EtcdPrefix = []string{"https://a:1", "https://b:2"}, "/p"
 				o.EtcdCAFile, o.EtcdCertFile, o.EtcdKeyFile = "ca", "c", "k"
 			})},
+		{"--min-free-disk 1G --etcd-quota 2Gi", with(func(o *server.Options) { o.MinFreeDisk, o.EtcdQuota = 1e9, 2<<30 })},
+		{"--min-free-disk 0", with(func(o *server.Options) { o.MinFreeDisk = -1 })},
 		{"--tls-cert-file c --tls-private-key-file k --client-ca-file ca --token-auth-file t",
 			with(func(o *server.Options) {
 				o.TLSCertFile, o.TLSPrivateKeyFile, o.ClientCAFile, o.TokenAuthFile = "c", "k", "ca", "t"
@@ -132,6 +135,7 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		{"negative bound", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookMaxInFlight: -1}}, "--admission-webhook-max-inflight -1 must not be negative"},
 		{"negative bound of reads", serveOptions{server: server.Options{DataDir: "d", MaxRequestsInFlight: -1}}, "--max-requests-inflight -1 must not be negative"},
 		{"negative bound of writes", serveOptions{server: server.Options{DataDir: "d", MaxMutatingRequestsInFlight: -1}}, "--max-mutating-requests-inflight -1 must not be negative"},
+		{"no quota", serveOptions{server: server.Options{DataDir: "d", EtcdQuota: -1}}, "--etcd-quota must be more than 0"},
 		{"prefix without slash", serveOptions{server: server.Options{DataDir: "d", EtcdPrefix: "p"}}, `--etcd-prefix "p" must start with a slash`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,39 +1,136 @@
 package etcd
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 )
 
-// startSafely starts etcd and returns an error where etcd itself would panic on
-// data that it cannot make sense of.
-func startSafely(cfg *embed.Config) (e *embed.Etcd, err error) {
-	if err := checkDatabase(filepath.Join(cfg.Dir, "member", "snap", "db")); err != nil {
-		return nil, err
+// startSafely starts etcd and returns an error where etcd itself would panic, end the
+// process or never be ready, on data that it cannot make sense of. It returns as soon
+// as ctx ends; an etcd that starts after that is stopped again.
+func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etcd, error) {
+	type result struct {
+		etcd *embed.Etcd
+		err  error
 	}
-	defer func() {
-		// What has no words of its own is a log whose beginning is gone.
-		if p := recover(); p != nil {
-			e, err = nil, fmt.Errorf("its write-ahead log is damaged (%v)", p)
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = logDamaged(p)
+			} else if err := f.get(); err != nil {
+				r.err = err
+				// What etcd itself says of its database names it.
+				if what := err.Error(); strings.Contains(what, "WAL") || strings.Contains(what, "raft") {
+					r.err = logDamaged(err)
+				}
+			}
+			done <- r
+		}()
+		if r.err = checkData(filepath.Join(cfg.Dir, "member")); r.err != nil {
+			return
 		}
+		r.etcd, r.err = embed.StartEtcd(cfg)
 	}()
-	return embed.StartEtcd(cfg)
+	select {
+	case r := <-done:
+		return r.etcd, r.err
+	case <-ctx.Done():
+		go func() {
+			if r := <-done; r.etcd != nil {
+				closeEtcd(r.etcd)
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// logDamaged makes an error of what etcd says of its log. A full disk is no damage.
+func logDamaged(cause any) error {
+	if err, ok := cause.(error); ok && errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return fmt.Errorf("its write-ahead log is damaged (%v)", cause)
+}
+
+// checkData returns an error for data with which etcd would panic, or never be ready.
+func checkData(dir string) error {
+	reached, err := checkDatabase(filepath.Join(dir, "snap", "db"))
+	if err != nil || reached == 0 {
+		return err
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "wal", "*.wal"))
+	if err != nil {
+		return err
+	}
+	if len(logs) == 0 {
+		return errors.New("its write-ahead log is gone, and the database alone is not complete: restore a backup")
+	}
+	// What was damaged is for etcd to find out, which may mend it.
+	if last, err := lastEntry(slices.Max(logs)); err == nil && last < reached {
+		return fmt.Errorf("its write-ahead log is damaged (it ends at entry %d, and the database has entry %d): restore a backup", last, reached)
+	}
+	return nil
+}
+
+// lastEntry returns the number of the last entry in a file of the write-ahead log, or
+// of the one before the file when it has none. An entry is on disk before it gets into
+// the database. etcd would give the numbers of lost ones to new entries, and leave out
+// of the database what those have.
+func lastEntry(path string) (uint64, error) {
+	var sequence, next uint64
+	if _, err := fmt.Sscanf(filepath.Base(path), "%016x-%016x.wal", &sequence, &next); err != nil {
+		return 0, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	last := max(next, 1) - 1
+	decoder := wal.NewDecoder(fileutil.NewFileReader(f))
+	for {
+		var record walpb.Record
+		switch err := decoder.Decode(&record); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return last, nil
+		case err != nil:
+			return 0, err
+		}
+		switch record.GetType() {
+		case wal.EntryType:
+			last = wal.MustUnmarshalEntry(record.GetData()).GetIndex()
+		case wal.CrcType:
+			decoder.UpdateCRC(record.GetCrc())
+		}
+	}
 }
 
 // checkDatabase visits every page of the database before etcd does, which does
-// so in goroutines of its own, where nobody can recover from its panic. A file
-// that is not there is in order. The cost is small beside what etcd itself does
-// with every entry when it starts.
-func checkDatabase(path string) (err error) {
+// so in goroutines of its own, where nobody can recover from its panic, and returns
+// the last entry of the log that is in it. A file that is not there is in order. The
+// cost is small beside what etcd itself does with every entry when it starts.
+func checkDatabase(path string) (reached uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	// The file is mapped into memory: reading beyond its end is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -44,10 +141,15 @@ func checkDatabase(path string) (err error) {
 	}()
 	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("its database is damaged (%w)", err)
+		return 0, fmt.Errorf("its database is damaged (%w)", err)
 	}
 	defer db.Close()
-	return db.View(func(tx *bolt.Tx) error {
+	err = db.View(func(tx *bolt.Tx) error {
+		if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+			if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
+				reached = binary.BigEndian.Uint64(index)
+			}
+		}
 		return tx.ForEach(func(_ []byte, b *bolt.Bucket) error {
 			c := b.Cursor()
 			for k, _ := c.First(); k != nil; k, _ = c.Next() {
@@ -55,4 +157,5 @@ func checkDatabase(path string) (err error) {
 			return nil
 		})
 	})
+	return reached, err
 }

@@ -2,11 +2,16 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -24,7 +29,7 @@ func newData(t *testing.T) string {
 		for os.RemoveAll(dir) != nil {
 		}
 	})
-	s, err := Start(t.Context(), dir)
+	s, err := Start(t.Context(), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +77,7 @@ func TestDamagedDataIsAnErrorNotAPanic(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.Close()
-			s, err := Start(t.Context(), dir)
+			s, err := Start(t.Context(), Options{Dir: dir})
 			if err == nil {
 				s.Close()
 				t.Fatal("etcd started on damaged data")
@@ -84,9 +89,113 @@ func TestDamagedDataIsAnErrorNotAPanic(t *testing.T) {
 	}
 }
 
+// A log that is lost, or was replaced by an older one, keeps etcd from ever being ready.
+func TestALostLogIsOneSentence(t *testing.T) {
+	dir := newData(t)
+	logs := filepath.Join(dir, "member", "wal")
+	older := filepath.Join(t.TempDir(), "older")
+	if err := os.CopyFS(older, os.DirFS(logs)); err != nil {
+		t.Fatal(err)
+	}
+	putMuch(t, dir)
+	for _, tc := range []struct {
+		name, want string
+		lose       func() error
+	}{
+		{"gone", "its write-ahead log is gone", func() error { return os.RemoveAll(logs) }},
+		{"older than the database", "its write-ahead log is damaged (it ends at entry", func() error { return os.CopyFS(logs, os.DirFS(older)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := tc.lose(); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Start(t.Context(), Options{Dir: dir})
+			if err == nil {
+				s.Close()
+				t.Fatal("etcd started without its log")
+			}
+			if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %q, want the directory and %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// A start that does not come to its end, here because nobody writes to the pipe that it
+// reads, ends with its context. So does one that is nearly ready.
+func TestAStartCanBeEnded(t *testing.T) {
+	const most = 5 * time.Second
+	endsAt := func(t *testing.T, dir string, after time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		defer cancel()
+		begun := time.Now()
+		s, err := Start(ctx, Options{Dir: dir})
+		if took := time.Since(begun); took > after+most {
+			t.Errorf("it took %s more than it was given", took-after)
+		}
+		if err == nil {
+			s.Close()
+		}
+		return err
+	}
+	t.Run("that hangs", func(t *testing.T) {
+		dir := t.TempDir()
+		db := filepath.Join(dir, "member", "snap", "db")
+		if err := os.MkdirAll(filepath.Dir(db), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(db, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := endsAt(t, dir, 100*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+		// What reads the pipe goes on, and finds that it is no database.
+		f, err := os.OpenFile(db, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	})
+	for after := time.Duration(0); after < 150*time.Millisecond; after += 15 * time.Millisecond {
+		t.Run(fmt.Sprintf("after %s", after), func(t *testing.T) {
+			// An etcd that is stopped may still be making the next log file ready.
+			dir, err := os.MkdirTemp("", "etcd-test-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			if err := endsAt(t, dir, after); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want the end of the context", err)
+			}
+		})
+	}
+}
+
+// putMuch adds entries to the data of an etcd, more than it adds by itself when it
+// starts.
+func putMuch(t *testing.T, dir string) {
+	t.Helper()
+	s, err := Start(t.Context(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	client, err := NewClient(t.Context(), ClientOptions{Endpoints: []string{s.Endpoint()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 200 {
+		if _, err := client.KV.Put(t.Context(), "much", strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDataSurvivesARestart(t *testing.T) {
 	dir := newData(t)
-	s, err := Start(t.Context(), dir)
+	s, err := Start(t.Context(), Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

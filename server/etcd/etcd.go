@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,29 +21,52 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// startTimeout is how long an embedded etcd may take to serve; replaying a long
-// log is what takes time.
-const startTimeout = 60 * time.Second
+// startTimeout is how long an embedded etcd may take to serve once it has read its
+// data. closeTimeout is how long it may take to end; one that takes longer is left
+// alone, for what it acknowledged is on disk.
+const startTimeout, closeTimeout = 60 * time.Second, 4 * time.Second
+
+// Options configure an embedded etcd.
+type Options struct {
+	// Dir is the directory of the data, which is made if need be.
+	Dir string
+	// MinFree is how many bytes of the disk that has Dir must be free for clients to
+	// write; 0 means DefaultMinFree, and less than 0 that nothing is watched.
+	MinFree int64
+	// Quota is how many bytes the database may have; 0 means DefaultQuota.
+	Quota int64
+
+	// free tells how much of a disk is free; nil asks the operating system.
+	free func(dir string) (uint64, error)
+}
 
 // Server is an embedded etcd.
 type Server struct {
+	dir     string
 	etcd    *embed.Etcd
 	lock    *os.File
 	sockets *os.File
+	failure *failure
+	space   *space
+
+	// stop ends what watches the etcd, and watchers waits for it.
+	stop     context.CancelFunc
+	watchers sync.WaitGroup
+	errors   chan error
 }
 
 // ErrInUse is wrapped by the error of Start when another process serves the
 // same directory.
 var ErrInUse = errors.New("in use by another process")
 
-// Start starts an etcd with its data in dir, creating it if need be. It returns
-// an error that wraps ErrInUse when another process has the directory, and one
-// that names the directory when the data cannot be read.
-func Start(ctx context.Context, dir string) (*Server, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// Start starts an etcd. It returns an error that wraps ErrInUse when another process
+// has the directory, one that names the directory when the data cannot be read or the
+// disk is full, and the cause of ctx's end as soon as it ends.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	lock, err := lockDir(dir)
+	lock, err := lockDir(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +75,28 @@ func Start(ctx context.Context, dir string) (*Server, error) {
 		lock.Close()
 		return nil, fmt.Errorf("directory of etcd's socket: %w", err)
 	}
-	s := &Server{lock: lock, sockets: sockets}
-	if err := s.start(ctx, dir); err != nil {
+	s := &Server{
+		dir: o.Dir, lock: lock, sockets: sockets, failure: newFailure(), space: newSpace(o),
+		stop: func() {}, errors: make(chan error, 1),
+	}
+	if err := s.start(ctx, o); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context, dir string) error {
+func (s *Server) start(ctx context.Context, o Options) error {
+	if err := s.space.checkStart(); err != nil {
+		return err
+	}
+	limit := o.Quota
+	if limit == 0 {
+		limit = DefaultQuota
+	}
 	cfg := embed.NewConfig()
 	cfg.Name = "gatehouse"
-	cfg.Dir = dir
+	cfg.Dir = o.Dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
 	// It has no peers. etcd would listen for them on a socket that is no file, where
@@ -74,46 +108,112 @@ func (s *Server) start(ctx context.Context, dir string) error {
 	cfg.InitialCluster = cfg.Name + "=" + cfg.AdvertisePeerUrls[0].String()
 	// A cluster of one elects itself; waiting for others would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
 	// Kubernetes objects may be 1.5 MiB in storage; etcd counts the request.
 	cfg.MaxRequestBytes = 8 << 20
-	cfg.QuotaBackendBytes = 8 << 30
+	cfg.QuotaBackendBytes = limit
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	etcd, err := startSafely(cfg)
+	etcd, err := startSafely(ctx, cfg, s.failure)
 	if err != nil {
-		return fmt.Errorf("data directory %s cannot be read by etcd: %w", dir, err)
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("data directory %s cannot be used by etcd: %w", o.Dir, advise(err, o.Dir))
 	}
 	s.etcd = etcd
+	if err := s.awaitReady(ctx); err != nil {
+		return err
+	}
+	s.space.look()
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.watchers.Go(func() { s.space.run(watching) })
+	s.watchers.Go(func() { (&quota{limit: limit, space: s.space}).run(watching, etcd.Server) })
+	s.watchers.Go(func() { s.awaitEnd(watching) })
+	return nil
+}
+
+// awaitReady waits until etcd serves.
+func (s *Server) awaitReady(ctx context.Context) error {
 	timer := time.NewTimer(startTimeout)
 	defer timer.Stop()
 	select {
-	case <-etcd.Server.ReadyNotify():
+	case <-s.etcd.Server.ReadyNotify():
 		return nil
-	case err := <-etcd.Err():
-		return fmt.Errorf("etcd in %s: %w", dir, err)
+	case <-s.failure.happened:
+		return s.ended(s.failure.err)
+	case err := <-s.etcd.Err():
+		return s.ended(err)
 	case <-timer.C:
-		return fmt.Errorf("etcd in %s: not ready within %s", dir, startTimeout)
+		return fmt.Errorf("etcd in %s: not ready within %s", s.dir, startTimeout)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
+// awaitEnd delivers the error that ends etcd.
+func (s *Server) awaitEnd(ctx context.Context) {
+	select {
+	case <-s.failure.happened:
+		s.errors <- s.ended(s.failure.err)
+	case err := <-s.etcd.Err():
+		s.errors <- s.ended(err)
+	case <-ctx.Done():
+	}
+}
+
+// ended says that etcd has ended by itself, and what to do.
+func (s *Server) ended(err error) error {
+	return fmt.Errorf("etcd in %s cannot go on: %w", s.dir, advise(err, s.dir))
+}
+
 // Endpoint returns the address that clients connect to.
 func (s *Server) Endpoint() string { return s.etcd.Config().AdvertiseClientUrls[0].String() }
 
-// Err delivers the error that ends etcd, if one does.
-func (s *Server) Err() <-chan error { return s.etcd.Err() }
+// Err delivers the error that ends etcd, if one does. Nothing that etcd was asked and
+// has not answered is answered then.
+func (s *Server) Err() <-chan error { return s.errors }
 
-// Close stops etcd and gives the directory free.
+// Guard returns inner with writes that are refused, with status 503, while the disk is
+// nearly full. Other writes pass through at the price of reading one variable.
+func (s *Server) Guard(inner kubernetes.Interface) kubernetes.Interface {
+	return &guarded{Interface: inner, check: s.space.check}
+}
+
+// Close stops etcd and gives the directory free. After an error of Err, parts of etcd
+// stand still: it is left as it is, and its process should end.
 func (s *Server) Close() {
-	if s.etcd != nil {
-		s.etcd.Close()
+	s.stop()
+	s.watchers.Wait()
+	if s.etcd != nil && s.failure.get() == nil {
+		closeEtcd(s.etcd)
 	}
 	removeSocketDir(s.sockets)
 	s.lock.Close()
+}
+
+// closeEtcd stops an etcd, and waits for closeTimeout at most.
+func closeEtcd(e *embed.Etcd) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		select {
+		case <-e.Server.ReadyNotify():
+		default:
+			// Close would wait for it to be ready.
+			e.Server.HardStop()
+		}
+		e.Close()
+	}()
+	timer := time.NewTimer(closeTimeout)
+	defer timer.Stop()
+	select {
+	case <-closed:
+	case <-timer.C:
+	}
 }
 
 // lockDir takes the lock that makes a second server on the same data fail at

@@ -43,7 +43,7 @@ func listening(t *testing.T) map[string]bool {
 // what etcd listens on is in a directory of that user's.
 func TestNobodyElseCanReachTheEmbeddedEtcd(t *testing.T) {
 	before := listening(t)
-	s, err := Start(t.Context(), t.TempDir())
+	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

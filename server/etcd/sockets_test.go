@@ -20,7 +20,7 @@ const killedData = "GATEHOUSE_TEST_KILLED_ETCD"
 // from a server that lives.
 func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	if data := os.Getenv(killedData); data != "" {
-		s, err := Start(t.Context(), data)
+		s, err := Start(t.Context(), Options{Dir: data})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	t.Setenv("TMPDIR", dir)
-	alive, err := Start(t.Context(), filepath.Join(dir, "alive"))
+	alive, err := Start(t.Context(), Options{Dir: filepath.Join(dir, "alive")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 		}
 		killed = append(killed, filepath.Dir(socket))
 	}
-	next, err := Start(t.Context(), filepath.Join(dir, "next"))
+	next, err := Start(t.Context(), Options{Dir: filepath.Join(dir, "next")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func explainRead(ctx context.Context, err error) error {
 		return apierrors.NewTimeoutError("the storage did not answer within the time of the request", 0)
 	}
 	if code, ok := etcdCode(err); !ok || code != codes.Unavailable && code != codes.DeadlineExceeded {
-		return tooMany(err)
+		return refused(err)
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
@@ -35,7 +35,7 @@ func explainRead(ctx context.Context, err error) error {
 // did not tell the outcome, so that nothing invites clients to send it again.
 func explainWrite(ctx context.Context, err error) error {
 	if code, ok := etcdCode(err); !overtime(ctx, err) && (!ok || code != codes.Unavailable && code != codes.DeadlineExceeded) {
-		return tooMany(err)
+		return refused(err)
 	}
 	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer, and may or may not have written: %v", err), 0)
 }
@@ -45,12 +45,23 @@ func overtime(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(apierrors.APIStatus))
 }
 
-// tooMany says of etcd's refusal of a request that it may be tried again.
-func tooMany(err error) error {
-	if _, ok := etcdCode(err); ok && errors.Is(err, rpctypes.ErrTooManyRequests) {
-		return apierrors.NewTooManyRequests(err.Error(), 1)
+// refused says of etcd's refusal of a request that it may be tried again.
+func refused(err error) error {
+	if _, ok := etcdCode(err); !ok {
+		return err
 	}
-	return err
+	switch {
+	case errors.Is(err, rpctypes.ErrTooManyRequests):
+		return apierrors.NewTooManyRequests(err.Error(), 1)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		// This lasts for minutes at least: clients need not wait to say so.
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+			Message: fmt.Sprintf("the database of the storage is full: nothing was written, and only deletions are accepted until its administrator makes room: %v", err),
+		}}
+	default:
+		return err
+	}
 }
 
 // etcdCode returns the code of an error of etcd or of the connection to it. The end

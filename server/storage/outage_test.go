@@ -31,6 +31,7 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		{err: rpctypes.ErrTimeout, read: 503, readAfter: 1, write: 504},
 		{err: rpctypes.ErrNoLeader, read: 503, readAfter: 1, write: 504},
 		{err: rpctypes.ErrTooManyRequests, read: 429, readAfter: 1, write: 429, writeAfter: 1},
+		{err: rpctypes.ErrNoSpace, read: 503, write: 503},
 		{err: rpctypes.ErrCompacted},
 		{err: context.DeadlineExceeded},
 		{err: context.DeadlineExceeded, over: true, read: 504, write: 504},

@@ -44,7 +44,7 @@ func Main(m *testing.M, client **kubernetes.Client) int {
 }
 
 func start(ctx context.Context, dir string) (*kubernetes.Client, func(), error) {
-	server, err := etcd.Start(ctx, dir)
+	server, err := etcd.Start(ctx, etcd.Options{Dir: dir})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,0 +1,86 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// failure is what etcd cannot go on with. Where etcd itself would end the process, or
+// panic in a goroutine where nobody can recover, only that goroutine ends, and the
+// failure says why: the server around it has to end in order, and to say so.
+type failure struct {
+	once sync.Once
+	// happened is closed when err is set.
+	happened chan struct{}
+	err      error
+}
+
+func newFailure() *failure { return &failure{happened: make(chan struct{})} }
+
+// logger returns the logger for etcd: it writes nothing, and reports what is fatal.
+func (f *failure) logger() *zap.Logger {
+	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(f), zap.WithPanicHook(f))
+}
+
+// OnWrite implements zapcore.CheckWriteHook. It does not return.
+func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	f.report(fatal(entry.Message, fields))
+	runtime.Goexit()
+}
+
+// report keeps the first failure: others follow from it.
+func (f *failure) report(err error) {
+	f.once.Do(func() {
+		f.err = err
+		close(f.happened)
+	})
+}
+
+// get returns the failure, nil if there is none.
+func (f *failure) get() error {
+	select {
+	case <-f.happened:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// fatal makes an error of a line that etcd logs before it gives up: the message, and
+// the error that belongs to it or else all that does.
+func fatal(message string, fields []zapcore.Field) error {
+	for _, field := range fields {
+		if cause, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			return fmt.Errorf("%s: %w", message, cause)
+		}
+	}
+	encoder := zapcore.NewMapObjectEncoder()
+	var facts []string
+	for _, field := range fields {
+		field.AddTo(encoder)
+		facts = append(facts, fmt.Sprintf("%s %v", field.Key, encoder.Fields[field.Key]))
+	}
+	if len(facts) > 0 {
+		message += ": " + strings.Join(facts, ", ")
+	}
+	return errors.New(message)
+}
+
+// advise adds to an error of etcd what to do about it, where that is known.
+func advise(err error, dir string) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w; the disk that has %s is full: free some space and start the server again", err, dir)
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; look at the disk that has %s and start the server again", err, dir)
+	default:
+		return err
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,4 +46,14 @@ func forgetProgram() {
 			candidate = false
 		}
 	}
+}
+
+// containerMemory returns how many bytes of memory the container of the process may
+// have, 0 for as much as there is.
+func containerMemory() uint64 {
+	limit, err := memlimit.FromCgroup()
+	if err != nil {
+		return 0
+	}
+	return limit
 }

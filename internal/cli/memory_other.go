@@ -4,3 +4,6 @@ package cli
 
 // forgetProgram does nothing where the kernel cannot be told.
 func forgetProgram() {}
+
+// containerMemory is not known there either.
+func containerMemory() uint64 { return 0 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,12 +105,6 @@ the requests under way and exits with 0.`,
 // once only.
 const settle = 3 * time.Second
 
-// collectAt is the growth of the heap, in percent, at which garbage is collected.
-// What is alive is small beside what requests under load throw away, so a few
-// times its size costs little memory and saves a tenth of the CPU. GOGC in the
-// environment overrules it.
-const collectAt = 400
-
 // runServe serves until ctx ends.
 func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if o.verbosity < 0 {
@@ -125,8 +120,18 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+	serving, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	defer keeping.Wait()
+	defer stop()
 	return s.Run(ctx, func(a server.Address) {
 		fmt.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
-		time.AfterFunc(settle, forgetProgram)
+		keeping.Go(func() {
+			select {
+			case <-time.After(settle):
+				keepMemory(serving)
+			case <-serving.Done():
+			}
+		})
 	})
 }

@@ -19,6 +19,7 @@ var layers = []struct {
 	{"test", nil, "its tests see a server as clients do, with the harness"},
 	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
 	{"test/operations", nil, "its tests do what docs/operations.md says"},
+	{"test/chaos", nil, "its tests see a server as clients and its machine do, when everything goes wrong"},
 	{"test/replicas", nil, "three servers on three members of etcd"},
 	{"test/harness", []string{"server"}, "tests run a server as a process or inside the test"},
 	{"test/harness/etcd", nil, "an etcd in a process of its own, which tests take away and bring back"},

@@ -86,6 +86,12 @@ func (e *Etcd) Pause(t testing.TB) {
 	})
 }
 
+// Stall is Pause without waiting until it hangs.
+func (e *Etcd) Stall(t testing.TB) {
+	t.Helper()
+	e.signal(t, syscall.SIGSTOP)
+}
+
 // Resume makes the etcd go on.
 func (e *Etcd) Resume(t testing.TB) { e.signal(t, syscall.SIGCONT) }
 

@@ -42,8 +42,13 @@ type process struct {
 // startProcess runs the command until it prints a line that matches ready, and
 // returns the match.
 func startProcess(ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
+	return startProcessAs(tied(), ready, name, args...)
+}
+
+// startProcessAs is startProcess with attributes of the process.
+func startProcessAs(attr *syscall.SysProcAttr, ready *regexp.Regexp, name string, args ...string) (p *process, match []string, err error) {
 	p = &process{cmd: exec.Command(name, args...), log: &log{}, done: make(chan struct{})}
-	p.cmd.SysProcAttr = tied()
+	p.cmd.SysProcAttr = attr
 	p.cmd.Stderr = p.log
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -29,6 +30,8 @@ type Server struct {
 
 	args   []string
 	runner runner
+	// wrap, when set, says what is run in place of a command, and how.
+	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
 
 type runner interface {
@@ -97,7 +100,11 @@ func (s *Server) start(port string) error {
 		return err
 	}
 	args := append([]string{"serve", "--data-dir", s.DataDir, "--secure-port", port}, s.args...)
-	p, match, err := startProcess(readyLine, name, args...)
+	attr := tied()
+	if s.wrap != nil {
+		name, args, attr = s.wrap(name, args...)
+	}
+	p, match, err := startProcessAs(attr, readyLine, name, args...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// configMap is a config map with so many bytes in it.
+func configMap(name string, size int) string {
+	return fmt.Sprintf(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": %q}, "data": {"value": %q}}`, name, strings.Repeat("x", size))
+}
+
+// nearlyFull fails the test unless writes are refused for want of space while reads and
+// what writes nothing are answered.
+func nearlyFull(t *testing.T, s *harness.Server, existing string) {
+	t.Helper()
+	h := s.HTTP(t, nil)
+	for _, w := range []struct{ method, path, body string }{
+		{"POST", configMaps, configMap("refused", 1)},
+		{"PUT", configMaps + "/" + existing, configMap(existing, 2)},
+		{"DELETE", configMaps + "/" + existing, ""},
+	} {
+		r := h.Do(w.method, w.path, w.body)
+		status := r.Refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		if r.Header.Get("Retry-After") != "1" || !strings.Contains(status.Message, "of --min-free-disk; nothing was written") {
+			t.Errorf("%s: Retry-After %q, %q", w.method, r.Header.Get("Retry-After"), status.Message)
+		}
+	}
+	h.Get(configMaps + "/" + existing)
+	h.Get("/readyz")
+	h.Must(http.StatusNotFound, "GET", configMaps+"/refused", "")
+	h.Must(http.StatusCreated, "POST", configMaps+"?dryRun=All", configMap("dry", 1))
+	h.Must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		`{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}`)
+}
+
+// A server starts although less is free than it wants to keep free, says so, and serves
+// reads.
+func TestReadsGoOnWithoutSpace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := harness.StartOn(t, dir)
+	s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, configMap("one", 1))
+	s.Stop(t)
+	// More than any disk has.
+	s = harness.StartOn(t, dir, "--min-free-disk", "1Ei")
+	nearlyFull(t, s, "one")
+	if log := s.Log(); strings.Count(log, "is nearly full: ") != 1 || !strings.Contains(log, "writes are refused until there is more, reads go on") {
+		t.Errorf("the log does not say it once:\n%s", log)
+	}
+	s.Stop(t)
+	s = harness.StartOn(t, dir)
+	s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, configMap("two", 1))
+}
+
+func TestWritesGoOnWhenThereIsSpaceAgain(t *testing.T) {
+	t.Parallel()
+	s, disk := harness.StartOnDisk(t, 400*mib)
+	l := newLedger()
+	rounds(t, 2, func(i int) {
+		var refused atomic.Int64
+		stop := begin(t, l, s, fmt.Sprintf("r%d", i), func(code int) {
+			if refused.Add(1); code != http.StatusServiceUnavailable {
+				t.Errorf("a write was answered with %d", code)
+			}
+		})
+		defer stop()
+		progress(t, l, 100)
+		one := fmt.Sprintf("one-%d", i)
+		s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps, configMap(one, 1))
+		disk.Leave(t, 20*mib)
+		harness.Eventually(t, "writes are refused", func() error {
+			if refused.Load() == 0 {
+				return errors.New("none was")
+			}
+			return nil
+		})
+		nearlyFull(t, s, one)
+		disk.Leave(t, 400*mib)
+		progress(t, l, 100)
+	})
+	l.check(t, s)
+}
+
+// A server that cannot go on says why, in one sentence, and ends. What it acknowledged
+// is there when it has space again.
+func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
+	t.Parallel()
+	s, disk := harness.StartOnDisk(t, 400*mib, "--min-free-disk", "0")
+	disk.Leave(t, 0)
+	h := s.HTTP(t, nil)
+	for i := range 200 {
+		if _, err := h.Try(harness.Context(t), "POST", configMaps, configMap(fmt.Sprintf("big-%d", i), 1_000_000)); err != nil {
+			break
+		}
+	}
+	oneSentence(t, s, "no space left on device", "is full: free some space and start the server again")
+}
+
+func TestWhatWasAcknowledgedSurvivesADiskThatFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// Enough for files of the log, too little for much of a database.
+	s := harness.StartLimited(t, dir, 64*mib)
+	h := s.HTTP(t, nil)
+	var acknowledged []string
+	for i := range 200 {
+		name := fmt.Sprintf("big-%d", i)
+		code, err := h.Try(harness.Context(t), "POST", configMaps, configMap(name, 1_000_000))
+		if err != nil || code != http.StatusCreated {
+			break
+		}
+		acknowledged = append(acknowledged, name)
+	}
+	oneSentence(t, s, "file too large")
+	s = harness.StartOn(t, dir)
+	has := stored(t, s)
+	for _, name := range acknowledged {
+		if has[name] == gone {
+			t.Errorf("%s was acknowledged and is not there", name)
+		}
+	}
+	t.Logf("%d writes were acknowledged, and are there", len(acknowledged))
+}
+
+// oneSentence awaits that the server ends by itself, with 1 and one line that says why.
+func oneSentence(t *testing.T, s *harness.Server, parts ...string) {
+	t.Helper()
+	code, log := s.AwaitEnd(t)
+	var said []string
+	for line := range strings.Lines(log) {
+		if strings.HasPrefix(line, "gatehouse: ") {
+			said = append(said, line)
+		}
+	}
+	if code != 1 || len(said) != 1 {
+		t.Fatalf("it ended with %d and\n%s", code, log)
+	}
+	for _, part := range append(parts, "etcd in "+s.DataDir, "cannot go on: ") {
+		if !strings.Contains(said[0], part) {
+			t.Errorf("it said %q, without %q", said[0], part)
+		}
+	}
+}
+
+// An etcd that answers only now and then, as on a slow disk, slows writes down, and
+// loses none.
+func TestASlowDiskLosesNothing(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	s := harness.Start(t, "--etcd-servers", etcd.URL)
+	l := newLedger()
+	stop := begin(t, l, s, "slow", nil)
+	progress(t, l, 50)
+	rounds(t, 5, func(int) {
+		etcd.Stall(t)
+		time.Sleep(900 * time.Millisecond)
+		etcd.Resume(t)
+		progress(t, l, 1)
+	})
+	progress(t, l, 50)
+	stop()
+	l.check(t, s)
+}

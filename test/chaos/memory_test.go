@@ -1,0 +1,78 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// Memory follows what is alive: what churn throws away is not kept.
+func TestMemoryFollowsWhatIsAlive(t *testing.T) {
+	s := harness.Start(t)
+	rounds(t, 1, func(i int) {
+		var churning sync.WaitGroup
+		for w := range writers {
+			churning.Go(func() {
+				h := s.HTTP(t, nil)
+				name := fmt.Sprintf("churn-%d-%d", i, w)
+				h.Must(http.StatusCreated, "POST", configMaps, configMap(name, 1))
+				for n := range 150 {
+					h.Must(http.StatusOK, "PUT", configMaps+"/"+name, configMap(name, 50_000+n))
+				}
+			})
+		}
+		churning.Wait()
+		live, anonymous := alive(t, s), resident(t, s, "RssAnon")
+		t.Logf("after churn: %d MB alive, %d MB resident without pages of files, %d MB with", live/1e6, anonymous/1e6, resident(t, s, "VmRSS")/1e6)
+		if most := 2*live + 100e6; anonymous > most {
+			t.Errorf("%d MB are resident, and %d MB alive", anonymous/1e6, live/1e6)
+		}
+		// Asking the server for more would keep it from being quiet.
+		harness.Eventually(t, "a quiet server gives memory back", func() error {
+			if all := resident(t, s, "VmRSS"); all > 2*live+100e6 {
+				return fmt.Errorf("%d MB are resident, and %d MB were alive", all/1e6, live/1e6)
+			}
+			return nil
+		})
+		if live, all := alive(t, s), resident(t, s, "VmRSS"); all > 2*live+100e6 {
+			t.Errorf("in quiet, %d MB are resident, and %d MB alive", all/1e6, live/1e6)
+		}
+	})
+}
+
+// alive is what was alive on the heap of a server when garbage was last collected, in
+// bytes.
+func alive(t *testing.T, s *harness.Server) int64 {
+	t.Helper()
+	n := int64(s.HTTP(t, nil).Metrics().Single("go_gc_heap_live_bytes"))
+	if n == 0 {
+		t.Fatal("the server does not say what is alive")
+	}
+	return n
+}
+
+// resident is a line of what the kernel says of the memory of a server, in bytes.
+func resident(t *testing.T, s *harness.Server, line string) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(line + `:\s+(\d+) kB`).FindSubmatch(status)
+	if match == nil {
+		t.Fatalf("no %s in\n%s", line, status)
+	}
+	n, err := strconv.ParseInt(string(match[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
+}

@@ -1,0 +1,97 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+const (
+	writers = 8
+	mib     = 1 << 20
+)
+
+// begin starts the writers. stop ends them.
+func begin(t *testing.T, l *ledger, s *harness.Server, id string, refused func(code int)) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	for w := range writers {
+		writing.Go(func() { l.write(ctx, t, s, fmt.Sprintf("%s-w%d", id, w), refused) })
+	}
+	return func() {
+		cancel()
+		writing.Wait()
+	}
+}
+
+// progress waits until so many more writes were acknowledged.
+func progress(t *testing.T, l *ledger, more int) {
+	t.Helper()
+	goal := l.count() + more
+	harness.Eventually(t, "writes are acknowledged", func() error {
+		if n := l.count(); n < goal {
+			return fmt.Errorf("%d of %d", n, goal)
+		}
+		return nil
+	})
+}
+
+// noneRefused is for servers that are well: nothing is refused.
+func noneRefused(t *testing.T) func(int) {
+	return func(code int) { t.Errorf("a write was answered with %d", code) }
+}
+
+func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	l := newLedger()
+	rounds(t, 2, func(i int) {
+		stop := begin(t, l, s, fmt.Sprintf("r%d", i), noneRefused(t))
+		progress(t, l, 300)
+		s.Kill(t)
+		stop()
+		s.Restart(t)
+		l.check(t, s)
+	})
+	t.Logf("%d writes were acknowledged, and are there", l.count())
+}
+
+// A process that is stopped, as by a machine that is moved, goes on where it was.
+func TestAServerGoesOnAfterAPause(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	l := newLedger()
+	// Writes that the pause comes upon may be answered too late, with 504.
+	stop := begin(t, l, s, "p", nil)
+	rounds(t, 1, func(int) {
+		progress(t, l, 100)
+		s.Pause(t)
+		// Longer than etcd's elections and the bound on the age of registrations.
+		time.Sleep(6 * time.Second)
+		s.Resume(t)
+		progress(t, l, 100)
+	})
+	stop()
+	l.check(t, s)
+	s.HTTP(t, nil).Must(http.StatusOK, "GET", "/readyz", "")
+}
+
+// SIGTERM ends a server at any moment of its start, and soon after it.
+func TestSIGTERMEndsAServerAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rounds(t, 12, func(i int) {
+		// From before it does anything until it has long been ready.
+		after := time.Duration(i%12) * 60 * time.Millisecond
+		took, err := harness.Interrupt(t, after, "serve", "--data-dir", dir, "--secure-port", "0")
+		if err != nil || took > 20*time.Second {
+			t.Errorf("SIGTERM %s after the start: ended after %s with %v", after, took, err)
+		}
+	})
+}

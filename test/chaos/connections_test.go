@@ -2,6 +2,9 @@ package chaos
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -77,4 +80,43 @@ func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 			t.Errorf("a new client waited %s, more than %s", slowest, most)
 		}
 	})
+}
+
+// A connection that was open before SIGTERM and speaks only after it is not told that
+// the server stops, and does not hold it up for long.
+func TestALateConnectionDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	const most = 20 * time.Second
+	s := harness.Start(t)
+	address := strings.TrimPrefix(s.URL, "https://")
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// Connections are accepted in order: now that one is, too.
+	s.HTTP(t, nil).Get("/readyz")
+	begun := time.Now()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		s.Stop(t)
+	}()
+	harness.Eventually(t, "the server takes no connections", func() error {
+		if again, err := net.Dial("tcp", address); err == nil {
+			again.Close()
+			return errors.New("it does")
+		}
+		return nil
+	})
+	late := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err := late.Handshake(); err != nil {
+		t.Logf("the connection is closed already: %v", err)
+	} else if _, err := io.WriteString(late, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Logf("the connection is closed already: %v", err)
+	}
+	<-stopped
+	if took := time.Since(begun); took > most {
+		t.Errorf("the server took %s to end", took)
+	}
 }

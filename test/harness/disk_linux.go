@@ -2,7 +2,6 @@ package harness
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -62,22 +61,23 @@ func (d *Disk) Leave(t testing.TB, free int64) {
 	if err := os.Remove(d.ballast); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	var stat syscall.Statfs_t
-	if err := syscall.Statfs(filepath.Dir(d.ballast), &stat); err != nil {
-		t.Fatal(err)
-	}
-	fill := int64(stat.Bavail)*stat.Bsize - free
-	if fill <= 0 {
-		return
-	}
 	f, err := os.Create(d.ballast)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := syscall.Fallocate(int(f.Fd()), 0, 0, fill); err != nil {
-		t.Fatal(fmt.Errorf("filling the disk: %w", err))
-	}
+	// The server writes, too.
+	Eventually(t, "the disk is filled", func() error {
+		var stat syscall.Statfs_t
+		if err := syscall.Statfs(filepath.Dir(d.ballast), &stat); err != nil {
+			return err
+		}
+		fill := int64(stat.Bavail)*stat.Bsize - free
+		if fill <= 0 {
+			return nil
+		}
+		return syscall.Fallocate(int(f.Fd()), 0, 0, fill)
+	})
 }
 
 // StartLimited starts a server that can write no file of more than so many bytes, as if

@@ -2,8 +2,8 @@ package explain
 
 import (
 	"context"
-	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -33,7 +33,7 @@ type question struct {
 type questionKey struct{}
 
 // errExplained ends a request that was explained.
-var errExplained = errors.New("the request was explained, not made")
+var errExplained = apierrors.NewBadRequest("the request was explained, not made")
 
 // Handles implements admission.Interface.
 func (planning) Handles(apiadmission.Operation) bool { return true }

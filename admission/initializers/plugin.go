@@ -89,6 +89,10 @@ func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initi
 		if err != nil || len(names) == 0 {
 			return err
 		}
+		if len(names) > MaxPending {
+			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(
+				"%d registered initializers apply to it, and at most %d may: remove some from the InitializerConfigurations", len(names), MaxPending))
+		}
 		SetPending(a.GetObject(), names)
 		return nil
 	}
@@ -130,7 +134,8 @@ func transition(a admission.Attributes, stored, sent *Initializers) error {
 	if sent == nil {
 		return nil
 	}
-	if errs := Validate(sent); len(errs) > 0 {
+	// An object that was stored before there was a bound can still lose its names.
+	if errs := validate(sent, max(MaxPending, len(stored.Pending))); len(errs) > 0 {
 		return invalid(a, errs...)
 	}
 	if stored.Result != nil && !equality.Semantic.DeepEqual(stored.Result, sent.Result) {

@@ -3,6 +3,7 @@ package initializers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,6 +29,15 @@ func pending(names ...string) *Initializers {
 	i := &Initializers{}
 	for _, name := range names {
 		i.Pending = append(i.Pending, Initializer{Name: name})
+	}
+	return i
+}
+
+// many returns as many pending initializers as are asked for.
+func many(n int) *Initializers {
+	i := &Initializers{}
+	for k := range n {
+		i.Pending = append(i.Pending, Initializer{Name: fmt.Sprintf("i%d.example.com", k)})
 	}
 	return i
 }
@@ -114,6 +124,21 @@ func TestPlugin(t *testing.T) {
 		{name: "S11.2 a result must be a failure",
 			request: request{operation: admission.Create, user: "admin", new: failed("Success")}, code: 422,
 			message: "metadata.initializers.result.status: Invalid value: \"Success\": must be 'Failure'"},
+		{name: "S11.2 a name is there once",
+			request: request{operation: admission.Create, user: "admin", new: pending("a.example.com", "b.example.com", "a.example.com")}, code: 422,
+			message: `metadata.initializers.pending[2].name: Duplicate value: "a.example.com"`},
+		{name: "S11.2 as many names as may be",
+			request: request{operation: admission.Create, user: "admin", new: many(MaxPending)}, want: many(MaxPending)},
+		{name: "S11.2 more names than may be, of which the answer names none",
+			request: request{operation: admission.Create, user: "admin", new: many(MaxPending + 1)}, code: 422,
+			message: "metadata.initializers.pending: Too many: 65: must have at most 64 items"},
+		{name: "S11.2 an update adds more names than may be",
+			request: request{operation: admission.Update, user: "admin", old: many(1), new: many(MaxPending + 1)}, code: 422, message: "must have at most 64 items"},
+		{name: "S11.2 an object with more, from before the bound, loses a name",
+			request: request{operation: admission.Update, user: "admin", old: many(MaxPending + 2), new: many(MaxPending + 1)}, want: many(MaxPending + 1)},
+		{name: "S11.16 more initializers are registered for a kind than may be",
+			request: request{operation: admission.Create}, configured: names(many(MaxPending + 1)), code: 403,
+			message: "65 registered initializers apply to it, and at most 64 may"},
 		{name: "S11.15 subresources are ignored",
 			request: request{operation: admission.Create, subresource: "binding"}, configured: []string{"a.example.com"}},
 		{name: "S11.21 the second pass does nothing",

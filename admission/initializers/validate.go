@@ -1,26 +1,39 @@
 package initializers
 
 import (
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// MaxPending is how many initializers may be pending in one object. Every one of
+// them is an update that all webhooks judge, so that more would take minutes.
+const MaxPending = 64
+
 var path = field.NewPath("metadata", "initializers")
 
 // Validate says what is wrong with a value of metadata.initializers (S11.2). A
-// name may be there once: it is the merge key of the list.
-func Validate(i *Initializers) field.ErrorList {
+// name may be there once: it is the merge key of the list. There may be MaxPending
+// names.
+func Validate(i *Initializers) field.ErrorList { return validate(i, MaxPending) }
+
+func validate(i *Initializers, most int) field.ErrorList {
+	if len(i.Pending) > most {
+		// The names are not looked at: a client may send very many.
+		return field.ErrorList{field.TooMany(path.Child("pending"), len(i.Pending), most)}
+	}
 	var errs field.ErrorList
+	names := make(sets.Set[string], len(i.Pending))
 	for n, pending := range i.Pending {
 		at := path.Child("pending").Index(n).Child("name")
 		errs = append(errs, validateName(pending.Name, at)...)
-		if slices.Contains(i.Pending[:n], pending) {
+		if names.Has(pending.Name) {
 			errs = append(errs, field.Duplicate(at, pending.Name))
 		}
+		names.Insert(pending.Name)
 	}
 	if i.Result != nil && i.Result.Status != metav1.StatusFailure {
 		errs = append(errs, field.Invalid(path.Child("result", "status"), i.Result.Status, "must be 'Failure'"))

@@ -12,7 +12,10 @@ import (
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -182,6 +185,48 @@ func TestStatesSayWhatEachServerEnforces(t *testing.T) {
 	}
 	adopt(a, gone)
 	s.eventually("deleted, and not enforced", "podpolicy", summary{})
+}
+
+// States have no labels: selectors that ask for one select none.
+func TestStatesAreSelected(t *testing.T) {
+	s := newStore(t)
+	s.write("other")
+	s.write("podpolicy")
+	for _, c := range []struct {
+		labels, fields string
+		want           []string
+	}{
+		{want: []string{resource + ".other", resource + ".podpolicy"}},
+		{labels: "a=b"},
+		{labels: "a"},
+		{labels: "a in (b)"},
+		{labels: "a!=b", want: []string{resource + ".other", resource + ".podpolicy"}},
+		{labels: "!a", fields: "metadata.name=" + resource + ".other", want: []string{resource + ".other"}},
+		{labels: "a=b", fields: "metadata.name=" + resource + ".other"},
+		{fields: "metadata.name=none"},
+	} {
+		t.Run("labels "+c.labels+" fields "+c.fields, func(t *testing.T) {
+			l, err := labels.Parse(c.labels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := fields.ParseSelector(c.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := s.states.List(t.Context(), &metainternalversion.ListOptions{LabelSelector: l, FieldSelector: f})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, item := range list.(*v1alpha1.RegistrationStateList).Items {
+				got = append(got, item.Name)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // A server that has been quiet for so long that etcd forgot what it took in.

@@ -18,6 +18,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -119,7 +120,7 @@ func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (
 	if o != nil && (o.FieldSelector != nil || o.LabelSelector != nil) {
 		found = slices.DeleteFunc(found, func(state v1alpha1.RegistrationState) bool {
 			return o.FieldSelector != nil && !o.FieldSelector.Matches(fields.Set{"metadata.name": state.Name}) ||
-				o.LabelSelector != nil && !o.LabelSelector.Matches(nil)
+				o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(nil))
 		})
 	}
 	return &v1alpha1.RegistrationStateList{Items: found}, nil

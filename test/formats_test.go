@@ -62,6 +62,24 @@ func TestFormats(t *testing.T) {
 	want(t, "names", names(list), []string{"a"})
 }
 
+// The deletion of objects that cannot be read is refused for one that can, in
+// every form of the answer alike.
+func TestUnsafeDeletionInAllFormats(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	h := s.HTTP(t, nil)
+	path := "/api/v1/namespaces/" + s.Namespace(t) + "/configmaps"
+	h.Must(http.StatusCreated, "POST", path, configMap("a"))
+	for _, accept := range []string{"application/json", asTable, asMetadata, asTable + ",application/json"} {
+		status := h.Do("DELETE", path+"/a?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "Accept", accept).
+			Refusal(http.StatusConflict, metav1.StatusReasonConflict)
+		if !strings.Contains(status.Message, "unsafe deletion is not allowed because the object is decodable from storage") {
+			t.Errorf("%s: message %q", accept, status.Message)
+		}
+	}
+	h.Get(path + "/a")
+}
+
 // TestTypedClients does the same with the typed client in JSON and in protobuf.
 func TestTypedClients(t *testing.T) {
 	t.Parallel()

@@ -77,15 +77,26 @@ func (e *encoder) Identifier() runtime.Identifier {
 	return "initializers(" + e.inner.Identifier() + ")"
 }
 
+var _ runtime.EncoderWithAllocator = &encoder{}
+
 func (e *encoder) Encode(obj runtime.Object, w io.Writer) error {
-	if co, ok := obj.(runtime.CacheableObject); ok {
-		return co.CacheEncode(e.Identifier(), e.encode, w)
-	}
-	return e.encode(obj, w)
+	return e.EncodeWithAllocator(obj, w, nil)
 }
 
-func (e *encoder) encode(obj runtime.Object, w io.Writer) error {
+// EncodeWithAllocator implements runtime.EncoderWithAllocator, by which protobuf
+// encodes large objects and watches in memory that is used again.
+func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
+	if co, ok := obj.(runtime.CacheableObject); ok {
+		return co.CacheEncode(e.Identifier(), func(obj runtime.Object, w io.Writer) error { return e.encode(obj, w, memory) }, w)
+	}
+	return e.encode(obj, w, memory)
+}
+
+func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
 	if !carries(obj) {
+		if inner, ok := e.inner.(runtime.EncoderWithAllocator); ok && memory != nil {
+			return inner.EncodeWithAllocator(obj, w, memory)
+		}
 		return e.inner.Encode(obj, w)
 	}
 	if !e.form.text {

@@ -90,6 +90,18 @@ func (b bareDeleter) Delete(ctx context.Context, name string, validate rest.Vali
 	return bare(deleted), immediately, err
 }
 
+var _ rest.CorruptObjectDeleterProvider = bareDeleter{}
+
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: the library
+// asks the storage it is given for what deletes objects that cannot be read.
+func (b bareDeleter) GetCorruptObjDeleter() rest.GracefulDeleter {
+	if p, ok := b.GracefulDeleter.(rest.CorruptObjectDeleterProvider); ok {
+		// What it deletes it does not return.
+		return p.GetCorruptObjDeleter()
+	}
+	return nil
+}
+
 type bareCollectionDeleter struct{ rest.CollectionDeleter }
 
 func (b bareCollectionDeleter) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {

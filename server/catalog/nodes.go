@@ -13,8 +13,8 @@ import (
 )
 
 // nodeSubresources are answered by an agent on a node, and this server has no
-// nodes that run anything. Admission judges them like any other request; then
-// the answer is 501.
+// nodes that run anything. Admission judges those that connect to something;
+// logs are read, and reads are not judged. Then the answer is 501.
 var nodeSubresources = []string{
 	"pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "pods/log", "nodes/proxy", "services/proxy",
 }
@@ -27,9 +27,10 @@ func answerForNodes(groups []Group) {
 		for _, v := range g.Versions {
 			for _, path := range nodeSubresources {
 				resource, _, _ := strings.Cut(path, "/")
-				agent := noAgent{path: path, parent: v.Storage[resource].(rest.Getter)}
+				agent := noAgent{path: path, parent: v.Storage[resource].(rest.Getter), done: "nothing was done"}
 				switch s := v.Storage[path].(type) {
 				case rest.Connecter:
+					agent.done = "admission has judged the request, nothing was done"
 					v.Storage[path] = noAgentConnect{Connecter: s, noAgent: agent}
 				case rest.GetterWithOptions:
 					v.Storage[path] = noAgentGet{GetterWithOptions: s, noAgent: agent}
@@ -43,6 +44,8 @@ func answerForNodes(groups []Group) {
 type noAgent struct {
 	path   string
 	parent rest.Getter
+	// done is what was done with the request all the same.
+	done string
 }
 
 // refuse says that the object does not exist, or else that nobody can answer
@@ -55,7 +58,7 @@ func (n noAgent) refuse(ctx context.Context, name string) error {
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusNotImplemented,
 		Reason:  metav1.StatusReasonMethodNotAllowed,
-		Message: fmt.Sprintf("%s needs an agent on the node, and this server has none: admission has judged the request, nothing was done", n.path),
+		Message: fmt.Sprintf("%s needs an agent on the node, and this server has none: %s", n.path, n.done),
 	}}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -212,6 +213,40 @@ func TestDeletion(t *testing.T) {
 }
 
 // What was established before a restart is served when Ready returns.
+// A definition whose objects do not go says which, and what they wait for.
+func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
+	e := newEnv(t)
+	crd := e.define(widgets)
+	e.must(201, "POST", widgetsPath, strings.Replace(widget("w", "{}"), `"name":"w"`, `"name":"w","finalizers":["foregroundDeletion"]`, 1))
+	e.must(200, "DELETE", widgetsPath+"/w", "")
+	left, err := finalizing{e.Server}.GetCustomResourceListerCollectionDeleter(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `objects still there: 1; ns/w waits for its finalizers ["foregroundDeletion"]`
+	for _, c := range []struct {
+		name string
+		left time.Duration
+		want string
+	}{
+		{"with time for another list", time.Hour, ""},
+		{"without", finalizerPeriod - time.Millisecond, want},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), c.left)
+			defer cancel()
+			_, err := left.List(ctx, nil)
+			if got := fmt.Sprint(err); err == nil && c.want != "" || err != nil && got != c.want {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	// The controller without a deadline is not refused.
+	if _, err := left.List(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRestart(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -3,7 +3,6 @@ package customresources
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	goruntime "runtime"
@@ -14,7 +13,6 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -164,24 +162,4 @@ func (s *Server) eachServed(f func(d *definition, version string) error) error {
 		}
 	}
 	return nil
-}
-
-// finalizing finds the objects of definitions that are being deleted.
-type finalizing struct{ *Server }
-
-// GetCustomResourceListerCollectionDeleter returns the store of the objects of a
-// definition. It returns when the last creation is over: from then on, what a
-// list does not show is not there. Stores hold all objects, whoever may see them.
-func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
-	e, ok := (*f.snapshot.Load())[keyOf(crd)]
-	if !ok || e.crd.UID != crd.UID {
-		return nil, errors.New("it is not served")
-	}
-	e.creations.close()
-	select {
-	case <-e.creations.empty:
-		return e.stores[e.stored].CustomResource, nil
-	case <-e.retired.Done():
-		return nil, errors.New("it has just been changed")
-	}
 }

@@ -1,0 +1,63 @@
+package customresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// finalizing finds the objects of definitions that are being deleted.
+type finalizing struct{ *Server }
+
+// GetCustomResourceListerCollectionDeleter returns the store of the objects of a
+// definition. It returns when the last creation is over: from then on, what a
+// list does not show is not there. Stores hold all objects, whoever may see them.
+func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
+	e, ok := (*f.snapshot.Load())[keyOf(crd)]
+	if !ok || e.crd.UID != crd.UID {
+		return nil, errors.New("it is not served")
+	}
+	e.creations.close()
+	select {
+	case <-e.creations.empty:
+		return emptied{e.stores[e.stored].CustomResource}, nil
+	case <-e.retired.Done():
+		return nil, errors.New("it has just been changed")
+	}
+}
+
+// finalizerPeriod is how long the library waits before it lists the objects again
+// that are being deleted, and a little more.
+const finalizerPeriod = 6 * time.Second
+
+// emptied are the objects of a definition that is being deleted. The library lists
+// them until none is left, for a minute.
+type emptied struct {
+	finalizer.ListerCollectionDeleter
+}
+
+// List returns the objects. When there is no time for another list, what is left
+// is an error: otherwise the library would go on until its time is over, and say
+// only that it is.
+func (e emptied) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := e.ListerCollectionDeleter.List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	deadline, limited := ctx.Deadline()
+	left, ok := list.(*unstructured.UnstructuredList)
+	if !ok || !limited || len(left.Items) == 0 || time.Until(deadline) > finalizerPeriod {
+		return list, nil
+	}
+	first := left.Items[0]
+	return nil, fmt.Errorf("objects still there: %d; %s waits for its finalizers %q",
+		len(left.Items), path.Join(first.GetNamespace(), first.GetName()), first.GetFinalizers())
+}

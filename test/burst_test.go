@@ -2,10 +2,12 @@ package test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
@@ -76,4 +78,34 @@ func TestManyRequestsInOneInstant(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Connections on which nothing is said, or half a word, keep no client waiting.
+func TestSilentConnectionsDelayNobody(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens thousands of connections")
+	}
+	const silent = 3000
+	s := harness.Start(t)
+	address := strings.TrimPrefix(s.URL, "https://")
+	for i := range silent {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if i%2 == 1 {
+			// The beginning of a TLS record.
+			if _, err := conn.Write([]byte{22, 3, 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	begin := time.Now()
+	s.HTTP(t, nil).Get("/api/v1/namespaces/default")
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("a new client got its answer after %v", took)
+	} else {
+		t.Logf("a new client got its answer after %v", took)
+	}
 }

@@ -4,70 +4,89 @@ import (
 	"context"
 	"net"
 	"sync/atomic"
-	"time"
 )
 
-const (
-	// maxYoung is how many connections may be young at once, and childhood how long
-	// one is young at most, so that clients that never say anything keep others
-	// waiting no longer than that.
-	maxYoung, childhood = 64, 100 * time.Millisecond
-	// grownAfter is how often the server writes to a connection until its TLS
-	// handshake is over: its hello, and what the session can be resumed by.
-	grownAfter = 2
-)
+// maxHandshakes is how many connections the server may compute the keys of at once.
+const maxHandshakes = 64
 
-// Pace returns a listener that takes the connections of clients that come all at
-// once a few at a time: the next one when the TLS handshakes of most others are
-// over. A handshake costs as much as many requests, and thousands of them together
-// would stand in front of everything that the server does for others; a read of
-// etcd alone takes a dozen steps, each of which would wait for all of them. Clients
-// whose connections are not taken yet wait in the listener's backlog.
+// Pace returns a listener for TLS that takes every connection at once, and lets the
+// server work on a few handshakes at a time. A handshake costs as much as many
+// requests, and thousands of them together would stand in front of everything that
+// the server does for others; a read of etcd alone takes a dozen steps, each of which
+// would wait for all of them.
+//
+// A connection counts from when its client has said something until the server waits
+// for the network again or answers. What a client does not say, or says slowly, holds
+// up nobody.
 func Pace(inner net.Listener) net.Listener {
-	return paced{inner, &places{limit: maxYoung}}
+	return paced{inner, &places{limit: maxHandshakes}}
 }
 
 type paced struct {
 	net.Listener
-	nursery *places
+	handshakes *places
 }
 
 func (p paced) Accept() (net.Conn, error) {
-	p.nursery.wait(context.Background())
 	conn, err := p.Listener.Accept()
 	if err != nil {
-		p.nursery.give()
 		return nil, err
 	}
-	y := &young{Conn: conn}
-	y.grow = p.nursery.give
-	y.timer = time.AfterFunc(childhood, y.grow)
-	return y, nil
+	return &newcomer{Conn: conn, handshakes: p.handshakes}, nil
 }
 
-// young is a connection that was young at first.
-type young struct {
+// newcomer is a connection whose handshake is paced. The server's first answer, with
+// its key and signature, is what costs; after it the connection is like any other.
+type newcomer struct {
 	net.Conn
-	grow   func()
-	timer  *time.Timer
-	writes atomic.Int32
+	handshakes *places
+	answered   atomic.Bool
+	// works is set while the connection has a place.
+	works atomic.Bool
 }
 
-func (y *young) Write(b []byte) (int, error) {
-	n, err := y.Conn.Write(b)
-	if y.writes.Load() < grownAfter && y.writes.Add(1) == grownAfter {
-		y.end()
+func (n *newcomer) Read(b []byte) (int, error) {
+	if n.answered.Load() {
+		return n.Conn.Read(b)
 	}
-	return n, err
+	n.rest()
+	count, err := n.Conn.Read(b)
+	if count > 0 {
+		n.work()
+	}
+	return count, err
 }
 
-func (y *young) Close() error {
-	y.end()
-	return y.Conn.Close()
+func (n *newcomer) Write(b []byte) (int, error) {
+	n.end()
+	return n.Conn.Write(b)
 }
 
-func (y *young) end() {
-	if y.timer.Stop() {
-		y.grow()
+func (n *newcomer) Close() error {
+	n.end()
+	return n.Conn.Close()
+}
+
+// work waits for a place. Those who have one only compute, so that this is soon.
+func (n *newcomer) work() {
+	n.handshakes.wait(context.Background())
+	n.works.Store(true)
+	if n.answered.Load() {
+		// It was closed meanwhile.
+		n.rest()
+	}
+}
+
+// rest gives back the place, if there is one.
+func (n *newcomer) rest() {
+	if n.works.CompareAndSwap(true, false) {
+		n.handshakes.give()
+	}
+}
+
+func (n *newcomer) end() {
+	if !n.answered.Load() {
+		n.answered.Store(true)
+		n.rest()
 	}
 }

@@ -1,98 +1,124 @@
 package inflight
 
 import (
+	"errors"
+	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
-// pipes is a listener with as many clients as anybody wants.
-type pipes struct{ closed chan struct{} }
+// clients is a listener with the clients that are sent to it.
+type clients chan net.Conn
 
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case <-p.closed:
+func (c clients) Accept() (net.Conn, error) {
+	conn, ok := <-c
+	if !ok {
 		return nil, net.ErrClosed
-	default:
 	}
-	server, client := net.Pipe()
-	go func() {
-		b := make([]byte, 1)
-		for _, err := client.Read(b); err == nil; _, err = client.Read(b) {
-		}
-	}()
-	return server, nil
+	return conn, nil
 }
 
-func (p pipes) Close() error   { close(p.closed); return nil }
-func (p pipes) Addr() net.Addr { return nil }
+func (c clients) Close() error   { close(c); return nil }
+func (c clients) Addr() net.Addr { return nil }
 
-// Connections that come all at once are taken when the handshakes of others are
-// over, and soon also when these never are.
+// crowd is a paced listener and both ends of its connections.
+type crowd struct {
+	t        *testing.T
+	clients  clients
+	listener net.Listener
+	// servers and peers are the ends of connections, by number.
+	servers, peers []net.Conn
+	// computing counts the reads that have returned.
+	computing atomic.Int64
+}
+
+// join lets clients connect, and fails the test unless all are taken at once.
+func (c *crowd) join(n int) {
+	c.t.Helper()
+	for range n {
+		server, peer := net.Pipe()
+		c.clients <- server
+		conn, err := c.listener.Accept()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.servers, c.peers = append(c.servers, conn), append(c.peers, peer)
+	}
+}
+
+// say has a client say something, which the server reads.
+func (c *crowd) say(i int) {
+	go c.peers[i].Write([]byte{22})
+	go func() {
+		if n, _ := c.servers[i].Read(make([]byte, 100)); n > 0 {
+			c.computing.Add(1)
+		}
+	}()
+}
+
+// check checks how many more reads have returned.
+func (c *crowd) check(when string, want int64) {
+	c.t.Helper()
+	synctest.Wait()
+	if got := c.computing.Swap(0); got != want {
+		c.t.Errorf("%s: the server computes %d more handshakes, want %d", when, got, want)
+	}
+}
+
+// The server takes all connections at once, and computes a few handshakes at a time:
+// those of clients that have said something, and only while it neither reads nor
+// has answered.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := pipes{make(chan struct{})}
-		l := Pace(inner)
-		var taken []net.Conn
-		conns := make(chan net.Conn)
-		go func() {
-			defer close(conns)
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				conns <- conn
-			}
-		}()
-		// check takes what there is, and checks how much that was.
-		check := func(when string, want int) {
-			t.Helper()
-			got := 0
-			for {
+		c := &crowd{t: t, clients: make(clients, 1)}
+		c.listener = Pace(c.clients)
+		const silent = 10 * maxHandshakes
+		c.join(silent)
+		for i := range silent {
+			go c.servers[i].Read(make([]byte, 1))
+		}
+		c.join(maxHandshakes + 5)
+		talking := func(i int) int { return silent + i }
+		for i := range maxHandshakes + 5 {
+			c.say(talking(i))
+			if i < maxHandshakes {
+				// So that the first ones are served first.
 				synctest.Wait()
-				select {
-				case conn := <-conns:
-					taken = append(taken, conn)
-					got++
-					continue
-				default:
-				}
-				break
-			}
-			if got != want {
-				t.Errorf("%s: %d more connections, want %d", when, got, want)
 			}
 		}
-		write := func(conn net.Conn) {
-			if _, err := conn.Write([]byte{0}); err != nil {
-				t.Error(err)
-			}
+		c.check("many come at once", maxHandshakes)
+
+		go io.Copy(io.Discard, c.peers[talking(0)])
+		if _, err := c.servers[talking(0)].Write([]byte{22}); err != nil {
+			t.Fatal(err)
 		}
-		check("at first", maxYoung)
-		write(taken[0])
-		check("in the middle of a handshake", 0)
-		write(taken[0])
-		check("at its end", 1)
-		write(taken[0])
-		taken[1].Close()
-		taken[1].Close()
-		check("when one was closed", 1)
-		time.Sleep(childhood)
-		check("later", maxYoung)
-		// Those that are grown up do not count again.
-		taken[0].Close()
-		write(taken[2])
-		write(taken[2])
-		check("after the childhood of others", 0)
-		inner.Close()
-		time.Sleep(childhood)
-		for conn := range conns {
-			taken = append(taken, conn)
-		}
-		for _, conn := range taken {
+		c.check("one is answered", 1)
+		c.say(talking(0))
+		c.check("one that is answered says more", 1)
+
+		c.servers[talking(1)].Close()
+		c.check("one is closed", 1)
+		c.servers[talking(1)].Close()
+		c.check("it is closed again", 0)
+
+		go c.servers[talking(2)].Read(make([]byte, 1))
+		c.check("one said half of it", 1)
+
+		// Two wait. One of them is closed, and gets nobody's place.
+		before, _ := c.listener.(paced).handshakes.count()
+		for _, conn := range append(c.servers, c.peers...) {
 			conn.Close()
+		}
+		synctest.Wait()
+		taken, waiting := c.listener.(paced).handshakes.count()
+		if before != maxHandshakes || taken != 0 || waiting != 0 {
+			t.Errorf("%d places were taken; when all are closed %d are, and %d wait", before, taken, waiting)
+		}
+		c.listener.Close()
+		if _, err := c.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("after the end: %v", err)
 		}
 	})
 }

@@ -2,8 +2,8 @@
 //
 // Thousands of requests that come in the same instant must not stand in each
 // other's way, nor in that of the reads by which all of them are judged: users
-// beyond the bound are refused, administrators wait in line (Limit), and new
-// connections are taken a few at a time (Pace).
+// beyond the bound are refused, administrators wait in line (Limit), and the
+// handshakes of new connections are computed a few at a time (Pace).
 //
 // It does what the library's filter does, and one thing more: a request that
 // waits for somebody else's request, as the creator of an object waits for its

@@ -65,10 +65,10 @@ var layers = []struct {
 	{"server/auth", nil, "users and rules"},
 	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "admission/initializers"},
 		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
-	{"server/inflight", nil, "requests handled at once"},
 	{"server/stack", nil, "the stacks of requests"},
 	{"server/initialization", []string{"admission/initializers"}, "readers and writers of what is pending, around a storage"},
-	{"server/storage", nil, "etcd3 stores"},
+	{"server/storage", []string{"server/inflight"}, "etcd3 stores; who waits for a watch cache gives its place back"},
+	{"server/inflight", nil, "requests handled at once"},
 	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
 	{"server/etcd", nil, "the embedded etcd and clients"},
 

@@ -50,8 +50,8 @@ const mastersAside = 5
 func New(o Options) *Limiter {
 	return &Limiter{
 		options: o,
-		reads:   places{limit: o.Reads}, writes: places{limit: o.Writes, maxAside: o.Yielded},
-		masterReads: places{limit: o.Reads}, masterWrites: places{limit: o.Writes, maxAside: mastersAside * o.Writes},
+		reads:   places{limit: o.Reads, maxAside: o.Reads}, writes: places{limit: o.Writes, maxAside: o.Yielded},
+		masterReads: places{limit: o.Reads, maxAside: o.Reads}, masterWrites: places{limit: o.Writes, maxAside: mastersAside * o.Writes},
 	}
 }
 
@@ -87,7 +87,8 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		}
 		p := &place{limiter: l, taken: taken}
 		defer p.leave()
-		if !mutating {
+		if !mutating && info.Verb != "list" {
+			// It waits for nobody.
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -139,7 +140,7 @@ const (
 
 type placeKey struct{}
 
-// Yield gives back the place of the write that ctx belongs to, which goes on
+// Yield gives back the place of the write or list that ctx belongs to, which goes on
 // without one. It does nothing when that is done already, when there is no place
 // to give back, and when too many requests have done so.
 func Yield(ctx context.Context) {
@@ -164,6 +165,27 @@ func StepAside(ctx context.Context) (back func()) {
 		p.takeAgain()
 		p.taken.comeBack()
 	})
+}
+
+// Aside calls wait while the request that ctx belongs to has no place, and tells
+// whether it did: it does not when the request cannot give back its place because too
+// many have done so. Reads may wait as well as writes.
+func Aside(ctx context.Context, wait func()) bool {
+	p, ok := ctx.Value(placeKey{}).(*place)
+	if !ok || p.state.Load() != held {
+		wait()
+		return true
+	}
+	if !p.taken.stepAside() {
+		return false
+	}
+	defer p.taken.comeBack()
+	if !p.yield() {
+		return false
+	}
+	defer p.takeAgain()
+	wait()
+	return true
 }
 
 func (p *place) yield() bool {

@@ -39,6 +39,7 @@ type Factory struct {
 	}
 	uncached  map[schema.GroupResource]bool
 	decorator Decorator
+	past      past
 
 	mu struct {
 		sync.Mutex
@@ -148,12 +149,12 @@ func (f *Factory) decorate(
 		getAttrs = f.decorator.Attributes(getAttrs)
 	}
 	l := &lazy{versioner: apistorage.APIObjectVersioner{}}
-	l.open = func() (apistorage.Interface, func(), error) {
+	l.open = func() (*opened, error) {
 		f.mu.Lock()
 		closed := f.mu.closed
 		f.mu.Unlock()
 		if closed {
-			return nil, nil, fmt.Errorf("storage of %s: the server is shutting down", config.GroupResource)
+			return nil, fmt.Errorf("storage of %s: the server is shutting down", config.GroupResource)
 		}
 		client, closeWatcher := f.watching()
 		raw, err := etcd3.New(client, f.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
@@ -161,17 +162,18 @@ func (f *Factory) decorate(
 			etcd3.NewDefaultDecoder(config.Codec, l.versioner), l.versioner)
 		if err != nil {
 			closeWatcher()
-			return nil, nil, fmt.Errorf("storage of %s: %w", config.GroupResource, err)
+			return nil, fmt.Errorf("storage of %s: %w", config.GroupResource, err)
 		}
 		closeRaw := func() {
 			raw.Close()
 			closeWatcher()
 		}
 		if f.uncached[config.GroupResource] {
-			return raw, closeRaw, nil
+			return &opened{Interface: raw, raw: raw, filling: newFilling(), past: &f.past, destroy: closeRaw}, nil
 		}
+		filling := newFilling()
 		c, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage:             raw,
+			Storage:             filler{raw, filling},
 			Versioner:           l.versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
@@ -186,15 +188,17 @@ func (f *Factory) decorate(
 			Clock:               clock.RealClock{},
 		})
 		if err != nil {
+			filling.fail()
 			closeRaw()
-			return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
+			return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 		}
 		delegator := cacher.NewCacheDelegator(c, raw)
-		return delegator, func() {
+		return &opened{Interface: delegator, raw: raw, filling: filling, past: &f.past, destroy: func() {
+			filling.fail()
 			delegator.Stop()
 			c.Stop()
 			closeRaw()
-		}, nil
+		}}, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -45,8 +45,17 @@ func newFactory(t *testing.T) *Factory {
 // open returns a store of config maps under the name of a resource.
 func open(t *testing.T, f *Factory, resource string) apistorage.Interface {
 	t.Helper()
+	return openWith(t, f, resource, configMaps())
+}
+
+// configMaps is how config maps are stored.
+func configMaps() runtime.Codec {
 	format := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	codec := scheme.Codecs.CodecForVersions(format, format, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+	return scheme.Codecs.CodecForVersions(format, format, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+}
+
+func openWith(t *testing.T, f *Factory, resource string, codec runtime.Codec) apistorage.Interface {
+	t.Helper()
 	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Resource: resource})
 	options := f.For(config, "/"+resource)
 	store, destroy, err := options.Decorator(config, options.ResourcePrefix,
@@ -60,6 +69,19 @@ func open(t *testing.T, f *Factory, resource string) apistorage.Interface {
 	}
 	t.Cleanup(destroy)
 	return store
+}
+
+// awaitProgress waits until it is known that etcd reports the progress of watches,
+// which NewFactory asks in the background: until then consistent lists go to etcd.
+func awaitProgress(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for !etcdfeature.DefaultFeatureSupportChecker.Supports(apistorage.RequestWatchProgress) {
+		select {
+		case <-ctx.Done():
+			t.Fatal("etcd was not asked whether it reports progress")
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 func create(t *testing.T, store apistorage.Interface, resource, name string) {
@@ -82,14 +104,7 @@ func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	quiet, busy := open(t, f, "quiet"), open(t, f, "busy")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for !etcdfeature.DefaultFeatureSupportChecker.Supports(apistorage.RequestWatchProgress) {
-		// The answer to this is etcd's, asked for in the background by NewFactory.
-		select {
-		case <-ctx.Done():
-			t.Fatal("etcd was not asked whether it reports progress")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	awaitProgress(ctx, t)
 	create(t, quiet, "quiet", "one")
 	if err := quiet.GetList(ctx, "/quiet/", apistorage.ListOptions{Recursive: true, Predicate: everything()}, &corev1.ConfigMapList{}); err != nil {
 		t.Fatal(err)
@@ -130,8 +145,8 @@ func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	f := newFactory(t)
 	unused, used := open(t, f, "unused").(*lazy), open(t, f, "used").(*lazy)
 	create(t, used, "used", "one")
-	if unused.opened() != nil || used.opened() == nil {
-		t.Errorf("opened: unused %v, used %v", unused.opened() != nil, used.opened() != nil)
+	if unused.used() != nil || used.used() == nil {
+		t.Errorf("opened: unused %v, used %v", unused.used() != nil, used.used() != nil)
 	}
 	if err := unused.ReadinessCheck(); err != nil {
 		t.Errorf("a store that nobody used is not ready: %v", err)

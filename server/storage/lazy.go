@@ -7,23 +7,25 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
 )
 
 // lazy is a storage that is opened by the first call that needs it.
 type lazy struct {
 	versioner apistorage.Versioner
-	open      func() (apistorage.Interface, func(), error)
+	open      func() (*opened, error)
 	// filled is set once the watch cache has been ready.
 	filled atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		storage apistorage.Interface
-		destroy func()
-		closed  bool
+		opened *opened
+		closed bool
 	}
 }
 
@@ -31,162 +33,225 @@ var _ apistorage.Interface = (*lazy)(nil)
 
 var errClosed = errors.New("storage is closed: the server is shutting down")
 
-func (l *lazy) get() (apistorage.Interface, error) {
+// opened is the storage of a resource that is in use.
+type opened struct {
+	apistorage.Interface
+	// raw is the storage without its watch cache.
+	raw     apistorage.Interface
+	filling *filling
+	destroy func()
+	// past bounds the watches of what was before the cache.
+	past *past
+}
+
+func (l *lazy) get() (*opened, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
 		return nil, apistorage.NewInternalError(errClosed)
 	}
-	if l.mu.storage == nil {
-		storage, destroy, err := l.open()
+	if l.mu.opened == nil {
+		o, err := l.open()
 		if err != nil {
 			return nil, apistorage.NewInternalError(err)
 		}
-		l.mu.storage, l.mu.destroy = storage, destroy
+		l.mu.opened = o
 	}
-	return l.mu.storage, nil
+	return l.mu.opened, nil
 }
 
-// readyTimeout is how long a read waits for the watch cache of a resource that
-// is used for the first time.
-const readyTimeout = 5 * time.Second
-
-// getReady is get for reads, which a watch cache that is still being filled
-// would turn away.
-func (l *lazy) getReady(ctx context.Context) (apistorage.Interface, error) {
-	s, err := l.get()
-	if err != nil || l.filled.Load() {
-		return s, err
+// cached calls a read that may need the watch cache. The cache turns away what it
+// cannot answer while it is being filled (429), as that of a kube-apiserver does,
+// which fills most of its caches before it begins to serve. Here the first use of a
+// resource opens the cache: such a read waits until it is filled, once, and in nobody's
+// place. When the cache could not be filled, or not soon, nobody waits any more.
+func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
+	o, err := l.get()
+	if err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for s.ReadinessCheck() != nil {
-		select {
-		case <-ctx.Done():
-			// The cache itself answers 429 now.
-			return s, nil
-		case <-time.After(time.Millisecond):
-		}
+	if l.filled.Load() {
+		return read(o)
 	}
-	l.filled.Store(true)
-	return s, nil
+	if o.ReadinessCheck() == nil {
+		l.filled.Store(true)
+		return read(o)
+	}
+	if err = read(o); !apierrors.IsTooManyRequests(err) || !o.filling.wait(ctx, o) {
+		return err
+	}
+	return read(o)
 }
 
-// opened returns the storage if some call has opened it already, else nil.
-func (l *lazy) opened() apistorage.Interface {
+// used returns the storage if some call has opened it already, else nil.
+func (l *lazy) used() *opened {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.storage
+	return l.mu.opened
 }
 
 func (l *lazy) close() {
 	l.mu.Lock()
-	destroy := l.mu.destroy
-	l.mu.destroy, l.mu.closed = nil, true
+	o, closed := l.mu.opened, l.mu.closed
+	l.mu.closed = true
 	l.mu.Unlock()
-	if destroy != nil {
-		destroy()
+	if o != nil && !closed {
+		o.destroy()
 	}
 }
 
 func (l *lazy) Versioner() apistorage.Versioner { return l.versioner }
 
 func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	s, err := l.get()
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, s.Create(ctx, key, obj, out, ttl))
+	return explainWrite(ctx, o.Create(ctx, key, obj, out, ttl))
 }
 
 func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
 	validate apistorage.ValidateObjectFunc, cached runtime.Object, opts apistorage.DeleteOptions,
 ) error {
-	s, err := l.get()
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, s.Delete(ctx, key, out, preconditions, validate, cached, opts))
+	return explainWrite(ctx, o.Delete(ctx, key, out, preconditions, validate, cached, opts))
 }
 
-func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
-	s, err := l.getReady(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.Watch(ctx, key, opts)
+// Watch begins a watch in the watch cache, or else, from a version before the first
+// one that the cache knows, in etcd.
+func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (w watch.Interface, err error) {
+	err = l.cached(ctx, func(o *opened) (err error) {
+		if w, err = o.Watch(ctx, key, opts); err == nil {
+			w, err = o.past.watch(ctx, o.raw, key, opts, w)
+		}
+		return err
+	})
+	return w, err
 }
 
 func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, obj runtime.Object) error {
-	s, err := l.getReady(ctx)
+	// While the cache is being filled, it leaves gets to etcd.
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return explainRead(ctx, s.Get(ctx, key, opts, obj))
+	return explainRead(ctx, o.Get(ctx, key, opts, obj))
 }
 
 func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
-	s, err := l.getReady(ctx)
-	if err != nil {
-		return err
-	}
-	return explainRead(ctx, s.GetList(ctx, key, opts, list))
+	err := l.cached(ctx, func(o *opened) error { return o.GetList(ctx, key, opts, list) })
+	return explainRead(ctx, err)
 }
 
 func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, tryUpdate apistorage.UpdateFunc, cached runtime.Object,
 ) error {
-	s, err := l.get()
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, s.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached))
+	return explainWrite(ctx, o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached))
 }
 
 func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {
-	s, err := l.get()
+	o, err := l.get()
 	if err != nil {
 		return apistorage.Stats{}, err
 	}
-	return s.Stats(ctx)
+	return o.Stats(ctx)
 }
 
 // ReadinessCheck is nil for a storage that nobody has used: there is nothing in
 // it to wait for.
 func (l *lazy) ReadinessCheck() error {
-	if s := l.opened(); s != nil {
-		return s.ReadinessCheck()
+	if o := l.used(); o != nil {
+		return o.ReadinessCheck()
 	}
 	return nil
 }
 
 func (l *lazy) RequestWatchProgress(ctx context.Context) error {
-	s, err := l.getReady(ctx)
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return s.RequestWatchProgress(ctx)
+	return o.RequestWatchProgress(ctx)
 }
 
 func (l *lazy) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
-	s, err := l.getReady(ctx)
+	o, err := l.get()
 	if err != nil {
 		return 0, err
 	}
-	return s.GetCurrentResourceVersion(ctx)
+	return o.GetCurrentResourceVersion(ctx)
 }
 
 func (l *lazy) EnableResourceSizeEstimation(keys apistorage.KeysFunc) error {
-	s, err := l.get()
+	o, err := l.get()
 	if err != nil {
 		return err
 	}
-	return s.EnableResourceSizeEstimation(keys)
+	return o.EnableResourceSizeEstimation(keys)
 }
 
 func (l *lazy) CompactRevision() int64 {
-	if s := l.opened(); s != nil {
-		return s.CompactRevision()
+	if o := l.used(); o != nil {
+		return o.CompactRevision()
 	}
 	return 0
+}
+
+// fillingTimeout is how long reads wait for a watch cache from when it was opened.
+const fillingTimeout = 5 * time.Second
+
+// filling is the time in which a watch cache is filled first.
+type filling struct {
+	until time.Time
+	// failed ends when it could not be filled.
+	failed context.Context
+	fail   context.CancelFunc
+}
+
+func newFilling() *filling {
+	f := &filling{until: time.Now().Add(fillingTimeout)}
+	f.failed, f.fail = context.WithDeadline(context.Background(), f.until)
+	return f
+}
+
+// wait waits until the cache is ready, and tells whether it is. It does not wait
+// longer than anybody may, nor when the request cannot give back its place.
+func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() error }) bool {
+	if f.failed.Err() == nil {
+		inflight.Aside(ctx, func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for cache.ReadinessCheck() != nil {
+				select {
+				case <-tick.C:
+				case <-f.failed.Done():
+					return
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return cache.ReadinessCheck() == nil
+}
+
+// filler is the storage that a watch cache is filled from, by a list.
+type filler struct {
+	apistorage.Interface
+	*filling
+}
+
+func (f filler) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
+	err := f.Interface.GetList(ctx, key, opts, list)
+	if err != nil {
+		f.fail()
+	}
+	return err
 }

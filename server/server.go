@@ -415,6 +415,8 @@ func (a *assembly) customResources(config *genericapiserver.Config, storageFacto
 		Builtin:             func(gv schema.GroupVersion) bool { return builtin[gv] },
 		OnChange:            a.customChanged,
 		Resolve:             a.services().Resolve, Dial: a.options.DialWebhook,
+		// With those that wait for it, a webhook takes half of the places at most.
+		MaxConversions: max(1, min(a.options.MaxRequestsInFlight, a.options.MaxMutatingRequestsInFlight)/4),
 	}
 	if len(a.options.EtcdServers) > 0 {
 		options.EstablishDelay = replicaSettle

@@ -59,6 +59,9 @@ type Options struct {
 	// a webhook's URL; nil means TCP.
 	Resolve Resolver
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// MaxConversions bounds the calls of one conversion webhook at once; as many
+	// may wait. 0 means 50.
+	MaxConversions int
 	// EstablishDelay is how long a definition is served before it becomes
 	// Established. Where several servers share an etcd it gives the others time
 	// to serve it too: upstream waits 5 s. 0 means not at all.

@@ -40,7 +40,9 @@ func newTarget(config *apiextensionsv1.WebhookClientConfig, o *Options) (*target
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
 		MaxIdleConnsPerHost: 25,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		// Headers say nothing that is needed.
+		MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 	}}
 	if ca := bytes.TrimSpace(config.CABundle); len(ca) > 0 {
 		t.transport.TLSClientConfig.RootCAs = x509.NewCertPool()

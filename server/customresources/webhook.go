@@ -1,15 +1,16 @@
 package customresources
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,13 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
 
-const (
-	// conversionTimeout bounds one call of a conversion webhook.
-	conversionTimeout = 30 * time.Second
-	// maxConversionResponse bounds what a conversion webhook may answer, in
-	// bytes. A list is converted in one call.
-	maxConversionResponse = 256 << 20
-)
+// conversionTimeout bounds one call of a conversion webhook.
+const conversionTimeout = 30 * time.Second
 
 // errNoAnswer ends calls whose time is over.
 var errNoAnswer = fmt.Errorf("no answer within %v", conversionTimeout)
@@ -47,7 +43,7 @@ type ConversionError struct {
 
 func (e *ConversionError) Error() string {
 	return fmt.Sprintf("conversion webhook for %v failed: to %s, CustomResourceDefinition %q, POST %s: %v",
-		e.Kind, e.Version, e.Definition, e.URL, e.Err)
+		e.Kind, e.Version, e.Definition, e.URL, cut(e.Err.Error()))
 }
 
 func (e *ConversionError) Unwrap() error { return e.Err }
@@ -57,6 +53,7 @@ func (e *ConversionError) Unwrap() error { return e.Err }
 type conversionWebhook struct {
 	definition string
 	target     *target
+	turns      *turns
 	// review is the version of ConversionReview that both sides know.
 	review string
 }
@@ -70,7 +67,7 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 	if hook == nil || hook.ClientConfig == nil {
 		return nil, errors.New("conversion strategy Webhook without a clientConfig")
 	}
-	w := &conversionWebhook{definition: crd.Name}
+	w := &conversionWebhook{definition: crd.Name, turns: newTurns(cmp.Or(o.MaxConversions, defaultConversions))}
 	for _, v := range hook.ConversionReviewVersions {
 		if slices.Contains(reviewVersions, v) {
 			w.review = v
@@ -89,8 +86,14 @@ func (w *conversionWebhook) close() { w.target.transport.CloseIdleConnections() 
 
 // convert replaces the content of every object by what the webhook makes of it.
 // Of the metadata, the webhook may change labels and annotations only. The error
-// is a *ConversionError, and then no object is changed.
+// is a *ConversionError, or 429 when the webhook does not answer those who wait for
+// it, and then no object is changed.
 func (w *conversionWebhook) convert(objects []*unstructured.Unstructured, to schema.GroupVersion) error {
+	if !w.turns.take() {
+		return apierrors.NewTooManyRequests(fmt.Sprintf("conversion webhook for %v: to %s, CustomResourceDefinition %q, POST %s: "+
+			"%d calls wait for its answer, please try again later", objects[0].GroupVersionKind(), to, w.definition, w.target.url, cap(w.turns.calls)), 1)
+	}
+	defer w.turns.give()
 	converted, err := w.call(objects, to)
 	if err == nil {
 		for i := range converted {
@@ -134,15 +137,14 @@ func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema
 		return nil, err
 	}
 	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxConversionResponse+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the response: %w", err)
-	case len(data) > maxConversionResponse:
-		return nil, fmt.Errorf("the response is larger than %d bytes", maxConversionResponse)
-	case response.StatusCode < 200 || response.StatusCode > 206:
+	if response.StatusCode < 200 || response.StatusCode > 206 {
 		return nil, fmt.Errorf("the response is %s", response.Status)
 	}
+	data, done, err := readAnswer(ctx, response, len(objects))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(data, &review); err != nil {
 		return nil, fmt.Errorf("the response is no ConversionReview: %w", err)

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -77,6 +78,42 @@ func TestWebhookFails(t *testing.T) {
 	}{
 		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "the response is 404 Not Found"},
 		{"redirect", func(map[string]any) any { return http.RedirectHandler("/elsewhere", http.StatusFound) }, "the response is 302 Found"},
+		{"garbage for a status line", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					panic(err)
+				}
+				defer conn.Close()
+				fmt.Fprintf(conn, "%s\r\n\r\n", strings.Repeat("garbage", 6<<10))
+			})
+		}, `malformed HTTP response "garbagegarbage`},
+		{"a status line without an end", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err != nil {
+					panic(err)
+				}
+				defer conn.Close()
+				fmt.Fprintf(conn, "HTTP/1.1 200 %s", strings.Repeat("OK", 1<<20))
+			})
+		}, "server response headers exceeded 65536 bytes"},
+		{"more than could be stored, compressed", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Encoding", "gzip")
+				z := gzip.NewWriter(w)
+				for range 64 {
+					if _, err := z.Write(make([]byte, 1<<20)); err != nil {
+						// The server has gone.
+						return
+					}
+				}
+				z.Close()
+			})
+		}, "the response about 1 objects is larger than 8388608 bytes"},
+		{"a long message", func(review map[string]any) any {
+			return answer(review, map[string]any{"result": map[string]any{"status": "Failure", "message": strings.Repeat("no ", 100_000)}})
+		}, "... (300000 bytes in all)"},
 		{"no JSON", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
 		}, "the response is no ConversionReview: invalid character 'h'"},
@@ -127,6 +164,9 @@ func TestWebhookFails(t *testing.T) {
 			}
 			if want := "conversion webhook for example.com/v1, Kind=Widget failed: "; !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%q does not begin with %q", err, want)
+			}
+			if n := len(err.Error()); n > maxText+1<<10 {
+				t.Errorf("the error has %d bytes", n)
 			}
 			if diff := cmp.Diff(before, u); diff != "" {
 				t.Errorf("the object changed (-before +after):\n%s", diff)

@@ -1,0 +1,109 @@
+package customresources
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// maxConverted bounds what a conversion webhook may make of one object, in bytes
+	// of JSON, as the embedded etcd bounds what can be stored.
+	maxConverted = 8 << 20
+	// maxAnswers bounds the answers, beyond smallAnswer bytes each, that are read and
+	// decoded at once. An answer that is decoded takes ten times as much memory.
+	maxAnswers, smallAnswer = 32 << 20, 256 << 10
+	// maxText bounds what an error says in a webhook's words, in bytes.
+	maxText = 2 << 10
+	// defaultConversions is how many calls of one webhook there may be at once.
+	defaultConversions = 50
+	// stalled is after which time without any answer a webhook gets no more calls
+	// than those that wait for it.
+	stalled = time.Second
+)
+
+// answers are the bytes of large answers that may be in memory, whichever webhook
+// they are from.
+var answers = semaphore.NewWeighted(maxAnswers)
+
+// readAnswer reads what a webhook answered about some objects, decompressed. The
+// function it returns is to be called when the answer has been decoded.
+func readAnswer(ctx context.Context, response *http.Response, objects int) (data []byte, done func(), err error) {
+	limit := min(int64(objects)*maxConverted, maxAnswers)
+	done = func() {}
+	data, err = io.ReadAll(io.LimitReader(response.Body, smallAnswer+1))
+	if err == nil && len(data) > smallAnswer {
+		if err = answers.Acquire(ctx, limit); err != nil {
+			return nil, done, fmt.Errorf("waiting until other large responses are decoded: %w", context.Cause(ctx))
+		}
+		done = func() { answers.Release(limit) }
+		data, err = io.ReadAll(io.LimitReader(io.MultiReader(bytes.NewReader(data), response.Body), limit+1))
+	}
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("the response about %d objects is larger than %d bytes", objects, limit)
+	} else if err != nil {
+		err = fmt.Errorf("reading the response: %w", err)
+	}
+	if err != nil {
+		done()
+		return nil, func() {}, err
+	}
+	return data, done, nil
+}
+
+// turns bounds the calls of one webhook. Those who call it are requests in their
+// places; a webhook that does not answer must not take all of these. It is safe for
+// concurrent use.
+type turns struct {
+	calls   chan struct{}
+	waiting atomic.Int64
+	// moved is when a call last began without waiting or ended, in nanoseconds.
+	moved atomic.Int64
+}
+
+func newTurns(limit int) *turns { return &turns{calls: make(chan struct{}, limit)} }
+
+// take waits for a turn, and tells whether it came: as long as others get answers, and
+// no more wait than are called.
+func (t *turns) take() bool {
+	select {
+	case t.calls <- struct{}{}:
+		t.moved.Store(time.Now().UnixNano())
+		return true
+	default:
+	}
+	defer t.waiting.Add(-1)
+	if t.waiting.Add(1) > int64(cap(t.calls)) {
+		return false
+	}
+	for {
+		left := stalled - time.Since(time.Unix(0, t.moved.Load()))
+		if left <= 0 {
+			return false
+		}
+		select {
+		case t.calls <- struct{}{}:
+			return true
+		case <-time.After(left):
+		}
+	}
+}
+
+func (t *turns) give() {
+	t.moved.Store(time.Now().UnixNano())
+	<-t.calls
+}
+
+// cut shortens a text that comes from outside.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return fmt.Sprintf("%s... (%d bytes in all)", bytes.ToValidUTF8([]byte(text[:maxText]), nil), len(text))
+}

@@ -1,11 +1,16 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -119,4 +124,83 @@ func convertColor(w http.ResponseWriter, r *harness.Review) {
 		objects = append(objects, object)
 	}
 	harness.Respond(map[string]any{"convertedObjects": objects, "result": map[string]any{"status": "Success"}})(w, r)
+}
+
+// A conversion webhook that does not answer shuts nobody out, however many wait for
+// it: reads that do not need it are answered as ever, and so are other users.
+func TestConversionWebhookThatHangsShutsNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{MaxRequestsInFlight: 16, MaxMutatingRequestsInFlight: 16, AuthorizationMode: "AlwaysAllow"})
+	h := s.HTTP(t, nil)
+	hook := harness.NewWebhookServer(t, nil).Hook("/convert", convertColor)
+	const crds, v1, v2 = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/paint.example.com/v1/pots", "/apis/paint.example.com/v2/pots"
+	h.Must(http.StatusCreated, "POST", crds, toJSON(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: pots.paint.example.com}
+spec:
+  group: paint.example.com
+  scope: Cluster
+  names: {plural: pots, singular: pot, kind: Pot}
+  conversion:
+    strategy: Webhook
+    webhook: {conversionReviewVersions: [v1], clientConfig: {caBundle: %s, url: %q}}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {color: {type: string}}}}}
+  - {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, properties: {colour: {type: string}}}}}`, hook.CABundle(), hook.URL()))
+	harness.Eventually(t, "the definition is served", func() error {
+		if r := h.Do("GET", v1, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d %s", r.Code, r.Raw)
+		}
+		return nil
+	})
+	h.Must(http.StatusCreated, "POST", v1, toJSON(`{apiVersion: paint.example.com/v1, kind: Pot, metadata: {name: a}, color: red}`))
+	hook.Answer(harness.Hang)
+
+	begin := time.Now()
+	h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", v2+"/none", "")
+	h.Get(v1 + "/a")
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("reads that need no conversion took %v", took)
+	}
+
+	ctx, cancel := context.WithCancel(harness.Context(t))
+	var crowd sync.WaitGroup
+	defer crowd.Wait()
+	defer cancel()
+	alice := s.HTTP(t, s.As("alice"))
+	for i := range 60 {
+		path := []string{v2 + "/a", v2 + "/none", v2}[i%3]
+		crowd.Go(func() {
+			for ctx.Err() == nil {
+				// Clients come again after a while.
+				if code, err := alice.Try(ctx, "GET", path, ""); err == nil && code == http.StatusOK {
+					t.Errorf("%s was converted", path)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+		})
+	}
+	harness.Eventually(t, "the webhook is called", func() error {
+		if len(hook.Reviews()) < 3 {
+			return fmt.Errorf("%d calls", len(hook.Reviews()))
+		}
+		return nil
+	})
+	bob, refused := s.HTTP(t, s.As("bob")), 0
+	const tries = 50
+	for range tries {
+		if r := bob.Do("GET", "/api/v1/namespaces/default", ""); r.Code != http.StatusOK {
+			refused++
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	// The crowd's own refusals take a moment each.
+	if refused > tries/5 {
+		t.Errorf("another user was refused %d times of %d", refused, tries)
+	}
+	t.Logf("another user was refused %d times of %d", refused, tries)
 }

@@ -78,8 +78,10 @@ func TestTheInitializerGuide(t *testing.T) {
 	})
 	d.session(d.block("gatehouse kubectl get configmaps"))
 	// What the guide says of kubectl's other commands.
-	if out, err := d.sh("gatehouse kubectl patch configmap hello --type=merge -p '{}'"); err == nil || !strings.Contains(out, "NotFound") {
-		t.Errorf("kubectl patch: %v, %s", err, out)
+	for _, command := range []string{"get configmap hello", "describe configmap hello", "label configmap hello step=one", "patch configmap hello --type=merge -p '{}'"} {
+		if out, err := d.sh("gatehouse kubectl " + command); err != nil || !strings.Contains(out, `waits for initializer "greeting.example.com"`) {
+			t.Errorf("kubectl %s: %v, %s", command, err, out)
+		}
 	}
 	d.session(d.block("gatehouse kubectl apply --server-side"))
 	if c := <-created; c.err != nil {

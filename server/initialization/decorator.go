@@ -247,11 +247,10 @@ func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions,
 			return err
 		}
 	}
-	if !r.Hide || !initializers.Has(out) {
+	if !initializers.Has(out) || r.shows(out) {
 		return nil
 	}
-	// What is hidden is as good as absent, except to who may be told why.
-	r.hidden, _ = initializers.Get(out)
+	// What is hidden is as good as absent.
 	if !opts.IgnoreNotFound {
 		return apistorage.NewKeyNotFoundError(key, 0)
 	}

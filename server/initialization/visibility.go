@@ -20,15 +20,21 @@ type Reading struct {
 	// leave them out, a get says that there is none, and to a watch an object is
 	// added when its initialization is complete.
 	Hide bool
+	// Show decides whether a get shows an object in spite of Hide. It is asked
+	// about uninitialized objects only, with what they wait for. Nil means no.
+	Show func(*initializers.Initializers) bool
 	// Mend makes a get mend an object that has been uninitialized for too long,
 	// before anything else (S11.50).
 	Mend bool
 }
 
-// reader is a Reading and what came of it.
-type reader struct {
-	Reading
-	hidden *initializers.Initializers
+// shows tells whether a get may see an uninitialized object.
+func (r *Reading) shows(obj runtime.Object) bool {
+	if !r.Hide {
+		return true
+	}
+	field, err := initializers.Get(obj)
+	return err == nil && r.Show != nil && r.Show(field)
 }
 
 type readerKey struct{}
@@ -36,21 +42,12 @@ type readerKey struct{}
 // WithReading returns the context of one client's read. Reads in other contexts
 // see everything and change nothing; the server's own work relies on that.
 func WithReading(ctx context.Context, r Reading) context.Context {
-	return context.WithValue(ctx, readerKey{}, &reader{Reading: r})
+	return context.WithValue(ctx, readerKey{}, &r)
 }
 
-func readerOf(ctx context.Context) *reader {
-	r, _ := ctx.Value(readerKey{}).(*reader)
+func readerOf(ctx context.Context) *Reading {
+	r, _ := ctx.Value(readerKey{}).(*Reading)
 	return r
-}
-
-// Hidden returns what the object waits for that was kept from a get in the
-// context, nil if none was. It must not be called while the get is under way.
-func Hidden(ctx context.Context) *initializers.Initializers {
-	if r := readerOf(ctx); r != nil {
-		return r.hidden
-	}
-	return nil
 }
 
 // initializedField is a field that every object has in the eyes of the watch

@@ -41,8 +41,8 @@ type Handler struct {
 	// not yet initialized are kept from readers that do not ask for them, and
 	// creators wait.
 	Initializers bool
-	// Authorizer decides who is told that an object is there and uninitialized;
-	// nil means nobody is.
+	// Authorizer decides who may get an uninitialized object without asking for
+	// such objects; nil means nobody may.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// NotFound answers what is no resource request.
 	NotFound http.Handler
@@ -143,9 +143,6 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 		}
 		if g, ok := e.Storage.(rest.Getter); ok {
 			g = plainGetter{g}
-			if h.Initializers {
-				g = hinting{g, h.Authorizer, info}
-			}
 			if transformed {
 				g = bareGetter{g}
 			}

@@ -2,18 +2,15 @@ package resources
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/server/initialization"
@@ -24,10 +21,11 @@ func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Reque
 	if !h.Initializers || !reads(info.Verb) {
 		return req
 	}
-	ctx := initialization.WithReading(req.Context(), initialization.Reading{
-		Hide: !includesUninitialized(req) && !ownReader(info, req), Mend: info.Verb == "get",
-	})
-	return req.WithContext(ctx)
+	reading := initialization.Reading{Hide: !includesUninitialized(req) && !ownReader(info, req), Mend: info.Verb == "get"}
+	if reading.Hide && info.Verb == "get" {
+		reading.Show = h.showing(info, req)
+	}
+	return req.WithContext(initialization.WithReading(req.Context(), reading))
 }
 
 func reads(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
@@ -56,27 +54,22 @@ func includesUninitialized(req *http.Request) bool {
 	return values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// hinting is a storage that tells those who may initialize an object that it is
-// there, when it is hidden. To everybody else it is absent (S11.33).
-type hinting struct {
-	rest.Getter
-	authorizer authorizer.UnconditionalAuthorizer
-	info       *request.RequestInfo
-}
-
-func (g hinting) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	obj, err := g.Getter.Get(ctx, name, options)
-	status := (*apierrors.StatusError)(nil)
-	if err == nil || !errors.As(err, &status) || !apierrors.IsNotFound(err) {
-		return obj, err
+// showing returns what decides whether a get without the parameter shows an object
+// that is not initialized. It does to those who may initialize it: kubectl of the
+// releases with initializers sends the parameter with lists only, and needs the
+// object to describe, edit, label or apply it. They get a warning with it, since
+// clients of today do not know the field. To everybody else the object is absent
+// (S11.33).
+func (h *Handler) showing(info *request.RequestInfo, req *http.Request) func(*initializers.Initializers) bool {
+	ctx := req.Context()
+	return func(field *initializers.Initializers) bool {
+		if !h.mayInitialize(ctx, info) {
+			return false
+		}
+		warning.AddWarning(ctx, "", fmt.Sprintf("%s %q is not initialized%s",
+			schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, waitingFor(field)))
+		return true
 	}
-	hidden := initialization.Hidden(ctx)
-	if hidden == nil || !g.mayInitialize(ctx, name) {
-		return nil, err
-	}
-	told := *status
-	told.ErrStatus.Message += fmt.Sprintf(": it is not initialized%s; the parameter includeUninitialized=true shows it", waitingFor(hidden))
-	return nil, &told
 }
 
 func waitingFor(field *initializers.Initializers) string {
@@ -86,14 +79,14 @@ func waitingFor(field *initializers.Initializers) string {
 	return fmt.Sprintf(" and waits for initializer %q", field.Pending[0].Name)
 }
 
-func (g hinting) mayInitialize(ctx context.Context, name string) bool {
+func (h *Handler) mayInitialize(ctx context.Context, info *request.RequestInfo) bool {
 	user, ok := request.UserFrom(ctx)
-	if !ok || g.authorizer == nil {
+	if !ok || h.Authorizer == nil {
 		return false
 	}
-	decision, _, err := g.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: user, Verb: initializers.Verb, Namespace: g.info.Namespace, Name: name,
-		APIGroup: g.info.APIGroup, APIVersion: g.info.APIVersion, Resource: g.info.Resource, ResourceRequest: true,
+	decision, _, err := h.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: user, Verb: initializers.Verb, Namespace: info.Namespace, Name: info.Name,
+		APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, ResourceRequest: true,
 	})
 	return err == nil && decision == authorizer.DecisionAllow
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -43,7 +42,6 @@ func TestInitializersSurvive(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
 	ns := s.Namespace(t)
-	root := s.HTTP(t, nil)
 	path := "/apis/apps/v1/namespaces/" + ns + "/deployments"
 	patch := func(contentType, subresource, body string) func(*testing.T, *harness.HTTP, string) {
 		return func(t *testing.T, h *harness.HTTP, name string) {
@@ -64,7 +62,7 @@ func TestInitializersSurvive(t *testing.T) {
 			h.Must(http.StatusOK, "PUT", path+"/"+name+subresource, string(data), "Content-Type", contentType)
 		}
 	}
-	const asJSON, asYAML = "application/json", "application/yaml"
+	const asJSON, asYAML, asProtobuf = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 	relabel := func(obj map[string]any) {
 		merge(obj, map[string]any{"metadata": map[string]any{"labels": map[string]any{"x": "y"}}})
 	}
@@ -112,19 +110,32 @@ func TestInitializersSurvive(t *testing.T) {
 			merge(obj, map[string]any{"metadata": map[string]any{"initializers": map[string]any{"pending": []any{}}}})
 		}, asJSON), "a,b"},
 		{"S11.41 patch of scale", patch(mergePatch, "/scale", `{"spec":{"replicas":9}}`), "a,b"},
-		{"put in protobuf", func(t *testing.T, _ *harness.HTTP, name string) {
+		{"put in protobuf", func(t *testing.T, h *harness.HTTP, name string) {
+			obj := h.Get(path+"/"+name+including, "Accept", asProtobuf)
+			h.Must(http.StatusOK, "PUT", path+"/"+name, string(obj.Raw), "Content-Type", asProtobuf)
+		}, "a,b"},
+		{"put in protobuf without the field", func(t *testing.T, _ *harness.HTTP, name string) {
+			// The typed client of today does not know the field.
 			deployments := harness.Client(t, harness.Protobuf(s.Admin)).AppsV1().Deployments(ns)
-			// The typed client cannot ask for uninitialized objects.
-			d := &appsv1.Deployment{}
-			if err := yaml.Unmarshal(root.Get(path+"/"+name+including).Raw, d); err != nil {
-				t.Fatal(err)
-			}
-			d.Labels = map[string]string{"x": "y"}
-			d, err := deployments.Update(harness.Context(t), d, metav1.UpdateOptions{})
+			d, err := deployments.Get(harness.Context(t), name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want(t, "annotations", d.Annotations, map[string]string(nil))
+			if d, err = deployments.Update(harness.Context(t), d, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			want(t, "annotations", d.Annotations, map[string]string(nil))
+		}, "none"},
+		{"S11.41 put of status in protobuf", func(t *testing.T, _ *harness.HTTP, name string) {
+			deployments := harness.Client(t, harness.Protobuf(s.Admin)).AppsV1().Deployments(ns)
+			d, err := deployments.Get(harness.Context(t), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = deployments.UpdateStatus(harness.Context(t), d, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		}, "a,b"},
 		{"delete", func(t *testing.T, h *harness.HTTP, name string) {
 			deleted := h.Must(http.StatusOK, "DELETE", path+"/"+name, `{"propagationPolicy":"Foreground"}`)
@@ -163,11 +174,23 @@ func TestInitializersShown(t *testing.T) {
 	want(t, "list YAML", item(h.Get(path+including, "Accept", "application/yaml"), "items", "0"), "a,b")
 	want(t, "pretty", strings.Contains(string(h.Get(path+"/d"+including+"&pretty=true").Raw), `"name": "a.example.com"`), true)
 
-	// What is no object of the kind in text shows neither the field nor the
-	// annotation that carries it inside the server.
+	// In protobuf it is field 16 of the metadata, as clients of 2017 know it.
+	const field = "\x82\x01\x22\x0a\x0f\x0a\x0da.example.com\x0a\x0f\x0a\x0db.example.com"
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, "application/vnd.kubernetes.protobuf"},
+		{"/apis/extensions/v1beta1/namespaces/" + ns + "/deployments/d" + including, "application/vnd.kubernetes.protobuf"},
 		{path + including, "application/vnd.kubernetes.protobuf"},
+		{path + including + "&watch=1&timeoutSeconds=1", "application/vnd.kubernetes.protobuf;stream=watch"},
+	} {
+		r := h.Get(c.path, "Accept", c.accept)
+		if strings.Contains(string(r.Raw), "gatehouse.dev") || !strings.Contains(string(r.Raw), field) {
+			t.Errorf("GET %s as %s: %.500q", c.path, c.accept, r.Raw)
+		}
+	}
+
+	// What is no object of the kind shows neither the field nor the annotation that
+	// carries it inside the server.
+	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asMetadata},
 		{path + "/d" + including, protobufMetadata},
 		{path + including, asMetadataList},
@@ -176,7 +199,6 @@ func TestInitializersShown(t *testing.T) {
 		{path + including + "&includeObject=Object", asTable},
 		{path + including + "&watch=1&timeoutSeconds=1", asMetadata},
 		{path + including + "&watch=1&timeoutSeconds=1", asTable},
-		{path + including + "&watch=1&timeoutSeconds=1", "application/vnd.kubernetes.protobuf;stream=watch"},
 	} {
 		r := h.Get(c.path, "Accept", c.accept)
 		if strings.Contains(string(r.Raw), "gatehouse.dev") || !strings.Contains(string(r.Raw), ns) {
@@ -240,4 +262,10 @@ func TestInitializersRefused(t *testing.T) {
 		t.Errorf("the reserved annotation in UTF-16: %q", status.Message)
 	}
 	want(t, "annotations", h.Get(path+"/plain").At("metadata", "annotations"), nil)
+	// A ConfigMap in protobuf whose field 16 is a number.
+	status = h.Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "POST", path,
+		"k8s\x00\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x08\x0a\x06\x0a\x01c\x80\x01\x05", "Content-Type", "application/vnd.kubernetes.protobuf")
+	if !strings.Contains(status.Message, "metadata.initializers: a field has the wrong wire type") {
+		t.Errorf("a number in protobuf: %q", status.Message)
+	}
 }

@@ -9,5 +9,6 @@
 // Typed objects carry it in the annotation Annotation instead, from the moment
 // they are decoded until they are encoded again, in etcd included. The server's
 // codecs translate at the edge, so no client ever sees the annotation, and Get
-// and Set work on both forms.
+// and Set work on both forms. Expose and Hide translate JSON, ExposeProtobuf and
+// HideProtobuf translate protobuf.
 package initializers

@@ -18,14 +18,18 @@ import (
 )
 
 // NewCodec wraps a negotiated serializer so that metadata.initializers survives
-// encoding and decoding in JSON and YAML. Other encodings cannot express the
-// field: it is left out of what they write.
+// encoding and decoding in JSON, YAML and protobuf. Other encodings cannot
+// express the field: it is left out of what they write.
 //
 // Objects without the field, nearly all, pass straight through.
 func NewCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}}
 	for _, info := range base.SupportedMediaTypes() {
-		f := form{text: info.EncodesAsText, yaml: info.MediaType == runtime.ContentTypeYAML}
+		f := form{
+			text:     info.EncodesAsText,
+			yaml:     info.MediaType == runtime.ContentTypeYAML,
+			protobuf: info.MediaType == runtime.ContentTypeProtobuf,
+		}
 		c.forms[info.Serializer] = f
 		if info.StreamSerializer != nil {
 			c.forms[info.StreamSerializer.Serializer] = f
@@ -51,10 +55,11 @@ type codec struct {
 
 // form is how a serializer of the base writes and reads.
 type form struct {
-	text   bool
-	yaml   bool
-	pretty bool
-	strict bool
+	text     bool
+	yaml     bool
+	protobuf bool
+	pretty   bool
+	strict   bool
 }
 
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
@@ -98,6 +103,18 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 			return inner.EncodeWithAllocator(obj, w, memory)
 		}
 		return e.inner.Encode(obj, w)
+	}
+	if e.form.protobuf {
+		var buf bytes.Buffer
+		if err := e.inner.Encode(obj, &buf); err != nil {
+			return err
+		}
+		data, err := initializers.ExposeProtobuf(buf.Bytes(), meta.IsListType(obj))
+		if err != nil {
+			return fmt.Errorf("encoding metadata.initializers: %w", err)
+		}
+		_, err = w.Write(data)
+		return err
 	}
 	if !e.form.text {
 		stripped := obj.DeepCopyObject()
@@ -231,6 +248,11 @@ func (d *decoder) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 		obj, gvk, err := d.inner.Decode(data, defaults, into)
 		if err == nil && initializers.Has(obj) {
 			return nil, gvk, fmt.Errorf("metadata.annotations[%s] is reserved: write metadata.initializers instead", initializers.Annotation)
+		}
+		if err == nil && d.form.protobuf {
+			if err = initializers.HideProtobuf(data, obj); err != nil {
+				return nil, gvk, err
+			}
 		}
 		return obj, gvk, err
 	}

@@ -120,7 +120,8 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 	if e.Admit != nil {
 		admit = e.Admit(admit)
 	}
-	if unstored := e.storesNothing(info); unstored || keepsInitializers(info, req) {
+	if unstored := e.storesNothing(info); unstored || info.Subresource != "" {
+		// Writes to subresources must not change metadata.initializers (S11.41).
 		admit = keeper{admit, unstored}
 	}
 	if c, ok := e.Storage.(rest.Connecter); ok {

@@ -2,30 +2,13 @@ package resources
 
 import (
 	"context"
-	"mime"
-	"net/http"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
-
-// keepsInitializers tells whether a write leaves metadata.initializers as it is
-// stored, whatever the object that was sent has there: writes to subresources
-// must not change the field (S11.41), and an object in protobuf cannot have it.
-func keepsInitializers(info *request.RequestInfo, req *http.Request) bool {
-	if info.Subresource != "" {
-		return true
-	}
-	if info.Verb != "update" {
-		return false
-	}
-	mediaType, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	return err == nil && mediaType == runtime.ContentTypeProtobuf
-}
 
 // keeper gives the objects of updates the stored metadata.initializers, before
 // the chain judges them, so that plugins see what will be stored, and again

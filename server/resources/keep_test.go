@@ -2,7 +2,6 @@ package resources
 
 import (
 	"context"
-	"net/http/httptest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,34 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
-
-func TestKeepsInitializers(t *testing.T) {
-	const protobuf = runtime.ContentTypeProtobuf
-	for _, c := range []struct {
-		name, verb, subresource, contentType string
-		want                                 bool
-	}{
-		{"S11.41 a write of status", "update", "status", "application/json", true},
-		{"S11.41 a patch of scale", "patch", "scale", "application/merge-patch+json", true},
-		{"an update in protobuf", "update", "", protobuf, true},
-		{"an update in protobuf, with parameters", "update", "", protobuf + "; charset=utf-8", true},
-		{"an update in JSON", "update", "", "application/json", false},
-		{"a create in protobuf", "create", "", protobuf, false},
-		{"a patch", "patch", "", "application/merge-patch+json", false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			req := httptest.NewRequest("PUT", "/", nil)
-			req.Header.Set("Content-Type", c.contentType)
-			if got := keepsInitializers(&request.RequestInfo{Verb: c.verb, Subresource: c.subresource}, req); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-		})
-	}
-}
 
 // meddler is an admission plugin that notes what it is shown and then changes it.
 type meddler struct{ shown string }

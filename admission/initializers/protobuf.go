@@ -1,0 +1,243 @@
+package initializers
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// In protobuf metadata.initializers is field 16 of ObjectMeta, as it was in
+// Kubernetes 1.7 to 1.13. Today's generated code skips that number, so this file
+// moves the field between the annotation and the bytes: of what was encoded, and
+// of what was decoded.
+//
+// All kinds and all lists begin alike. Around an object lies a runtime.Unknown,
+// after four bytes that say so; in a stream the object may stand alone.
+const (
+	unknownRaw       protowire.Number = 2
+	objectMetadata   protowire.Number = 1
+	listItems        protowire.Number = 2
+	metaAnnotations  protowire.Number = 12
+	metaInitializers protowire.Number = 16
+	entryKey         protowire.Number = 1
+	entryValue       protowire.Number = 2
+	fieldPending     protowire.Number = 1
+	fieldResult      protowire.Number = 2
+	pendingName      protowire.Number = 1
+)
+
+var protobufPrefix = []byte("k8s\x00")
+
+// ExposeProtobuf is Expose for an object or a list that was encoded in protobuf.
+// The result is a copy. The error says that data is neither.
+func ExposeProtobuf(data []byte, isList bool) ([]byte, error) {
+	expose := exposeIn
+	if isList {
+		expose = func(list []byte) ([]byte, error) { return rewrite(list, listItems, exposeIn) }
+	}
+	body, enveloped := bytes.CutPrefix(data, protobufPrefix)
+	if !enveloped {
+		return expose(data)
+	}
+	body, err := rewrite(body, unknownRaw, expose)
+	return slices.Concat(protobufPrefix, body), err
+}
+
+func exposeIn(object []byte) ([]byte, error) { return rewrite(object, objectMetadata, exposeInMeta) }
+
+// rewrite returns a message with one of its fields changed, wherever it occurs.
+func rewrite(message []byte, number protowire.Number, change func([]byte) ([]byte, error)) ([]byte, error) {
+	out := make([]byte, 0, len(message))
+	err := eachField(message, func(f wireField) error {
+		if f.number != number || f.value == nil {
+			out = append(out, f.all...)
+			return nil
+		}
+		changed, err := change(f.value)
+		if err != nil {
+			return err
+		}
+		out = protowire.AppendTag(out, number, protowire.BytesType)
+		out = protowire.AppendBytes(out, changed)
+		return nil
+	})
+	return out, err
+}
+
+// exposeInMeta moves the field from the annotation to where users see it.
+func exposeInMeta(metadata []byte) ([]byte, error) {
+	if !bytes.Contains(metadata, []byte(Annotation)) {
+		return metadata, nil
+	}
+	out := make([]byte, 0, len(metadata))
+	var carried []byte
+	err := eachField(metadata, func(f wireField) error {
+		if f.number == metaAnnotations {
+			if key, err := lastField(f.value, entryKey); err != nil {
+				return err
+			} else if string(key) == Annotation {
+				carried, err = lastField(f.value, entryValue)
+				return err
+			}
+		}
+		out = append(out, f.all...)
+		return nil
+	})
+	if err != nil || carried == nil {
+		return out, err
+	}
+	var field Initializers
+	if err := json.Unmarshal(carried, &field); err != nil {
+		return nil, fmt.Errorf("metadata.initializers: %w", err)
+	}
+	message, err := field.marshal()
+	if err != nil {
+		return nil, err
+	}
+	out = protowire.AppendTag(out, metaInitializers, protowire.BytesType)
+	return protowire.AppendBytes(out, message), nil
+}
+
+// HideProtobuf gives obj, which was decoded from data in protobuf, the field that
+// data has. An object without metadata has none. The error says that the field
+// cannot be read.
+func HideProtobuf(data []byte, obj runtime.Object) error {
+	if _, ok := obj.(metav1.Object); !ok {
+		return nil
+	}
+	object, enveloped := bytes.CutPrefix(data, protobufPrefix)
+	if enveloped {
+		var err error
+		if object, err = lastField(object, unknownRaw); err != nil {
+			return err
+		}
+	}
+	var field *Initializers
+	err := eachField(object, func(f wireField) error {
+		if f.number != objectMetadata {
+			return nil
+		}
+		return eachField(f.value, func(f wireField) error {
+			if f.number != metaInitializers {
+				return nil
+			}
+			if field == nil {
+				field = &Initializers{}
+			}
+			return field.unmarshal(f)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("metadata.initializers: %w", err)
+	}
+	if field != nil {
+		Set(obj, field)
+	}
+	return nil
+}
+
+// marshal returns the message in protobuf.
+func (i *Initializers) marshal() ([]byte, error) {
+	var b []byte
+	for _, p := range i.Pending {
+		b = protowire.AppendTag(b, fieldPending, protowire.BytesType)
+		b = protowire.AppendVarint(b, uint64(protowire.SizeTag(pendingName)+protowire.SizeBytes(len(p.Name))))
+		b = protowire.AppendTag(b, pendingName, protowire.BytesType)
+		b = protowire.AppendString(b, p.Name)
+	}
+	if i.Result != nil {
+		result, err := i.Result.Marshal()
+		if err != nil {
+			return nil, fmt.Errorf("metadata.initializers.result: %w", err)
+		}
+		b = protowire.AppendTag(b, fieldResult, protowire.BytesType)
+		b = protowire.AppendBytes(b, result)
+	}
+	return b, nil
+}
+
+// unmarshal adds to i what the message in a field has; of a message that occurs
+// several times protobuf makes one.
+func (i *Initializers) unmarshal(message wireField) error {
+	value, err := message.bytes()
+	if err != nil {
+		return err
+	}
+	return eachField(value, func(f wireField) error {
+		if f.number != fieldPending && f.number != fieldResult {
+			return nil
+		}
+		value, err := f.bytes()
+		if err != nil {
+			return err
+		}
+		if f.number == fieldPending {
+			name, err := lastField(value, pendingName)
+			i.Pending = append(i.Pending, Initializer{Name: string(name)})
+			return err
+		}
+		if i.Result == nil {
+			i.Result = &metav1.Status{}
+		}
+		return i.Result.Unmarshal(value)
+	})
+}
+
+// wireField is a field of a message in protobuf.
+type wireField struct {
+	number protowire.Number
+	// value is the content of a string or a message; nil for other types.
+	value []byte
+	// all is the whole field, with its number.
+	all []byte
+}
+
+// bytes returns the content of a field that is to be a string or a message.
+func (f wireField) bytes() ([]byte, error) {
+	if f.value == nil {
+		return nil, errors.New("a field has the wrong wire type")
+	}
+	return f.value, nil
+}
+
+// eachField calls do for the fields of a message, in order.
+func eachField(message []byte, do func(wireField) error) error {
+	for len(message) > 0 {
+		number, wireType, start := protowire.ConsumeTag(message)
+		if start < 0 {
+			return protowire.ParseError(start)
+		}
+		size := protowire.ConsumeFieldValue(number, wireType, message[start:])
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		f := wireField{number: number, all: message[:start+size]}
+		if wireType == protowire.BytesType {
+			f.value, _ = protowire.ConsumeBytes(message[start:])
+		}
+		if err := do(f); err != nil {
+			return err
+		}
+		message = message[start+size:]
+	}
+	return nil
+}
+
+// lastField returns the value of a field that counts where it occurs several
+// times, nil if it does not occur.
+func lastField(message []byte, number protowire.Number) (value []byte, err error) {
+	err = eachField(message, func(f wireField) error {
+		if f.number == number {
+			value, err = f.bytes()
+			return err
+		}
+		return nil
+	})
+	return value, err
+}

@@ -8,7 +8,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -182,6 +186,81 @@ func TestRegistrations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Controllers of 2017 register themselves in protobuf. (What their own client does is
+// in bench/legacy.)
+func TestRegistrationsInProtobuf(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	config := harness.Protobuf(s.Admin)
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf
+	config.APIPath, config.GroupVersion = "/apis", &v1alpha1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := harness.Context(t)
+	const resource = "initializerconfigurations"
+	w, err := client.Get().Resource(resource).Param("watch", "true").Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	rules := []v1alpha1.Rule{{APIGroups: []string{"never.example.com"}, APIVersions: []string{"*"}, Resources: []string{"things"}}}
+	sent := &v1alpha1.InitializerConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "mesh"},
+		Initializers: []v1alpha1.Initializer{
+			{Name: "a.example.com", Rules: rules, Parallel: true},
+			{Name: "b.example.com", Rules: rules, After: []string{"a.example.com"}},
+		},
+	}
+	created := &v1alpha1.InitializerConfiguration{}
+	if err := client.Post().Resource(resource).Body(sent).Do(ctx).Into(created); err != nil {
+		t.Fatal(err)
+	}
+	ignore := v1alpha1.Ignore
+	for i := range sent.Initializers {
+		sent.Initializers[i].FailurePolicy = &ignore
+	}
+	want(t, "created", created.Initializers, sent.Initializers)
+	created.Initializers = created.Initializers[:1]
+	if err := client.Put().Resource(resource).Name("mesh").Body(created).Do(ctx).Into(created); err != nil {
+		t.Fatal(err)
+	}
+	list := &v1alpha1.InitializerConfigurationList{}
+	if err := client.Get().Resource(resource).Do(ctx).Into(list); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "listed", list.Items[0].Initializers, sent.Initializers[:1])
+	for _, n := range []int{2, 1} {
+		e := <-w.ResultChan()
+		want(t, "watched", e.Object.(*v1alpha1.InitializerConfiguration).Initializers, sent.Initializers[:n])
+	}
+
+	path := "/things"
+	hook := &v1alpha1.ExternalAdmissionHookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "hook"},
+		ExternalAdmissionHooks: []v1alpha1.ExternalAdmissionHook{{
+			Name: "h.example.com",
+			ClientConfig: v1alpha1.AdmissionHookClientConfig{
+				Service: v1alpha1.ServiceReference{Namespace: "ns", Name: "svc"}, URLPath: &path, CABundle: s.Admin.CAData,
+			},
+			Rules:             []v1alpha1.RuleWithOperations{{Operations: []v1alpha1.OperationType{"CREATE"}, Rule: rules[0]}},
+			FailurePolicy:     &ignore,
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "red"}},
+		}},
+	}
+	stored := &v1alpha1.ExternalAdmissionHookConfiguration{}
+	if err := client.Post().Resource("externaladmissionhookconfigurations").Body(hook).Do(ctx).Into(stored); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "created", stored.ExternalAdmissionHooks, hook.ExternalAdmissionHooks)
 }
 
 // What upstream judges requests by and this server does not is not taken in silence.

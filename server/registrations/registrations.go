@@ -133,8 +133,8 @@ type served struct{ *registry.Store }
 // Categories implements rest.CategoriesProvider.
 func (served) Categories() []string { return []string{"api-extensions"} }
 
-// storageCodec writes JSON: the v1alpha1 kinds have no protobuf form, and there
-// are never many of these objects.
+// storageCodec writes JSON, which can be looked at: there are never many of these
+// objects.
 func storageCodec(hub schema.GroupVersion) runtime.Codec {
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, Scheme, Scheme, json.SerializerOptions{})
 	return Codecs.CodecForVersions(s, s, hub, hub)

@@ -396,6 +396,7 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 	mux.HandlePrefix("/openapi/", a.openapi)
 	mux.Handle("/openapi/v2", a.openapi)
 	mux.Handle("/openapi/v3", a.openapi)
+	mux.UnlistedHandle(openapi.OldPath, a.openapi)
 	builtins := builtinCollections(static, o.EtcdPrefix, storageFactory)
 	return a.addControllers(etcd, func() []namespaces.Collection {
 		return append(slices.Clip(builtins), customCollections(custom.Versions(), o.EtcdPrefix)...)

@@ -101,7 +101,7 @@ func TestAuthentication(t *testing.T) {
 		for _, path := range []string{"/livez", "/readyz", "/healthz", "/version"} {
 			h.Get(path)
 		}
-		for _, path := range []string{"/metrics", "/api", "/apis", "/openapi/v3", "/", "/logs", "/debug/pprof/", "/api/v1/namespaces", "/readyz/../metrics"} {
+		for _, path := range []string{"/metrics", "/api", "/apis", "/openapi/v3", "/swagger-2.0.0.pb-v1", "/", "/logs", "/debug/pprof/", "/api/v1/namespaces", "/readyz/../metrics"} {
 			if r := h.Do("GET", path, ""); r.Code != http.StatusUnauthorized && r.Code != http.StatusForbidden {
 				t.Errorf("%s: %d", path, r.Code)
 			}
@@ -182,6 +182,12 @@ func TestRBAC(t *testing.T) {
 		if rules, _ := h.Get(rbacPath + "clusterroles/view").At("rules").([]any); len(rules) < 5 {
 			t.Errorf("view has %d rules", len(rules))
 		}
+	})
+	t.Run("who may read OpenAPI may read it where kubectl 1.8 does", func(t *testing.T) {
+		h := s.HTTP(t, s.WithToken("alice-token"))
+		want(t, "type", h.Get("/swagger-2.0.0.pb-v1").Header.Get("Content-Type"), "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf")
+		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", "/swagger-2.0.0.json", "")
+		h.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "POST", "/swagger-2.0.0.pb-v1", "")
 	})
 	t.Run("aggregated roles", func(t *testing.T) {
 		h := s.HTTP(t, nil)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,33 @@ func NewAuthorizer(mode string, informers informers.SharedInformerFactory) (auth
 		&rbac.ClusterRoleGetter{Lister: rules.ClusterRoles().Lister()},
 		&rbac.ClusterRoleBindingLister{Lister: rules.ClusterRoleBindings().Lister()},
 	)
-	a, err := union.New(append(chain, union.NamedAuthorizer{AuthorizerName: mode, Authorizer: r})...)
+	a, err := union.New(append(chain, union.NamedAuthorizer{AuthorizerName: mode, Authorizer: sameDocument{r}})...)
 	return a, r, err
 }
+
+// sameDocument lets who may read OpenAPI v2 read it where kubectl up to 1.9 does.
+// The role for discovery named that path until Kubernetes 1.14.
+type sameDocument struct{ authorizer.Authorizer }
+
+// Authorize implements authorizer.Authorizer.
+func (s sameDocument) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return s.Authorizer.Authorize(ctx, atCurrentPath(a))
+}
+
+// ConditionsAwareAuthorize implements authorizer.Authorizer.
+func (s sameDocument) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return s.Authorizer.ConditionsAwareAuthorize(ctx, atCurrentPath(a))
+}
+
+func atCurrentPath(a authorizer.Attributes) authorizer.Attributes {
+	if !a.IsResourceRequest() && a.GetPath() == "/swagger-2.0.0.pb-v1" {
+		return moved{a}
+	}
+	return a
+}
+
+// moved is a request for OpenAPI v2.
+type moved struct{ authorizer.Attributes }
+
+// GetPath implements authorizer.Attributes.
+func (moved) GetPath() string { return "/openapi/v2" }

@@ -10,7 +10,8 @@
 // # Documents
 //
 // A Handler serves OpenAPI v3, one document for each group version, and OpenAPI
-// v2, one document for everything. The paths and operations come from upstream's
+// v2, one document for everything, which kubectl up to 1.9 finds at a path of its
+// own. The paths and operations come from upstream's
 // route installer, run over the storage of the very endpoints that serve the
 // requests, so a document says what kube-apiserver's says of the same kind. Custom
 // resources bring documents of their own.

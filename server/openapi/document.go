@@ -78,7 +78,10 @@ func (d *document) known() string {
 type protobuf struct {
 	// mediaType is what answers are labelled with; old is accepted as well.
 	mediaType, old string
-	encode         func(json []byte) ([]byte, error)
+	// only says that JSON is not offered, and that what the client accepts does
+	// not matter.
+	only   bool
+	encode func(json []byte) ([]byte, error)
 }
 
 const typeJSON = "application/json"
@@ -86,6 +89,9 @@ const typeJSON = "application/json"
 // negotiate returns the media type to answer with, empty if none of those that
 // the client accepts is offered.
 func (p protobuf) negotiate(accept string) string {
+	if p.only {
+		return p.mediaType
+	}
 	if accept == "" {
 		return typeJSON
 	}

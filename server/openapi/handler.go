@@ -55,11 +55,15 @@ type CustomVersion struct {
 	Tag string
 }
 
-// Handler serves /openapi/v2 and /openapi/v3. It is made by New and safe for
+// OldPath is where kubectl up to 1.9 reads OpenAPI v2: always in protobuf, whatever
+// it says it accepts.
+const OldPath = "/swagger-2.0.0.pb-v1"
+
+// Handler serves /openapi/v2, /openapi/v3 and OldPath. It is made by New and safe for
 // concurrent use.
 type Handler struct {
 	options Options
-	v2      http.Handler
+	v2, old http.Handler
 	builtin map[string]*document
 
 	// mu is not held while a document is built.
@@ -79,6 +83,11 @@ var (
 	protobuf2 = protobuf{
 		mediaType: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 		old:       "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+		encode:    handler2.ToProtoBinary,
+	}
+	protobufOld = protobuf{
+		mediaType: "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf",
+		only:      true,
 		encode:    handler2.ToProtoBinary,
 	}
 	protobuf3 = protobuf{
@@ -104,7 +113,8 @@ func New(o Options) *Handler {
 			return h.build3(schema.GroupVersion{}, operations())
 		}}
 	}
-	h.v2 = gziphandler.GzipHandler(http.HandlerFunc(h.serveV2))
+	h.v2 = gziphandler.GzipHandler(h.serveV2(protobuf2))
+	h.old = gziphandler.GzipHandler(h.serveV2(protobufOld))
 	h.SetCustom(nil)
 	return h
 }
@@ -176,7 +186,7 @@ func (h *Handler) documents() map[string]*document {
 // Handles tells whether there is a document at path, or a list of them.
 func (h *Handler) Handles(path string) bool {
 	switch path {
-	case "/openapi/v2", "/openapi/v3":
+	case "/openapi/v2", "/openapi/v3", OldPath:
 		return true
 	}
 	name, ok := strings.CutPrefix(path, "/openapi/v3/")
@@ -198,6 +208,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch req.URL.Path {
 	case "/openapi/v2":
 		h.v2.ServeHTTP(w, req)
+	case OldPath:
+		h.old.ServeHTTP(w, req)
 	case "/openapi/v3":
 		h.serveList(w, req)
 	default:
@@ -205,11 +217,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-func (h *Handler) serveV2(w http.ResponseWriter, req *http.Request) {
-	h.mu.Lock()
-	d := h.mu.swagger
-	h.mu.Unlock()
-	fail(w, req, d.serve(w, req, protobuf2, nil))
+func (h *Handler) serveV2(p protobuf) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		h.mu.Lock()
+		d := h.mu.swagger
+		h.mu.Unlock()
+		fail(w, req, d.serve(w, req, p, nil))
+	}
 }
 
 func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string) {

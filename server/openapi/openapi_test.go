@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -541,11 +542,17 @@ func TestRequests(t *testing.T) {
 	h := openapi.New(builtin(t))
 	url := serve(t, h)
 	const (
-		proto2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-		proto3 = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+		proto2  = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+		proto3  = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+		gnostic = "application/com.github.googleapis.gnostic.OpenAPIv2@68f4ded+protobuf"
 	)
 	res, _ := get(t, url+"/openapi/v3/api/v1")
 	etag := res.Header.Get("ETag")
+	res, v2 := get(t, url+"/openapi/v2", "Accept", proto2)
+	v2tag := res.Header.Get("ETag")
+	if _, old := get(t, url+"/swagger-2.0.0.pb-v1"); !bytes.Equal(v2, old) {
+		t.Errorf("kubectl 1.8 reads another document: %d bytes and %d", len(old), len(v2))
+	}
 	cases := []struct {
 		name, path, accept, match string
 		status                    int
@@ -565,6 +572,8 @@ func TestRequests(t *testing.T) {
 		{name: "v2 as JSON", path: "/openapi/v2", status: 200, contentType: "application/json"},
 		{name: "v2 as protobuf", path: "/openapi/v2", accept: proto2, status: 200, contentType: proto2},
 		{name: "v2 as protobuf by its old name", path: "/openapi/v2", accept: "application/com.github.proto-openapi.spec.v2@v1.0+protobuf", status: 200, contentType: proto2},
+		{name: "v2 for kubectl 1.8", path: "/swagger-2.0.0.pb-v1", accept: "application/json, */*", status: 200, contentType: gnostic},
+		{name: "v2 for kubectl 1.8, which has it", path: "/swagger-2.0.0.pb-v1", match: v2tag, status: 304},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

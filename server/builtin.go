@@ -84,10 +84,16 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 	return b.static, b.all, err
 }
 
+// rollback is a request to a controller.
+const rollback = "deployments/rollback"
+
 // notEnforced returns warnings, by path, for the kinds of a version that upstream
-// judges requests by and this server does not: who makes one must not believe to
-// be protected.
+// judges requests by or acts on and this server does not: who makes one must not
+// rely on it.
 func notEnforced(v catalog.Version) map[string][]string {
+	if v.Storage[rollback] != nil {
+		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, and this server runs no controller that carries it out"}}
+	}
 	if v.Group != registrations.Group {
 		return nil
 	}

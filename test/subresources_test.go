@@ -35,6 +35,46 @@ func TestStatus(t *testing.T) {
 	h.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "PATCH", path+"/d/status", `{"status":{"replicas":-2}}`, "Content-Type", mergePatch)
 }
 
+// A DeploymentRollback is stored in the deployment, as the server of Kubernetes 1.7
+// did it.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	ns := s.Namespace(t)
+	for _, version := range []string{"extensions/v1beta1", "apps/v1beta1"} {
+		t.Run(version, func(t *testing.T) {
+			h := s.HTTP(t, nil)
+			name := strings.ReplaceAll(version, "/", "-")
+			current, path := "/apis/apps/v1/namespaces/"+ns+"/deployments", "/apis/"+version+"/namespaces/"+ns+"/deployments/"
+			h.Must(http.StatusAccepted, "POST", current+including, uninitialized(name))
+			body := func(name, annotations string) string {
+				return fmt.Sprintf(`{"apiVersion":%q,"kind":"DeploymentRollback","name":%q,"updatedAnnotations":{%s},"rollbackTo":{"revision":3}}`, version, name, annotations)
+			}
+			h.Must(http.StatusCreated, "POST", path+name+"/rollback?dryRun=All", body(name, ""))
+			want(t, "after a dry run", h.Get(path+name).At("spec", "rollbackTo"), nil)
+			r := h.Must(http.StatusCreated, "POST", path+name+"/rollback", body(name, `"by":"me"`))
+			want(t, "answer", r.Text("kind")+" "+r.Text("status")+" "+r.Text("message"), fmt.Sprintf("Status Success rollback request for deployment %q succeeded", name))
+			if got := strings.Join(r.Header.Values("Warning"), ""); !strings.Contains(got, "this server runs no controller that carries it out") {
+				t.Errorf("warning %q", got)
+			}
+			got := h.Get(path + name)
+			want(t, "spec.rollbackTo", got.At("spec", "rollbackTo"), any(map[string]any{"revision": float64(3)}))
+			want(t, "annotation", got.Text("metadata", "annotations", "by"), "me")
+			want(t, "what controllers of today read", h.Get(current+"/"+name).Text("metadata", "annotations", "deprecated.deployment.rollback.to"), "3")
+			want(t, "S11.41 initializers", pending(got.Body), "a,b")
+
+			h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "POST", path+"absent/rollback", body("absent", ""))
+			h.Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "POST", path+name+"/rollback", body("another", ""))
+			status := h.Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "POST", path+name+"/rollback", body(name, `"gatehouse.dev/metadata.initializers":"{}"`))
+			if !strings.Contains(status.Message, "reserved") {
+				t.Errorf("%q does not say that the annotation is reserved", status.Message)
+			}
+			want(t, "S11.41 initializers", pending(h.Get(path+name).Body), "a,b")
+		})
+	}
+	s.HTTP(t, nil).Must(http.StatusNotFound, "POST", "/apis/apps/v1beta2/namespaces/"+ns+"/deployments/d/rollback", "{}")
+}
+
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -108,6 +108,27 @@ func testNamespaceSelectors(t *testing.T, j *judged) {
 	h.Must(http.StatusOK, "DELETE", "/apis/storage.k8s.io/v1/storageclasses/"+id, "")
 }
 
+// A DeploymentRollback cannot have labels: an object selector never matches it,
+// not even one that wants a label to be absent (S2.18).
+func testRollbacks(t *testing.T, j *judged) {
+	ns := j.Namespace(t)
+	hook, not := j.hooks.Hook("/"+ns, harness.Allow), j.hooks.Hook("/not"+ns, harness.Allow)
+	creates := rules(rule("CREATE", "extensions/v1beta1/deployments/rollback"))
+	register(t, j.Server, "v1", validating,
+		webhook("all", ns, hook, creates),
+		webhook("unlabelled", ns, not, `objectSelector: {matchExpressions: [{key: color, operator: DoesNotExist}]}`, creates))
+	h := j.HTTP(t, nil)
+	path := "/apis/extensions/v1beta1/namespaces/" + ns + "/deployments"
+	h.Must(http.StatusCreated, "POST", path, deployment("extensions/v1beta1", "d"))
+	h.Must(http.StatusCreated, "POST", path+"/d/rollback", `{"kind":"DeploymentRollback","apiVersion":"extensions/v1beta1","name":"d","rollbackTo":{"revision":3}}`)
+	reviews := hook.Reviews()
+	if len(reviews) != 1 || len(not.Reviews()) != 0 {
+		t.Fatalf("the webhooks were called %d and %d times", len(reviews), len(not.Reviews()))
+	}
+	want(t, "object", reviews[0].Text("object", "kind")+" "+reviews[0].Text("object", "name"), "DeploymentRollback d")
+	want(t, "subresource", reviews[0].Text("subResource"), "rollback")
+}
+
 func testObjectSelectors(t *testing.T, j *judged) {
 	ns := j.Namespace(t)
 	hook, not := j.hooks.Hook("/"+ns, harness.Allow), j.hooks.Hook("/not"+ns, harness.Allow)

@@ -53,6 +53,7 @@ func TestWebhooks(t *testing.T) {
 		{"operations", testOperations},
 		{"generated names", testGeneratedNames},
 		{"connections to pods", testConnect},
+		{"rollbacks", testRollbacks},
 		{"conflicts", testConflicts},
 		{"collections", testDeleteCollection},
 		{"custom kinds", testCustomKinds},

@@ -130,7 +130,9 @@ func Build(o Options) ([]Group, []Hook, error) {
 		}
 	}
 	removeOwn(groups)
-	groups = addLegacy(groups)
+	if groups, err = addLegacy(groups, o.RESTOptions); err != nil {
+		return nil, nil, err
+	}
 	answerForNodes(groups)
 	letInitializersChange(groups)
 	return groups, hooks, nil

@@ -1,11 +1,26 @@
 package catalog
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	deploymentstorage "k8s.io/kubernetes/pkg/registry/apps/deployment/storage"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
 
 // legacy lists the versions that upstream's storage still understands and
@@ -35,7 +50,11 @@ var legacy = []struct {
 	},
 }
 
-func addLegacy(groups []Group) []Group {
+// rollback is the path where apps/v1beta1 and extensions/v1beta1 take a
+// DeploymentRollback. Upstream's storage for it is still there.
+const rollback = "deployments/rollback"
+
+func addLegacy(groups []Group, options generic.RESTOptionsGetter) ([]Group, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, g := range groups {
 		for _, v := range g.Versions {
@@ -54,6 +73,13 @@ func addLegacy(groups []Group) []Group {
 			}
 			storage[path] = s
 		}
+		if l.version.Version == "v1beta1" {
+			s, err := newRollback(options, storage["deployments"].(*deploymentstorage.REST).Store)
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", rollback, l.version, err)
+			}
+			storage[rollback] = s
+		}
 		i := slices.IndexFunc(groups, func(g Group) bool { return g.Name == l.version.Group })
 		if i < 0 {
 			groups = append(groups, Group{Name: l.version.Group})
@@ -61,5 +87,47 @@ func addLegacy(groups []Group) []Group {
 		}
 		groups[i].Versions = append(groups[i].Versions, Version{GroupVersion: l.version, Storage: storage, Unadvertised: true})
 	}
-	return groups
+	return groups, nil
+}
+
+// newRollback returns what serves rollback, over the storage that deployments have
+// already.
+func newRollback(options generic.RESTOptionsGetter, deployments *registry.Store) (rest.Storage, error) {
+	s, err := deploymentstorage.NewStorage(sharing{options, deployments})
+	return rollbackREST{s.Rollback}, err
+}
+
+// sharing opens no storage of its own but that of a store.
+type sharing struct {
+	generic.RESTOptionsGetter
+	store *registry.Store
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	o, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
+	o.Decorator = func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
+		func() runtime.Object, apistorage.AttrFunc, apistorage.IndexerFuncs, *cache.Indexers,
+	) (apistorage.Interface, factory.DestroyFunc, error) {
+		return s.store.Storage.Storage, func() {}, nil
+	}
+	return o, err
+}
+
+// rollbackREST writes what a DeploymentRollback says into the deployment, as the
+// server of Kubernetes 1.7 did; what it means is for a deployment controller.
+type rollbackREST struct {
+	*deploymentstorage.RollbackREST
+}
+
+// Create implements rest.NamedCreater.
+func (r rollbackREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	if o, ok := obj.(*apps.DeploymentRollback); ok {
+		if _, reserved := o.UpdatedAnnotations[initializers.Annotation]; reserved {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("updatedAnnotations[%s] is reserved: write metadata.initializers of the deployment instead", initializers.Annotation))
+		}
+	}
+	return r.RollbackREST.Create(ctx, name, obj, validate, options)
 }

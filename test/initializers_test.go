@@ -155,6 +155,56 @@ func TestInitializersSurvive(t *testing.T) {
 	}
 }
 
+// Once an object is initialized nobody owns the field that made it wait.
+func TestNobodyOwnsInitializersInTheEnd(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	path := "/apis/apps/v1/namespaces/" + s.Namespace(t) + "/deployments"
+	for _, c := range []struct {
+		name  string
+		write func(t *testing.T, h *harness.HTTP, name string)
+	}{
+		{"S11.18 created with an empty list", func(t *testing.T, h *harness.HTTP, name string) {
+			h.Must(http.StatusCreated, "POST", path, strings.Replace(deployment("apps/v1", name), `"metadata":{`, `"metadata":{"initializers":{"pending":[]},`, 1))
+		}},
+		{"S11.38 the list was emptied", func(t *testing.T, h *harness.HTTP, name string) {
+			created := h.Must(http.StatusAccepted, "POST", path+including, uninitialized(name))
+			if !strings.Contains(string(created.Raw), "f:initializers") {
+				t.Error("nobody owned the field before")
+			}
+			h.Must(http.StatusOK, "PATCH", path+"/"+name, `{"metadata":{"initializers":{"pending":[]}}}`, "Content-Type", mergePatch)
+		}},
+		{"S11.39 the field was removed", func(t *testing.T, h *harness.HTTP, name string) {
+			h.Must(http.StatusAccepted, "POST", path+including, uninitialized(name))
+			h.Must(http.StatusOK, "PATCH", path+"/"+name, `{"metadata":{"initializers":null}}`, "Content-Type", mergePatch)
+		}},
+		{"S11.49 the server removed the names, whose time was over", func(t *testing.T, h *harness.HTTP, name string) {
+			h.Must(http.StatusCreated, "POST", path, uninitialized(name))
+		}},
+		{"S11.49 the server removed what was applied", func(t *testing.T, h *harness.HTTP, name string) {
+			h.Must(http.StatusAccepted, "PATCH", path+"/"+name+"?fieldManager=tester", uninitialized(name), "Content-Type", applyPatch)
+			harness.Eventually(t, name+" is initialized", func() error {
+				if got := pending(h.Get(path + "/" + name).Body); got != "none" {
+					return fmt.Errorf("it waits for %s", got)
+				}
+				return nil
+			})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := s.HTTP(t, nil)
+			name := strings.ToLower(strings.NewReplacer(" ", "-", ",", "", ".", "-").Replace(c.name))
+			c.write(t, h, name)
+			got := h.Get(path + "/" + name)
+			want(t, "waits for", pending(got.Body), "none")
+			if managed := asJSON(got.At("metadata", "managedFields")); strings.Contains(managed, "f:initializers") || !strings.Contains(managed, "f:replicas") {
+				t.Errorf("managed fields: %s", managed)
+			}
+		})
+	}
+}
+
 func TestInitializersShown(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -82,8 +82,9 @@ func Shows(u *unstructured.Unstructured) bool {
 }
 
 // Set writes the field: where users see it in an unstructured object that shows
-// it there, in the annotation of all others. Nil removes it. It panics on an
-// object without metadata: the caller has none to initialize.
+// it there, in the annotation of all others. Nil removes it, also from what
+// managedFields says that somebody owns. It panics on an object without metadata:
+// the caller has none to initialize.
 func Set(obj runtime.Object, i *Initializers) {
 	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
 		setUnstructured(u, i)
@@ -94,6 +95,7 @@ func Set(obj runtime.Object, i *Initializers) {
 	if i == nil {
 		if _, ok := annotations[Annotation]; ok {
 			m.SetAnnotations(without(annotations))
+			disown(m)
 		}
 		return
 	}
@@ -202,6 +204,7 @@ func carried(obj runtime.Object) (string, bool) {
 func setUnstructured(u *unstructured.Unstructured, i *Initializers) {
 	if i == nil {
 		unstructured.RemoveNestedField(u.Object, "metadata", "initializers")
+		disown(u)
 		return
 	}
 	field, err := runtime.DefaultUnstructuredConverter.ToUnstructured(i)

@@ -1,0 +1,65 @@
+package initializers
+
+import (
+	"bytes"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// disown takes the field from what managedFields says that managers own. The
+// library does so with what clients remove; it does not hear of what the server
+// removes, and the field never comes back. A manager that owned nothing else goes.
+func disown(m metav1.Object) {
+	managed := m.GetManagedFields()
+	var kept []metav1.ManagedFieldsEntry
+	changed := false
+	for _, entry := range managed {
+		if entry.FieldsV1 != nil {
+			if fields, found := withoutField(entry.FieldsV1.GetRawBytes()); found {
+				changed = true
+				if len(fields) == 0 {
+					continue
+				}
+				// The object may share what it points to with a cache.
+				entry.FieldsV1 = metav1.NewFieldsV1(string(fields))
+			}
+		}
+		kept = append(kept, entry)
+	}
+	if changed {
+		m.SetManagedFields(kept)
+	}
+}
+
+// withoutField returns a set of fields without metadata.initializers, empty if
+// nothing is left, and whether it was there. A set that cannot be read stays.
+func withoutField(fields []byte) (left []byte, found bool) {
+	const metadata, field = "f:metadata", "f:initializers"
+	if !bytes.Contains(fields, []byte(field)) {
+		return nil, false
+	}
+	var set, inner map[string]json.RawMessage
+	if json.Unmarshal(fields, &set) != nil || json.Unmarshal(set[metadata], &inner) != nil || inner[field] == nil {
+		return nil, false
+	}
+	delete(inner, field)
+	if len(inner) == 0 {
+		delete(set, metadata)
+	} else {
+		set[metadata] = encode(inner)
+	}
+	if len(set) == 0 {
+		return nil, true
+	}
+	return encode(set), true
+}
+
+// encode writes members that were read from JSON.
+func encode(members map[string]json.RawMessage) []byte {
+	data, err := json.Marshal(members)
+	if err != nil {
+		panic("what was read from JSON cannot be written: " + err.Error())
+	}
+	return data
+}

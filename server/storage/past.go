@@ -34,11 +34,11 @@ func (p *past) watch(ctx context.Context, raw apistorage.Interface, key string, 
 		return w, nil
 	}
 	if status, ok := answer.Object.(*metav1.Status); !ok || status.Code != http.StatusGone {
-		return refused(*answer), nil
+		return refusedWatch(*answer), nil
 	}
 	if p.watches.Add(1) > maxPast {
 		p.watches.Add(-1)
-		return refused(*answer), nil
+		return refusedWatch(*answer), nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { p.watches.Add(-1) })
@@ -80,8 +80,8 @@ func refusalOf(w watch.Interface) *watch.Event {
 	return nil
 }
 
-// refused is a watch with one event.
-func refused(event watch.Event) watch.Interface {
+// refusedWatch is a watch with one event.
+func refusedWatch(event watch.Event) watch.Interface {
 	events := make(chan watch.Event, 1)
 	events <- event
 	close(events)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"time"
 
@@ -197,15 +198,12 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (response *review.Re
 	return nil, e
 }
 
-// address returns the URL of a webhook, exactly as configured but for the query,
-// which is ours (S3.2).
+// address returns the URL of a webhook without the query, which Call adds. The path
+// is cleaned (S3.2): kube-apiserver calls /a for //a, for a and for /a/, and Go's
+// ServeMux would redirect what is not clean.
 func address(cc *registration.ClientConfig) (*url.URL, error) {
 	if s := cc.Service; s != nil {
-		path := s.Path
-		if path == "" {
-			path = "/"
-		}
-		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: path}, nil
+		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: path.Join("/", s.Path)}, nil
 	}
 	if cc.URL == "" {
 		return nil, errors.New("webhook configuration must have either service or URL")
@@ -217,11 +215,7 @@ func address(cc *registration.ClientConfig) (*url.URL, error) {
 	if u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("clientConfig.url %q is not the https URL of a host", u.Redacted())
 	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	u.User, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", false
-	return u, nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", u.Path)}, nil
 }
 
 // timeoutQuery prints a duration as S3.3 wants it, in whole seconds rounded up.

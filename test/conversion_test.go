@@ -79,7 +79,7 @@ ports: [{name: "", port: 8443, protocol: TCP}], endpoints: [%s]}`, strings.Join(
 
 	t.Run("S8.4 a service without endpoints", func(t *testing.T) {
 		converted(t, func(r *harness.Response, _ map[string]int) bool {
-			return r.Code == http.StatusInternalServerError && strings.Contains(r.Text("message"), "service hooks/converter has no ready endpoints for port 443")
+			return r.Code == http.StatusInternalServerError && strings.Contains(r.Text("message"), `no endpoints available for service "hooks/converter": none is ready for port 443`)
 		})
 	})
 	t.Run("S8.2 S8.3 the endpoint of a slice", func(t *testing.T) {

@@ -102,8 +102,16 @@ func TestWebhooksBehindServices(t *testing.T) {
 
 	service("web", `{ports: [{port: 443, targetPort: 8443}]}`)
 	t.Run("S8.4 a service without endpoints", func(t *testing.T) {
-		ip := h.Get(services+"/web").Text("spec", "clusterIP")
-		settled(t, "web", 443, func(message string, dialed map[string]int) bool { return dialed[ip+":443"] == 1 })
+		settled(t, "web", 443, func(message string, dialed map[string]int) bool {
+			return strings.Contains(message, `: no endpoints available for service "hooks/web": none is ready for port 443`) && len(dialed) == 0
+		})
+	})
+	t.Run("S8.4 a service whose endpoints are not ready", func(t *testing.T) {
+		service("late", `{ports: [{port: 443, targetPort: 8443}]}`)
+		h.Must(http.StatusCreated, "POST", slices, slice("late", `{addresses: ["10.9.0.7"], conditions: {ready: false}}`))
+		settled(t, "late", 443, func(message string, dialed map[string]int) bool {
+			return strings.Contains(message, `no endpoints available for service "hooks/late"`) && len(dialed) == 0
+		})
 	})
 	t.Run("S8.2 S8.3 endpoints of a slice", func(t *testing.T) {
 		pods.route("10.9.0.1:8443", hooks.Address())
@@ -165,10 +173,10 @@ func TestWebhooksBehindServices(t *testing.T) {
 			t.Errorf("message is %q", message)
 		}
 	})
-	t.Run("S8.4 no endpoint and no cluster IP", func(t *testing.T) {
+	t.Run("S8.4 a headless service without endpoints", func(t *testing.T) {
 		service("bare", `{clusterIP: None, ports: [{port: 443}]}`)
 		settled(t, "bare", 443, func(message string, _ map[string]int) bool {
-			return strings.Contains(message, "service hooks/bare has no ready endpoints for port 443")
+			return strings.Contains(message, `no endpoints available for service "hooks/bare": none is ready for port 443`)
 		})
 	})
 	t.Run("S8.4 Endpoints", func(t *testing.T) {

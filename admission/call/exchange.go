@@ -176,7 +176,7 @@ func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
 	}
 	endpoints, err := c.options.Resolver.Resolve(ctx, s.Namespace, s.Name, s.Port)
 	if err == nil && len(endpoints) == 0 {
-		err = fmt.Errorf("service %s/%s has no endpoints", s.Namespace, s.Name)
+		err = fmt.Errorf("no endpoints available for service %q", s.Namespace+"/"+s.Name)
 	}
 	return endpoints, err
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // ServiceResolver is a [Resolver] for servers that know the objects of a cluster:
-// it goes by EndpointSlices, Endpoints, external names and cluster IPs, in the
-// order of S8.4. The functions are usually methods of listers; what they return is
-// only read.
+// it goes by EndpointSlices, Endpoints and external names, in the order of S8.4. It
+// never returns a cluster IP: without a service proxy nothing answers there. The
+// functions are usually methods of listers; what they return is only read.
 type ServiceResolver struct {
 	// Service returns a Service, or an error. Required.
 	Service func(namespace, name string) (*corev1.Service, error)
@@ -55,10 +55,7 @@ func (r ServiceResolver) Resolve(_ context.Context, namespace, name string, port
 		first := rand.IntN(n)
 		return append(ready[first:n:n], ready[:first]...), nil
 	}
-	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
-		return []string{hostPort(ip, wanted.Port)}, nil
-	}
-	return nil, fmt.Errorf("service %s/%s has no ready endpoints for port %d", namespace, name, wanted.Port)
+	return nil, fmt.Errorf("no endpoints available for service %q: none is ready for port %d", namespace+"/"+name, wanted.Port)
 }
 
 // servicePort finds the port of a service by number; 0 stands for the only one or,

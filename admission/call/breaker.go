@@ -223,7 +223,7 @@ func (e *openError) Error() string {
 		next = fmt.Sprintf("it is tried again in %s", e.again.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("the last %d calls to %s failed, the first at %s, the latest because of: %s; %s",
-		e.failures, e.target, e.since.UTC().Format(time.RFC3339), e.last.reason(), next)
+		e.failures, e.target, e.since.UTC().Format(time.RFC3339), cut(e.last.reason(), maxText/2), next)
 }
 
 func (e *openError) Unwrap() error { return e.last.Cause }

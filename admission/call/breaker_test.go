@@ -147,6 +147,9 @@ func TestCircuit(t *testing.T) {
 		{"hangs after the request, time-outs count", BreakerTimeout, nil, hangs, true, "no answer within 100ms"},
 		{"HTTP 500 is an answer", BreakerTimeout, nil, answers(500), false, ""},
 		{"no review is an answer", BreakerTimeout, nil, answers(200), false, ""},
+		{"refused in many words", BreakerConnect, func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("refused" + strings.Repeat("!", 10_000))
+		}, nil, true, "refused!!!"},
 		{"refused, switched off", BreakerOff, refuses, nil, false, ""},
 	}
 	for _, tt := range tests {
@@ -193,7 +196,7 @@ func TestCircuit(t *testing.T) {
 					t.Errorf("S7.4: %+v", err)
 				}
 				if state.Name != at || state.State != TargetOpen || state.Failures != breakAfter || state.Since.IsZero() ||
-					!strings.Contains(state.LastError, tt.text) || !state.NextAttempt.After(time.Now()) || state.InFlight != 0 {
+					!strings.Contains(state.LastError, tt.text) || len(state.LastError) > 2*maxText || !state.NextAttempt.After(time.Now()) || state.InFlight != 0 {
 					t.Errorf("%+v", state)
 				}
 			})

@@ -135,7 +135,7 @@ func (e *Error) reason() string {
 }
 
 func (e *Error) explain(b *strings.Builder) {
-	b.WriteString(e.Cause.Error())
+	b.WriteString(cut(e.Cause.Error(), maxText))
 	switch {
 	case e.ClientGone:
 		b.WriteString("; the API request was cancelled by its client")
@@ -158,6 +158,19 @@ func (e *Error) explain(b *strings.Builder) {
 	default:
 		fmt.Fprintf(b, "; endpoints tried: %s", strings.Join(e.Endpoints, ", "))
 	}
+}
+
+// maxText bounds, in bytes, what an error repeats of a cause: a webhook's server can
+// put a megabyte into a status line or into the message of a Status.
+const maxText = 2 << 10
+
+// cut returns text, without its end when it is longer than most bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = "..."
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 func roots(h *registration.Entry) string {

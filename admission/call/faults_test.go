@@ -105,6 +105,7 @@ func TestFaults(t *testing.T) {
 		{name: "S7.4 reset within the answer", start: raw(full, reset), class: Transport, code: 503, text: []string{"reading the answer: "}},
 		{name: "S7.4 closed within the answer", start: raw(full, func(*tls.Conn) {}), class: Transport, code: 503, text: []string{"reading the answer: unexpected EOF"}},
 		{name: "S7.4 no HTTP", start: raw("SSH-2.0-OpenSSH_9.6\r\n", func(*tls.Conn) {}), class: Transport, code: 503, text: []string{"malformed HTTP"}},
+		{name: "S7.4 a status line of 900 KB", start: raw("HTTP/1.1 "+strings.Repeat("s", 900_000)+"\r\n\r\n", func(*tls.Conn) {}), class: Transport, code: 503, text: []string{"malformed HTTP", "sss..."}},
 		{name: "S12.14 no TLS", start: func(t *testing.T) string {
 			return listener(t, func(c net.Conn) { io.WriteString(c, "HTTP/1.0 400 Bad Request\r\n\r\n"); c.Close() })
 		}, class: Transport, code: 503, dial: true, text: []string{"failed to call webhook: Post "}},
@@ -153,6 +154,8 @@ func TestFaults(t *testing.T) {
 		{name: "S7.4 504", start: handler(good, respond(504, "", "")), class: HTTPStatus, code: 504, text: []string{"failed to call webhook: the server was unable to return a response in the time allotted"}},
 		{name: "S7.4 JSON Status", start: handler(good, respond(500, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"own words","code":410}`)), class: HTTPStatus, code: 410,
 			text: []string{"failed to call webhook: own words"}},
+		{name: "S7.4 a JSON Status of 900 KB", start: handler(good, respond(500, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"`+strings.Repeat("é", 450_000)+`"}`)), class: HTTPStatus, code: 500,
+			text: []string{"failed to call webhook: éé", "é..."}},
 		{name: "S8.9 a redirect is an error", start: handler(good, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		}), class: HTTPStatus, code: 307, text: []string{"failed to call webhook: the server responded with the status code 307: redirects are not followed"}},
@@ -160,6 +163,9 @@ func TestFaults(t *testing.T) {
 		{name: "S7.4 garbage", start: handler(good, respond(200, "text/html", "<html>")), class: Answer, code: 503, text: []string{"failed to call webhook: the answer is not an AdmissionReview of admission.k8s.io/v1"}},
 		{name: "S4.3 empty", start: handler(good, respond(200, "application/json", "")), class: Answer, code: 503,
 			text: []string{"failed to call webhook: 0-length response with status code: 200 and content type: application/json"}},
+		{name: "S4.4 a kind of 900 KB", start: handler(good, respond(200, "", `{"kind":"`+strings.Repeat("k", 900_000)+`"}`)), class: Answer, code: 503, text: []string{"failed to call webhook: no kind", "kk..."}},
+		{name: "S4.7 a uid of 900 KB", start: handler(good, respond(200, "", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"`+strings.Repeat("u", 900_000)+`"}}`)), class: Invalid, code: 503,
+			text: []string{"received invalid webhook response: expected response.uid=", "uu..."}},
 		{name: "S4.21 too large", start: handler(good, func(w http.ResponseWriter, r *http.Request) {
 			for chunk := bytes.Repeat([]byte(" "), 64<<10); r.Context().Err() == nil; {
 				if _, err := w.Write(chunk); err != nil {
@@ -196,6 +202,9 @@ func TestFaults(t *testing.T) {
 			}
 			if !strings.HasPrefix(err.Error(), classes[tt.class].opening) {
 				t.Errorf("%q does not start with %q", err, classes[tt.class].opening)
+			}
+			if n := len(err.Error()); n > maxText+1<<10 {
+				t.Errorf("the text from outside makes an error of %d bytes", n)
 			}
 			type facts struct {
 				Class          Class

@@ -42,6 +42,9 @@ var failedOpen = [...]string{
 	registration.External:   FailedOpenExternalPrefix,
 }
 
+// maxLoggedKey bounds, in bytes, what the log repeats of a key that was dropped.
+const maxLoggedKey = 2 << 10
+
 type mutationAnnotation struct {
 	Configuration string `json:"configuration"`
 	Webhook       string `json:"webhook"`
@@ -118,7 +121,7 @@ func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attribute
 // for the log.
 func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
-		p.complaints.log(ctx, h, nil, "Audit annotation of a webhook was dropped", "key", key)
+		p.complaints.log(ctx, h, nil, "Audit annotation of a webhook was dropped", "key", key[:min(len(key), maxLoggedKey)])
 	}
 }
 

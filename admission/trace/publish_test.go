@@ -357,6 +357,19 @@ func TestWhatIsLogged(t *testing.T) {
 	}
 }
 
+func TestTheLogCutsKeysOfWebhooks(t *testing.T) {
+	var lines []string
+	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
+		admission.Create, nil, false, &user.DefaultInfo{})
+	new(Publisher).Publish(klog.NewContext(t.Context(), logger), a, &Trace{Source: registration.Validating, Calls: []Call{
+		{Hook: &registration.Hook{Name: "log.example.com"}, AuditAnnotations: map[string]string{strings.Repeat("k", 900_000): "1"}},
+	}})
+	if len(lines) != 1 || !strings.Contains(lines[0], `"key"="log.example.com/kkk`) || len(lines[0]) > maxLoggedKey+1000 {
+		t.Errorf("S4.17: got %d lines, %.200q", len(lines), lines)
+	}
+}
+
 // TestIgnoredFailuresDoNotFloodTheLog: S7.3 wants them logged, and a webhook that
 // is down fails every request.
 func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {

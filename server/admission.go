@@ -38,6 +38,9 @@ type judge struct {
 	plugins []admission.Plugin
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
+	// maxStaleness is how long after the beginning of a read requests may be judged
+	// by it.
+	maxStaleness time.Duration
 	// initializers tells whether the plugin of that name is in the chain.
 	initializers bool
 }
@@ -57,7 +60,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{creations: &namespaces.Creations{}}
+	j := &judge{creations: &namespaces.Creations{}, maxStaleness: o.AdmissionMaxStaleness}
 	namespaces := fresh.NewNamespaces(o.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.informers.Core().V1().Namespaces().Lister(), a.client)
 	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), off)
 	if j.refresher, err = snapshot.NewRefresher(snapshot.Options{
@@ -155,24 +158,6 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 		err = r.announcer.Covers(begin)
 	}
 	return found, err
-}
-
-// soon is how long after a registration was written through this server it is
-// read, so that several that are written together are read together.
-const soon = 20 * time.Millisecond
-
-// registered returns what is to be called when a registration was written through
-// this server: it is then in force sooner than by the next regular read.
-func (j *judge) registered() func() {
-	var pending atomic.Bool
-	return func() {
-		if pending.CompareAndSwap(false, true) {
-			time.AfterFunc(soon, func() {
-				pending.Store(false)
-				j.refresher.Poke()
-			})
-		}
-	}
 }
 
 // mustAct tells whether an initializer's failure policy is Fail. One that is not

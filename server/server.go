@@ -167,6 +167,7 @@ type assembly struct {
 	hooks     []catalog.Hook
 	pki       *auth.PKI
 	address   Address
+	etcd      clientv3.Watcher
 	// stopped is closed when the server is to end.
 	stopped        <-chan struct{}
 	judge          *judge
@@ -183,7 +184,7 @@ type assembly struct {
 
 func (s *Server) assemble(ctx context.Context, listener net.Listener, store *store) (*assembly, error) {
 	o, etcdClient := &s.options, store.client
-	a := &assembly{options: o, server: s, stopped: ctx.Done()}
+	a := &assembly{options: o, server: s, stopped: ctx.Done(), etcd: etcdClient.Client}
 	var err error
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	if ip := net.ParseIP(o.BindAddress); !ip.IsUnspecified() && !slices.Contains(hosts, ip.String()) {
@@ -291,7 +292,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 		decorator = a.initialization
 	}
 	marked := *etcdClient
-	marked.Kubernetes = marks.Client(etcdClient.Kubernetes, etcdClient.KV, fresh.Marks(o.EtcdPrefix, a.judge.registered())...)
+	marked.Kubernetes = marks.Client(etcdClient.Kubernetes, etcdClient.KV, fresh.Marks(o.EtcdPrefix)...)
 	if marked.Kubernetes, err = a.fenced(marked.Kubernetes, etcdClient.KV); err != nil {
 		return nil, err
 	}
@@ -338,7 +339,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 // filters.
 func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config, storageFactory *serverstorage.DefaultStorageFactory, etcd clientv3.KV) error {
 	o := a.options
-	registered, err := registrations.Storage(a.storage, storageFactory.StorageConfig)
+	registered, err := registrations.Storage(a.storage, storageFactory.StorageConfig, a.judge.hold)
 	if err != nil {
 		return err
 	}
@@ -616,9 +617,10 @@ func (a *assembly) judgeRequests(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
-	var announcing sync.WaitGroup
-	announcing.Go(func() { a.announcer.Run(ctx) })
-	defer announcing.Wait()
+	var running sync.WaitGroup
+	running.Go(func() { a.announcer.Run(ctx) })
+	running.Go(func() { fresh.Watch(ctx, a.etcd, a.options.EtcdPrefix, a.judge.refresher.Poke) })
+	defer running.Wait()
 	return a.judge.refresher.Run(ctx)
 }
 

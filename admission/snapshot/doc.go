@@ -20,6 +20,9 @@
 // read: a snapshot holds every registration that was stored before that moment,
 // and a read that hangs makes it old.
 //
+// Whoever knows that something was written need not wait for the next second: Poke
+// begins a read, and Await waits until what was written is in use.
+//
 // Where registrations are read from is up to a Reader. ClientReader reads them
 // from any API server; a server that stores them reads its own storage.
 //

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,6 +71,8 @@ type Refresher struct {
 	options Options
 	current atomic.Pointer[Snapshot]
 	poke    chan struct{}
+	// over is closed when Run has returned.
+	over chan struct{}
 
 	// mu guards what follows; nothing is waited for while it is held.
 	mu struct {
@@ -105,7 +108,7 @@ func NewRefresher(o Options) (*Refresher, error) {
 	if o.Wait == 0 {
 		o.Wait = 4 * time.Second
 	}
-	r := &Refresher{options: o, poke: make(chan struct{}, 1)}
+	r := &Refresher{options: o, poke: make(chan struct{}, 1), over: make(chan struct{})}
 	r.mu.next = make(chan struct{})
 	return r, nil
 }
@@ -116,6 +119,7 @@ const retries = 4
 
 // Run reads until the context ends, and returns the context's error.
 func (r *Refresher) Run(ctx context.Context) error {
+	defer close(r.over)
 	var compiler Compiler
 	var version Version
 	timer := time.NewTimer(0)
@@ -195,6 +199,35 @@ func (r *Refresher) succeed(s *Snapshot) {
 // Current returns the last good snapshot, however old (S11.9); nil before the
 // first. It is for looking at, not for judging requests.
 func (r *Refresher) Current() *Snapshot { return r.current.Load() }
+
+// Await makes the next read begin now, and returns nil when the snapshot in use is
+// good enough; that may be the one in use already. Otherwise the error says why it
+// is not: the context has ended, or Run has.
+func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) error {
+	for poked := false; ; poked = true {
+		r.mu.Lock()
+		next := r.mu.next
+		r.mu.Unlock()
+		if s := r.current.Load(); s != nil && enough(s) {
+			return nil
+		}
+		if !poked {
+			r.Poke()
+		}
+		select {
+		case <-next:
+			continue
+		case <-r.over:
+			return errOver
+		case <-ctx.Done():
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return cmp.Or(r.mu.err, ctx.Err())
+		}
+	}
+}
+
+var errOver = errors.New("registrations are not read any more")
 
 // Acquire returns a snapshot that a request may be judged by. If there is none, it
 // waits for the next read that succeeds, a few seconds at most (S11.13), and then

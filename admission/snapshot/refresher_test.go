@@ -506,3 +506,52 @@ func BenchmarkAcquire(b *testing.B) {
 		}
 	}
 }
+
+// TestAwait proves S11.8 for those who wait for what they know is stored.
+func TestAwait(t *testing.T) {
+	hooks := func(n int) func(*Snapshot) bool {
+		return func(s *Snapshot) bool { return len(s.Entries(registration.Validating)) == n }
+	}
+	running(t, Options{}, func(t *testing.T, s *store, r *Refresher) {
+		await := func(enough func(*Snapshot) bool) (time.Duration, error) {
+			began := time.Now()
+			limited, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			err := r.Await(limited, enough)
+			return time.Since(began), err
+		}
+		reads := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.mu.begun)
+		}
+		if waited, err := await(hooks(1)); waited > 0 || err != nil || reads() != 1 {
+			t.Errorf("what is in use: %s, %v, %d reads", waited, err, reads())
+		}
+		s.put("2", "one", "two")
+		if waited, err := await(hooks(2)); waited > 0 || err != nil || reads() != 2 {
+			t.Errorf("what is stored: %s, %v, %d reads", waited, err, reads())
+		}
+		if waited, err := await(hooks(3)); waited != 3*time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("what is not: %s, %v", waited, err)
+		}
+		away := errors.New("etcd is away")
+		s.fail(away)
+		if waited, err := await(hooks(3)); waited != 3*time.Second || !errors.Is(err, away) {
+			t.Errorf("what cannot be read: %s, %v", waited, err)
+		}
+	})
+}
+
+func TestAwaitEndsWithRun(t *testing.T) {
+	r, err := NewRefresher(Options{Reader: &store{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = r.Run(ctx)
+	if err := r.Await(t.Context(), func(*Snapshot) bool { return false }); !errors.Is(err, errOver) {
+		t.Errorf("got %v", err)
+	}
+}

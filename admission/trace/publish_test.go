@@ -362,8 +362,8 @@ func TestTheLogCutsKeysOfWebhooks(t *testing.T) {
 	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
 	a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
 		admission.Create, nil, false, &user.DefaultInfo{})
-	new(Publisher).Publish(klog.NewContext(t.Context(), logger), a, &Trace{Source: registration.Validating, Calls: []Call{
-		{Hook: &registration.Hook{Name: "log.example.com"}, AuditAnnotations: map[string]string{strings.Repeat("k", 900_000): "1"}},
+	new(Publisher).Publish(klog.NewContext(t.Context(), logger), a, &Run{Source: registration.Validating, Calls: []Call{
+		{Entry: registration.Origin{Name: "log.example.com"}, AuditAnnotations: map[string]string{strings.Repeat("k", 900_000): "1"}},
 	}})
 	if len(lines) != 1 || !strings.Contains(lines[0], `"key"="log.example.com/kkk`) || len(lines[0]) > maxLoggedKey+1000 {
 		t.Errorf("S4.17: got %d lines, %.200q", len(lines), lines)

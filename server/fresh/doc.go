@@ -9,6 +9,9 @@
 // moved, those that changed are read; when that of the registrations has, all of
 // them are.
 //
+// Watch tells of writes of registrations as they happen, so that a read can follow at
+// once. It only hastens: what is promised rests on the regular reads.
+//
 // What is written to etcd behind the servers' back moves no mark. Every ten
 // seconds a read looks at all keys for that.
 package fresh

@@ -19,10 +19,9 @@ import (
 const lookAtAll = 10 * time.Second
 
 // Marks returns the marks that a Reader relies on, for every server that writes
-// below root. written is called after each write of a registration through this
-// server; it may be nil, and must not block.
-func Marks(root string, written func()) []marks.Mark {
-	registered := marks.Mark{Key: RegistrationsMark(root), Written: written}
+// below root.
+func Marks(root string) []marks.Mark {
+	registered := marks.Mark{Key: RegistrationsMark(root)}
 	for _, c := range registrations.Collections(root) {
 		registered.Prefixes = append(registered.Prefixes, c.Prefix)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,9 +17,29 @@ type Mark struct {
 	Key string
 	// Prefixes end with a slash.
 	Prefixes []string
-	// Written, when set, is called after this client wrote something below the
-	// prefixes. It must not block.
-	Written func()
+}
+
+// Receipt tells at which revision the marked writes of a context were done. It is
+// safe for concurrent use.
+type Receipt struct{ revision atomic.Int64 }
+
+type receiptKey struct{}
+
+// WithReceipt returns a context for writes, and their receipt.
+func WithReceipt(ctx context.Context) (context.Context, *Receipt) {
+	r := &Receipt{}
+	return context.WithValue(ctx, receiptKey{}, r), r
+}
+
+// Revision returns etcd's revision of the last marked write that was acknowledged,
+// 0 when there was none.
+func (r *Receipt) Revision() int64 { return r.revision.Load() }
+
+// note takes in a revision. Writes of one context may be done at the same time.
+func (r *Receipt) note(revision int64) {
+	for old := r.revision.Load(); old < revision && !r.revision.CompareAndSwap(old, revision); {
+		old = r.revision.Load()
+	}
 }
 
 // client is an etcd client whose writes set marks.
@@ -76,12 +97,11 @@ func (c *client) write(ctx context.Context, mark *Mark, key string, expected int
 		txn = txn.Else(clientv3.OpGet(key))
 	}
 	response, err := txn.Commit()
-	if mark.Written != nil {
-		// An error does not say that nothing was written.
-		mark.Written()
-	}
 	if err != nil {
 		return false, 0, nil, err
+	}
+	if r, ok := ctx.Value(receiptKey{}).(*Receipt); ok && response.Succeeded {
+		r.note(response.Header.Revision)
 	}
 	if get && !response.Succeeded {
 		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {

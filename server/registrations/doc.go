@@ -7,4 +7,7 @@
 // handlers as every other kind. Objects have the form of v1 (v1alpha1 for its two
 // kinds) in memory and in etcd; what is written in v1beta1 gets the defaults of
 // v1beta1 and is then converted, one field for one field (S1.2).
+//
+// Writes are held back from being answered until a Hold lets them go: the server waits
+// until it judges requests by what was written.
 package registrations

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,9 +98,14 @@ func Hub(gv schema.GroupVersion) schema.GroupVersion {
 	return gv
 }
 
+// Hold is called with the context of a write, before it is done. It returns the
+// context to do it in, and what is called when it was done or has failed: the write
+// is answered when that has returned.
+type Hold func(ctx context.Context) (writing context.Context, done func())
+
 // Storage opens the stores of the kinds. The result maps a served version to its
 // resources; the versions of one kind share a store.
-func Storage(factory *storage.Factory, config storagebackend.Config) (map[string]map[string]rest.Storage, error) {
+func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) (map[string]map[string]rest.Storage, error) {
 	versions := map[string]map[string]rest.Storage{}
 	for _, k := range kinds {
 		resource := schema.GroupResource{Group: Group, Resource: k.plural}
@@ -121,14 +127,45 @@ func Storage(factory *storage.Factory, config storagebackend.Config) (map[string
 			if versions[version] == nil {
 				versions[version] = map[string]rest.Storage{}
 			}
-			versions[version][k.plural] = served{Store: store}
+			versions[version][k.plural] = served{Store: store, hold: hold}
 		}
 	}
 	return versions, nil
 }
 
-// served is a store with what discovery shows of it.
-type served struct{ *registry.Store }
+// served is a store with what discovery shows of it, whose writes are held.
+type served struct {
+	*registry.Store
+	hold Hold
+}
+
+// Create implements rest.Creater.
+func (s served) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.Create(writing, obj, validate, o)
+}
+
+// Update implements rest.Updater.
+func (s served) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, force bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.Update(writing, name, info, create, update, force, o)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (s served) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.Delete(writing, name, validate, o)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (s served) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.DeleteCollection(writing, validate, o, list)
+}
 
 // Categories implements rest.CategoriesProvider.
 func (served) Categories() []string { return []string{"api-extensions"} }

@@ -6,8 +6,8 @@
 // (S11.8). Two marks, which every server sets with each write of a registration
 // or of a namespace, make the usual read one transaction with two keys: when they
 // are as they were, nothing has changed. When the mark of the namespaces has
-// moved, those that changed are read; when that of the registrations has, all of
-// them are.
+// moved, those that changed are read; when that of the registrations has, so are the
+// keys of all registrations and those that changed.
 //
 // Watch tells of writes of registrations as they happen, so that a read can follow at
 // once. It only hastens: what is promised rests on the regular reads.

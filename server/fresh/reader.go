@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
@@ -45,6 +50,8 @@ type Reader struct {
 	root        string
 	collections []registrations.Collection
 	namespaces  *Namespaces
+	// known is what the last read of all found, nil before the first.
+	known atomic.Pointer[known]
 
 	// mu guards what follows; it is held while nothing else is done.
 	mu struct {
@@ -134,7 +141,7 @@ func modified(response *clientv3.TxnResponse, part int) int64 {
 
 // unchanged tells whether the keys are those of an earlier read.
 func (r *Reader) unchanged(ctx context.Context, last version) (bool, error) {
-	response, err := r.ask(ctx, clientv3.WithMinModRev(last.revision+1), clientv3.WithKeysOnly())
+	response, err := r.ask(ctx, r.keys(clientv3.WithMinModRev(last.revision+1), clientv3.WithKeysOnly()))
 	if err != nil {
 		return false, err
 	}
@@ -143,36 +150,79 @@ func (r *Reader) unchanged(ctx context.Context, last version) (bool, error) {
 			return false, nil
 		}
 	}
-	return countsOf(response) == last.counts, nil
+	return countsOf(response, len(r.collections)) == last.counts, nil
 }
 
-// all reads every registration.
+// known is the registrations of one revision. Neither it nor an object is ever
+// changed.
+type known struct {
+	revision int64
+	objects  map[string]object
+}
+
+// object is one registration, as it was stored at a revision.
+type object struct {
+	runtime.Object
+	revision int64
+}
+
+// all reads every registration. Of those that it knows it reads the keys only, which
+// tell at which revision each was modified: the cost of a change is that of what
+// changed, however much is registered.
 func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
-	response, err := r.ask(ctx)
+	last := r.known.Load()
+	if last == nil {
+		last = &known{}
+	}
+	response, err := r.ask(ctx, r.keys(clientv3.WithKeysOnly()), r.keys(clientv3.WithMinModRev(last.revision+1)))
 	if err != nil {
 		return snapshot.Registrations{}, err
 	}
-	v := version{mark: modified(response, 0), revision: response.Header.Revision, counts: countsOf(response)}
+	v := version{mark: modified(response, 0), revision: response.Header.Revision, counts: countsOf(response, len(r.collections))}
+	next := &known{revision: v.revision, objects: map[string]object{}}
 	found := snapshot.Registrations{Version: v.version(), Revision: strconv.FormatInt(v.revision, 10)}
 	for i := range r.collections {
-		for _, kv := range response.Responses[i+1].GetResponseRange().Kvs {
-			obj, err := r.collections[i].Decode(kv.Key, kv.Value, kv.ModRevision)
-			if err != nil {
-				return snapshot.Registrations{}, err
+		changed := map[string]*mvccpb.KeyValue{}
+		for _, kv := range response.Responses[1+len(r.collections)+i].GetResponseRange().Kvs {
+			changed[string(kv.Key)] = kv
+		}
+		for _, kv := range response.Responses[1+i].GetResponseRange().Kvs {
+			key := string(kv.Key)
+			one := last.objects[key]
+			if one.revision != kv.ModRevision {
+				stored := changed[key]
+				if stored == nil {
+					// Somebody restored etcd from a backup: what is known is of another past.
+					r.known.Store(nil)
+					return r.all(ctx, begin)
+				}
+				obj, err := r.collections[i].Decode(stored.Key, stored.Value, stored.ModRevision)
+				if err != nil {
+					return snapshot.Registrations{}, err
+				}
+				one = object{obj, stored.ModRevision}
 			}
-			found.Objects = append(found.Objects, obj)
+			next.objects[key] = one
+			found.Objects = append(found.Objects, one.Object)
 		}
 	}
+	r.known.Store(next)
 	r.look(begin)
 	return found, nil
 }
 
-// ask reads the mark and the keys of all kinds in one linearizable transaction.
-func (r *Reader) ask(ctx context.Context, options ...clientv3.OpOption) (*clientv3.TxnResponse, error) {
-	ops := []clientv3.Op{clientv3.OpGet(RegistrationsMark(r.root))}
-	for _, c := range r.collections {
-		ops = append(ops, clientv3.OpGet(c.Prefix, append([]clientv3.OpOption{clientv3.WithPrefix()}, options...)...))
+// keys returns an operation for each kind, which gets all its keys.
+func (r *Reader) keys(options ...clientv3.OpOption) []clientv3.Op {
+	ops := make([]clientv3.Op, len(r.collections))
+	for i, c := range r.collections {
+		ops[i] = clientv3.OpGet(c.Prefix, append([]clientv3.OpOption{clientv3.WithPrefix()}, options...)...)
 	}
+	return ops
+}
+
+// ask gets the mark, and then does the operations, in one linearizable transaction.
+func (r *Reader) ask(ctx context.Context, operations ...[]clientv3.Op) (*clientv3.TxnResponse, error) {
+	ops := slices.Concat(append([][]clientv3.Op{{clientv3.OpGet(RegistrationsMark(r.root))}}, operations...)...)
 	response, err := hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return r.etcd.Txn(ctx).Then(ops...).Commit()
 	})
@@ -183,9 +233,9 @@ func (r *Reader) ask(ctx context.Context, options ...clientv3.OpOption) (*client
 }
 
 // countsOf is how many objects of each kind there are: what deletions change.
-func countsOf(response *clientv3.TxnResponse) string {
+func countsOf(response *clientv3.TxnResponse, kinds int) string {
 	var b []byte
-	for _, one := range response.Responses[1:] {
+	for _, one := range response.Responses[1 : 1+kinds] {
 		b = strconv.AppendInt(append(b, '/'), one.GetResponseRange().Count, 10)
 	}
 	return string(b)

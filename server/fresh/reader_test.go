@@ -178,6 +178,50 @@ func TestReadSeesEveryChange(t *testing.T) {
 	}
 }
 
+// TestAReadOfAChangeCostsTheChange: what was read before is not read and decoded
+// again, unless etcd has another past than what was read.
+func TestAReadOfAChangeCostsTheChange(t *testing.T) {
+	s := newStore(t)
+	reader := NewReader(s.client.KV, root, nil)
+	read := func() map[string]runtime.Object {
+		t.Helper()
+		found, err := reader.Read(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]runtime.Object{}
+		for _, obj := range found.Objects {
+			byName[obj.(metav1.Object).GetName()] = obj
+		}
+		return byName
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		s.put("mutatingwebhookconfigurations/"+name, mutating(name))
+	}
+	before := read()
+	s.put("mutatingwebhookconfigurations/b", mutating("b"))
+	s.remove("mutatingwebhookconfigurations/c")
+	s.put("mutatingwebhookconfigurations/d", mutating("d"))
+	after := read()
+	if names := slices.Sorted(maps.Keys(after)); !slices.Equal(names, []string{"a", "b", "d"}) {
+		t.Errorf("S11.8 found %q", names)
+	}
+	if after["a"] != before["a"] {
+		t.Error("what did not change was decoded again")
+	}
+	if after["b"] == before["b"] {
+		t.Error("S11.8 what changed was not read")
+	}
+	reader.known.Store(&known{revision: 1 << 40, objects: map[string]object{
+		root + "/mutatingwebhookconfigurations/a": {mutating("a"), 1 << 39},
+		root + "/mutatingwebhookconfigurations/e": {mutating("e"), 1 << 39},
+	}})
+	restored := read()
+	if names := slices.Sorted(maps.Keys(restored)); !slices.Equal(names, []string{"a", "b", "d"}) {
+		t.Errorf("S11.8 found %q in an etcd that was restored", names)
+	}
+}
+
 func namespace(name, team string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
 }
@@ -286,7 +330,7 @@ func TestEtcdThatWentBack(t *testing.T) {
 
 func BenchmarkRead(b *testing.B) {
 	for _, objects := range []int{0, 2000} {
-		for _, kind := range []string{"unchanged", "all keys"} {
+		for _, kind := range []string{"unchanged", "all keys", "one changed"} {
 			b.Run("registrations="+strconv.Itoa(objects)+"/"+kind, func(b *testing.B) {
 				s := newStore(b)
 				for i := range objects {
@@ -300,11 +344,16 @@ func BenchmarkRead(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if kind == "all keys" {
+					since := first.Version
+					switch kind {
+					case "all keys":
 						reader.look(time.Time{})
+					case "one changed":
+						s.put("validatingwebhookconfigurations/changed", hook("changed"))
+						since = ""
 					}
-					again, err := reader.Read(context.Background(), first.Version)
-					if err != nil || !again.Unchanged {
+					again, err := reader.Read(context.Background(), since)
+					if err != nil || again.Unchanged != (since != "") {
 						b.Fatalf("%+v, %v", again, err)
 					}
 				}

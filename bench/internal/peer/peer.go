@@ -52,14 +52,30 @@ type Server struct {
 	// Ready is how long it took from the start of the first process, etcd
 	// included, until /readyz answered 200.
 	Ready time.Duration
-	// Process is the server; Etcd its etcd, nil if that is embedded.
+	// Process is the server; Etcd its etcd, nil if that is embedded or another
+	// server's.
 	Process *Process
 	Etcd    *Process
+	// etcdURL is where the etcd is, empty if it is embedded.
+	etcdURL string
 }
 
 // Start starts a server with everything it keeps in dir, and waits until it is
 // ready. A second start in the same directory finds the data of the first.
 func Start(ctx context.Context, b Binaries, kind Kind, dir string) (*Server, error) {
+	return start(ctx, b, kind, dir, "")
+}
+
+// Join starts another server of the same kind on the same etcd, which must not be
+// embedded. Stop it before the first one.
+func (s *Server) Join(ctx context.Context, b Binaries, dir string) (*Server, error) {
+	if s.etcdURL == "" {
+		return nil, fmt.Errorf("the etcd of %s is embedded", s.Kind)
+	}
+	return start(ctx, b, s.Kind, dir, s.etcdURL)
+}
+
+func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -71,7 +87,7 @@ func Start(ctx context.Context, b Binaries, kind Kind, dir string) (*Server, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Kind: kind, Config: &rest.Config{
+	s := &Server{Kind: kind, etcdURL: etcdURL, Config: &rest.Config{
 		Host:            "https://127.0.0.1:" + strconv.Itoa(port),
 		BearerToken:     Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: creds.ca},
@@ -97,14 +113,16 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		"--token-auth-file=" + creds.tokens, "--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
 	}
-	if s.Kind != GatehouseEmbedded {
+	if s.Kind != GatehouseEmbedded && s.etcdURL == "" {
 		etcd, line, err := launchAndRead(ctx, dir, b.Etcd, "-data-dir", filepath.Join(dir, "etcd"))
 		if err != nil {
 			return err
 		}
 		s.Etcd = etcd
-		_, url, _ := strings.Cut(line, "ready at ")
-		flags = append(flags, "--etcd-servers="+url)
+		_, s.etcdURL, _ = strings.Cut(line, "ready at ")
+	}
+	if s.etcdURL != "" {
+		flags = append(flags, "--etcd-servers="+s.etcdURL)
 	}
 	program := b.Gatehouse
 	if s.Kind == KubeAPIServer {

@@ -91,7 +91,7 @@ the requests under way and exits with 0.`,
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on)")
 		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", time.Second, "how often registrations are read")
 		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", 5*time.Second, "writes are refused when the last read of registrations began longer ago")
-		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "bounded: a registration is in force within the refresh interval; strict: as soon as its write is acknowledged")
+		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "bounded: a registration is in force on every server within the refresh interval; strict: as soon as its write is acknowledged")
 		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", "connect", "which failures in a row make a webhook server be skipped until it answers again: connect; timeout: also calls not answered in time; off")
 		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", 200, "calls to one webhook server under way at once; more wait, or fail when their time would not do")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "how long an initializer may take")

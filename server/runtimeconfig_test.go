@@ -32,6 +32,13 @@ func eventually(t *testing.T, h *harness.HTTP, code int, path, body string) {
 	})
 }
 
+// serviceOf makes a service with an endpoint, which the server's dialer leads anywhere.
+func serviceOf(h *harness.HTTP, name string) {
+	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/services", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"ports":[{"port":443}]}}`, name))
+	h.Must(http.StatusCreated, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(
+		`{"metadata":{"name":%q,"labels":{"kubernetes.io/service-name":%[1]q}},"addressType":"IPv4","ports":[{"name":"","port":443}],"endpoints":[{"addresses":["10.9.0.1"]}]}`, name))
+}
+
 // TestVersionsAreSwitched proves S9.8 and S11.12: a version that is switched off is
 // not served; what was registered through v1alpha1 is then not in force, is no
 // error, and is back when the version is.
@@ -49,7 +56,7 @@ func TestVersionsAreSwitched(t *testing.T) {
 	}
 
 	s, h := start("admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1=true")
-	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"hook"},"spec":{"ports":[{"port":443}]}}`)
+	serviceOf(h, "hook")
 	h.Must(http.StatusCreated, "POST", registered+"v1alpha1/initializerconfigurations", `{"metadata":{"name":"i"},"initializers":[
 		{"name":"waits.gatehouse.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["secrets"]}]}]}`)
 	h.Must(http.StatusCreated, "POST", registered+"v1alpha1/externaladmissionhookconfigurations", fmt.Sprintf(`{"metadata":{"name":"e"},"externalAdmissionHooks":[
@@ -124,7 +131,7 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 	})
 	h := s.HTTP(t, nil)
 	external := func(name, resource string) string {
-		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/services", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"ports":[{"port":443}]}}`, name))
+		serviceOf(h, name)
 		return fmt.Sprintf(`{"name":"%s.gatehouse.example.com","clientConfig":{"service":{"namespace":"default","name":%[1]q},"caBundle":%q},
 			"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":[%q]}]}`, name, hook.CABundle(), resource)
 	}

@@ -60,6 +60,9 @@ type Options struct {
 	// at once; 0 means 400 and 200. A request beyond the bound gets 429.
 	MaxRequestsInFlight         int
 	MaxMutatingRequestsInFlight int
+	// RefusePrivileged refuses pods with privileged containers. Kubernetes keeps
+	// this setting per process: servers of one process must agree on it.
+	RefusePrivileged bool
 	// EventTTL is how long events are kept; 0 means one hour.
 	EventTTL time.Duration
 	// AdmissionControl names the admission plugins to run, in this order; empty

@@ -124,6 +124,9 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	o := &s.options
+	if err := setCapabilities(o); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}

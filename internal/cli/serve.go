@@ -27,6 +27,7 @@ func newServe(streams Streams) *cobra.Command {
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
 	o := &serveOptions{server: server.Options{Audit: options.NewAuditOptions()}}
+	var allowPrivileged bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the API server",
@@ -47,7 +48,10 @@ the requests under way and exits with 0.`,
   gatehouse serve --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 \
     --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.server.RefusePrivileged = !allowPrivileged
+			return run(cmd.Context(), o)
+		},
 	}
 	cmd.Flags().SortFlags = false
 	s := &o.server
@@ -60,6 +64,7 @@ the requests under way and exits with 0.`,
 		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", 400, "requests that only read, handled at once; more get 429")
 		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "requests that write, handled at once; more get 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "range that cluster IPs of services are taken from")
+		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 for warnings and errors, 1 and more for ever more detail")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {

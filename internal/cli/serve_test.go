@@ -81,6 +81,7 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
 			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
 		})},
+		{"--allow-privileged=false", with(func(o *server.Options) { o.RefusePrivileged = true })},
 		{"--authorization-mode AlwaysAllow", with(func(o *server.Options) { o.AuthorizationMode = "AlwaysAllow" })},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -1,0 +1,19 @@
+package server
+
+import (
+	"errors"
+
+	"k8s.io/kubernetes/pkg/capabilities"
+)
+
+// setCapabilities says whether privileged containers are valid. The validation of
+// pods reads it from a variable of the process that is set once: the first server
+// decides, and one that wants something else does not start.
+func setCapabilities(o *Options) error {
+	allow := !o.RefusePrivileged
+	capabilities.Setup(allow, 0)
+	if capabilities.Get().AllowPrivileged != allow {
+		return errors.New("--allow-privileged: another server of this process has set it otherwise, and it holds for the whole process")
+	}
+	return nil
+}

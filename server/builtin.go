@@ -41,12 +41,13 @@ type family struct {
 // are the resources that configure admission which does not run.
 func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notJudged []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
+	legacy := catalog.LegacyVersions()
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
 				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
-				ParameterCodec: legacyscheme.ParameterCodec, Warnings: notEnforced(v),
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: notEnforced(v), ResetLike: legacy,
 			})
 			if err != nil {
 				return nil, nil, err

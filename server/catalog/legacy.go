@@ -54,6 +54,16 @@ var legacy = []struct {
 // DeploymentRollback. Upstream's storage for it is still there.
 const rollback = "deployments/rollback"
 
+// LegacyVersions returns, for each version that upstream no longer serves, the one
+// whose storage it shares.
+func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
+	from := map[schema.GroupVersion]schema.GroupVersion{}
+	for _, l := range legacy {
+		from[l.version] = l.from
+	}
+	return from
+}
+
 func addLegacy(groups []Group, options generic.RESTOptionsGetter) ([]Group, error) {
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, g := range groups {

@@ -71,6 +71,9 @@ type Group struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// MaxRequestBodyBytes bounds a request's body.
 	MaxRequestBodyBytes int64
+	// ResetLike says of versions that storages do not know which other version of
+	// the same objects they know: server-side apply resets the same fields in both.
+	ResetLike map[schema.GroupVersion]schema.GroupVersion
 	// Warnings are added to those of deprecated kinds, by path.
 	Warnings map[string][]string
 }
@@ -142,15 +145,8 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 	}
 	scope.TableConvertor, _ = storage.(rest.TableConvertor)
 	scope.AcceptsGroupVersionDelegate, _ = storage.(rest.GroupVersionAcceptor)
-	var reset map[fieldpath.APIVersion]fieldpath.Filter
-	switch s := storage.(type) {
-	case rest.ResetFieldsStrategy:
-		reset = fieldpath.NewExcludeFilterSetMap(s.GetResetFields())
-	case rest.ResetFieldsFilterStrategy:
-		reset = s.GetResetFieldsFilter()
-	}
 	scope.FieldManager, err = managedfields.NewDefaultFieldManager(g.TypeConverter, scope.UnsafeConvertor,
-		scope.Defaulter, scope.Creater, kind, hub, subresource, reset)
+		scope.Defaulter, scope.Creater, kind, hub, subresource, g.resetFields(storage))
 	if err != nil {
 		return nil, fmt.Errorf("field manager: %w", err)
 	}
@@ -189,6 +185,26 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 		}
 	}
 	return e, e.deprecate(g.Scheme)
+}
+
+// resetFields returns, by version, which fields of an object server-side apply
+// leaves out, since a write through the storage never stores them. Managers are
+// compared in the version that each of them used, whatever the version of the
+// request: all versions of the objects must be in it.
+func (g *Group) resetFields(storage rest.Storage) map[fieldpath.APIVersion]fieldpath.Filter {
+	var reset map[fieldpath.APIVersion]fieldpath.Filter
+	switch s := storage.(type) {
+	case rest.ResetFieldsStrategy:
+		reset = fieldpath.NewExcludeFilterSetMap(s.GetResetFields())
+	case rest.ResetFieldsFilterStrategy:
+		reset = s.GetResetFieldsFilter()
+	}
+	for version, like := range g.ResetLike {
+		if filter, ok := reset[fieldpath.APIVersion(like.String())]; ok {
+			reset[fieldpath.APIVersion(version.String())] = filter
+		}
+	}
+	return reset
 }
 
 // deprecate fills in the warnings that the kind's own lifecycle asks for (S1.8).

@@ -174,7 +174,7 @@ func (b *build) add(v *apiextensionsv1.CustomResourceDefinitionVersion, e *resou
 	if err != nil {
 		return fmt.Errorf("field manager: %w", err)
 	}
-	e.Scope, e.Kind, e.PatchTypes = &scope, scope.Kind, patchTypes
+	e.Scope, e.Kind, e.PatchTypes, e.Custom = &scope, scope.Kind, patchTypes, true
 	e.Discovery = discovered(b.crd, v, scope.Subresource)
 	if v.Deprecated {
 		e.Deprecated = true

@@ -45,6 +45,8 @@ type Endpoint struct {
 	Warnings       []string
 	Deprecated     bool
 	RemovedRelease string
+	// Custom endpoints are those of custom resources.
+	Custom bool
 	// Admit decorates admission for this endpoint; nil leaves it as it is.
 	Admit func(admission.Interface) admission.Interface
 }

@@ -27,6 +27,9 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 		segments -= 2
 	}
 	segments -= len(info.Parts)
+	if e.Discovery.Namespaced && info.Namespace == "" && !e.acrossNamespaces(info) {
+		return false
+	}
 	connecter, connects := e.Storage.(rest.Connecter)
 	// What is left is the first segment of /api/v1/watch/pods. It makes any method
 	// a watch.
@@ -44,4 +47,15 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 		}
 	}
 	return !slices.Contains(own, "")
+}
+
+// acrossNamespaces tells whether a path of a namespaced resource that names no
+// namespace is one that the endpoint is served at: where the objects of all
+// namespaces are listed. There other methods are known and not allowed, except
+// with custom resources.
+func (e *Endpoint) acrossNamespaces(info *request.RequestInfo) bool {
+	if _, lists := e.Storage.(rest.Lister); !lists || len(info.Parts) > 1 {
+		return false
+	}
+	return !e.Custom || info.Verb == "list" || info.Verb == "watch"
 }

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,17 +21,48 @@ type connecting struct {
 
 func (c connecting) NewConnectOptions() (runtime.Object, bool, string) { return nil, c.more, "" }
 
+// listing is the storage of a resource such as pods.
+type listing struct {
+	rest.Storage
+	rest.Lister
+}
+
+func (listing) New() runtime.Object { return nil }
+func (listing) Destroy()            {}
+
 func TestPathsAreExact(t *testing.T) {
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-	namespaced := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}}
+	namespaced := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: listing{}}
+	custom := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: listing{}, Custom: true}
+	unlisted := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}}
 	cluster := &Endpoint{}
 	exec := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: connecting{}}
 	proxy := &Endpoint{Discovery: metav1.APIResource{Namespaced: true}, Storage: connecting{more: true}}
 	for _, c := range []struct {
+		// path, after a method if that is not GET.
 		path string
 		at   *Endpoint
 		want bool
 	}{
+		// Without a namespace there is a list of all namespaces, and nothing else.
+		{"/api/v1/pods/b", namespaced, false},
+		{"PUT /api/v1/pods/b", namespaced, false},
+		{"DELETE /api/v1/pods/b", namespaced, false},
+		{"/api/v1/pods/b/status", namespaced, false},
+		{"/api/v1/watch/pods/b", namespaced, false},
+		{"POST /api/v1/pods/b/exec", exec, false},
+		{"POST /api/v1/bindings", unlisted, false},
+		{"POST /api/v1/namespaces/a/bindings", unlisted, true},
+		// Its path is known, the method is not allowed.
+		{"POST /api/v1/pods", namespaced, true},
+		{"DELETE /api/v1/pods", namespaced, true},
+		{"/apis/example.com/v1/widgets", custom, true},
+		{"/apis/example.com/v1/widgets?watch=1", custom, true},
+		{"POST /apis/example.com/v1/widgets", custom, false},
+		{"DELETE /apis/example.com/v1/widgets", custom, false},
+		{"/apis/example.com/v1/widgets/b", custom, false},
+		{"POST /apis/example.com/v1/namespaces/a/widgets", custom, true},
+
 		{"/api/v1/pods", namespaced, true},
 		{"/api/v1/pods/", namespaced, true},
 		{"/api/v1/pods?fieldSelector=metadata.name%3Da", namespaced, true},
@@ -73,7 +105,11 @@ func TestPathsAreExact(t *testing.T) {
 		{"/api/v1/watch/namespaces/a/pods/b/exec", exec, false},
 	} {
 		t.Run(c.path, func(t *testing.T) {
-			info, err := resolver.NewRequestInfo(httptest.NewRequest("GET", c.path, nil))
+			method, path, given := strings.Cut(c.path, " ")
+			if !given {
+				method, path = "GET", c.path
+			}
+			info, err := resolver.NewRequestInfo(httptest.NewRequest(method, path, nil))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -436,7 +436,7 @@ func (a *assembly) customChanged() {
 	shown := []discovery.Version{}
 	documented := []openapi.CustomVersion{}
 	for _, v := range a.custom.Versions() {
-		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources})
+		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
 		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion})
 	}
 	if err := a.discovery.SetCustom(shown); err != nil {

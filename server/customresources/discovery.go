@@ -3,6 +3,7 @@ package customresources
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -17,7 +18,8 @@ import (
 // it.
 type Version struct {
 	schema.GroupVersion
-	// Resources are the resources and subresources, in order of name.
+	// Resources are the resources in order of name, each followed by its
+	// subresources: status, then scale.
 	Resources []metav1.APIResource
 	// Aggregated says the same in the form of aggregated discovery.
 	Aggregated []apidiscoveryv2.APIResourceDiscovery
@@ -53,7 +55,7 @@ func (s *Server) Versions() []Version {
 	}
 	list := make([]Version, 0, len(byGV))
 	for _, v := range byGV {
-		slices.SortFunc(v.Resources, func(a, b metav1.APIResource) int { return cmp.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(v.Resources, func(a, b metav1.APIResource) int { return cmp.Compare(resourceOf(a.Name), resourceOf(b.Name)) })
 		slices.SortFunc(v.Aggregated, func(a, b apidiscoveryv2.APIResourceDiscovery) int { return cmp.Compare(a.Resource, b.Resource) })
 		list = append(list, *v)
 	}
@@ -61,6 +63,12 @@ func (s *Server) Versions() []Version {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), version.CompareKubeAwareVersionStrings(b.Version, a.Version))
 	})
 	return list
+}
+
+// resourceOf returns the resource of "widgets/status", or of "widgets".
+func resourceOf(name string) string {
+	resource, _, _ := strings.Cut(name, "/")
+	return resource
 }
 
 // add shows one definition in one of its versions.

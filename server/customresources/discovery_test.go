@@ -30,8 +30,8 @@ func TestVersions(t *testing.T) {
 	const main, sub = `"verbs":["delete","deletecollection","get","list","patch","create","update","watch"],`, `"verbs":["get","patch","update"]}`
 	gizmo := []string{
 		`{"name":"gizmos","singularName":"gizmo","namespaced":false,"kind":"Gizmo",` + main + `"shortNames":["gz"],"categories":["all","toys"]}`,
-		`{"name":"gizmos/scale","singularName":"","namespaced":false,"group":"autoscaling","version":"v1","kind":"Scale",` + sub,
 		`{"name":"gizmos/status","singularName":"","namespaced":false,"kind":"Gizmo",` + sub,
+		`{"name":"gizmos/scale","singularName":"","namespaced":false,"group":"autoscaling","version":"v1","kind":"Scale",` + sub,
 	}
 	widget := strings.NewReplacer("gizmo", "widget", "Gizmo", "Widget", "gz", "wd", `"namespaced":false`, `"namespaced":true`)
 	want := []string{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -17,6 +18,9 @@ type Version struct {
 	// "pods/status". Group and Version of an entry are empty where its kind is
 	// of this group version.
 	Resources []metav1.APIResource
+	// Aggregated says of some of the resources, or of none, how aggregated
+	// discovery shows them. The others are shown as Resources has them.
+	Aggregated []apidiscoveryv2.APIResourceDiscovery
 }
 
 // Resources lists what discovery shows of the endpoints of one group version.
@@ -61,6 +65,13 @@ func add(groups []group, v Version) []group {
 		return groups
 	}
 	list := slices.Clone(g.versions[j].Resources)
+	shown := slices.Clone(g.versions[j].Aggregated)
+	for _, a := range v.Aggregated {
+		if !slices.ContainsFunc(list, func(have metav1.APIResource) bool { return have.Name == a.Resource }) {
+			shown = append(shown, a)
+		}
+	}
+	g.versions[j].Aggregated = shown
 	for _, r := range v.Resources {
 		if !slices.ContainsFunc(list, func(have metav1.APIResource) bool { return have.Name == r.Name }) {
 			list = append(list, r)

@@ -56,6 +56,13 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 			if err != nil {
 				return nil, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
 			}
+			for i := range resources {
+				for _, a := range v.Aggregated {
+					if a.Resource == resources[i].Resource {
+						resources[i] = a
+					}
+				}
+			}
 			all.Versions = append(all.Versions, apidiscoveryv2.APIVersionDiscovery{
 				Version: v.Version, Resources: resources, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
 			})

@@ -334,3 +334,32 @@ func TestServices(t *testing.T) {
 	h.Must(http.StatusOK, "PATCH", path+"/np", `{"spec":{"type":"ClusterIP"}}`, "Content-Type", mergePatch)
 	h.Must(http.StatusCreated, "POST", path, toJSON(`{apiVersion: v1, kind: Service, metadata: {name: m}, spec: {type: NodePort, ports: [{port: 80, nodePort: %v}]}}`, port))
 }
+
+// WebSockets begin with a GET. Whoever may only get must not run commands.
+func TestCommandsInContainersAskForCreate(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	admin := s.HTTP(t, nil)
+	ns := s.Namespace(t)
+	pods, user := "/api/v1/namespaces/"+ns+"/pods", "reader-of-"+ns
+	admin.Must(http.StatusCreated, "POST", pods, pod("p"))
+	allow(t, s, ns, user, `{apiGroups: [""], resources: [pods/exec, pods/attach, pods/portforward, pods/proxy], verbs: [get]}`)
+	for _, sub := range []string{"exec", "attach", "portforward"} {
+		as := s.HTTP(t, s.As(user))
+		status := as.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", pods+"/p/"+sub, "")
+		want(t, sub, status.Message, `pods "p" is forbidden: `)
+		as.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "POST", pods+"/p/"+sub, "")
+	}
+	s.HTTP(t, s.As(user)).Refused(http.StatusNotImplemented, metav1.StatusReasonMethodNotAllowed, "GET", pods+"/p/proxy", "")
+	allow(t, s, ns, user, `{apiGroups: [""], resources: [pods/exec, pods/attach, pods/portforward], verbs: [get, create]}`)
+	for _, sub := range []string{"exec", "attach", "portforward"} {
+		for _, method := range []string{"GET", "POST"} {
+			harness.Eventually(t, method+" "+sub+" with the right to create", func() error {
+				if r := s.HTTP(t, s.As(user)).Do(method, pods+"/p/"+sub, ""); r.Code != http.StatusNotImplemented {
+					return fmt.Errorf("%d: %s", r.Code, r.Raw)
+				}
+				return nil
+			})
+		}
+	}
+}

@@ -133,7 +133,7 @@ func Build(o Options) ([]Group, []Hook, error) {
 	if groups, err = addLegacy(groups, o.RESTOptions); err != nil {
 		return nil, nil, err
 	}
-	answerForNodes(groups)
+	answerForNodes(groups, o.Authorizer)
 	letInitializersChange(groups)
 	return groups, hooks, nil
 }

@@ -2,13 +2,19 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -19,7 +25,11 @@ var nodeSubresources = []string{
 	"pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "pods/log", "nodes/proxy", "services/proxy",
 }
 
-func answerForNodes(groups []Group) {
+// upgraded are those that clients reach by upgrading a connection: with POST, or,
+// since WebSockets allow nothing else, with GET. Either is a create.
+var upgraded = []string{"pods/attach", "pods/exec", "pods/portforward"}
+
+func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorizer) {
 	for _, g := range groups {
 		if g.Name != "" {
 			continue
@@ -28,6 +38,9 @@ func answerForNodes(groups []Group) {
 			for _, path := range nodeSubresources {
 				resource, _, _ := strings.Cut(path, "/")
 				agent := noAgent{path: path, parent: v.Storage[resource].(rest.Getter), done: "nothing was done"}
+				if slices.Contains(upgraded, path) {
+					agent.creates = authorizer
+				}
 				switch s := v.Storage[path].(type) {
 				case rest.Connecter:
 					agent.done = "admission has judged the request, nothing was done"
@@ -46,7 +59,36 @@ type noAgent struct {
 	parent rest.Getter
 	// done is what was done with the request all the same.
 	done string
+	// creates, when set, says who may create; the request's own verb is not enough.
+	creates authorizer.UnconditionalAuthorizer
 }
+
+// authorize refuses those who may not create.
+func (n noAgent) authorize(ctx context.Context) error {
+	info, ok := request.RequestInfoFrom(ctx)
+	if n.creates == nil || (ok && info.Verb == "create") {
+		return nil
+	}
+	attributes, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(fmt.Errorf("%s: who asks: %w", n.path, err))
+	}
+	decision, reason, err := n.creates.Authorize(ctx, creating{attributes})
+	if err != nil {
+		return err
+	}
+	if decision != authorizer.DecisionAllow {
+		resource := schema.GroupResource{Group: attributes.GetAPIGroup(), Resource: attributes.GetResource()}
+		return apierrors.NewForbidden(resource, attributes.GetName(), errors.New(reason))
+	}
+	return nil
+}
+
+// creating is a request with the verb create.
+type creating struct{ authorizer.Attributes }
+
+// GetVerb implements authorizer.Attributes.
+func (creating) GetVerb() string { return "create" }
 
 // refuse says that the object does not exist, or else that nobody can answer
 // for it.
@@ -71,6 +113,9 @@ func (s noAgentConnect) New() runtime.Object { return s.Connecter.(rest.Storage)
 func (s noAgentConnect) Destroy()            { s.Connecter.(rest.Storage).Destroy() }
 
 func (s noAgentConnect) Connect(ctx context.Context, name string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
+	if err := s.authorize(ctx); err != nil {
+		return nil, err
+	}
 	// Proxies of services may name a scheme and a port: "https:web:443".
 	switch parts := strings.Split(name, ":"); len(parts) {
 	case 2:

@@ -19,8 +19,8 @@ const (
 	// maxAnswers bounds the answers, beyond smallAnswer bytes each, that are read and
 	// decoded at once. An answer that is decoded takes ten times as much memory.
 	maxAnswers, smallAnswer = 32 << 20, 256 << 10
-	// maxText bounds what an error says in a webhook's words, in bytes.
-	maxText = 2 << 10
+	// maxText bounds what an error says, in bytes: maxShown of a webhook's words, and ours.
+	maxText = maxShown + 1<<10
 	// defaultConversions is how many calls of one webhook there may be at once.
 	defaultConversions = 50
 	// stalled is after which time without any answer a webhook gets no more calls

@@ -84,12 +84,13 @@ func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 	from := in.GetObjectKind().GroupVersionKind()
 	to, ok := target.KindForGroupVersionKinds([]schema.GroupVersionKind{from})
 	if !ok {
-		return nil, fmt.Errorf("%v cannot be converted to %v", from, target)
+		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", from, target)
 	}
-	for _, gv := range []schema.GroupVersion{from.GroupVersion(), to.GroupVersion()} {
-		if _, ok := c.selectable[gv]; !ok {
-			return nil, fmt.Errorf("%v cannot be converted to %v: there is no version %s", from, to.GroupVersion(), gv)
-		}
+	if _, ok := c.selectable[to.GroupVersion()]; !ok {
+		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to.GroupVersion())
+	}
+	if _, ok := c.selectable[from.GroupVersion()]; !ok {
+		return nil, fmt.Errorf("request to convert CR from an invalid group/version: %s", from.GroupVersion())
 	}
 	var objects []*unstructured.Unstructured
 	switch t := in.(type) {
@@ -99,19 +100,23 @@ func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 		for i := range t.Items {
 			gv := t.Items[i].GroupVersionKind().GroupVersion()
 			if _, ok := c.selectable[gv]; !ok {
-				return nil, fmt.Errorf("object %d of the list cannot be converted: there is no version %s", i, gv)
+				return nil, fmt.Errorf("request to convert CR list failed, list index %d has invalid group/version: %s", i, gv)
 			}
 			objects = append(objects, &t.Items[i])
 		}
-		t.SetGroupVersionKind(to)
 	default:
 		return nil, fmt.Errorf("a %T is no custom object", in)
 	}
-	return in, c.convert(objects, to.GroupVersion())
+	if err := c.convert(in, objects, to.GroupVersion()); err != nil {
+		return nil, err
+	}
+	in.GetObjectKind().SetGroupVersionKind(to)
+	return in, nil
 }
 
-// convert brings every object to the version, those that are not there yet.
-func (c *convertor) convert(objects []*unstructured.Unstructured, to schema.GroupVersion) error {
+// convert brings every object to the version, those that are not there yet. They
+// are in, or the items of the list that is in.
+func (c *convertor) convert(in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) error {
 	apiVersion := to.String()
 	var strangers []*unstructured.Unstructured
 	for _, u := range objects {
@@ -128,7 +133,7 @@ func (c *convertor) convert(objects []*unstructured.Unstructured, to schema.Grou
 	if len(strangers) == 0 {
 		return nil
 	}
-	return c.webhook.convert(strangers, to)
+	return c.webhook.convert(in, strangers, to)
 }
 
 // safe converts copies.

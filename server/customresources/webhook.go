@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -33,17 +35,20 @@ var errNoAnswer = fmt.Errorf("no answer within %v", conversionTimeout)
 type ConversionError struct {
 	// Definition is the name of the CustomResourceDefinition.
 	Definition string
-	// Kind is what the objects are, and Version what they were to become.
+	// Kind is that of the object, or of the list of objects, and Version what it was
+	// to become.
 	Kind    schema.GroupVersionKind
 	Version string
 	// URL is where the webhook was called.
 	URL string
+	// Err is what happened, after the name of the webhook: "failed: ..." or
+	// "returned ...".
 	Err error
 }
 
+// Error says what upstream says, and then what it leaves out.
 func (e *ConversionError) Error() string {
-	return fmt.Sprintf("conversion webhook for %v failed: to %s, CustomResourceDefinition %q, POST %s: %v",
-		e.Kind, e.Version, e.Definition, e.URL, cut(e.Err.Error()))
+	return fmt.Sprintf("conversion webhook for %v %v (to %s, CustomResourceDefinition %q)", e.Kind, cut(e.Err.Error()), e.Version, e.Definition)
 }
 
 func (e *ConversionError) Unwrap() error { return e.Err }
@@ -84,28 +89,21 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 
 func (w *conversionWebhook) close() { w.target.transport.CloseIdleConnections() }
 
-// convert replaces the content of every object by what the webhook makes of it.
-// Of the metadata, the webhook may change labels and annotations only. The error
-// is a *ConversionError, or 429 when the webhook does not answer those who wait for
-// it, and then no object is changed.
-func (w *conversionWebhook) convert(objects []*unstructured.Unstructured, to schema.GroupVersion) error {
+// convert replaces the content of every object by what the webhook makes of it. The
+// objects are in, or items of the list that is in. Of the metadata, the webhook may
+// change labels and annotations only. The error is a *ConversionError, or 429 when the
+// webhook does not answer those who wait for it, and then no object is changed.
+func (w *conversionWebhook) convert(in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) error {
 	if !w.turns.take() {
 		return apierrors.NewTooManyRequests(fmt.Sprintf("conversion webhook for %v: to %s, CustomResourceDefinition %q, POST %s: "+
 			"%d calls wait for its answer, please try again later", objects[0].GroupVersionKind(), to, w.definition, w.target.url, cap(w.turns.calls)), 1)
 	}
 	defer w.turns.give()
-	converted, err := w.call(objects, to)
-	if err == nil {
-		for i := range converted {
-			if err = merge(objects[i], converted[i], to); err != nil {
-				err = fmt.Errorf("invalid converted object at index %d: %w", i, err)
-				break
-			}
-		}
-	}
+	_, list := in.(*unstructured.UnstructuredList)
+	converted, err := w.converted(objects, list, to)
 	if err != nil {
 		return &ConversionError{
-			Definition: w.definition, Kind: objects[0].GroupVersionKind(), Version: to.String(), URL: w.target.url.String(), Err: err,
+			Definition: w.definition, Kind: in.GetObjectKind().GroupVersionKind(), Version: to.String(), URL: w.target.url.String(), Err: err,
 		}
 	}
 	for i := range converted {
@@ -114,7 +112,44 @@ func (w *conversionWebhook) convert(objects []*unstructured.Unstructured, to sch
 	return nil
 }
 
-func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+// converted returns what the webhook makes of the objects, checked and with their
+// metadata. Its errors are in upstream's words, which differ between a list and a
+// single object.
+func (w *conversionWebhook) converted(objects []*unstructured.Unstructured, list bool, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	raw, err := w.call(objects, to)
+	if err != nil {
+		return nil, fmt.Errorf("failed: %w", err)
+	}
+	if got, want := len(raw), len(objects); got != want {
+		return nil, fmt.Errorf("returned %d objects, expected %d", got, want)
+	}
+	converted := make([]*unstructured.Unstructured, len(raw))
+	for i := range raw {
+		object, at := "invalid object", " at index 0"
+		metadata := "invalid metadata"
+		if list {
+			object, at = fmt.Sprintf("invalid converted object at index %d", i), ""
+			metadata = fmt.Sprintf("invalid metadata in object at index %d", i)
+		}
+		converted[i] = &unstructured.Unstructured{}
+		if err := converted[i].UnmarshalJSON(raw[i].Raw); err != nil {
+			return nil, fmt.Errorf("returned %s%s: %w", object, at, err)
+		}
+		if err := checkKind(objects[i], converted[i], to); err != nil {
+			return nil, fmt.Errorf("returned %s%s: %w", object, at, err)
+		}
+		if err := checkIdentity(objects[i], converted[i]); err != nil {
+			return nil, fmt.Errorf("returned %s: %w", object, err)
+		}
+		if err := restoreMetadata(objects[i], converted[i]); err != nil {
+			return nil, fmt.Errorf("returned %s: %w", metadata, err)
+		}
+	}
+	return converted, nil
+}
+
+// call asks the webhook and returns the objects of its answer.
+func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema.GroupVersion) ([]runtime.RawExtension, error) {
 	request := &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.String()}
 	for _, u := range objects {
 		shown := u.DeepCopy()
@@ -134,17 +169,17 @@ func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema
 	defer cancel()
 	response, err := w.target.post(ctx, body)
 	if err != nil {
-		return nil, err
+		return nil, &url.Error{Op: "Post", URL: w.target.url.String(), Err: err}
 	}
 	defer response.Body.Close()
-	if response.StatusCode < 200 || response.StatusCode > 206 {
-		return nil, fmt.Errorf("the response is %s", response.Status)
-	}
 	data, done, err := readAnswer(ctx, response, len(objects))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	if response.StatusCode < 200 || response.StatusCode > 206 {
+		return nil, badStatus(response.StatusCode, data, w.target.url)
+	}
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(data, &review); err != nil {
 		return nil, fmt.Errorf("the response is no ConversionReview: %w", err)
@@ -152,58 +187,76 @@ func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema
 	return w.read(&review, request)
 }
 
+// maxShown bounds what is shown of the body of an answer that is not a
+// ConversionReview, in bytes.
+const maxShown = 2 << 10
+
+// badStatus says what upstream's client says of such an answer, and where it came
+// from. It is not a status of the API itself, which would become the client's.
+func badStatus(code int, body []byte, url *url.URL) error {
+	if len(body) > maxShown {
+		body = body[:maxShown]
+	}
+	err := apierrors.NewGenericServerResponse(code, "post", schema.GroupResource{}, "", strings.TrimSpace(string(body)), 0, true)
+	return fmt.Errorf("%v: Post %q was answered with %d", err, url, code)
+}
+
 // read checks a response and returns the objects in it.
-func (w *conversionWebhook) read(review *apiextensionsv1.ConversionReview, request *apiextensionsv1.ConversionRequest) ([]*unstructured.Unstructured, error) {
+func (w *conversionWebhook) read(review *apiextensionsv1.ConversionReview, request *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
+	// v1beta1 webhooks were never held to the kind and the uid.
+	if want := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview"); w.review == "v1" && review.GroupVersionKind() != want {
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, review.GroupVersionKind())
+	}
 	response := review.Response
 	if response == nil {
-		return nil, errors.New("the response has no field response")
+		return nil, errors.New("no response provided")
 	}
-	// v1beta1 webhooks were never held to these.
-	if w.review == "v1" {
-		if want := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview"); review.GroupVersionKind() != want {
-			return nil, fmt.Errorf("the response is %v, expected %v", review.GroupVersionKind(), want)
-		}
-		if response.UID != request.UID {
-			return nil, fmt.Errorf("the response has response.uid %q, expected %q", response.UID, request.UID)
-		}
+	if w.review == "v1" && response.UID != request.UID {
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", request.UID, response.UID)
 	}
 	if response.Result.Status != metav1.StatusSuccess {
 		if response.Result.Message != "" {
 			return nil, errors.New(response.Result.Message)
 		}
-		return nil, fmt.Errorf("response.result.status is %q, not %q", response.Result.Status, metav1.StatusSuccess)
+		return nil, fmt.Errorf("response.result.status was '%s', not '%s'", response.Result.Status, metav1.StatusSuccess)
 	}
-	if got, want := len(response.ConvertedObjects), len(request.Objects); got != want {
-		return nil, fmt.Errorf("the response has %d objects, expected %d", got, want)
-	}
-	converted := make([]*unstructured.Unstructured, len(response.ConvertedObjects))
-	for i, raw := range response.ConvertedObjects {
-		converted[i] = &unstructured.Unstructured{}
-		if err := converted[i].UnmarshalJSON(raw.Raw); err != nil {
-			return nil, fmt.Errorf("invalid converted object at index %d: %w", i, err)
-		}
-	}
-	return converted, nil
+	return response.ConvertedObjects, nil
 }
 
-// merge checks a converted object against what it was made of, and gives it the
-// metadata of the original with its own labels and annotations.
-func merge(original, converted *unstructured.Unstructured, to schema.GroupVersion) error {
-	if want := to.WithKind(original.GetKind()); converted.GroupVersionKind() != want {
-		return fmt.Errorf("it is %v, expected %v", converted.GroupVersionKind(), want)
+// checkKind compares a converted object with the kind it was to become.
+func checkKind(original, converted *unstructured.Unstructured, to schema.GroupVersion) error {
+	if got := converted.GroupVersionKind().GroupVersion(); got != to {
+		return fmt.Errorf("invalid groupVersion (expected %v, received %v)", to, got)
 	}
+	if want, got := original.GetKind(), converted.GetKind(); got != want {
+		return fmt.Errorf("invalid kind (expected %v, received %v)", want, got)
+	}
+	return nil
+}
+
+// checkIdentity compares a converted object with what it was made of.
+func checkIdentity(original, converted *unstructured.Unstructured) error {
 	for _, same := range []struct{ name, before, after string }{
 		{"name", original.GetName(), converted.GetName()},
 		{"namespace", original.GetNamespace(), converted.GetNamespace()},
-		{"uid", string(original.GetUID()), string(converted.GetUID())},
+		{"UID", string(original.GetUID()), string(converted.GetUID())},
 	} {
 		if same.before != same.after {
-			return fmt.Errorf("metadata.%s must stay %q, and is %q", same.name, same.before, same.after)
+			return fmt.Errorf("must have the same %s: %v != %v", same.name, same.before, same.after)
 		}
 	}
+	return nil
+}
+
+// restoreMetadata gives a converted object the metadata of the original with its
+// own labels and annotations.
+func restoreMetadata(original, converted *unstructured.Unstructured) error {
 	answer, ok := converted.Object["metadata"].(map[string]any)
+	if _, found := converted.Object["metadata"]; !found {
+		return errors.New("missing metadata in converted object")
+	}
 	if !ok {
-		return fmt.Errorf("metadata is a %T, expected an object", converted.Object["metadata"])
+		return fmt.Errorf("invalid metadata of type %T in converted object", converted.Object["metadata"])
 	}
 	before, _ := original.Object["metadata"].(map[string]any)
 	metadata := runtime.DeepCopyJSON(before)
@@ -214,9 +267,17 @@ func merge(original, converted *unstructured.Unstructured, to schema.GroupVersio
 		if answer[name] == nil {
 			continue
 		}
-		values, _, err := unstructured.NestedStringMap(answer, name)
-		if err != nil {
-			return fmt.Errorf("metadata.%s: %w", name, err)
+		given, ok := answer[name].(map[string]any)
+		if !ok {
+			return fmt.Errorf("invalid metadata.%s of type %T in converted object", name, answer[name])
+		}
+		values := make(map[string]string, len(given))
+		for key, value := range given {
+			text, ok := value.(string)
+			if !ok {
+				return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object", name, key, value)
+			}
+			values[key] = text
 		}
 		if errs := validate(values, field.NewPath("metadata", name)); len(errs) > 0 {
 			return errs.ToAggregate()

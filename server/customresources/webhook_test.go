@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -75,9 +79,19 @@ func TestWebhookFails(t *testing.T) {
 		name    string
 		respond func(review map[string]any) any
 		want    string
+		// same: the error begins with upstream's.
+		same bool
 	}{
-		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "the response is 404 Not Found"},
-		{"redirect", func(map[string]any) any { return http.RedirectHandler("/elsewhere", http.StatusFound) }, "the response is 302 Found"},
+		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "failed: the server could not find the requested resource: Post ", true},
+		{"status code with a text", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no disk", http.StatusInternalServerError) })
+		}, `failed: an error on the server ("no disk") has prevented the request from succeeding: Post `, true},
+		{"status code with a long text", func(map[string]any) any {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, strings.Repeat("x", 1<<20), http.StatusInternalServerError)
+			})
+		}, `failed: an error on the server ("` + strings.Repeat("x", maxShown) + `") has prevented`, true},
+		{"redirect", func(map[string]any) any { return http.RedirectHandler("/elsewhere", http.StatusFound) }, "was answered with 302", false},
 		{"garbage for a status line", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				conn, _, err := w.(http.Hijacker).Hijack()
@@ -87,7 +101,7 @@ func TestWebhookFails(t *testing.T) {
 				defer conn.Close()
 				fmt.Fprintf(conn, "%s\r\n\r\n", strings.Repeat("garbage", 6<<10))
 			})
-		}, `malformed HTTP response "garbagegarbage`},
+		}, `malformed HTTP response "garbagegarbage`, false},
 		{"a status line without an end", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				conn, _, err := w.(http.Hijacker).Hijack()
@@ -97,7 +111,7 @@ func TestWebhookFails(t *testing.T) {
 				defer conn.Close()
 				fmt.Fprintf(conn, "HTTP/1.1 200 %s", strings.Repeat("OK", 1<<20))
 			})
-		}, "server response headers exceeded 65536 bytes"},
+		}, "server response headers exceeded 65536 bytes", false},
 		{"more than could be stored, compressed", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Encoding", "gzip")
@@ -110,70 +124,102 @@ func TestWebhookFails(t *testing.T) {
 				}
 				z.Close()
 			})
-		}, "the response about 1 objects is larger than 8388608 bytes"},
+		}, "objects is larger than ", false},
 		{"a long message", func(review map[string]any) any {
 			return answer(review, map[string]any{"result": map[string]any{"status": "Failure", "message": strings.Repeat("no ", 100_000)}})
-		}, "... (300000 bytes in all)"},
+		}, " bytes in all)", false},
 		{"no JSON", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
-		}, "the response is no ConversionReview: invalid character 'h'"},
+		}, "the response is no ConversionReview: invalid character 'h'", false},
 		{"no response", func(review map[string]any) any {
 			return map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"]}
-		}, "the response has no field response"},
+		}, "failed: no response provided", true},
 		{"another kind", func(review map[string]any) any {
 			res := answer(review, map[string]any{})
 			res["kind"] = "AdmissionReview"
 			return res
-		}, "Kind=AdmissionReview, expected apiextensions.k8s.io/v1, Kind=ConversionReview"},
-		{"another uid", func(review map[string]any) any { return answer(review, map[string]any{"uid": "x"}) }, `the response has response.uid "x", expected "`},
+		}, "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1, Kind=AdmissionReview", false},
+		{"another uid", func(review map[string]any) any { return answer(review, map[string]any{"uid": "x"}) }, `, got "x"`, true},
 		{"failure with a message", func(review map[string]any) any {
 			return answer(review, map[string]any{"result": map[string]any{"status": "Failure", "message": "no blue today"}})
-		}, ": no blue today"},
-		{"failure without a message", func(review map[string]any) any { return answer(review, map[string]any{}) }, `response.result.status is "", not "Success"`},
+		}, "failed: no blue today", true},
+		{"failure without a message", func(review map[string]any) any { return answer(review, map[string]any{}) }, `response.result.status was '', not 'Success'`, true},
 		{"too few objects", func(review map[string]any) any {
 			return answer(review, map[string]any{"result": map[string]any{"status": "Success"}})
-		}, "the response has 0 objects, expected 1"},
-		{"wrong version", convert(func(o map[string]any) { o["apiVersion"] = "example.com/v7" }), "invalid converted object at index 0: it is example.com/v7, Kind=Widget, expected example.com/v1beta1, Kind=Widget"},
-		{"wrong kind", convert(func(o map[string]any) { o["kind"] = "Gadget" }), "it is example.com/v1beta1, Kind=Gadget"},
-		{"renamed", convert(func(o map[string]any) { metadata(o)["name"] = "b" }), `metadata.name must stay "a", and is "b"`},
-		{"another object", convert(func(o map[string]any) { metadata(o)["uid"] = "1" }), "metadata.uid must stay"},
-		{"no metadata", convert(func(o map[string]any) { delete(o, "metadata") }), "metadata"},
-		{"bad label", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a b": "c"} }), "metadata.labels: Invalid value: "},
-		{"label of another type", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a": 1} }), "metadata.labels: "},
+		}, "returned 0 objects, expected 1", true},
+		{"wrong version", convert(func(o map[string]any) { o["apiVersion"] = "example.com/v7" }), "invalid groupVersion (expected example.com/v1beta1, received example.com/v7)", true},
+		{"wrong kind", convert(func(o map[string]any) { o["kind"] = "Gadget" }), "invalid kind (expected Widget, received Gadget)", true},
+		{"renamed", convert(func(o map[string]any) { metadata(o)["name"] = "b" }), "must have the same name: a != b", true},
+		{"moved", convert(func(o map[string]any) { metadata(o)["namespace"] = "b" }), "must have the same namespace: ", true},
+		{"another object", convert(func(o map[string]any) { metadata(o)["uid"] = "1" }), "must have the same UID: 0 != 1", true},
+		{"no metadata", convert(func(o map[string]any) { delete(o, "metadata") }), "must have the same name", true},
+		{"metadata of another type", convert(func(o map[string]any) { o["metadata"] = "" }), "must have the same name", true},
+		{"bad label", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a b": "c"} }), "metadata.labels: Invalid value: ", true},
+		{"label of another type", convert(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a": 1} }), "metadata.labels[a] must be a string", true},
+		{"labels of another type", convert(func(o map[string]any) { metadata(o)["labels"] = 1 }), "invalid metadata.labels of type int64", true},
 	}
+	// The words differ between an object alone and one in a list.
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "uid": "0"}, "spec": map[string]any{"color": "blue"},
+	}}
+	list := &unstructured.UnstructuredList{
+		Object: map[string]any{"apiVersion": "example.com/v1", "kind": "WidgetList"}, Items: []unstructured.Unstructured{*object.DeepCopy()},
+	}
+	to := schema.GroupVersion{Group: "example.com", Version: "v1beta1"}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			hook := newRawHook(t, tt.respond)
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			crd.Name, crd.Spec.Conversion = "widgets.example.com", hook.conversion("v1")
-			w, err := newConversionWebhook(crd, &Options{})
+			crd.Spec.Group = "example.com"
+			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1"}, {Name: "v1beta1"}}
+			c, err := newConvertor(crd, &Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			u := &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "a", "uid": "0"}, "spec": map[string]any{"color": "blue"},
-			}}
-			before := u.DeepCopy()
-			err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v1beta1"})
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("got %v, want %q", err, tt.want)
+			upstream, err := conversion.NewCRConverterFactory(nil, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			var failed *ConversionError
-			if !errors.As(err, &failed) || failed.Definition != "widgets.example.com" || failed.URL != hook.URL {
-				t.Errorf("error %#v", err)
+			_, reference, err := upstream.NewConverter(crd)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if want := "conversion webhook for example.com/v1, Kind=Widget failed: "; !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%q does not begin with %q", err, want)
-			}
-			if n := len(err.Error()); n > maxText+1<<10 {
-				t.Errorf("the error has %d bytes", n)
-			}
-			if diff := cmp.Diff(before, u); diff != "" {
-				t.Errorf("the object changed (-before +after):\n%s", diff)
+			for _, in := range []runtime.Object{object.DeepCopy(), list.DeepCopy()} {
+				before := in.DeepCopyObject()
+				_, err := c.ConvertToVersion(in, to)
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Fatalf("%T: got %v, want %q", in, err, tt.want)
+				}
+				if n := len(err.Error()); n > maxText+1<<10 {
+					t.Errorf("%T: the error has %d bytes", in, n)
+				}
+				var failed *ConversionError
+				if !errors.As(err, &failed) || failed.Definition != "widgets.example.com" || failed.URL != hook.URL {
+					t.Errorf("%T: error %#v", in, err)
+				}
+				if errors.As(err, new(apierrors.APIStatus)) {
+					t.Errorf("%T: the answer of the webhook would become that of the API: %v", in, err)
+				}
+				_, theirs := reference.ConvertToVersion(before.DeepCopyObject(), to)
+				if theirs == nil {
+					t.Fatalf("%T: upstream takes it", in)
+				}
+				if ours, want := withoutUIDs(err), withoutUIDs(theirs); tt.same && !strings.HasPrefix(ours, want) {
+					t.Errorf("%T:\n%q does not begin with upstream's\n%q", in, ours, want)
+				}
+				if diff := cmp.Diff(before, in); diff != "" {
+					t.Errorf("%T: it changed (-before +after):\n%s", in, diff)
+				}
 			}
 		})
 	}
 }
+
+var uids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// withoutUIDs is the text of an error without the uid of its request.
+func withoutUIDs(err error) string { return uids.ReplaceAllString(err.Error(), "UID") }
 
 // A webhook may change labels and annotations, and nothing else of the metadata.
 func TestWebhookChangesLabels(t *testing.T) {
@@ -249,9 +295,9 @@ func TestWebhookBehindService(t *testing.T) {
 		want      string
 		called    bool
 	}{
-		{"S8.3 one endpoint", []string{"10.0.0.1:8443"}, nil, "the response is 418", true},
-		{"S8.4 the next endpoint when one refuses", []string{"10.0.0.2:8443", "10.0.0.1:8443"}, nil, "the response is 418", true},
-		{"S8.4 no other endpoint after an answer", []string{"10.0.0.1:8443", "10.0.0.2:8443"}, nil, "the response is 418", true},
+		{"S8.3 one endpoint", []string{"10.0.0.1:8443"}, nil, "the server responded with the status code 418", true},
+		{"S8.4 the next endpoint when one refuses", []string{"10.0.0.2:8443", "10.0.0.1:8443"}, nil, "the server responded with the status code 418", true},
+		{"S8.4 no other endpoint after an answer", []string{"10.0.0.1:8443", "10.0.0.2:8443"}, nil, "the server responded with the status code 418", true},
 		{"S8.4 all endpoints refuse", []string{"10.0.0.2:8443", "10.0.0.3:8443"}, nil, "no endpoint of 10.0.0.2:8443, 10.0.0.3:8443 can be connected to, the last: refused", false},
 		{"S8.4 no other endpoint when a certificate is wrong", []string{"10.0.0.4:8443", "10.0.0.1:8443"}, nil, "tls: failed to verify certificate", false},
 		{"S8.4 no endpoint", nil, nil, "the service has no endpoints", false},
@@ -279,9 +325,11 @@ func TestWebhookBehindService(t *testing.T) {
 			}
 			defer w.close()
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{}}}
-			err = w.convert([]*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
-			if want := "POST https://hook.infra.svc:8443/convert: " + tt.want; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
+			err = w.convert(u, []*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
+			for _, want := range []string{`Post "https://hook.infra.svc:8443/convert"`, tt.want} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
 			}
 			if called := path == "/convert" && host == "hook.infra.svc:8443"; called != tt.called {
 				t.Errorf("called at path %q of host %q; want a call: %v", path, host, tt.called)

@@ -135,11 +135,14 @@ func (h *Handler) build2() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI v2: %w", err)
 	}
-	document.Definitions = handler.PruneDefaults(document.Definitions)
 	if h.options.Custom != nil {
 		if document, err = h.options.Custom.OpenAPIV2(document); err != nil {
 			return nil, fmt.Errorf("OpenAPI v2: %w", err)
 		}
 	}
+	// Documents of custom resources bring definitions such as Scale along, with
+	// defaults. Without defaults on the other side they would be other definitions,
+	// and be added as Scale_v2.
+	document.Definitions = handler.PruneDefaults(document.Definitions)
 	return document.MarshalJSON()
 }

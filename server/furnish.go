@@ -18,20 +18,17 @@ const makeUpInterval = 5 * time.Second
 // furnish makes the objects that every cluster has. Like everybody's, they go
 // through admission, and a webhook that is down may be for them. That must not
 // keep a server from starting: who is to mend the webhook needs it. What the API
-// refuses is left for makeUp.
-func (a *assembly) furnish(ctx context.Context, makers ...func(context.Context) error) error {
-	for _, create := range makers {
+// refuses is left for makeUp, and that part of the start counts as done.
+func (a *assembly) furnish(ctx context.Context, part string, create func(context.Context) error) error {
+	return a.boot.do(ctx, part, func(ctx context.Context) error {
 		err := create(ctx)
-		if err == nil {
-			continue
-		}
-		if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		if err == nil || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			return err
 		}
 		klog.ErrorS(err, "Something that every cluster has cannot be made; the server starts without it and tries again")
 		a.missing = append(a.missing, create)
-	}
-	return nil
+		return nil
+	})
 }
 
 // makeUp makes what could not be made at the start, as soon as it can be.

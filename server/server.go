@@ -46,6 +46,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/compatibility"
+	metricsfeatures "k8s.io/component-base/metrics/features"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
@@ -127,6 +128,8 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	if err := setCapabilities(o); err != nil {
 		return err
 	}
+	// Histograms ask for it when they are registered.
+	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
@@ -179,6 +182,8 @@ type assembly struct {
 	initialization *initialization.Decorator
 	discovery      *discovery.Handler
 	openapi        *openapi.Handler
+	// boot is what is to be done before the server is healthy.
+	boot *boot
 	// controllers run until the server ends.
 	controllers []func(context.Context)
 	// missing makes what could not be made at the start.
@@ -225,7 +230,8 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
-	config.ReadyzChecks = append(config.ReadyzChecks, healthz.NamedCheck("etcd", etcd.Check(etcdClient.KV)), healthz.NamedCheck("started", func(*http.Request) error {
+	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(etcdClient.KV)))
+	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
 		if !s.serving.Load() {
 			return errors.New("the server is starting")
 		}
@@ -326,6 +332,14 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 
 	a.generic, err = config.Complete(a.informers).New("gatehouse", genericapiserver.NewEmptyDelegate())
 	if err != nil {
+		return nil, err
+	}
+	parts := []string{bootNamespaces, bootServiceCIDR, bootPriorityClasses, bootRoles, bootCustomKinds}
+	for _, hook := range hooks {
+		parts = append(parts, hook.Name)
+	}
+	a.boot = newBoot(parts...)
+	if err := a.generic.AddBootSequenceHealthChecks(a.boot.checks()...); err != nil {
 		return nil, err
 	}
 	for _, g := range groups {
@@ -645,18 +659,27 @@ var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-n
 // start brings up what runs beside the request path, once requests are served.
 func (a *assembly) start(ctx context.Context) error {
 	a.informers.Start(ctx.Done())
-	if err := a.furnish(ctx, a.createNamespaces, a.createServiceCIDR, a.createPriorityClasses); err != nil {
-		return err
+	for _, first := range []struct {
+		part   string
+		create func(context.Context) error
+	}{
+		{bootNamespaces, a.createNamespaces}, {bootServiceCIDR, a.createServiceCIDR}, {bootPriorityClasses, a.createPriorityClasses},
+	} {
+		if err := a.furnish(ctx, first.part, first.create); err != nil {
+			return err
+		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.furnish(groupCtx, a.createRoles) })
-	group.Go(func() error { return a.custom.Ready(groupCtx) })
+	group.Go(func() error { return a.furnish(groupCtx, bootRoles, a.createRoles) })
+	group.Go(func() error { return a.boot.do(groupCtx, bootCustomKinds, a.custom.Ready) })
 	for _, hook := range a.hooks {
 		group.Go(func() error {
-			if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: a.loopback, Context: ctx}); err != nil {
-				return fmt.Errorf("starting %s: %w", hook.Name, err)
-			}
-			return nil
+			return a.boot.do(ctx, hook.Name, func(context.Context) error {
+				if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: a.loopback, Context: ctx}); err != nil {
+					return fmt.Errorf("starting %s: %w", hook.Name, err)
+				}
+				return nil
+			})
 		})
 	}
 	if err := group.Wait(); err != nil {

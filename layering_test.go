@@ -40,7 +40,7 @@ var layers = []struct {
 	{"server", []string{
 		"server/auth", "server/catalog", "server/customresources", "server/discovery", "server/etcd", "server/fresh", "server/marks",
 		"server/explain", "server/replicas", "server/replicas/v1alpha1",
-		"server/inflight", "server/initialization", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
+		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/stack", "server/storage", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1",
 	}, "the one place that knows all parts puts them together"},
@@ -49,6 +49,7 @@ var layers = []struct {
 	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
 		"reads the registrations that another package stores for the engine's snapshots"},
 	{"server/marks", nil, "a wrapper of etcd's client"},
+	{"server/kubernetesservice", nil, "works through the API and on leases of etcd"},
 	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/snapshot"},
 		"tells of each stored registration which snapshots have it"},
 	{"server/explain", []string{"server/replicas/v1alpha1", "server/resources", "admission", "admission/plan", "admission/registration"},

@@ -17,6 +17,7 @@ const (
 	bootPriorityClasses = "scheduling/bootstrap-system-priority-classes"
 	bootRoles           = "rbac/bootstrap-roles"
 	bootCustomKinds     = "crd-informer-synced"
+	bootService         = "bootstrap-controller"
 )
 
 // boot is the start of a server in parts, each of which is a health check that

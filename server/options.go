@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
 )
 
 // Options configure a server. The zero value of every field means its default;
@@ -56,6 +57,10 @@ type Options struct {
 	// ServiceClusterIPRange is where cluster IPs come from; empty means
 	// 10.0.0.0/24.
 	ServiceClusterIPRange string
+	// AdvertiseAddress is the IP address under which the service kubernetes leads to
+	// this server. Empty means BindAddress, or, if that is unspecified or a loopback
+	// address, that of the interface with the default route, as in kube-apiserver.
+	AdvertiseAddress string
 	// MaxRequestsInFlight and MaxMutatingRequestsInFlight bound what is handled
 	// at once; 0 means 400 and 200. A request beyond the bound gets 429.
 	MaxRequestsInFlight         int
@@ -189,8 +194,22 @@ func (o *Options) complete() error {
 	if o.ServiceClusterIPRange == "" {
 		o.ServiceClusterIPRange = "10.0.0.0/24"
 	}
-	if _, _, err := net.ParseCIDR(o.ServiceClusterIPRange); err != nil {
+	_, serviceRange, err := net.ParseCIDR(o.ServiceClusterIPRange)
+	if err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %q is not a range such as 10.0.0.0/24", o.ServiceClusterIPRange)
+	}
+	if _, err := kubernetesservice.IP(serviceRange); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range %s: %w", o.ServiceClusterIPRange, err)
+	}
+	if o.AdvertiseAddress != "" {
+		ip := net.ParseIP(o.AdvertiseAddress)
+		if ip == nil {
+			return fmt.Errorf("--advertise-address %q is not an IP address", o.AdvertiseAddress)
+		}
+		// The API accepts no other addresses as endpoints.
+		if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
+			return fmt.Errorf("--advertise-address %s is not an address at which others reach this server", ip)
+		}
 	}
 	if o.MaxRequestsInFlight == 0 {
 		o.MaxRequestsInFlight = 400

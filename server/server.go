@@ -64,6 +64,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
@@ -174,6 +175,8 @@ type assembly struct {
 	pki       *auth.PKI
 	address   Address
 	etcd      clientv3.Watcher
+	// port is where the server listens.
+	port int
 	// stopped is closed when the server is to end.
 	stopped        <-chan struct{}
 	judge          *judge
@@ -182,6 +185,8 @@ type assembly struct {
 	initialization *initialization.Decorator
 	discovery      *discovery.Handler
 	openapi        *openapi.Handler
+	// publisher keeps the service kubernetes.
+	publisher *kubernetesservice.Publisher
 	// boot is what is to be done before the server is healthy.
 	boot *boot
 	// controllers run until the server ends.
@@ -201,6 +206,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
+	hosts = append(hosts, o.reachedAt()...)
 	var shared *auth.Shared
 	if len(o.EtcdServers) > 0 {
 		shared = &auth.Shared{Etcd: etcdClient.KV, Prefix: path.Join(o.EtcdPrefix, "gatehouse", "pki")}
@@ -334,7 +340,10 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{bootNamespaces, bootServiceCIDR, bootPriorityClasses, bootRoles, bootCustomKinds}
+	if err := a.publish(etcdClient, serviceRange); err != nil {
+		return nil, err
+	}
+	parts := []string{bootNamespaces, bootServiceCIDR, bootPriorityClasses, bootRoles, bootCustomKinds, bootService}
 	for _, hook := range hooks {
 		parts = append(parts, hook.Name)
 	}
@@ -549,6 +558,7 @@ func (a *assembly) secure(config *genericapiserver.Config, listener net.Listener
 		host = "127.0.0.1"
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
+	a.port = port
 	a.address = Address{URL: "https://" + net.JoinHostPort(host, strconv.Itoa(port)), Kubeconfig: o.KubeconfigOut}
 	kubeconfig := a.pki.Kubeconfig(a.address.URL, ca)
 	if a.address.Admin, err = clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig(); err != nil {
@@ -672,6 +682,7 @@ func (a *assembly) start(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.furnish(groupCtx, bootRoles, a.createRoles) })
 	group.Go(func() error { return a.boot.do(groupCtx, bootCustomKinds, a.custom.Ready) })
+	group.Go(func() error { return a.boot.do(groupCtx, bootService, a.publishService) })
 	for _, hook := range a.hooks {
 		group.Go(func() error {
 			return a.boot.do(ctx, hook.Name, func(context.Context) error {

@@ -59,6 +59,7 @@ the requests under way and exits with 0.`,
 		f.SortFlags = false
 		f.StringVar(&s.DataDir, "data-dir", dataDir(), "directory for everything the server writes: etcd data, certificates, admin.kubeconfig")
 		f.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
+		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address under which the service kubernetes leads to this server (default that of --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
 		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", 400, "requests that only read, handled at once; more get 429")

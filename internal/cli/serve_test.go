@@ -81,6 +81,7 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
 			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
 		})},
+		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},
 		{"--allow-privileged=false", with(func(o *server.Options) { o.RefusePrivileged = true })},
 		{"--authorization-mode AlwaysAllow", with(func(o *server.Options) { o.AuthorizationMode = "AlwaysAllow" })},
 	} {
@@ -133,6 +134,9 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		{"S12.13 certificate without key", serveOptions{server: server.Options{DataDir: "d", ProxyClientCertFile: "c"}},
 			"--proxy-client-cert-file and --proxy-client-key-file go together: one is set and the other is not"},
 		{"no such breaker", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookBreaker: "on"}}, `--admission-webhook-breaker "on" is not one of connect, timeout, off`},
+		{"advertised under no address", serveOptions{server: server.Options{DataDir: "d", AdvertiseAddress: "here"}}, `--advertise-address "here" is not an IP address`},
+		{"advertised where nobody reaches it", serveOptions{server: server.Options{DataDir: "d", AdvertiseAddress: "127.0.0.1"}},
+			"--advertise-address 127.0.0.1 is not an address at which others reach this server"},
 		{"negative bound", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookMaxInFlight: -1}}, "--admission-webhook-max-inflight -1 must not be negative"},
 		{"negative bound of reads", serveOptions{server: server.Options{DataDir: "d", MaxRequestsInFlight: -1}}, "--max-requests-inflight -1 must not be negative"},
 		{"negative bound of writes", serveOptions{server: server.Options{DataDir: "d", MaxMutatingRequestsInFlight: -1}}, "--max-mutating-requests-inflight -1 must not be negative"},

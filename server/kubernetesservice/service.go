@@ -1,0 +1,136 @@
+package kubernetesservice
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
+	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
+	netutils "k8s.io/utils/net"
+)
+
+const (
+	// servicePort is the port of the service, as in every cluster.
+	servicePort = 443
+	// interval is how often endpoints are compared with the leases, and ttl how long
+	// the address of a server that was killed stays: those of kube-apiserver.
+	interval, ttl = 10 * time.Second, 15 * time.Second
+	// parting is how long taking back the address may hold up the end of a server.
+	parting = 2 * time.Second
+)
+
+// Etcd is what is needed of a client of etcd.
+type Etcd interface {
+	clientv3.KV
+	clientv3.Lease
+}
+
+// Options are what a Publisher needs. All but Address must be set.
+type Options struct {
+	// Loopback reaches the server itself, as a superuser.
+	Loopback *restclient.Config
+	// Services is started by the caller.
+	Services coreinformers.ServiceInformer
+	// Etcd keeps the leases, below Prefix; Server names this server there.
+	Etcd           Etcd
+	Prefix, Server string
+	// Address is where this server is advertised; nil publishes the service without
+	// endpoints. Port is where it listens.
+	Address net.IP
+	Port    int
+	// Range is where cluster IPs come from. The service has the first one.
+	Range *net.IPNet
+}
+
+// Publisher keeps the service and this server among its endpoints.
+type Publisher struct {
+	options    Options
+	controller *kubernetesservice.Controller
+	// life bounds every request: upstream's controller knows no contexts.
+	life context.Context
+	end  context.CancelFunc
+}
+
+// IP returns the cluster IP of the service: the first address of the range. The error
+// says that the range is too small.
+func IP(serviceRange *net.IPNet) (net.IP, error) {
+	ip, err := netutils.GetIndexedIP(serviceRange, 1)
+	if err != nil {
+		return nil, fmt.Errorf("cluster IP of the service kubernetes: %w", err)
+	}
+	return ip, nil
+}
+
+// New checks the options and publishes nothing.
+func New(o Options) (*Publisher, error) {
+	ip, err := IP(o.Range)
+	if err != nil {
+		return nil, err
+	}
+	p := &Publisher{options: o}
+	p.life, p.end = context.WithCancel(context.Background())
+	config := restclient.CopyConfig(o.Loopback)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next, p.life} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	reconciler := reconcilers.NewNoneEndpointReconciler()
+	if o.Address != nil {
+		reconciler = reconcilers.NewLeaseEndpointReconciler(
+			reconcilers.NewEndpointsAdapter(client.CoreV1(), client.DiscoveryV1()),
+			leases{ctx: p.life, etcd: o.Etcd, prefix: o.Prefix, server: o.Server, ttl: ttl})
+		if err := reconciler.ValidateIP(o.Address); err != nil {
+			return nil, fmt.Errorf("%s cannot be advertised: %w", o.Address, err)
+		}
+	}
+	p.controller = kubernetesservice.New(kubernetesservice.Config{
+		PublicIP: o.Address, EndpointReconciler: reconciler, EndpointInterval: interval,
+		ServiceIP: ip, ServicePort: servicePort, PublicServicePort: o.Port,
+	}, client, o.Services)
+	return p, nil
+}
+
+// Publish makes the service, or mends its ports, and adds this server to its
+// endpoints. It waits until the informer has synced. When ctx ends before it
+// returns, the Publisher is of no more use.
+func (p *Publisher) Publish(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.end)()
+	if !cache.WaitForCacheSync(ctx.Done(), p.options.Services.Informer().HasSynced) {
+		return context.Cause(ctx)
+	}
+	// Ports are only compared here: a server may listen on another one than before.
+	return p.controller.UpdateKubernetesService(true)
+}
+
+// Run keeps what Publish made until ctx ends.
+func (p *Publisher) Run(ctx context.Context) { p.controller.Run(ctx.Done()) }
+
+// Withdraw removes this server from the endpoints. It is called once, while the
+// server still serves, takes two seconds at most, and ends what Run is doing.
+func (p *Publisher) Withdraw() {
+	defer p.end()
+	timer := time.AfterFunc(parting, p.end)
+	defer timer.Stop()
+	p.controller.Stop()
+}
+
+// bounded ends requests with a context that is not theirs.
+type bounded struct {
+	http.RoundTripper
+	life context.Context
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	return b.RoundTripper.RoundTrip(req.WithContext(b.life))
+}

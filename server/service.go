@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path"
+
+	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
+)
+
+// publish sets up the service kubernetes in the namespace default.
+func (a *assembly) publish(etcd *etcdkubernetes.Client, serviceRange *net.IPNet) error {
+	address, err := a.options.advertised()
+	if err != nil {
+		klog.ErrorS(err, "The service kubernetes has no endpoint for this server: set --advertise-address")
+	}
+	a.publisher, err = kubernetesservice.New(kubernetesservice.Options{
+		Loopback: a.loopback, Services: a.informers.Core().V1().Services(),
+		Etcd: etcd.Client, Prefix: path.Join(a.options.EtcdPrefix, "gatehouse", "endpoints"), Server: replicaID(),
+		Address: address, Port: a.port, Range: serviceRange,
+	})
+	if err != nil {
+		return err
+	}
+	a.controllers = append(a.controllers, a.publisher.Run)
+	return a.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
+		a.publisher.Withdraw()
+		return nil
+	})
+}
+
+// publishService makes the service and adds this server to it. What is refused, or
+// cannot be done now, the publisher tries again.
+func (a *assembly) publishService(ctx context.Context) error {
+	if err := a.publisher.Publish(ctx); err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "The service kubernetes cannot be made; the server starts without it and tries again")
+	}
+	return nil
+}
+
+// reachedAt lists the addresses at which pods reach this server: that of the service,
+// and its own.
+func (o *Options) reachedAt() []string {
+	var list []string
+	if _, serviceRange, err := net.ParseCIDR(o.ServiceClusterIPRange); err == nil {
+		if ip, err := kubernetesservice.IP(serviceRange); err == nil {
+			list = append(list, ip.String())
+		}
+	}
+	if ip, err := o.advertised(); err == nil {
+		list = append(list, ip.String())
+	}
+	return list
+}
+
+// advertised returns the address under which others reach this server. The error
+// says that there is none.
+func (o *Options) advertised() (net.IP, error) {
+	if o.AdvertiseAddress != "" {
+		return net.ParseIP(o.AdvertiseAddress), nil
+	}
+	ip, err := utilnet.ResolveBindAddress(net.ParseIP(o.BindAddress))
+	if err != nil {
+		return nil, fmt.Errorf("address of this host: %w", err)
+	}
+	return ip, nil
+}

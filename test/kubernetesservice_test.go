@@ -1,0 +1,109 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+const kubernetesPath = "/api/v1/namespaces/default/services/kubernetes"
+
+// Programs that run in a cluster, and Kubernetes' end-to-end suite, look for it.
+func TestTheServiceKubernetesIsThere(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--advertise-address", "192.0.2.7", "--service-cluster-ip-range", "10.7.0.0/24")
+	port := portOf(t, s)
+	h := s.HTTP(t, nil)
+	// Being ready means that it is there.
+	service := h.Get(kubernetesPath)
+	if diff := cmp.Diff(map[string]any{
+		"type": "ClusterIP", "clusterIP": "10.7.0.1", "clusterIPs": []any{"10.7.0.1"}, "sessionAffinity": "None",
+		"ipFamilies": []any{"IPv4"}, "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+		"ports": []any{map[string]any{"name": "https", "protocol": "TCP", "port": 443.0, "targetPort": port}},
+	}, service.At("spec")); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]any{"component": "apiserver", "provider": "kubernetes"}, service.At("metadata", "labels")); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	leadsTo(t, h, port, "192.0.2.7")
+
+	// It comes back.
+	h.Must(http.StatusOK, "DELETE", kubernetesPath, "")
+	harness.Eventually(t, "the service comes back", func() error {
+		if r := h.Do("GET", kubernetesPath, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d", r.Code)
+		}
+		return nil
+	})
+
+	// On another port everything has the other port.
+	s.Stop(t)
+	s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.8", "--service-cluster-ip-range", "10.7.0.0/24")
+	h = s.HTTP(t, nil)
+	if got, want := h.Get(kubernetesPath).At("spec", "ports", "0", "targetPort"), portOf(t, s); got != want {
+		t.Errorf("the service leads to port %v, want %v", got, want)
+	}
+	// The address that was withdrawn is gone.
+	leadsTo(t, h, portOf(t, s), "192.0.2.8")
+}
+
+// Of several servers each is an endpoint for as long as it runs.
+func TestServersShareTheServiceKubernetes(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t).URL
+	start := func(address string) *harness.Server {
+		return harness.Start(t, "--etcd-servers", etcd, "--advertise-address", address)
+	}
+	one, two := start("192.0.2.1"), start("192.0.2.2")
+	leadsTo(t, one.HTTP(t, nil), portOf(t, two), "192.0.2.1", "192.0.2.2")
+	two.Stop(t)
+	leadsTo(t, one.HTTP(t, nil), nil, "192.0.2.1")
+	three := start("192.0.2.3")
+	leadsTo(t, three.HTTP(t, nil), portOf(t, three), "192.0.2.1", "192.0.2.3")
+}
+
+func portOf(t *testing.T, s *harness.Server) any {
+	t.Helper()
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var port float64
+	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// leadsTo waits until the service has these endpoints, in both forms. A nil port is
+// any.
+func leadsTo(t *testing.T, h *harness.HTTP, port any, addresses ...string) {
+	t.Helper()
+	harness.Eventually(t, "the endpoints are those of the servers", func() error {
+		endpoints := h.Do("GET", "/api/v1/namespaces/default/endpoints/kubernetes", "")
+		slice := h.Do("GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "")
+		var want, wantSlice []any
+		for _, a := range addresses {
+			want = append(want, map[string]any{"ip": a})
+			wantSlice = append(wantSlice, map[string]any{"addresses": []any{a}, "conditions": map[string]any{"ready": true}})
+		}
+		if diff := cmp.Diff(any(want), endpoints.At("subsets", "0", "addresses")); diff != "" {
+			return fmt.Errorf("Endpoints (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(any(wantSlice), slice.At("endpoints")); diff != "" {
+			return fmt.Errorf("EndpointSlice (-want +got):\n%s", diff)
+		}
+		for _, got := range []any{endpoints.At("subsets", "0", "ports", "0", "port"), slice.At("ports", "0", "port")} {
+			if port != nil && got != port {
+				return fmt.Errorf("port %v, want %v", got, port)
+			}
+		}
+		return nil
+	})
+}

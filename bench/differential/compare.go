@@ -43,7 +43,8 @@ func normalize(v any) any {
 			switch {
 			case key == "resourceVersion" && isText && text != "" && text != "0":
 				v[key] = "<version>"
-			case (key == "nodePort" || key == "healthCheckNodePort") && isNumber && number >= 30000:
+			// Ports of services, and those the servers listen on.
+			case (key == "nodePort" || key == "healthCheckNodePort" || key == "targetPort" || key == "port") && isNumber && number >= 30000:
 				v[key] = "<port>"
 			case key == "manager" && (text == "kube-apiserver" || text == "gatehouse"):
 				v[key] = "<server>"

@@ -68,7 +68,8 @@ compared. What no two servers share is left out: uids, times, resource versions,
 
 In the last run %d cases made %d requests; %d were answered the same on both sides. %s
 
-kube-apiserver ran with --authorization-mode=RBAC and without the admission plugins that Gatehouse does not have:
+kube-apiserver ran with --authorization-mode=RBAC and --allow-privileged, and without the admission plugins that
+Gatehouse does not have:
 %s.
 
 | what differs | why | places |

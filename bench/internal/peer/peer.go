@@ -129,6 +129,8 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		program = b.KubeAPIServer
 		flags = append(flags,
 			"--cert-dir="+dir,
+			// As gatehouse does unless something else is said.
+			"--allow-privileged=true",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file="+creds.serviceAccount,
 			"--service-account-signing-key-file="+creds.serviceAccount,

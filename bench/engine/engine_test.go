@@ -30,6 +30,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
 )
 
 // hooks is the webhook process of all tests.
@@ -101,7 +102,7 @@ func attributes(object runtime.Object) admission.Attributes {
 }
 
 // judge runs a create through both passes, as a server does.
-func judge(ctx context.Context, c chain, a admission.Attributes) error {
+func judge(ctx context.Context, c sides.Chain, a admission.Attributes) error {
 	if err := c.Admit(ctx, a, interfaces); err != nil {
 		return err
 	}
@@ -118,10 +119,10 @@ func matching(n int, mutating bool, path string) []hook {
 
 // TestSidesAgree shows that both sides call webhooks and obey them.
 func TestSidesAgree(t *testing.T) {
-	for _, s := range sides {
-		t.Run("side="+s.name, func(t *testing.T) {
+	for _, s := range sides.All {
+		t.Run("side="+s.Name, func(t *testing.T) {
 			for _, mutating := range []bool{true, false} {
-				c, err := s.make(t.Context(), register(hooks.CA, matching(1, mutating, "/deny")), true)
+				c, err := made(t.Context(), s, register(hooks.CA, matching(1, mutating, "/deny")), true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -130,7 +131,7 @@ func TestSidesAgree(t *testing.T) {
 					t.Errorf("mutating=%t: error = %v, want the denial", mutating, err)
 				}
 			}
-			c, err := s.make(t.Context(), register(hooks.CA, matching(1, true, "/annotate")), true)
+			c, err := made(t.Context(), s, register(hooks.CA, matching(1, true, "/annotate")), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,10 +152,10 @@ const warmup = 50
 // run measures creates of an object on both sides. Every create must lead to so
 // many calls.
 func run(b *testing.B, registered []hook, object *core.ConfigMap, calls int) {
-	for _, s := range sides {
-		b.Run("side="+s.name, func(b *testing.B) {
+	for _, s := range sides.All {
+		b.Run("side="+s.Name, func(b *testing.B) {
 			ctx := b.Context()
-			c, err := s.make(ctx, register(hooks.CA, registered), true)
+			c, err := made(ctx, s, register(hooks.CA, registered), true)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -246,9 +247,9 @@ func cpu(b *testing.B) time.Duration {
 // runs the plugins alone, and with the same request every time.
 func BenchmarkNoneMatches(b *testing.B) {
 	for _, n := range []int{0, 100, 1000, 10000} {
-		for _, s := range sides {
-			b.Run(fmt.Sprintf("hooks=%d/side=%s", n, s.name), func(b *testing.B) {
-				c, err := s.make(b.Context(), register(hooks.CA, others(n)), false)
+		for _, s := range sides.All {
+			b.Run(fmt.Sprintf("hooks=%d/side=%s", n, s.Name), func(b *testing.B) {
+				c, err := made(b.Context(), s, register(hooks.CA, others(n)), false)
 				if err != nil {
 					b.Fatal(err)
 				}

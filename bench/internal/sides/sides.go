@@ -137,18 +137,32 @@ func (o *Options) authentication() webhook.AuthenticationInfoResolverWrapper {
 	if o.Dial == nil {
 		return nil
 	}
-	return func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return dialing{&rest.Config{Dial: o.Dial}}
+	return func(inner webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		return dialing{inner, o.Dial}
 	}
 }
 
-// dialing are clients that are anonymous and have a way of their own to dial.
-type dialing struct{ config *rest.Config }
+// dialing are clients that have a way of their own to dial.
+type dialing struct {
+	webhook.AuthenticationInfoResolver
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
 
-func (d dialing) ClientConfigFor(string) (*rest.Config, error) { return d.config, nil }
+func (d dialing) ClientConfigFor(hostPort string) (*rest.Config, error) {
+	return d.with(d.AuthenticationInfoResolver.ClientConfigFor(hostPort))
+}
 
-func (d dialing) ClientConfigForService(string, string, int) (*rest.Config, error) {
-	return d.config, nil
+func (d dialing) ClientConfigForService(name, namespace string, port int) (*rest.Config, error) {
+	return d.with(d.AuthenticationInfoResolver.ClientConfigForService(name, namespace, port))
+}
+
+func (d dialing) with(config *rest.Config, err error) (*rest.Config, error) {
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.Dial = d.dial
+	return config, nil
 }
 
 func (o *Options) services() webhook.ServiceResolver {

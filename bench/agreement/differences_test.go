@@ -1,0 +1,435 @@
+package agreement
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/davecgh/go-spew/spew"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// translation is a decided difference of this form: what Gatehouse makes of an
+// answer of a webhook is what upstream makes of another one. Upstream's webhooks
+// give that other one, and then both sides must agree in everything.
+type translation struct {
+	rule, title string
+	// applies tells whether an answer to a review is one of those, and replace
+	// makes it the other one.
+	applies func(*answer, *reviewed) bool
+	replace func(*answer)
+}
+
+var translations = []translation{
+	{
+		rule: "S8.9", title: "redirects are not followed: they are as good as one to nowhere",
+		applies: func(a *answer, _ *reviewed) bool { return a.Header["Location"] != "" },
+		replace: func(a *answer) { delete(a.Header, "Location") },
+	},
+	{
+		rule: "S7.13", title: "reviews are sent once: Retry-After makes no difference",
+		applies: func(a *answer, _ *reviewed) bool { return a.Header["Retry-After"] != "" },
+		replace: func(a *answer) { delete(a.Header, "Retry-After") },
+	},
+	{
+		rule: "S5.6", title: "a patch that cannot be applied is a failed call, like one that cannot be decoded",
+		applies: func(a *answer, in *reviewed) bool { return in.mutating && unusable(a, in.Request.Object) },
+		replace: func(a *answer) { a.Patch = []string{undecodable} },
+	},
+}
+
+// unusable tells whether the patch of an answer cannot be applied to an object, or
+// makes something that does not decode.
+func unusable(a *answer, object map[string]any) bool {
+	if len(a.Patch) == 0 || object == nil {
+		return false
+	}
+	p, err := jsonpatch.DecodePatch(patch(a.Patch, object))
+	if err != nil || len(p) == 0 {
+		return false
+	}
+	_, err = p.Apply(must(json.Marshal(object)))
+	return err != nil || slices.ContainsFunc(a.Patch, func(name string) bool { return recipeOf[name].fails })
+}
+
+func translate(a answer, in *reviewed) answer {
+	for i := range translations {
+		if t := &translations[i]; t.applies(&a, in) {
+			if a.Header != nil {
+				headers := map[string]string{}
+				for name, value := range a.Header {
+					headers[name] = value
+				}
+				a.Header = headers
+			}
+			t.replace(&a)
+			tally.count(t.rule + " " + t.title)
+		}
+	}
+	return a
+}
+
+// difference is something that the sides differ in.
+type difference struct {
+	// at is what differs, such as "mutating: error: message".
+	at string
+	// hook is which hook received a review that differs.
+	hook                int
+	upstream, gatehouse string
+}
+
+// comparison is what both sides made of a request.
+type comparison struct {
+	world               *world
+	request             *request
+	upstream, gatehouse []pass
+}
+
+// decision is a decided difference: one that a rule wants.
+type decision struct {
+	rule, title string
+	// explains tells that a difference in a pass is one the rule wants.
+	explains func(c *comparison, pass int, d *difference) bool
+}
+
+var decided = []decision{
+	{
+		rule: "S7.5", title: "a failed call is described in other words, after those that name the webhook",
+		explains: func(_ *comparison, _ int, d *difference) bool {
+			return d.what() == "error: message" && callError(d.upstream) != "" && wordsOf(d.upstream) == wordsOf(d.gatehouse)
+		},
+	},
+	{
+		rule: "S6.4", title: "of several rejections the first in order is returned, not the first in time",
+		explains: func(_ *comparison, _ int, d *difference) bool { return d.what() == "error: which" },
+	},
+	{
+		rule: "S6.4", title: "the other rejections are causes of the one that is returned",
+		explains: func(_ *comparison, pass int, d *difference) bool {
+			return d.what() == "error: further" && pass == validatingPass && d.upstream == "[]"
+		},
+	},
+	{
+		rule: "S4.14", title: "a denial's code that HTTP does not have becomes 500",
+		explains: func(_ *comparison, _ int, d *difference) bool {
+			code, err := strconv.Atoi(d.upstream)
+			return d.what() == "error: code" && err == nil && code >= 1000 && d.gatehouse == "500"
+		},
+	},
+	{
+		rule: "S5.8", title: "a patch that changes the kind is refused at once, in the name of the webhook",
+		explains: func(c *comparison, pass int, d *difference) bool {
+			return pass == mutatingPass && c.refusedKind() && (d.what() != "reviews" || c.stopsEarlier())
+		},
+	},
+	{
+		rule: "S7.8", title: "a call that may fail is cut short enough for the request to go on",
+		explains: func(c *comparison, pass int, d *difference) bool {
+			return c.request.timeout > 0 && strings.HasSuffix(d.what(), "url") && c.mayFail(d.hook) &&
+				withoutTimeout(d.upstream) == withoutTimeout(d.gatehouse) && timeout(d.gatehouse) < timeout(d.upstream)
+		},
+	},
+	{
+		rule: "S7.8", title: "a hook that may fail cannot use up the time of the request",
+		explains: func(c *comparison, pass int, d *difference) bool {
+			return c.gaveUp() && (d.what() == "happens" || pass == mutatingPass && (d.what() != "reviews" || c.goesOn()))
+		},
+	},
+	{
+		rule: "S2.2", title: "the error of a selector says which selector it is",
+		explains: func(_ *comparison, _ int, d *difference) bool {
+			// Both may be bad; upstream then tells of the first.
+			words := regexp.MustCompile(`(namespace|object)Selector: `)
+			at := words.FindStringIndex(d.gatehouse)
+			return strings.HasPrefix(d.what(), "error: ") && at != nil &&
+				strings.HasPrefix(d.gatehouse[:at[0]]+d.gatehouse[at[1]:], strings.TrimRight(d.upstream, "\"\n }]"))
+		},
+	},
+}
+
+// The passes of a request.
+const (
+	mutatingPass = iota
+	validatingPass
+)
+
+// refusedKind tells that Gatehouse refused a patch that changes the kind, and that
+// upstream rejected the request, too.
+func (c *comparison) refusedKind() bool {
+	err := c.gatehouse[0].err
+	if err == nil || c.upstream[0].err == nil || !strings.Contains(err.Error(), "returned a patch that is not allowed: it changes the object from") {
+		return false
+	}
+	reviews := c.gatehouse[0].received
+	return len(reviews) > 0 && slices.Contains(c.world.answers[reviews[len(reviews)-1].hook].Patch, rename)
+}
+
+// stopsEarlier tells that Gatehouse called the first of the hooks that upstream
+// called, in the mutating pass, and goesOn that it called those and more.
+func (c *comparison) stopsEarlier() bool {
+	return begins(c.upstream[0].received, c.gatehouse[0].received)
+}
+func (c *comparison) goesOn() bool { return begins(c.gatehouse[0].received, c.upstream[0].received) }
+
+// begins tells whether a list of calls begins with another one.
+func begins(all, with []received) bool {
+	return len(with) <= len(all) && order(all[:len(with)], false) == order(with, false)
+}
+
+// gaveUp tells that upstream gave up the request in the mutating pass, because a
+// hook that may fail used up its time.
+func (c *comparison) gaveUp() bool {
+	reviews := c.upstream[0].received
+	if c.request.timeout == 0 || !apierrors.IsTimeout(c.upstream[0].err) || len(reviews) == 0 {
+		return false
+	}
+	last := reviews[len(reviews)-1].hook
+	return c.mayFail(last) && c.world.answers[last].Wire == "hang"
+}
+
+// mayFail tells whether the failurePolicy of a hook is Ignore.
+func (c *comparison) mayFail(hook int) bool {
+	for _, configuration := range c.world.configurations {
+		for _, h := range configuration.webhooks {
+			if idOf(&h.ClientConfig) != hook {
+				continue
+			}
+			if h.FailurePolicy == nil {
+				return configuration.version == "v1beta1"
+			}
+			return *h.FailurePolicy == registrationv1.Ignore
+		}
+	}
+	return false
+}
+
+var timeoutParameter = regexp.MustCompile(`timeout=(\d+)s$`)
+
+// timeout is what the URL of a call says, in seconds.
+func timeout(url string) int {
+	m := timeoutParameter.FindStringSubmatch(url)
+	if m == nil {
+		return -1
+	}
+	return must(strconv.Atoi(m[1]))
+}
+
+func withoutTimeout(url string) string { return timeoutParameter.ReplaceAllString(url, "") }
+
+// what is what differs, whatever the pass.
+func (d *difference) what() string {
+	_, what, _ := strings.Cut(d.at, ": ")
+	return what
+}
+
+var failedCall = regexp.MustCompile(`^Internal error occurred: (?:failed calling webhook "([^"]*)": |admission webhook "([^"]*)" returned a patch that could not be applied: )`)
+
+// callError returns the webhook that a message says to have failed, empty for any
+// other message.
+func callError(message string) string {
+	m := failedCall.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	return m[1] + m[2]
+}
+
+// differences returns what the sides differ in, and for each whether it is decided.
+func (c *comparison) differences() (all []difference) {
+	names := []string{"mutating", "validating"}
+	for i, name := range names {
+		switch {
+		case i >= len(c.upstream) && i >= len(c.gatehouse):
+			continue
+		case i >= len(c.upstream) || i >= len(c.gatehouse):
+			all = append(all, difference{name + ": happens", 0, fmt.Sprint(i < len(c.upstream)), fmt.Sprint(i < len(c.gatehouse))})
+			continue
+		}
+		for _, d := range c.compare(&c.upstream[i], &c.gatehouse[i], i == 1) {
+			d.at = name + ": " + d.at
+			if !c.isDecided(i, &d) {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
+}
+
+func (c *comparison) isDecided(pass int, d *difference) bool {
+	for i := range decided {
+		if decided[i].explains(c, pass, d) {
+			tally.count(decided[i].rule + " " + decided[i].title)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *comparison) compare(u, g *pass, anyOrder bool) (all []difference) {
+	hook := 0
+	note := func(at, upstream, gatehouse string) {
+		if upstream != gatehouse {
+			all = append(all, difference{at, hook, upstream, gatehouse})
+		}
+	}
+	us, gs := c.status(u.err, true), c.status(g.err, false)
+	if anyOrder && slices.Contains(gs.further, us.words()) {
+		// Which rejection is returned is not the same; that it is one of them is all
+		// that is known of it.
+		note("error: which", us.words(), gs.words())
+	} else {
+		note("error: type", us.kind, gs.kind)
+		note("error: code", fmt.Sprint(us.Code), fmt.Sprint(gs.Code))
+		note("error: reason", string(us.Reason), string(gs.Reason))
+		note("error: status", us.Status.Status, gs.Status.Status)
+		note("error: message", us.Message, gs.Message)
+		note("error: details", jsonOf(us.Details), jsonOf(gs.Details))
+	}
+	note("error: further", fmt.Sprintf("%q", us.further), fmt.Sprintf("%q", gs.further))
+	if u.err == nil && g.err == nil {
+		if !equality.Semantic.DeepEqual(u.object, g.object) {
+			note("object", printer.Sdump(u.object), printer.Sdump(g.object))
+		}
+	}
+	note("reviews", order(u.received, anyOrder), order(g.received, anyOrder))
+	if order(u.received, anyOrder) == order(g.received, anyOrder) {
+		for i := range u.received {
+			a, b := c.review(&u.received[i], true), c.review(&g.received[i], false)
+			hook = u.received[i].hook
+			at := fmt.Sprintf("review %d of hook %d: ", i, hook)
+			note(at+"url", a.url, b.url)
+			note(at+"headers", jsonOf(a.header), jsonOf(b.header))
+			note(at+"body", a.body, b.body)
+		}
+	}
+	note("annotations", c.annotations(u.annotations), c.annotations(g.annotations))
+	note("warnings", list(u.warnings, anyOrder), list(g.warnings, anyOrder))
+	return all
+}
+
+// status is an error as the client would see it.
+type status struct {
+	metav1.Status
+	kind string
+	// further are the words of rejections that stand behind the one returned.
+	further []string
+}
+
+// words are the message, or of a failed call that it is one.
+func (s *status) words() string { return wordsOf(s.Message) }
+
+func wordsOf(message string) string {
+	if hook := callError(message); hook != "" {
+		return "the call of " + hook + " failed"
+	}
+	return message
+}
+
+func (c *comparison) status(err error, upstream bool) status {
+	s := status{kind: "none"}
+	if err == nil {
+		return s
+	}
+	var api apierrors.APIStatus
+	if errors.As(err, &api) {
+		s.Status, s.kind = api.Status(), "status"
+	} else {
+		s.Message, s.kind = err.Error(), "other"
+	}
+	s.Message = c.text(s.Message, upstream)
+	if s.Details == nil {
+		return s
+	}
+	details := s.Details.DeepCopy()
+	details.Kind = c.text(details.Kind, upstream)
+	details.Causes = nil
+	for _, cause := range s.Details.Causes {
+		cause.Message = c.text(cause.Message, upstream)
+		if cause.Type == "AdmissionWebhookDenied" {
+			s.further = append(s.further, wordsOf(cause.Message))
+			continue
+		}
+		if callError("Internal error occurred: "+cause.Message) != "" {
+			cause.Message = wordsOf("Internal error occurred: " + cause.Message)
+		}
+		details.Causes = append(details.Causes, cause)
+	}
+	if s.Details = details; reflect.DeepEqual(*details, metav1.StatusDetails{}) {
+		s.Details = nil
+	}
+	return s
+}
+
+var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+
+// text is a text without what is random in it.
+func (c *comparison) text(s string, upstream bool) string {
+	s = uuids.ReplaceAllString(s, "UID")
+	if upstream && renamed(c.request.resource) != c.request.resource {
+		s = strings.ReplaceAll(s, realms, namespaces)
+	}
+	return s
+}
+
+func (c *comparison) review(r *received, upstream bool) received {
+	var body bytes.Buffer
+	var content any
+	d := json.NewDecoder(strings.NewReader(r.body))
+	d.UseNumber()
+	if err := d.Decode(&content); err != nil {
+		body.WriteString(r.body)
+	} else {
+		body.WriteString(jsonOf(content))
+	}
+	header := r.header.Clone()
+	header.Del("Content-Length")
+	return received{r.hook, r.method, r.method + " " + r.url, header, c.text(body.String(), upstream)}
+}
+
+func (c *comparison) annotations(notes map[string]annotation) string {
+	shown := map[string]any{}
+	for key, a := range notes {
+		var value any = a.value
+		if strings.HasPrefix(key, "patch.webhook.admission.k8s.io/") {
+			value = json.RawMessage(a.value)
+			d := json.NewDecoder(strings.NewReader(a.value))
+			d.UseNumber()
+			d.Decode(&value)
+		}
+		shown[key] = map[string]any{"level": a.level, "value": value}
+	}
+	return jsonOf(shown)
+}
+
+// order returns which hooks were called, and sorts what they received if the order
+// does not matter.
+func order(reviews []received, any bool) string {
+	if any {
+		slices.SortStableFunc(reviews, func(a, b received) int { return a.hook - b.hook })
+	}
+	hooks := make([]int, len(reviews))
+	for i := range reviews {
+		hooks[i] = reviews[i].hook
+	}
+	return fmt.Sprint(hooks)
+}
+
+func list(texts []string, any bool) string {
+	if any {
+		texts = slices.Sorted(slices.Values(texts))
+	}
+	return fmt.Sprintf("%q", texts)
+}
+
+// printer shows objects with the types of their parts.
+var printer = spew.ConfigState{Indent: "  ", DisableMethods: true, DisablePointerAddresses: true, DisableCapacities: true, SortKeys: true}

@@ -48,6 +48,8 @@ var translations = []translation{
 	},
 }
 
+func (t *translation) name() string { return t.rule + ": " + t.title }
+
 // unusable tells whether the patch of an answer cannot be applied to an object, or
 // makes something that does not decode.
 func unusable(a *answer, object map[string]any) bool {
@@ -73,7 +75,7 @@ func translate(a answer, in *reviewed) answer {
 				a.Header = headers
 			}
 			t.replace(&a)
-			tally.count(t.rule + " " + t.title)
+			tally.count(t.name())
 		}
 	}
 	return a
@@ -101,6 +103,8 @@ type decision struct {
 	// explains tells that a difference in a pass is one the rule wants.
 	explains func(c *comparison, pass int, d *difference) bool
 }
+
+func (d *decision) name() string { return d.rule + ": " + d.title }
 
 var decided = []decision{
 	{
@@ -146,6 +150,13 @@ var decided = []decision{
 		},
 	},
 	{
+		rule: "S7.15", title: "an object that does not convert is told of together with the webhook it is converted for",
+		explains: func(_ *comparison, _ int, d *difference) bool {
+			return (d.what() == "error: message" || d.what() == "error: details") && strings.Contains(d.gatehouse, "for admission webhook") &&
+				conversion.ReplaceAllString(strings.ReplaceAll(d.gatehouse, internalError, ""), "") == strings.ReplaceAll(d.upstream, internalError, "")
+		},
+	},
+	{
 		rule: "S2.2", title: "the error of a selector says which selector it is",
 		explains: func(_ *comparison, _ int, d *difference) bool {
 			// Both may be bad; upstream then tells of the first.
@@ -162,6 +173,12 @@ const (
 	mutatingPass = iota
 	validatingPass
 )
+
+const internalError = "Internal error occurred: "
+
+// conversion is what Gatehouse says before why an object does not convert, plain
+// and quoted.
+var conversion = regexp.MustCompile(`converting (to [^:]* for|the object as left by) admission webhook \\?"[^"]*": `)
 
 // refusedKind tells that Gatehouse refused a patch that changes the kind, and that
 // upstream rejected the request, too.
@@ -244,15 +261,17 @@ func callError(message string) string {
 	return m[1] + m[2]
 }
 
-// differences returns what the sides differ in, and for each whether it is decided.
+// differences returns what the sides differ in, but for what is decided.
 func (c *comparison) differences() (all []difference) {
-	names := []string{"mutating", "validating"}
-	for i, name := range names {
+	for i, name := range []string{mutatingPass: "mutating", validatingPass: "validating"} {
 		switch {
 		case i >= len(c.upstream) && i >= len(c.gatehouse):
 			continue
 		case i >= len(c.upstream) || i >= len(c.gatehouse):
-			all = append(all, difference{name + ": happens", 0, fmt.Sprint(i < len(c.upstream)), fmt.Sprint(i < len(c.gatehouse))})
+			d := difference{name + ": happens", 0, fmt.Sprint(i < len(c.upstream)), fmt.Sprint(i < len(c.gatehouse))}
+			if !c.isDecided(i, &d) {
+				all = append(all, d)
+			}
 			continue
 		}
 		for _, d := range c.compare(&c.upstream[i], &c.gatehouse[i], i == 1) {
@@ -268,7 +287,7 @@ func (c *comparison) differences() (all []difference) {
 func (c *comparison) isDecided(pass int, d *difference) bool {
 	for i := range decided {
 		if decided[i].explains(c, pass, d) {
-			tally.count(decided[i].rule + " " + decided[i].title)
+			tally.count(decided[i].name())
 			return true
 		}
 	}

@@ -53,6 +53,8 @@ type request struct {
 	options   runtime.Object
 	user      user.Info
 	timeout   time.Duration
+	// gone is when the client goes, unless it waits for the answer.
+	gone time.Duration
 }
 
 // requestsPerWorld is how many requests are judged by the same registrations.
@@ -67,7 +69,7 @@ func newWorld(seed uint64) *world {
 	w := &world{answers: map[int]answer{}}
 	w.namespaces, w.live = g.namespaces()
 	w.first = pick(g, "", "", "", "once", "always")
-	for range 1 + g.IntN(4) {
+	for range 2 + g.IntN(3) {
 		w.configurations = append(w.configurations, g.configuration(w))
 	}
 	for range requestsPerWorld {
@@ -129,6 +131,20 @@ func (g *generator) endpoint() *endpoint {
 	return g.served()
 }
 
+// equivalent returns an endpoint of another version, if there is one.
+func (g *generator) equivalent(e *endpoint) *endpoint {
+	var others []*endpoint
+	for _, other := range g.endpoints {
+		if other != e && other.resource.Resource == e.resource.Resource && other.subresource == e.subresource && len(other.operations) > 0 {
+			others = append(others, other)
+		}
+	}
+	if len(others) == 0 {
+		return e
+	}
+	return pick(g, others...)
+}
+
 func (g *generator) labels() map[string]string {
 	labels := map[string]string{}
 	for key, values := range map[string][]string{"team": {"red", "blue"}, "env": {"prod", "dev"}, "app": {"a", "b"}} {
@@ -151,18 +167,18 @@ func (g *generator) labels() map[string]string {
 
 // selector returns a label selector, mostly one that selects everything.
 func (g *generator) selector() *metav1.LabelSelector {
-	switch n := g.IntN(100); {
-	case n < 45:
+	switch n := g.IntN(400); {
+	case n < 220:
 		return nil
-	case n < 60:
+	case n < 300:
 		return &metav1.LabelSelector{}
-	case n < 62:
+	case n < 302:
 		return &metav1.LabelSelector{MatchLabels: map[string]string{nothing: nothing}}
-	case n < 64:
+	case n < 304:
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like", Values: []string{"red"}}}}
-	case n < 65:
+	case n < 306:
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": "no label value!"}}
-	case n < 80:
+	case n < 340:
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"team": pick(g, "red", "blue")}}
 	}
 	r := metav1.LabelSelectorRequirement{Key: pick(g, "team", "env", "app"), Operator: pick(g, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}
@@ -178,7 +194,7 @@ const nothing = "nothing"
 
 func (g *generator) configuration(w *world) configuration {
 	c := configuration{
-		mutating: g.chance(60), version: pick(g, "v1", "v1", "v1beta1"),
+		mutating: g.chance(65), version: pick(g, "v1", "v1", "v1beta1"),
 		name: fmt.Sprintf("%s%d", pick(g, "a", "b-c", "b", "z"), len(w.configurations)),
 	}
 	for range 1 + g.IntN(4) {
@@ -235,11 +251,7 @@ func (g *generator) webhook(id int, c *configuration) registrationv1.MutatingWeb
 	if g.chance(60) {
 		h.ReinvocationPolicy = ptr(pick(g, registrationv1.IfNeededReinvocationPolicy, registrationv1.IfNeededReinvocationPolicy, registrationv1.NeverReinvocationPolicy))
 	}
-	if g.chance(25) {
-		for i := range 1 + g.IntN(3) {
-			h.MatchConditions = append(h.MatchConditions, registrationv1.MatchCondition{Name: fmt.Sprintf("c%d", i), Expression: pick(g, expressions...)})
-		}
-	}
+	h.MatchConditions = g.conditions()
 	return h
 }
 
@@ -283,12 +295,40 @@ var expressions = []string{
 	"authorizer.path('/healthz').check('get').reason() == 'because'",
 	"authorizer.group('').resource('pods').check('get').errored()",
 	"authorizer.group('').resource('a').check('get').allowed() || authorizer.group('').resource('b').check('get').allowed() || authorizer.group('').resource('c').check('get').allowed()",
-	"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a + b + c + d + e > 0)))))",
 	"1 / (size(request.name) - 2) == 0",
 	"params == null",
 	"variables.a == 1",
 	"object.metadata.",
 	"'not a bool'",
+}
+
+const (
+	// costly is below the limit of one expression, and four of it are above that
+	// of a webhook. It asks the authorizer, whose answers cost much and take little.
+	costly = "authorizer.group('').resource('a').check('get').allowed() || authorizer.group('').resource('b').check('list').allowed() || true"
+	// endless is above the limit of one expression.
+	endless = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, a + b + c + d + e > 0)))))"
+)
+
+func (g *generator) conditions() (all []registrationv1.MatchCondition) {
+	add := func(expression string) {
+		all = append(all, registrationv1.MatchCondition{Name: fmt.Sprintf("c%d", len(all)), Expression: expression})
+	}
+	g.weighted(
+		choice{300, func() {}},
+		choice{95, func() {
+			for range 1 + g.IntN(3) {
+				add(pick(g, expressions...))
+			}
+		}},
+		choice{1, func() { add(endless) }},
+		choice{4, func() {
+			for range 3 + g.IntN(3) {
+				add(costly)
+			}
+		}},
+	)
+	return all
 }
 
 // address makes up where a webhook is.
@@ -351,6 +391,9 @@ const unresolved = "unresolved-"
 
 func (g *generator) rule() registrationv1.RuleWithOperations {
 	e := g.endpoint()
+	if g.chance(40) {
+		e = g.equivalent(e)
+	}
 	r := registrationv1.RuleWithOperations{}
 	switch {
 	case g.chance(50):
@@ -406,7 +449,7 @@ func (g *generator) answer(mutating bool) (a answer) {
 	a.Allowed = true
 	patched := 6
 	if mutating {
-		patched = 40
+		patched = 60
 	}
 	g.weighted(
 		choice{40, func() {}},
@@ -417,7 +460,9 @@ func (g *generator) answer(mutating bool) (a answer) {
 		}},
 		choice{5, func() { g.failure(&a) }},
 		choice{5, func() { g.malformed(&a) }},
-		choice{4, func() { a.Wire = pick(g, "hang", "hang", "hang", "reset", "garbage", "truncated") }},
+		choice{5, func() {
+			a.Wire = pick(g, "hang", "hang", "hang", "hang", "hang", "hang", "reset", "garbage", "truncated")
+		}},
 	)
 	if g.chance(15) {
 		a.Warnings = pick(g, []string{"careful"}, []string{"careful", "careful"}, []string{"", "ünï"}, []string{"second", "first"})
@@ -569,7 +614,7 @@ func (g *generator) request() *request {
 	if g.chance(30) {
 		meta.Annotations = map[string]string{"note": g.word()}
 	}
-	if g.chance(8) {
+	if g.chance(10) {
 		meta.Annotations = map[string]string{unconvertible: "yes"}
 	}
 	defaulted := g.chance(80)
@@ -615,11 +660,14 @@ func (g *generator) request() *request {
 		r.object = object(metav1.ObjectMeta{})
 	}
 	g.weighted(
-		choice{55, func() {}},
+		choice{50, func() {}},
 		choice{30, func() { r.timeout = 34 * time.Second }},
-		choice{10, func() { r.timeout = 10 * time.Second }},
-		choice{5, func() { r.timeout = 2500 * time.Millisecond }},
+		choice{12, func() { r.timeout = 10 * time.Second }},
+		choice{8, func() { r.timeout = 2500 * time.Millisecond }},
 	)
+	if g.chance(3) {
+		r.gone = pick(g, time.Microsecond, 3500*time.Microsecond, 8500*time.Microsecond)
+	}
 	return r
 }
 

@@ -187,6 +187,12 @@ func (s *side) judge(ctx context.Context, r *request) []pass {
 		ctx, cancel = context.WithTimeout(ctx, r.timeout)
 		defer cancel()
 	}
+	if r.gone > 0 {
+		var leave context.CancelFunc
+		ctx, leave = context.WithCancel(ctx)
+		defer leave()
+		defer time.AfterFunc(r.gone, leave).Stop()
+	}
 	object, name := copied(r.object), r.name
 	record := func() admission.Attributes {
 		return admission.NewAttributesRecord(object, copied(r.old), r.kind, r.namespace, name, resource, r.subresource,

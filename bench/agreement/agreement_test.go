@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -179,6 +180,9 @@ func run(t *testing.T, w *world) (all []comparison) {
 		for _, r := range w.requests {
 			all = append(all, comparison{w, r, upstream.judge(ctx, r), gatehouse.judge(ctx, r)})
 		}
+		// The clock stops when this function ends, and what waits for it must end first.
+		cancel()
+		time.Sleep(time.Minute)
 	})
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -43,7 +44,11 @@ var translations = []translation{
 	},
 	{
 		rule: "S5.6", title: "a patch that cannot be applied is a failed call, like one that cannot be decoded",
-		applies: func(a *answer, in *reviewed) bool { return in.mutating && unusable(a, in.Request.Object) },
+		applies: func(a *answer, in *reviewed) bool {
+			// v1 does not come to applying a patch of another type.
+			tried := in.APIVersion == "admission.k8s.io/v1beta1" || a.PatchType != nil && *a.PatchType == "JSONPatch"
+			return in.mutating && tried && unusable(a, in.Request.Object)
+		},
 		replace: func(a *answer) { a.Patch = []string{undecodable} },
 	},
 }
@@ -67,13 +72,7 @@ func unusable(a *answer, object map[string]any) bool {
 func translate(a answer, in *reviewed) answer {
 	for i := range translations {
 		if t := &translations[i]; t.applies(&a, in) {
-			if a.Header != nil {
-				headers := map[string]string{}
-				for name, value := range a.Header {
-					headers[name] = value
-				}
-				a.Header = headers
-			}
+			a.Header = maps.Clone(a.Header)
 			t.replace(&a)
 			tally.count(t.name())
 		}
@@ -108,9 +107,17 @@ func (d *decision) name() string { return d.rule + ": " + d.title }
 
 var decided = []decision{
 	{
-		rule: "S7.5", title: "a failed call is described in other words, after those that name the webhook",
+		rule: "S7.5", title: "a failed call is described in other words, after those that name the webhook and how it failed",
 		explains: func(_ *comparison, _ int, d *difference) bool {
-			return d.what() == "error: message" && callError(d.upstream) != "" && wordsOf(d.upstream) == wordsOf(d.gatehouse)
+			return d.what() == "error: message" && callError(d.upstream) != "" && wordsOf(d.upstream) == wordsOf(d.gatehouse) &&
+				failure(d.upstream) == failure(d.gatehouse)
+		},
+	},
+	{
+		rule: "S7.5", title: "a Status of success in place of a review is told of as an absent response",
+		explains: func(_ *comparison, _ int, d *difference) bool {
+			return d.what() == "error: message" && callError(d.upstream) != "" && wordsOf(d.upstream) == wordsOf(d.gatehouse) &&
+				strings.Contains(d.upstream, "converting (v1.Status) to (") && strings.Contains(d.gatehouse, ": webhook response was absent")
 		},
 	},
 	{
@@ -152,18 +159,16 @@ var decided = []decision{
 	{
 		rule: "S7.15", title: "an object that does not convert is told of together with the webhook it is converted for",
 		explains: func(_ *comparison, _ int, d *difference) bool {
-			return (d.what() == "error: message" || d.what() == "error: details") && strings.Contains(d.gatehouse, "for admission webhook") &&
-				conversion.ReplaceAllString(strings.ReplaceAll(d.gatehouse, internalError, ""), "") == strings.ReplaceAll(d.upstream, internalError, "")
+			return d.what() == "error: message" &&
+				conversion.ReplaceAllString(d.gatehouse, "$1") == strings.ReplaceAll(d.upstream, internalError+internalError, internalError)
 		},
 	},
 	{
 		rule: "S2.2", title: "the error of a selector says which selector it is",
 		explains: func(_ *comparison, _ int, d *difference) bool {
-			// Both may be bad; upstream then tells of the first.
-			words := regexp.MustCompile(`(namespace|object)Selector: `)
-			at := words.FindStringIndex(d.gatehouse)
-			return strings.HasPrefix(d.what(), "error: ") && at != nil &&
-				strings.HasPrefix(d.gatehouse[:at[0]]+d.gatehouse[at[1]:], strings.TrimRight(d.upstream, "\"\n }]"))
+			// If both are bad, upstream tells of the first.
+			first, _, _ := strings.Cut(d.gatehouse, "\n")
+			return d.what() == "error: message" && d.upstream == selector.ReplaceAllString(first, "")
 		},
 	},
 }
@@ -176,9 +181,11 @@ const (
 
 const internalError = "Internal error occurred: "
 
-// conversion is what Gatehouse says before why an object does not convert, plain
-// and quoted.
-var conversion = regexp.MustCompile(`converting (to [^:]* for|the object as left by) admission webhook \\?"[^"]*": `)
+// conversion is what Gatehouse says before why an object does not convert.
+var conversion = regexp.MustCompile(`^(Internal error occurred: )converting to [^:]* for admission webhook "[^"]*": `)
+
+// selector is what Gatehouse says before why a selector is bad.
+var selector = regexp.MustCompile(`(namespace|object)Selector: `)
 
 // refusedKind tells that Gatehouse refused a patch that changes the kind, and that
 // upstream rejected the request, too.
@@ -259,6 +266,28 @@ func callError(message string) string {
 		return ""
 	}
 	return m[1] + m[2]
+}
+
+// failures are how calls fail, in the words of S7.4.
+var failures = []string{
+	"could not create admission objects: ", "could not get REST client: ", "failed to call webhook: ",
+	"received invalid webhook response: ", "received undecodable patch in webhook response: ", "unsupported patch type ",
+	"Webhook SideEffects is nil",
+}
+
+// failure returns which of them a message tells of. A patch that cannot be applied
+// is as good as one that cannot be decoded (S5.6).
+func failure(message string) string {
+	rest := failedCall.ReplaceAllString(message, "")
+	for _, f := range failures {
+		if strings.HasPrefix(rest, f) {
+			return f
+		}
+	}
+	if strings.Contains(message, "returned a patch that could not be applied: ") {
+		return "received undecodable patch in webhook response: "
+	}
+	return message
 }
 
 // differences returns what the sides differ in, but for what is decided.
@@ -378,8 +407,8 @@ func (c *comparison) status(err error, upstream bool) status {
 			s.further = append(s.further, wordsOf(cause.Message))
 			continue
 		}
-		if callError("Internal error occurred: "+cause.Message) != "" {
-			cause.Message = wordsOf("Internal error occurred: " + cause.Message)
+		if internalError+cause.Message == s.Message {
+			cause.Message = "what the message says"
 		}
 		details.Causes = append(details.Causes, cause)
 	}

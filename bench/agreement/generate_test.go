@@ -460,7 +460,7 @@ func (g *generator) answer(mutating bool) (a answer) {
 		}},
 		choice{5, func() { g.failure(&a) }},
 		choice{5, func() { g.malformed(&a) }},
-		choice{5, func() {
+		choice{11, func() {
 			a.Wire = pick(g, "hang", "hang", "hang", "hang", "hang", "hang", "reset", "garbage", "truncated")
 		}},
 	)
@@ -660,10 +660,10 @@ func (g *generator) request() *request {
 		r.object = object(metav1.ObjectMeta{})
 	}
 	g.weighted(
-		choice{50, func() {}},
-		choice{30, func() { r.timeout = 34 * time.Second }},
-		choice{12, func() { r.timeout = 10 * time.Second }},
-		choice{8, func() { r.timeout = 2500 * time.Millisecond }},
+		choice{40, func() {}},
+		choice{25, func() { r.timeout = 34 * time.Second }},
+		choice{15, func() { r.timeout = 10 * time.Second }},
+		choice{20, func() { r.timeout = 2500 * time.Millisecond }},
 	)
 	if g.chance(3) {
 		r.gone = pick(g, time.Microsecond, 3500*time.Microsecond, 8500*time.Microsecond)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,6 @@ import (
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
-	"time"
 )
 
 // side judges the requests of a world.
@@ -267,6 +267,8 @@ func forUpstream(c runtime.Object) runtime.Object {
 // that name.
 const realms = "realms"
 
+// renamed returns the resource that upstream is asked about: it takes every resource
+// named namespaces for the core group's (S2.10).
 func renamed(r schema.GroupVersionResource) schema.GroupVersionResource {
 	if r.Group != "" && r.Resource == namespaces {
 		r.Resource = realms
@@ -274,14 +276,13 @@ func renamed(r schema.GroupVersionResource) schema.GroupVersionResource {
 	return r
 }
 
+// renameIn has rules name that resource, too.
 func renameIn(rules []registrationv1.RuleWithOperations) {
 	for i := range rules {
 		r := &rules[i]
-		r.Resources = slices.Clone(r.Resources)
 		for _, entry := range slices.Clone(r.Resources) {
-			if resource, rest, _ := strings.Cut(entry, "/"); resource == namespaces {
+			if resource, _, _ := strings.Cut(entry, "/"); resource == namespaces {
 				r.Resources = append(r.Resources, realms+strings.TrimPrefix(entry, namespaces))
-				_ = rest
 			}
 		}
 	}

@@ -552,8 +552,9 @@ func (g *generator) failure(a *answer) {
 func (g *generator) malformed(a *answer) {
 	switch g.IntN(8) {
 	case 0:
+		// Not YAML, which upstream reads, too.
 		a.Body = ptr(pick(g, "", "null", "[]", "{}", `"text"`, "{", `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"a status","code":418}`,
-			`{"kind":"Status","apiVersion":"v1","status":"Success"}`, `{"kind":"Pod","apiVersion":"v1"}`, "kind: AdmissionReview", "<html>"))
+			`{"kind":"Status","apiVersion":"v1","status":"Success"}`, `{"kind":"Pod","apiVersion":"v1"}`, "AdmissionReview", "<html>"))
 	case 1:
 		a.Version = pick(g, "none", "admission.k8s.io/v1", "admission.k8s.io/v1beta1", "admission.k8s.io/v1alpha1", "admission.k8s.io/v7", "v1", "a/b/c")
 	case 2:

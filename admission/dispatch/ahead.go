@@ -62,9 +62,6 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	for j := i; j <= last; j++ {
 		step := &r.steps[j]
 		if j > i {
-			if !wanted(step) {
-				continue
-			}
 			if r.objects.ConvertsTo(step.Kind) {
 				// To convert the object may change it. That has to wait for this
 				// step's turn, and so do those behind it.
@@ -74,7 +71,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 			if d.err != nil {
 				return
 			}
-			if !d.applies {
+			if !d.applies || !wanted(step) {
 				continue
 			}
 			if step.MayGoAhead() && !a.flying(j) && !a.fly(ctx, j) {

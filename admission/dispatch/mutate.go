@@ -27,15 +27,14 @@ func (r *run) mutate(ctx context.Context) error {
 	defer ahead.land()
 	for i := range r.steps {
 		step := &r.steps[i]
-		if !wanted(step) {
-			continue
-		}
+		// Whether it applies is asked in the second pass, too, for hooks that are not to
+		// be called again: a test that cannot be made rejects the request (S2.36).
 		d := ahead.consider(ctx, i)
 		r.note(d)
 		if d.err != nil {
 			return d.err
 		}
-		if !d.applies {
+		if !d.applies || !wanted(step) {
 			continue
 		}
 		to, err := r.prepare(step)

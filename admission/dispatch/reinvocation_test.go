@@ -7,10 +7,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/condition"
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -224,5 +226,34 @@ func TestWhatAConversionChangesIsNoReasonToReinvoke(t *testing.T) {
 	}
 	if got := len(f.Requests("a")); got != 1 {
 		t.Errorf("S5.20 got %d calls, want 1: nothing changed the object between the passes", got)
+	}
+}
+
+// A hook that is not to be called again is looked at in the second pass all the same: a
+// condition that cannot be evaluated then rejects the request, as upstream has it (S2.32,
+// S2.36).
+func TestConditionsAreEvaluatedInTheSecondPass(t *testing.T) {
+	f := newFixture(t)
+	f.Answer("a", hooktest.Allow)
+	f.Answer("b", once(`[{"op":"remove","path":"/metadata/labels"}]`))
+	d := f.dispatcher(t, registration.Mutating)
+	steps := numbered(
+		f.hook(registration.Mutating, "a.x.y"),
+		f.hook(registration.Mutating, "b.x.y", ifNeeded),
+	)
+	steps[0].Entry.Conditions = condition.Compile([]registration.MatchCondition{{Name: "c", Expression: "object.metadata.labels.l == '1'"}})
+	object := widget(t, "")
+	object.SetLabels(map[string]string{"l": "1"})
+	a := attributes(admission.Create, object, nil, false)
+	if err := f.run(t.Context(), d, a, steps); err != nil {
+		t.Fatal(err)
+	}
+	again := a.GetReinvocationContext()
+	if !again.ShouldReinvoke() {
+		t.Fatal("the change asks for no second pass")
+	}
+	again.SetIsReinvoke()
+	if err := f.run(t.Context(), d, a, steps); !apierrors.IsForbidden(err) {
+		t.Errorf("the second pass gives %v", err)
 	}
 }

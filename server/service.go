@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"time"
 
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
@@ -35,10 +38,19 @@ func (a *assembly) publish(etcd *etcdkubernetes.Client, serviceRange *net.IPNet)
 	})
 }
 
+// allocatorStart is how long the allocator of cluster IPs may take until it has seen the
+// ServiceCIDR. Before, it refuses every address as invalid.
+const allocatorStart = 10 * time.Second
+
 // publishService makes the service and adds this server to it. What is refused, or
 // cannot be done now, the publisher tries again.
 func (a *assembly) publishService(ctx context.Context) error {
-	if err := a.publisher.Publish(ctx); err != nil && ctx.Err() == nil {
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, allocatorStart, true, func(ctx context.Context) (bool, error) {
+		err = a.publisher.Publish(ctx)
+		return !apierrors.IsInvalid(err), nil
+	})
+	if err != nil && ctx.Err() == nil {
 		klog.ErrorS(err, "The service kubernetes cannot be made; the server starts without it and tries again")
 	}
 	return nil

@@ -99,22 +99,16 @@ func TestRefusals(t *testing.T) {
 	want(t, "stored", names(admin.Get(path)), []string{"kube-root-ca.crt", "there"}[1:])
 }
 
-// TestGone reads history that etcd no longer has.
-func TestGone(t *testing.T) {
+// TestHistory watches from before anything that the watch cache has seen, which etcd
+// still has.
+func TestHistory(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
 	h := s.HTTP(t, nil)
-	// Version 1 is before everything the watch cache has seen, and events have
-	// no cache.
 	path := "/api/v1/namespaces/" + s.Namespace(t) + "/configmaps"
-	h.Get(path)
-	r := h.Do("GET", path+"?watch=1&resourceVersion=1", "")
-	if r.Code == http.StatusOK {
-		want(t, "event", r.Text("type")+" "+r.Text("object", "reason"), "ERROR Expired")
-		want(t, "code", r.Text("object", "code"), "410")
-	} else {
-		r.Refusal(http.StatusGone, metav1.StatusReasonExpired)
-	}
+	h.Must(http.StatusCreated, "POST", path, `{"metadata":{"name":"a"}}`)
+	r := h.Must(http.StatusOK, "GET", path+"?watch=1&resourceVersion=1&timeoutSeconds=1&fieldSelector=metadata.name%3Da", "")
+	want(t, "event", r.Text("type")+" "+r.Text("object", "metadata", "name"), "ADDED a")
 }
 
 // TestTooManyRequests fills the server with requests whose bodies do not end.

@@ -158,7 +158,8 @@ func TestInitializersSurvive(t *testing.T) {
 // Once an object is initialized nobody owns the field that made it wait.
 func TestNobodyOwnsInitializersInTheEnd(t *testing.T) {
 	t.Parallel()
-	s := harness.Shared(t)
+	// Of its own: others register initializers of these names with failure policy Fail.
+	s := harness.Start(t)
 	path := "/apis/apps/v1/namespaces/" + s.Namespace(t) + "/deployments"
 	for _, c := range []struct {
 		name  string

@@ -41,6 +41,7 @@ func newJudge(main kubernetes.Interface, watched informers.SharedInformerFactory
 	}
 	j.chain = admission.Chain(
 		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
+		admission.Plugin{Name: admission.InitializersName, Interface: j.engine.Initializers()},
 		admission.Plugin{Name: admission.MutatingWebhookName, Interface: j.engine.MutatingWebhooks()},
 		admission.Plugin{Name: admission.GenericWebhookName, Interface: j.engine.ExternalHooks()},
 		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: j.engine.ValidatingWebhooks()},

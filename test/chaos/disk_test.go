@@ -56,7 +56,7 @@ func TestReadsGoOnWithoutSpace(t *testing.T) {
 	// More than any disk has.
 	s = harness.StartOn(t, dir, "--min-free-disk", "1Ei")
 	nearlyFull(t, s, "one")
-	if log := s.Log(); strings.Count(log, "is nearly full: ") != 1 || !strings.Contains(log, "writes are refused until there is more, reads go on") {
+	if log := s.Log(); strings.Count(log, "The disk that has ") != 1 || !strings.Contains(log, "writes are refused until there is more, reads go on") {
 		t.Errorf("the log does not say it once:\n%s", log)
 	}
 	s.Stop(t)

@@ -20,6 +20,8 @@ import (
 // later. It is initializers.Plugin, fed by snapshots, with a record.
 type initializerPlugin struct {
 	*initializers.Plugin
+	// verdicts judges as the plugin does, and gives objects no initializers.
+	verdicts  *initializers.Plugin
 	snapshots Snapshots
 	publisher *trace.Publisher
 }
@@ -31,11 +33,24 @@ func newInitializerPlugin(o *Options, publisher *trace.Publisher) *initializerPl
 		options.Registered = func(ctx context.Context) ([]*registration.Entry, error) { return registered(ctx, o.Registrations) }
 	}
 	p.Plugin = initializers.New(options)
+	options.Pending = func(context.Context, admission.Attributes) ([]string, error) { return nil, nil }
+	p.verdicts = initializers.New(options)
 	return p
 }
 
 func (p *initializerPlugin) acts() *registration.Descriptor {
 	return registration.Initializing.Descriptor()
+}
+
+// Predict implements Predictor. Which initializers a new object gets is up to the plan.
+func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error {
+	switch {
+	case !p.Handles(a.GetOperation()):
+		return nil
+	case pass == registration.MutatingPass:
+		return p.verdicts.Admit(ctx, a, o)
+	}
+	return p.verdicts.Validate(ctx, a, o)
 }
 
 // pending names the initializers that the new object of a request must wait for.

@@ -89,6 +89,15 @@ func (s *Set) Pend(names []string) {
 		return
 	}
 	initializers.SetPending(object, names)
+	s.Changed()
+}
+
+// Changed notes that the request's own object may have been changed since New or the last
+// call of Settle.
+func (s *Set) Changed() {
+	if s.a.GetObject() == nil {
+		return
+	}
 	for _, f := range s.forms {
 		f.drop()
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,9 +20,9 @@ type Link struct {
 	Source *registration.Descriptor
 	// Mutates and Validates tell in which passes a compiled-in plugin takes part.
 	Mutates, Validates bool
-	// Judge says what a compiled-in plugin would reject the request with, nil if it
-	// would not. It must change nothing but, in the mutating pass, the object. A nil
-	// Judge means that the plugin's verdict is not predicted.
+	// Judge says what the plugin itself would reject the request with, nil if it would
+	// not. It must change nothing but, in the mutating pass, the object. A nil Judge means
+	// that the plugin has no verdict of its own, or that it is not predicted.
 	Judge func(ctx context.Context, pass registration.Pass) error
 	// Hidden, if set, says why the entries of Source cannot be seen: "may not list
 	// mutatingwebhookconfigurations". The plan then says so, and nothing of them.
@@ -137,6 +138,9 @@ type As struct {
 	Kind        string `json:"kind"`
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource,omitempty"`
+	// ResourceAPIVersion is the group and version of the resource when they are not those
+	// of the kind, as with the subresource scale.
+	ResourceAPIVersion string `json:"resourceAPIVersion,omitempty"`
 	// Equivalent tells that this is another group or version than the request's own, to
 	// which the objects are converted (S2.24).
 	Equivalent bool `json:"equivalent,omitempty"`
@@ -155,7 +159,8 @@ type Explanation struct {
 // links have for it.
 //
 // If in.Objects has a method Pend([]string), it is called with the initializers that the
-// object gets, so that what comes later sees them.
+// object gets, so that what comes later sees them; and a method Changed() when a Judge may
+// have changed the object.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
@@ -191,6 +196,7 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 			b.compiled(pass, l)
 		}
 	case l.Source.Pass != pass:
+		b.judge(pass, l)
 	case l.Hidden != "":
 		b.plan.Steps = append(b.plan.Steps, Step{
 			Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
@@ -210,14 +216,29 @@ func (b *builder) compiled(pass registration.Pass, l *Link) {
 	if b.over {
 		return
 	}
-	step := Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run}
-	if l.Judge != nil {
-		if err := l.Judge(b.ctx, pass); err != nil {
-			step.Effect, step.Reason = Reject, &Explanation{Code: Rejected.String(), Message: oneLine(err)}
-			b.reject(err.Error())
+	if b.judge(pass, l); !b.over {
+		b.plan.Steps = append(b.plan.Steps, Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run})
+	}
+}
+
+// judge adds a step if the plugin itself rejects the request.
+func (b *builder) judge(pass registration.Pass, l *Link) {
+	if b.over || l.Judge == nil {
+		return
+	}
+	err := l.Judge(b.ctx, pass)
+	if pass == registration.MutatingPass {
+		if o, ok := b.input.Objects.(interface{ Changed() }); ok {
+			o.Changed()
 		}
 	}
-	b.plan.Steps = append(b.plan.Steps, step)
+	if err != nil {
+		b.plan.Steps = append(b.plan.Steps, Step{
+			Pass: pass.String(), Plugin: l.Plugin, Effect: Reject,
+			Reason: &Explanation{Code: Rejected.String(), Message: oneLine(err)},
+		})
+		b.reject(err.Error())
+	}
 }
 
 // reject notes what the request is rejected with; the first rejection counts.
@@ -231,10 +252,13 @@ func (b *builder) reject(message string) {
 func (b *builder) initializers(l *Link) {
 	object := b.input.Objects.Newest()
 	why := notInitialized(b.request, object)
+	// An empty list stands, too: the plugin removes it, and adds nothing (S11.17).
+	sent := object != nil && initializers.Has(object)
+	b.judge(l.Source.Pass, l)
 	var chosen []Candidate
 	switch {
 	case why != None:
-	case object != nil && initializers.Has(object):
+	case sent:
 		why = ListSent
 	default:
 		chosen = Initializers(b.snapshot, b.request, object)
@@ -385,7 +409,7 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 		c := &candidates[0]
 		candidates = candidates[1:]
 		d := c.Decide(b.ctx, b.request, b.input)
-		if b.over && (d.Applies || d.Err != nil) {
+		if b.over && (d.Applies || d.Err != nil || d.Forgiven != nil) {
 			d = Decision{Reason: Reason{Code: NotReached}}
 		}
 		f(c, &d)
@@ -406,23 +430,7 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	case !d.Applies:
 		step.Effect = Skip
 	default:
-		var final bool
-		switch reason, final = c.Beforehand(b.request); {
-		case reason.Code == None:
-			step.Effect = Call
-			if _, _, err := b.input.Objects.Seen(c.Kind); err != nil {
-				*d = failed(Reason{Code: NotConvertible, entry: c.Entry}, err)
-				step.Effect, reason = Reject, d.Reason
-				if d.Unknown {
-					// It is called; what it is sent is not known.
-					step.Effect, reason = Call, Reason{}
-				}
-			}
-		case !final && Forgives(c.Entry.Entry):
-			step.Effect = Ignored
-		default:
-			step.Effect = Reject
-		}
+		reason = b.effect(&step, c, d)
 	}
 	if reason.Code != None {
 		message := reason.String()
@@ -436,6 +444,28 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	}
 	b.plan.Steps = append(b.plan.Steps, step)
 	return &step
+}
+
+// effect sets what a step does whose webhook applies, and returns the reason if it is not
+// to call the webhook. Objects are converted first, as for the call.
+func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
+	if _, _, err := b.input.Objects.Seen(c.Kind); err != nil && !errors.Is(err, ErrUnknown) {
+		*d = failed(Reason{Code: NotConvertible, entry: c.Entry}, err)
+		step.Effect = Reject
+		return d.Reason
+	}
+	switch reason, final := c.Beforehand(b.request); {
+	case reason.Code == None:
+		// What it is sent is not known if the objects cannot be converted here.
+		step.Effect = Call
+		return reason
+	case !final && Forgives(c.Entry.Entry):
+		step.Effect = Ignored
+		return reason
+	default:
+		step.Effect = Reject
+		return reason
+	}
 }
 
 // skip adds an entry that does not apply.
@@ -458,8 +488,8 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 			APIVersion: c.Resource.GroupVersion().String(), Kind: c.Kind.Kind, Resource: c.Resource.Resource,
 			Subresource: c.Subresource, Equivalent: c.Equivalent,
 		}
-		if !c.Kind.Empty() {
-			step.As.APIVersion = c.Kind.GroupVersion().String()
+		if own := step.As.APIVersion; !c.Kind.Empty() && own != c.Kind.GroupVersion().String() {
+			step.As.APIVersion, step.As.ResourceAPIVersion = c.Kind.GroupVersion().String(), own
 		}
 		version, _ := c.ReviewVersion()
 		step.ReviewVersion, step.TimeoutSeconds = string(version), w.Timeout.Seconds()

@@ -70,7 +70,7 @@ const (
 	// NoReviewVersion: the webhook accepts no version of AdmissionReview that is known
 	// here (S3.6).
 	NoReviewVersion
-	// Rejected: a compiled-in plugin rejects the request.
+	// Rejected: a plugin itself rejects the request.
 	Rejected
 
 	// The codes from here on are facts of run time, which only traces have.

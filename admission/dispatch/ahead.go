@@ -58,6 +58,10 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	for last > i && !r.steps[last].MayGoAhead() {
 		last--
 	}
+	if r.rejects(&r.steps[i]) {
+		// The turn of those behind it does not come.
+		return
+	}
 	quiet := 1.0
 	for j := i; j <= last; j++ {
 		step := &r.steps[j]
@@ -74,6 +78,9 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 			if !d.applies || !wanted(step) {
 				continue
 			}
+			if r.rejects(step) {
+				return
+			}
 			if step.MayGoAhead() && !a.flying(j) && !a.fly(ctx, j) {
 				return
 			}
@@ -82,6 +89,16 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 			return
 		}
 	}
+}
+
+// rejects tells whether the hook of a step that applies is certain to reject the request,
+// unless the object changes before its turn.
+func (r *run) rejects(step *plan.Candidate) bool {
+	if _, err := r.objects.As(step.Kind); err != nil {
+		return true
+	}
+	reason, final := step.Beforehand(r.request)
+	return reason.Code != plan.None && (final || !plan.Forgives(step.Entry.Entry))
 }
 
 // flying tells whether the hook of a step is being called with the object as it

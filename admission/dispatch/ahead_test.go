@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,7 +134,10 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 			for _, tr := range f.traces {
 				// What was called in vain is there only when hooks are called ahead.
 				used := *tr
-				used.Discarded = nil
+				used.Discarded, used.Calls = nil, slices.Clone(tr.Calls)
+				for i := range used.Calls {
+					used.Calls[i].Turn = trace.InTurn
+				}
 				text := used.String()
 				for i := range tr.Calls {
 					c := &tr.Calls[i]
@@ -255,6 +259,30 @@ func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 				if c.Turn != trace.InTurn {
 					t.Errorf("%s was called ahead", &c.Entry)
 				}
+			}
+		})
+	}
+}
+
+func TestNothingGoesAheadOfACertainRejection(t *testing.T) {
+	for name, edit := range map[string]func(*registration.Entry){
+		"S7.6 no dry run":            sideEffects("Some"),
+		"S7.4 side effects unknown":  sideEffects(""),
+		"S3.6 no version of reviews": func(h *registration.Entry) { h.ReviewVersions = []string{"v7"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Answer("a", hooktest.Allow)
+			f.Answer("c", hooktest.Allow)
+			d := f.dispatcher(t, registration.Mutating)
+			steps := numbered(f.hook(registration.Mutating, "a.x.y"), f.hook(registration.Mutating, "b.x.y", edit), f.hook(registration.Mutating, "c.x.y", ifNeeded))
+			a := attributes(admission.Create, widget(t, ""), nil, true)
+			hasty(d, steps, a)
+			if err := f.run(t.Context(), d, a, steps); err == nil {
+				t.Fatal("the request was not rejected")
+			}
+			if n := len(f.traces[0].Discarded); n != 0 {
+				t.Errorf("%d webhooks were called whose turn could not come", n)
 			}
 		})
 	}

@@ -10,10 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// DeniedCause is the type of the causes that a rejection has for every further
-// hook that rejects the same request (S6.4).
-const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"
-
 // validate calls every hook that applies, all at the same time, and waits for
 // all of them. What selects them comes first: an error there means that none is
 // called (S6.1).
@@ -78,5 +74,5 @@ func addCause(first, further *apierrors.StatusError) {
 		first.ErrStatus.Details = &metav1.StatusDetails{}
 	}
 	d := first.ErrStatus.Details
-	d.Causes = append(d.Causes, metav1.StatusCause{Type: DeniedCause, Message: further.ErrStatus.Message})
+	d.Causes = append(d.Causes, metav1.StatusCause{Type: trace.DeniedCause, Message: further.ErrStatus.Message})
 }

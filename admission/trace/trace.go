@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -356,65 +358,126 @@ type Skip struct {
 	Reason string
 }
 
-// String describes the trace for people, one line per call. Times and the ID are left
-// out: two traces of the same events have the same text.
+// String describes the trace for people: each step, and under it what it did, one line for
+// each webhook. Times and the ID are left out: two traces of the same events have the same
+// text.
 func (t *Trace) String() string {
 	var b strings.Builder
 	for _, s := range t.Steps() {
 		switch {
 		case s.Run != nil:
 			b.WriteString(s.Run.String())
+			continue
 		case s.Err != nil:
-			fmt.Fprintf(&b, "%s pass, %s: rejected: %v\n", s.Pass, s.Plugin, s.Err)
+			fmt.Fprintf(&b, "%s: %s\n  the request is rejected: %v\n", passText(s.Pass, s.Round), s.Plugin, s.Err)
 		default:
-			fmt.Fprintf(&b, "%s pass, %s\n", s.Pass, s.Plugin)
+			fmt.Fprintf(&b, "%s: %s: no objection\n", passText(s.Pass, s.Round), s.Plugin)
 		}
 	}
 	return b.String()
+}
+
+// passText names a pass. The validating pass has one round.
+func passText(p registration.Pass, round int) string {
+	if round > 0 {
+		return p.String() + " pass, second round"
+	}
+	return p.String() + " pass"
 }
 
 // String describes the run for people, as Trace.String does.
 func (r *Run) String() string {
 	var b strings.Builder
 	q := &r.Request
-	fmt.Fprintf(&b, "%s pass, %s, round %d: %s %s", r.Source.Descriptor().Pass, r.Source.Descriptor().Plugin, r.Round, q.Operation, q.Resource.Resource)
+	fmt.Fprintf(&b, "%s: %s: %s %s", passText(r.Source.Descriptor().Pass, r.Round), r.Source.Descriptor().Plugin, q.Operation, q.Resource.Resource)
 	if q.Subresource != "" {
 		fmt.Fprintf(&b, "/%s", q.Subresource)
 	}
-	fmt.Fprintf(&b, " %q\n", q.Namespace+"/"+q.Name)
+	name := q.Name
+	if q.Namespace != "" {
+		name = q.Namespace + "/" + name
+	}
+	fmt.Fprintf(&b, " %q", name)
+	if q.DryRun {
+		b.WriteString(", dry run")
+	}
+	b.WriteString("\n")
 	for _, name := range r.Pending {
-		fmt.Fprintf(&b, "  pending %s\n", name)
+		fmt.Fprintf(&b, "  the object waits for %s\n", name)
 	}
 	for i := range r.Calls {
 		fmt.Fprintf(&b, "  %s\n", r.Calls[i].String())
 	}
 	for i := range r.Discarded {
-		fmt.Fprintf(&b, "  %s, answer not used: %s\n", r.Discarded[i].String(), r.Discarded[i].Fate)
+		fmt.Fprintf(&b, "  %s\n", r.Discarded[i].String())
 	}
 	for _, s := range r.Skips {
-		fmt.Fprintf(&b, "  %s skipped: %s\n", &s.Entry, s.Reason)
+		fmt.Fprintf(&b, "  %s is not called: %s\n", &s.Entry, s.Reason)
 	}
 	if r.Err != nil {
-		fmt.Fprintf(&b, "  rejected: %v\n", r.Err)
+		fmt.Fprintf(&b, "  the request is rejected: %v\n", r.Err)
+		for _, cause := range causes(r.Err) {
+			fmt.Fprintf(&b, "    and also: %s\n", cause)
+		}
 	}
 	return b.String()
+}
+
+// DeniedCause is the type of the causes that a rejection has for every further
+// webhook that rejects the same request (S6.4).
+const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"
+
+// causes are the further rejections that an API status lists.
+func causes(err error) []string {
+	var status interface{ Status() metav1.Status }
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var out []string
+	for _, c := range status.Status().Details.Causes {
+		if c.Type == DeniedCause {
+			out = append(out, c.Message)
+		}
+	}
+	return out
 }
 
 // String describes the call on one line, without times.
 func (c *Call) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d. %s as %s: %s", c.Position, &c.Entry, c.Kind.Kind, c.Verdict)
+	fmt.Fprintf(&b, "%s, ", &c.Entry)
+	switch {
+	case c.UID == "":
+		b.WriteString("not called: ")
+	case c.Fate != Used, c.Turn == Ahead:
+		b.WriteString("called ahead of its turn ")
+	case c.Turn == Again:
+		b.WriteString("called again ")
+	default:
+		b.WriteString("called ")
+	}
+	if c.UID != "" {
+		kind := c.Kind.GroupVersion().String() + " " + c.Kind.Kind
+		fmt.Fprintf(&b, "about a %s: ", kind)
+	}
+	b.WriteString(c.Verdict.String())
 	if c.Verdict != Allowed {
-		fmt.Fprintf(&b, " (%d): %v", c.Code, c.Err)
+		fmt.Fprintf(&b, ": %v", c.Err)
 	}
 	if c.Ignored {
-		b.WriteString(", ignored")
+		b.WriteString("; the request goes on, because failurePolicy is Ignore")
 	}
-	if c.Mutated {
-		b.WriteString(", mutated")
+	switch {
+	case c.Mutated:
+		fmt.Fprintf(&b, ", and changed the object: %s", c.Patch)
+	case len(c.Patch) > 0:
+		fmt.Fprintf(&b, ", with a patch that changes nothing: %s", c.Patch)
 	}
-	if len(c.Patch) > 0 {
-		fmt.Fprintf(&b, ", patch %s", c.Patch)
+	switch c.Fate {
+	case Superseded:
+		b.WriteString("; the answer does not count, because the object changed before its turn")
+	case NotReached:
+		b.WriteString("; the answer does not count, because its turn did not come")
 	}
 	return b.String()
 }

@@ -2,10 +2,18 @@ package hooktest
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,7 +31,8 @@ import (
 // own. It is safe for concurrent use.
 type Server struct {
 	*httptest.Server
-	// CA is the PEM bundle that clients must trust.
+	// CA is the PEM bundle that clients must trust. The server's certificate is valid for
+	// 127.0.0.1 and for the service default/hooks, which Resolve finds.
 	CA []byte
 	// Dial connects to a server of a bubble. Others are reached over the network,
 	// and have none.
@@ -84,11 +93,39 @@ func start(t testing.TB, at net.Listener) *Server {
 		s.Listener.Close()
 		s.Listener = at
 	}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	// Tests with bad certificates and broken connections are not to log.
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return s
+}
+
+// certificate is that of all servers. It is valid at the time of a synctest bubble, too.
+var certificate = sync.OnceValue(func() tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "webhooks of tests"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"hooks.default.svc"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+})
+
+// Resolve finds the server behind the service default/hooks.
+func (s *Server) Resolve(_ context.Context, namespace, name string, _ int32) ([]string, error) {
+	if namespace != "default" || name != "hooks" {
+		return nil, fmt.Errorf("service %s/%s not found", namespace, name)
+	}
+	return []string{s.Listener.Addr().String()}, nil
 }
 
 // awaitGoroutines waits until no more goroutines are left than there were.

@@ -39,7 +39,7 @@ import (
 )
 
 var (
-	propertySets = flag.Uint64("sets", 10000, "how many random sets of registrations TestPlanIsWhatHappens makes")
+	propertySets = flag.Uint64("sets", randomSets, "how many random sets of registrations TestPlanIsWhatHappens makes")
 	propertySeed = flag.Uint64("seed", 0, "the one set that TestPlanIsWhatHappens makes; 0 means many")
 )
 

@@ -265,11 +265,11 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	chain := p.chain(r, e)
 	had := a.GetObject() != nil && initializers.Has(a.GetObject())
 
-	predicted, err := e.Plan(ctx, chain, a, catalogueInterfaces, false)
+	predicted, err := e.Plan(ctx, chain, a, catalogueInterfaces, PlanOptions{})
 	if err != nil {
 		return "", err
 	}
-	full, err := e.Plan(ctx, chain, a, catalogueInterfaces, true)
+	full, err := e.Plan(ctx, chain, a, catalogueInterfaces, PlanOptions{All: true})
 	if err != nil {
 		return "", err
 	}

@@ -301,7 +301,7 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 	}
 	quiet = false
 	a := c.request.attributes(t)
-	predicted, err := e.Plan(t.Context(), chain, a, catalogueInterfaces, true)
+	predicted, err := e.Plan(t.Context(), chain, a, catalogueInterfaces, PlanOptions{All: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@
 //	...
 //	config.AdmissionControl = admission.Chain(
 //		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
+//		admission.Plugin{Name: admission.InitializersName, Interface: engine.Initializers()},
 //		admission.Plugin{Name: admission.MutatingWebhookName, Interface: engine.MutatingWebhooks()},
 //		admission.Plugin{Name: admission.GenericWebhookName, Interface: engine.ExternalHooks()},
 //		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: engine.ValidatingWebhooks()},
@@ -24,15 +25,21 @@
 //	registrations --compile--> Snapshot --plan--> Steps --run--> Trace
 //
 // It takes the snapshot of registrations that is in force (package snapshot),
-// plans which hooks have a rule for the request (package plan), and runs the plan
+// plans which entries have a rule for the request (package plan), and runs the plan
 // (package dispatch), which reaches webhooks by package call and speaks to them
-// in the formats of package review. What happened is a Trace (package trace);
-// metrics, audit annotations, warnings and the log are read from it. A request
-// that no rule matches ends with the plan and costs no allocation.
+// in the formats of package review. What happened is part of the request's Trace
+// (package trace); metrics, audit annotations, warnings and the log are read from it. A
+// request that no rule matches ends with the plan and costs no allocation.
+//
+// Engine.Plan says what a chain would do with a request, without doing it. Traced follows
+// requests through both passes, so that each has one Trace.
 //
 // # The plugins
 //
 //   - NamespaceLifecycle refuses to create in namespaces that are not there.
+//   - Initializers gives new objects the initializers of InitializerConfigurations, and
+//     decides who may change them. An object of a typed kind carries the list in an
+//     annotation (package initializers).
 //   - MutatingAdmissionWebhook runs the hooks of MutatingWebhookConfigurations.
 //   - GenericAdmissionWebhook runs those of ExternalAdmissionHookConfigurations
 //     (v1alpha1), in the validating pass.

@@ -1,9 +1,10 @@
 // Package dispatch runs a plan: it calls the hooks that apply to a request, makes
 // of the object what they want, and decides whether the request may go on.
 //
-// A plan is the list of steps that package plan made of a snapshot and a request:
-// hooks whose rules match, in order. A Dispatcher runs the steps of one source,
-// in one pass over one request, with Run.
+// Its part of a plan is the list of candidates that package plan found in a snapshot for
+// a request: entries of one source whose rules match, in order. Whatever is decided is
+// decided by package plan. A Dispatcher runs the candidates of one source, in one pass
+// over one request, with Run.
 //
 // # The mutating pass
 //
@@ -28,10 +29,9 @@
 //
 // The object is converted once per kind and encoded once per kind, however many
 // hooks want it, until a hook changes it; the reviews sent to hooks of the same
-// version share those bytes (type objects). The failure policy is applied in one
-// function, judge, to one verdict, trace.Failed. A request's time is divided in
+// version share those bytes (package objects). A request's time is divided in
 // one place, type budget. Everything that happened is written into a
-// trace.Trace, which is where metrics, audit annotations, warnings and the log
+// trace.Run, which is where metrics, audit annotations, warnings and the log
 // are read from.
 //
 // # Concurrency

@@ -1,28 +1,34 @@
-// Package plan decides which hooks apply to a request, in which order, and why.
+// Package plan decides what admission does with a request, and says why.
 //
 // # From a snapshot to a decision
 //
-// For takes a snapshot and a request, and returns the steps: the hooks whose rules
-// match, in order (S5.1). A request that nothing matches costs no allocation. At a
-// step's turn, Decide says whether its hook is called, by namespaceSelector,
-// objectSelector and match conditions, in this order (S2.1); they see the objects as
-// the steps before left them, which is why this cannot be known in advance (S2.20).
-// Initializers says which initializers a new object gets.
+// Candidates takes a snapshot and a request, and returns the entries of a source whose
+// rules match, in order (S5.1). A request that nothing matches costs no allocation. At a
+// candidate's turn, Decide says whether it applies, by namespaceSelector, objectSelector
+// and match conditions, in this order (S2.1); they see the objects as the steps before
+// left them, which is why this cannot be known in advance (S2.20). Beforehand says what
+// keeps a webhook that applies from being called, and Forgives what a failure means for
+// the request. Initializers says which initializers a new object gets. These functions
+// run admission.
+//
+// New asks the same functions for both passes at once, in the order of a chain, and
+// returns a Plan: plain data with a stable JSON form. There is no second implementation
+// of any test.
 //
 // # Reasons
 //
 // Every "no" has a Reason, which is a value: its text is made when somebody reads
-// it. Explain runs For and Decide for all hooks, those whose rules do not match
-// included, and Print writes what it says as a text. There is no second
-// implementation of any test.
+// it. What cannot be seen, such as the labels of a namespace that may not be read, is
+// unknown: an Input says so by an error that is ErrUnknown, and the plan passes it on.
 //
 // # Errors
 //
-// Decide's errors are final, and API statuses, except *ConditionError, which is
-// subject to the hook's failure policy (S2.32).
+// Decide's errors reject the request. They are API statuses, or a *ConditionError, which
+// is one, too.
 //
 // # Concurrency
 //
 // Everything here is a function of its arguments. Nothing is kept, nothing is
-// changed, and no goroutine is started; I/O happens only in what Input has for it.
+// changed, and no goroutine is started; I/O happens only in what Input and Link have for
+// it.
 package plan

@@ -1,14 +1,19 @@
-// Package trace records what happened when hooks were called for a request.
+// Package trace records what admission did with a request.
 //
-// A Trace covers one pass of one webhook plugin over one request: which hooks
-// were called, in which order, what each answered, and what the failure policy
-// made of those that could not be asked. It is plain data. The package dispatch
-// writes it while it runs a plan, and hands it to a Publisher when the pass is over.
+// A Trace covers one request: the steps of all plugins, in both passes and all rounds. The
+// step of a plugin that acts on what is registered has a Run: which webhooks were called,
+// in which order, what each answered, what became of the answer, what the failure policy
+// made of those that could not be asked, and which initializers the object was given. A
+// Trace is plain data, and can be read without the snapshot that it was made with.
+//
+// Package dispatch writes a Run while it runs its part of a plan, and hands it to a
+// Publisher when that is over. The Publisher adds it to the Trace of the request, if
+// admission.Traced has made one, and otherwise makes one of it.
 //
 // # Readers
 //
-// Everything anybody can observe of webhook calls is read from the Trace, by one
-// function per reader, and nothing else counts or logs a call:
+// Everything that can be observed of admission is read from runs, by one
+// function per reader, and nothing else counts or logs it:
 //
 //   - metrics (S10) under the names that dashboards for Kubernetes
 //     already use;
@@ -23,6 +28,7 @@
 //
 // # Concurrency
 //
-// A Trace has one writer. Calls that run at the same time write to elements of
-// Calls of their own. After Publish a Trace is read only and may be shared.
+// A Trace is safe for concurrent use. A Run has one writer until it is published; calls
+// that are made at the same time write to elements of Calls of their own. After that a
+// Run is read only and may be shared.
 package trace

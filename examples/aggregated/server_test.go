@@ -316,6 +316,49 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 	}
 }
 
+// A new painting gets the initializers that are registered on the main server, in the
+// annotation that carries the list in objects of typed kinds, and is initialized when the
+// annotation is removed (S11.5, S11.38).
+func TestInitializersOfTheMainServerArePending(t *testing.T) {
+	const pending = "gatehouse.dev/metadata.initializers"
+	c := start(t)
+	_, err := c.main.RESTClient().Post().AbsPath("/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations").Body([]byte(`{
+		"apiVersion": "admissionregistration.k8s.io/v1alpha1", "kind": "InitializerConfiguration", "metadata": {"name": "gallery"},
+		"initializers": [{"name": "frame.gallery.example.com", "rules": [{"apiGroups": ["gallery.example.com"], "apiVersions": ["*"], "resources": ["paintings"]}]}]
+	}`)).DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := paintings(t, c.gallery, "v1", "default")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		trial, err := client.Create(t.Context(), paint("v1", "trial", map[string]any{"title": "Trial"}), metav1.CreateOptions{DryRun: []string{"All"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trial.GetAnnotations()[pending] != "" {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the initializer is not in force")
+		}
+	}
+	painting, err := client.Create(t.Context(), paint("v1", "mona", map[string]any{"title": "Mona Lisa"}), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := painting.GetAnnotations()[pending], `{"pending":[{"name":"frame.gallery.example.com"}]}`; got != want {
+		t.Errorf("pending: %s, want %s", got, want)
+	}
+	painting.SetAnnotations(nil)
+	if painting, err = client.Update(t.Context(), painting, metav1.UpdateOptions{}); err != nil || painting.GetAnnotations()[pending] != "" {
+		t.Errorf("after the initializer was done: %v, %v", painting, err)
+	}
+}
+
 // A painting of one version is the same painting in the other.
 func TestConversionKeepsEverything(t *testing.T) {
 	for _, tc := range []struct{ from, to schema.GroupVersion }{

@@ -137,7 +137,7 @@ func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Inp
 		return Reason{}, true, nil
 	}
 	if h.NamespaceSelector == nil {
-		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.SelectorError)
+		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.NamespaceSelectorError)
 	}
 	if h.NamespaceSelector.Empty() {
 		return Reason{}, true, nil
@@ -190,7 +190,7 @@ func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace boo
 // selectObject asks the objectSelector (S2.18, S2.19).
 func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 	if h.ObjectSelector == nil {
-		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.SelectorError)
+		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.ObjectSelectorError)
 	}
 	if h.ObjectSelector.Empty() {
 		return Reason{}, true, nil

@@ -2,11 +2,11 @@ package snapshot
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -120,17 +120,18 @@ func compile(obj runtime.Object) *compiled {
 
 func compileEntry(h *registration.Entry) *Entry {
 	c := &Entry{Entry: h, Conditions: condition.Compile(h.MatchConditions)}
-	var namespaces, objects error
-	if c.NamespaceSelector, namespaces = metav1.LabelSelectorAsSelector(h.NamespaceSelector); namespaces != nil {
-		c.NamespaceSelector = nil
-		namespaces = fmt.Errorf("namespaceSelector: %w", namespaces)
-	}
-	if c.ObjectSelector, objects = metav1.LabelSelectorAsSelector(h.ObjectSelector); objects != nil {
-		c.ObjectSelector = nil
-		objects = fmt.Errorf("objectSelector: %w", objects)
-	}
-	c.SelectorError = errors.Join(namespaces, objects)
+	c.NamespaceSelector, c.NamespaceSelectorError = parse("namespaceSelector", h.NamespaceSelector)
+	c.ObjectSelector, c.ObjectSelectorError = parse("objectSelector", h.ObjectSelector)
 	return c
+}
+
+// parse parses a selector; name is its field.
+func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return selector, nil
 }
 
 // add gives an entry its position. An entry that has another one in an earlier

@@ -80,10 +80,10 @@ func TestCompileKeepsSelectorErrors(t *testing.T) {
 	c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}}
 	c.Webhooks[1].ObjectSelector = nil
 	hooks := Compile(Registrations{Objects: []runtime.Object{c}}).Entries(registration.Validating)
-	if h := hooks[0]; h.NamespaceSelector != nil || h.ObjectSelector == nil || h.SelectorError == nil {
+	if h := hooks[0]; h.NamespaceSelector != nil || h.ObjectSelector == nil || h.NamespaceSelectorError == nil {
 		t.Errorf("S2.2 %+v", h)
 	}
-	if h := hooks[1]; h.SelectorError != nil || h.ObjectSelector.Empty() {
+	if h := hooks[1]; h.ObjectSelectorError != nil || h.ObjectSelector.Empty() {
 		t.Errorf("S1.3 an absent selector selects something: %+v", h)
 	}
 }

@@ -16,12 +16,12 @@ type Entry struct {
 	// Position is the place in the whole ordered list of entries of the same
 	// Source, from 0 (S5.1, S5.25).
 	Position int
-	// NamespaceSelector and ObjectSelector are the parsed selectors;
-	// SelectorError is why one of them could not be parsed (S2.2). That one is
-	// nil.
-	NamespaceSelector labels.Selector
-	ObjectSelector    labels.Selector
-	SelectorError     error
+	// NamespaceSelector and ObjectSelector are the parsed selectors. One that cannot be
+	// parsed is nil, and its error says why (S2.2).
+	NamespaceSelector      labels.Selector
+	NamespaceSelectorError error
+	ObjectSelector         labels.Selector
+	ObjectSelectorError    error
 	// Conditions are the compiled match conditions; nil when there are none.
 	Conditions *condition.Set
 }

@@ -166,9 +166,7 @@ var decided = []decision{
 	{
 		rule: "S2.2", title: "the error of a selector says which selector it is",
 		explains: func(_ *comparison, _ int, d *difference) bool {
-			// If both are bad, upstream tells of the first.
-			first, _, _ := strings.Cut(d.gatehouse, "\n")
-			return d.what() == "error: message" && d.upstream == selector.ReplaceAllString(first, "")
+			return d.what() == "error: message" && d.upstream == selector.ReplaceAllString(d.gatehouse, "")
 		},
 	},
 }

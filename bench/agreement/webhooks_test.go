@@ -324,7 +324,8 @@ var recipes = []recipe{
 		return []operation{{"op": "frobnicate", "path": "/metadata/labels"}}
 	}},
 	{name: "wrong type", fails: true, make: func(map[string]any) []operation {
-		return []operation{{"op": "add", "path": "/metadata/labels", "value": "a label"}}
+		// No other recipe puts it right afterwards.
+		return []operation{{"op": "add", "path": "/metadata/finalizers", "value": "a finalizer"}}
 	}},
 	{name: rename, make: func(map[string]any) []operation {
 		return []operation{{"op": "replace", "path": "/kind", "value": "ReplicaSet"}}

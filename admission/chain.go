@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
@@ -47,7 +48,42 @@ type twice struct {
 	chained
 }
 
+// Validate implements admission.ValidationInterface. The object has its generated name
+// and its uid by now.
+func (t *twice) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	note(ctx, a)
+	return t.chained.Validate(ctx, a, o)
+}
+
+// note tells the trace of the request, if somebody follows it, what the request is about.
+func note(ctx context.Context, a admission.Attributes) {
+	t := trace.FromContext(ctx)
+	if t == nil {
+		return
+	}
+	s := trace.Subject{Request: trace.Request{
+		Operation: string(a.GetOperation()), Resource: a.GetResource(), Subresource: a.GetSubresource(), Kind: a.GetKind(),
+		Namespace: a.GetNamespace(), Name: a.GetName(), DryRun: a.IsDryRun(),
+	}}
+	if user := a.GetUserInfo(); user != nil {
+		s.User = user.GetName()
+	}
+	// The object of a subresource, such as a binding, has a name and no uid of its own.
+	object := a.GetObject()
+	if object == nil {
+		object = a.GetOldObject()
+	}
+	if m, err := meta.Accessor(object); object != nil && err == nil {
+		s.UID = m.GetUID()
+		if s.Name == "" {
+			s.Name = m.GetName()
+		}
+	}
+	t.Note(s)
+}
+
 func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	note(ctx, a)
 	if err := t.chained.Admit(ctx, a, o); err != nil {
 		return err
 	}
@@ -109,15 +145,19 @@ func (r recordedBoth) Validate(ctx context.Context, a admission.Attributes, o ad
 }
 
 func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	ctx, end := trace.StartStep(ctx, r.name, registration.MutatingPass)
 	start := time.Now()
 	err := r.Interface.(admission.MutationInterface).Admit(ctx, a, o)
+	end(err)
 	r.record(ctx, a, registration.MutatingPass, start, err)
 	return err
 }
 
 func (r recorded) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	ctx, end := trace.StartStep(ctx, r.name, registration.ValidatingPass)
 	start := time.Now()
 	err := r.Interface.(admission.ValidationInterface).Validate(ctx, a, o)
+	end(err)
 	r.record(ctx, a, registration.ValidatingPass, start, err)
 	return err
 }

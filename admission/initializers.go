@@ -83,7 +83,9 @@ func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.En
 // Admit implements admission.MutationInterface.
 func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	start, had := time.Now(), a.GetObject() != nil && initializers.Has(a.GetObject())
+	ctx, end := trace.StartStep(ctx, InitializersName, registration.MutatingPass)
 	err := p.Plugin.Admit(ctx, a, o)
+	end(err)
 	if err != nil || !had && a.GetObject() != nil && initializers.Has(a.GetObject()) {
 		p.record(ctx, a, start, err)
 	}
@@ -93,7 +95,9 @@ func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o
 // Validate implements admission.ValidationInterface.
 func (p *initializerPlugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	start := time.Now()
+	ctx, end := trace.StartStep(ctx, InitializersName, registration.ValidatingPass)
 	err := p.Plugin.Validate(ctx, a, o)
+	end(err)
 	if err != nil {
 		p.record(ctx, a, start, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
@@ -17,6 +18,9 @@ const TraceHeader = "Gatehouse-Trace"
 // next has returned. Traced must stand where requests have their RequestInfo, and
 // directly around what runs admission. Without it, the runs of an Engine's plugins are
 // traces of their own (Options.Observer).
+//
+// When a request is answered because its time is over, admission may go on for a while:
+// done can ask for the steps that are still to come with Trace.Late.
 func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !judged(r) {
@@ -24,13 +28,13 @@ func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 			return
 		}
 		t := trace.New()
-		t.OnFirst = func() { w.Header().Set(TraceHeader, t.ID) }
 		defer func() {
 			t.Finish()
-			if t.Len() > 0 {
+			if t.Judged() {
 				done(t)
 			}
 		}()
+		w = responsewriter.WrapForHTTP1Or2(&tracedWriter{ResponseWriter: w, trace: t})
 		next.ServeHTTP(w, r.WithContext(trace.NewContext(r.Context(), t)))
 	})
 }
@@ -46,4 +50,38 @@ func judged(r *http.Request) bool {
 		return ok && info.IsResourceRequest && info.Subresource != ""
 	}
 	return true
+}
+
+// tracedWriter adds the header when the answer begins. Admission may still run then, after
+// a time-out, so that only the goroutine that answers touches the headers.
+type tracedWriter struct {
+	http.ResponseWriter
+	trace *trace.Trace
+	begun bool
+}
+
+var _ responsewriter.UserProvidedDecorator = (*tracedWriter)(nil)
+
+func (w *tracedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Header has the header also for handlers that take it to answer elsewhere, later.
+func (w *tracedWriter) Header() http.Header {
+	header := w.ResponseWriter.Header()
+	if !w.begun && w.trace.Judged() {
+		header.Set(TraceHeader, w.trace.ID)
+	}
+	return header
+}
+
+func (w *tracedWriter) WriteHeader(code int) {
+	w.Header()
+	w.begun = true
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *tracedWriter) Write(data []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(data)
 }

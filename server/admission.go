@@ -118,7 +118,9 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 		plugins = slices.Insert(plugins, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
 	}
 	j.plugins = plugins
-	j.chain = admission.Chain(plugins...)
+	if j.chain, err = a.tellingOwners(admission.Chain(plugins...)); err != nil {
+		return nil, err
+	}
 	return j, nil
 }
 

@@ -3,9 +3,12 @@ package server
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -13,10 +16,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
-	"github.com/gatehouse-dev/gatehouse/server/replicas"
 	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
+	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
+
+// ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
+// only.
+var ownScheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(replicasv1alpha1.AddToScheme(s))
+	utilruntime.Must(tracesv1alpha1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, metav1.Unversioned)
+	return s
+}()
 
 // builder makes the endpoints of the built-in kinds.
 type builder struct {
@@ -77,10 +90,10 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 			}
 		}
 	}
-	_, err := b.add("replicas", &resources.Group{
-		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Storage: own,
-		Hub: replicasv1alpha1.SchemeGroupVersion, Scheme: replicas.Scheme, Codec: resources.NewCodec(replicas.Codecs),
-		ParameterCodec: runtime.NewParameterCodec(replicas.Scheme),
+	_, err := b.add("gatehouse", &resources.Group{
+		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion, Storage: own,
+		Scheme: ownScheme, Codec: resources.NewCodec(serializer.NewCodecFactory(ownScheme)),
+		ParameterCodec: runtime.NewParameterCodec(ownScheme),
 	})
 	return b.static, b.all, err
 }

@@ -97,6 +97,12 @@ type Options struct {
 	// AdmissionWebhookMaxInFlight is how many calls of an admission plugin to one
 	// webhook server are under way at once; 0 means 200.
 	AdmissionWebhookMaxInFlight int
+	// AdmissionTraceBytes is about how much memory the traces of the latest requests may
+	// take, in bytes; 0 means 8 MiB, and less than 0 that none are kept.
+	// AdmissionTraceRedact leaves the values of patches out of what is shown of them;
+	// those of secrets never are shown.
+	AdmissionTraceBytes  int
+	AdmissionTraceRedact bool
 	// InitializerTimeout is how long an initializer may take; InitializerRepairAfter
 	// the age at which an object that was left uninitialized is mended when it is
 	// read; 0 means 5 s and 10 min.
@@ -237,6 +243,9 @@ func (o *Options) complete() error {
 	}
 	if !slices.Contains(call.Breakers, o.AdmissionWebhookBreaker) {
 		return fmt.Errorf("--admission-webhook-breaker %q is not one of %s", o.AdmissionWebhookBreaker, strings.Join(call.Breakers, ", "))
+	}
+	if o.AdmissionTraceBytes == 0 {
+		o.AdmissionTraceBytes = 8 << 20
 	}
 	for _, n := range []struct {
 		flag  string

@@ -74,6 +74,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/stack"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
+	"github.com/gatehouse-dev/gatehouse/server/traces"
+	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
 
 // kubernetesVersion is the release whose kinds this server has.
@@ -189,6 +191,8 @@ type assembly struct {
 	publisher *kubernetesservice.Publisher
 	// boot is what is to be done before the server is healthy.
 	boot *boot
+	// ring has the traces of the latest requests; nil when none are kept.
+	ring *traces.Ring
 	// controllers run until the server ends.
 	controllers []func(context.Context)
 	// missing makes what could not be made at the start.
@@ -381,11 +385,12 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 		return err
 	}
 	models := openapi.NewModels(
-		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{}, &replicasv1alpha1.AdmissionExplanation{}),
-		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), replicas.Scheme)
+		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
+			&replicasv1alpha1.AdmissionExplanation{}, &tracesv1alpha1.AdmissionTraceList{}),
+		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
 	states := replicas.NewStates(etcd, o.EtcdPrefix, replicaPrefix(o), fresh.RegistrationsMark(o.EtcdPrefix))
 	explanations := explain.New(explain.Options{Authorizer: config.Authorization.Authorizer, Engine: a.judge.engine, Chain: a.judge.plugins})
-	own := map[string]rest.Storage{replicas.Resource: states, explain.Resource: explanations}
+	own := map[string]rest.Storage{replicas.Resource: states, explain.Resource: explanations, traces.Resource: a.records()}
 	static, all, err := endpoints(groups, registered, notJudged, own, config, models)
 	if err != nil {
 		return err
@@ -410,11 +415,11 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 		Models: models, Endpoints: append(all, definitions...), Version: "v" + kubernetesVersion, Custom: custom,
 	})
 	explanations.Serve(static, custom)
-	handler := showRevision(&resources.Handler{
+	handler := showRevision(a.traced(&resources.Handler{
 		Sources:   []resources.Source{static, custom},
 		Admission: a.judge.chain, Initializers: a.judge.initializers, Authorizer: config.Authorization.Authorizer,
 		NotFound: a.discovery,
-	})
+	}))
 	mux := a.generic.Handler.NonGoRestfulMux
 	for _, prefix := range []string{"/api", "/apis"} {
 		mux.Handle(prefix, handler)

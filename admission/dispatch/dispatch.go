@@ -108,7 +108,10 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 		NamespaceLabels: d.options.NamespaceLabels,
 		Authorizer:      d.options.Authorizer,
 	}
-	err := r.pass(ctx)
+	descriptor := d.options.Source.Descriptor()
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass)
+	err := r.pass(inside)
+	end(err)
 	r.trace.Err = err
 	r.trace.Latency = time.Since(r.trace.Start)
 	d.options.Publisher.Publish(ctx, a, r.trace)

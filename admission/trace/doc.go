@@ -23,8 +23,9 @@
 //     verbosity, a webhook's at most once a second with the count of those left
 //     out; a failure that rejects the request is returned instead, and not logged;
 //   - the request's latency trackers (S10.7);
-//   - an OpenTelemetry span per call, which StartSpan opens when the call begins,
-//     since its context travels with the call.
+//   - OpenTelemetry spans, which StartStep and StartSpan open when a step or a call
+//     begins, since the context travels with it;
+//   - a Record, the stable JSON form of a whole Trace, without the contents of secrets.
 //
 // # Concurrency
 //

@@ -14,6 +14,30 @@ import (
 // slowCall is how long a call must take to be named in the log of slow requests.
 const slowCall = 100 * time.Millisecond
 
+// StartStep opens the span of a step, if the request is traced. The step is to run with
+// the context that it returns; the function that it returns ends the span and must be
+// called once, with what the plugin rejected the request with.
+func StartStep(ctx context.Context, plugin string, pass registration.Pass) (context.Context, func(error)) {
+	request := oteltrace.SpanFromContext(ctx)
+	if !request.IsRecording() {
+		return ctx, nothing
+	}
+	ctx, span := request.TracerProvider().Tracer(tracerName).Start(ctx, "Admission step "+plugin,
+		oteltrace.WithAttributes(attribute.String("plugin", plugin), attribute.Stringer("pass", pass)))
+	return ctx, func(err error) {
+		span.SetAttributes(attribute.Bool("allowed", err == nil))
+		if err != nil {
+			span.RecordError(err)
+		}
+		span.End()
+	}
+}
+
+// tracerName says which library made a span.
+const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
+
+func nothing(error) {}
+
 // StartSpan opens the span of a call that is about to be made for a request, if
 // the request is traced. The context it returns is the one to call with; the
 // function it returns ends the span and must be called once, when the call's

@@ -60,3 +60,35 @@ func TestNoSpanForUntracedRequests(t *testing.T) {
 		t.Error("a request that is not traced gets another context")
 	}
 }
+
+func TestAStepHasASpan(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+	ctx, end := StartStep(ctx, "Plugin", registration.ValidatingPass)
+	_, endCall := StartSpan(ctx, &Request{}, &Call{Start: time.Now()})
+	endCall()
+	end(errors.New("no"))
+
+	ended := spans.Ended()
+	if len(ended) != 2 {
+		t.Fatalf("%d spans ended, want those of the call and the step", len(ended))
+	}
+	call, step := ended[0], ended[1]
+	if step.Name() != "Admission step Plugin" || step.Parent().SpanID() != request.SpanContext().SpanID() || call.Parent().SpanID() != step.SpanContext().SpanID() {
+		t.Errorf("the span of the step is %q, below %s; the call is below %s", step.Name(), step.Parent().SpanID(), call.Parent().SpanID())
+	}
+	got := map[string]string{}
+	for _, a := range step.Attributes() {
+		got[string(a.Key)] = a.Value.Emit()
+	}
+	if diff := cmp.Diff(map[string]string{"plugin": "Plugin", "pass": "validating", "allowed": "false"}, got); diff != "" {
+		t.Errorf("attributes (-want +got):\n%s", diff)
+	}
+
+	untraced, end := StartStep(t.Context(), "Plugin", registration.MutatingPass)
+	end(nil)
+	if untraced != t.Context() {
+		t.Error("a step of a request that is not traced gets another context")
+	}
+}

@@ -2,6 +2,8 @@ package trace
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -39,14 +41,24 @@ type Trace struct {
 	// ID names the trace, Start is when the request came.
 	ID    string
 	Start time.Time
-	// OnFirst, if set, is called once, when the first step is added.
-	OnFirst func()
 
 	mu struct {
 		sync.Mutex
+		about   Subject
+		known   bool
+		several bool
 		steps   []Step
 		latency time.Duration
+		late    func()
 	}
+}
+
+// Subject is what an API request was about, as a whole.
+type Subject struct {
+	Request
+	// UID is the uid of the object; empty when it is not known, or when the request was
+	// about several objects.
+	UID types.UID
 }
 
 // Step is what one plugin did in one pass.
@@ -68,7 +80,9 @@ type Step struct {
 
 // New starts the trace of a request.
 func New() *Trace {
-	return &Trace{ID: fmt.Sprintf("%016x", rand.Uint64()), Start: time.Now()}
+	var random [8]byte
+	binary.BigEndian.PutUint64(random[:], rand.Uint64())
+	return &Trace{ID: hex.EncodeToString(random[:]), Start: time.Now()}
 }
 
 type contextKey struct{}
@@ -87,11 +101,52 @@ func FromContext(ctx context.Context) *Trace {
 // Add adds a step.
 func (t *Trace) Add(s Step) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.mu.steps) == 0 && t.OnFirst != nil {
-		t.OnFirst()
-	}
 	t.mu.steps = append(t.mu.steps, s)
+	late := t.mu.late
+	t.mu.Unlock()
+	if late != nil {
+		late()
+	}
+}
+
+// Note says what the request is about. The first call counts. A later one adds what was
+// not known before, such as a name that was generated; when it is about another object,
+// the trace has no name and no uid.
+func (t *Trace) Note(s Subject) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	about := &t.mu.about
+	switch {
+	case !t.mu.known:
+		*about, t.mu.known = s, true
+	case t.mu.several || about.Name != "" && s.Name != about.Name:
+		t.mu.several, about.Name, about.UID = true, "", ""
+	default:
+		about.Name, about.UID = s.Name, s.UID
+	}
+}
+
+// Subject is what the request was about.
+func (t *Trace) Subject() Subject {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.mu.known {
+		// Nobody noted it: the runs know.
+		for i := range t.mu.steps {
+			if run := t.mu.steps[i].Run; run != nil {
+				return Subject{Request: run.Request}
+			}
+		}
+	}
+	return t.mu.about
+}
+
+// Late has f called after each step that is added from now on. A request that was
+// answered because its time was over still has some.
+func (t *Trace) Late(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.late = f
 }
 
 // Len returns how many steps there are so far.
@@ -99,6 +154,14 @@ func (t *Trace) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.mu.steps)
+}
+
+// Judged tells whether admission has begun to judge the request. It may come to an end
+// without a step, when nothing applies.
+func (t *Trace) Judged() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.known || len(t.mu.steps) > 0
 }
 
 // Steps returns the steps so far.
@@ -245,6 +308,9 @@ const (
 	// had changed in between. The first answer was thrown away.
 	Again
 )
+
+// String names the turn.
+func (t Turn) String() string { return [...]string{"InTurn", "Ahead", "Again"}[t] }
 
 // Fate is what became of the answer of a call.
 type Fate uint8

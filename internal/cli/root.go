@@ -80,7 +80,7 @@ time, by webhooks and initializers that are API objects.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newWaitInForce(streams), newVersion(streams))
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newVersion(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }

@@ -19,6 +19,8 @@ import (
 type serveOptions struct {
 	server    server.Options
 	verbosity int
+	// traceBytes is --admission-trace-bytes: 0 stands for no traces.
+	traceBytes int
 }
 
 func newServe(streams Streams) *cobra.Command {
@@ -50,6 +52,12 @@ the requests under way and exits with 0.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.server.RefusePrivileged = !allowPrivileged
+			if o.traceBytes < 0 {
+				return usageError{fmt.Errorf("--admission-trace-bytes %d must not be negative", o.traceBytes)}
+			}
+			if o.server.AdmissionTraceBytes = o.traceBytes; o.traceBytes == 0 {
+				o.server.AdmissionTraceBytes = -1
+			}
 			return run(cmd.Context(), o)
 		},
 	}
@@ -100,6 +108,8 @@ the requests under way and exits with 0.`,
 		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "bounded: a registration is in force on every server within the refresh interval; strict: as soon as its write is acknowledged")
 		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", "connect", "which failures in a row make a webhook server be skipped until it answers again: connect; timeout: also calls not answered in time; off")
 		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", 200, "calls to one webhook server under way at once; more wait, or fail when their time would not do")
+		f.IntVar(&o.traceBytes, "admission-trace-bytes", 8<<20, "memory for the traces of the latest requests, in bytes, about; 0 keeps none")
+		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "leave the values of all patches out of traces; those of secrets are always left out")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "how long an initializer may take")
 		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", 10*time.Minute, "age at which an object that was left uninitialized is mended when it is read")
 	})

@@ -37,7 +37,8 @@ func TestServeParsesTheContract(t *testing.T) {
 			MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
 			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
-			InitializerTimeout: 5 * time.Second, InitializerRepairAfter: 10 * time.Minute,
+			AdmissionTraceBytes: 8 << 20,
+			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute,
 		}
 		change(&o)
 		return o
@@ -77,6 +78,9 @@ func TestServeParsesTheContract(t *testing.T) {
 		})},
 		{"--admission-webhook-breaker timeout --admission-webhook-max-inflight 50", with(func(o *server.Options) {
 			o.AdmissionWebhookBreaker, o.AdmissionWebhookMaxInFlight = "timeout", 50
+		})},
+		{"--admission-trace-bytes 0 --admission-trace-redact", with(func(o *server.Options) {
+			o.AdmissionTraceBytes, o.AdmissionTraceRedact = -1, true
 		})},
 		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
 			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute

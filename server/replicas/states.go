@@ -20,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
@@ -30,17 +28,6 @@ import (
 
 // Resource is the plural under which States are served.
 const Resource = "registrationstates"
-
-// Scheme knows the kinds. It is read only.
-var Scheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(v1alpha1.AddToScheme(s))
-	metav1.AddToGroupVersion(s, metav1.Unversioned)
-	return s
-}()
-
-// Codecs reads and writes the kinds.
-var Codecs = serializer.NewCodecFactory(Scheme)
 
 // States is a storage of RegistrationStates, which can be read only. It is safe
 // for concurrent use.

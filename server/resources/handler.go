@@ -30,6 +30,11 @@ type Source interface {
 	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
 }
 
+// Unplaced is implemented by a storage of a namespaced resource some of whose objects are in
+// no namespace: all its objects can be read by name without one, by those who may read
+// all.
+type Unplaced interface{ Unplaced() }
+
 // Handler serves resource requests from its sources. It needs a RequestInfo in
 // the request's context and is safe for concurrent use.
 type Handler struct {
@@ -136,7 +141,7 @@ func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request
 	transformed := transforms(req)
 	switch info.Verb {
 	case "get":
-		if !named || !placed {
+		if _, unplaced := e.Storage.(Unplaced); !named || !placed && !unplaced {
 			return nil
 		}
 		if g, ok := e.Storage.(rest.GetterWithOptions); ok {

@@ -41,6 +41,7 @@ type options struct {
 // shortNames are how the servers are named in flags.
 var shortNames = map[string]peer.Kind{
 	"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.Gatehouse, "embedded": peer.GatehouseEmbedded,
+	"untraced": peer.GatehouseUntraced,
 }
 
 func main() {
@@ -64,7 +65,7 @@ func parse() (options, error) {
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long a server is left alone before its memory is read")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each load lasts")
 	flag.StringVar(&o.report, "report", "", "`file` to write the table to, such as ../docs/benchmarks.md")
-	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside)")
+	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), untraced (gatehouse, --admission-trace-bytes 0)")
 	scenarios := flag.String("scenarios", "none,nonmatching=2000,patch+validate,validating=10", "`list` of none, nonmatching=N, patch+validate, validating=N")
 	clients := flag.String("clients", "1,16", "`list` of how many clients create objects at once")
 	flag.Parse()

@@ -30,6 +30,8 @@ const (
 	Gatehouse Kind = "gatehouse"
 	// GatehouseEmbedded is gatehouse serve with its own etcd inside.
 	GatehouseEmbedded Kind = "gatehouse, etcd embedded"
+	// GatehouseUntraced is Gatehouse without the traces of requests.
+	GatehouseUntraced Kind = "gatehouse, no traces"
 )
 
 // MissingPlugins are the admission plugins that kube-apiserver runs by default
@@ -138,6 +140,9 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		)
 	} else {
 		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
+	}
+	if s.Kind == GatehouseUntraced {
+		flags = append(flags, "--admission-trace-bytes=0")
 	}
 	var err error
 	s.Process, err = launch(dir, program, nil, flags...)

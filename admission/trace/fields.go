@@ -1,0 +1,155 @@
+// Code generated from the comments of json.go by go test -run Described -update. DO NOT EDIT.
+
+package trace
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Record) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":            "Record is a Trace in its stable form for JSON. Fields are only ever added. It shares nothing with the Trace. Times are in RFC 3339 with microseconds, durations are in microseconds.",
+		"id":          "ID names the trace.",
+		"start":       "Start is when the request came.",
+		"outcome":     "Outcome is what admission came to.",
+		"request":     "Request is what the request was about.",
+		"revision":    "Revision is the storage revision of the registrations that the request was judged by, the oldest when there were several; it is absent when none was needed.",
+		"totalMicros": "TotalMicros is how long the request took, OwnMicros how long admission took without the time in which a webhook was waited for.",
+		"ownMicros":   "TotalMicros is how long the request took, OwnMicros how long admission took without the time in which a webhook was waited for.",
+		"redacted":    "Redacted tells that contents are left out: values of patches, and, for a request about secrets, what webhooks wrote.",
+		"steps":       "Steps are what the plugins did, in the order in which they ended.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (RequestRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":            "RequestRecord says what an API request was about.",
+		"operation":   "Operation is CREATE, UPDATE, DELETE or CONNECT.",
+		"resource":    "Resource is the resource of the URL, Subresource its subresource.",
+		"subresource": "Resource is the resource of the URL, Subresource its subresource.",
+		"kind":        "Kind is the kind of the request's object.",
+		"namespace":   "Namespace, Name and UID are those of the object. Name and UID are absent when they were not known, or when the request was about several objects.",
+		"name":        "Namespace, Name and UID are those of the object. Name and UID are absent when they were not known, or when the request was about several objects.",
+		"uid":         "Namespace, Name and UID are those of the object. Name and UID are absent when they were not known, or when the request was about several objects.",
+		"user":        "User is the name of the user.",
+		"dryRun":      "DryRun tells that nothing was to be stored.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ResourceRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "ResourceRecord names a resource.",
+		"group":    "Group is empty for the core group.",
+		"version":  "Version is the version of the group.",
+		"resource": "Resource is the plural.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (KindRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "KindRecord names a kind.",
+		"group":   "Group is empty for the core group.",
+		"version": "Version is the version of the group.",
+		"kind":    "Kind is the kind's name.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (StepRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":           "StepRecord is what one plugin did in one pass.",
+		"plugin":     "Plugin is the name of the admission plugin.",
+		"pass":       "Pass is mutating or validating.",
+		"round":      "Round is 0, or 1 when the mutating plugins are run again.",
+		"namespace":  "Namespace and Name are those of the step's object, as far as they were known.",
+		"name":       "Namespace and Name are those of the step's object, as far as they were known.",
+		"start":      "Start is when the step began, Micros how long it took.",
+		"micros":     "Start is when the step began, Micros how long it took.",
+		"allowed":    "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
+		"error":      "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
+		"revision":   "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
+		"readAt":     "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
+		"pending":    "Pending are the initializers that the object was given.",
+		"calls":      "Calls are the webhooks that were selected, in the order in which their answers count.",
+		"discarded":  "Discarded are calls that were made ahead of turn and whose answers were not used.",
+		"conditions": "Conditions are the match conditions that were evaluated.",
+		"skips":      "Skips are the entries that were looked at and did not apply.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (EntryRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":              "EntryRecord names an entry of a registration.",
+		"kind":          "Kind is the kind of the registration object, Configuration its name.",
+		"configuration": "Kind is the kind of the registration object, Configuration its name.",
+		"index":         "Index is the position of the entry in the object, from 0.",
+		"name":          "Name is the name of the entry.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (CallRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                 "CallRecord is one call of one webhook.",
+		"webhook":          "Webhook is what was called, FailurePolicy its policy.",
+		"failurePolicy":    "Webhook is what was called, FailurePolicy its policy.",
+		"rule":             "Rule is the index of the rule that matched.",
+		"kind":             "Kind, Resource and Subresource are what the webhook was told the request is about. Equivalent tells that this differs from the request's own.",
+		"resource":         "Kind, Resource and Subresource are what the webhook was told the request is about. Equivalent tells that this differs from the request's own.",
+		"subresource":      "Kind, Resource and Subresource are what the webhook was told the request is about. Equivalent tells that this differs from the request's own.",
+		"equivalent":       "Kind, Resource and Subresource are what the webhook was told the request is about. Equivalent tells that this differs from the request's own.",
+		"reviewVersion":    "ReviewVersion is the version of the review, and UID its uid; both are absent when none was made.",
+		"uid":              "ReviewVersion is the version of the review, and UID its uid; both are absent when none was made.",
+		"start":            "Start is when the call began, Micros how long it took.",
+		"micros":           "Start is when the call began, Micros how long it took.",
+		"turn":             "Turn is InTurn, Ahead or Again.",
+		"sent":             "Sent tells that the review was delivered as a whole. Fate is what became of the answer: Used, Superseded or NotReached.",
+		"fate":             "Sent tells that the review was delivered as a whole. Fate is what became of the answer: Used, Superseded or NotReached.",
+		"verdict":          "Verdict is allowed, denied, failed or refused, Code the HTTP status code that stands for it.",
+		"code":             "Verdict is allowed, denied, failed or refused, Code the HTTP status code that stands for it.",
+		"error":            "Error is why the call did not end as allowed.",
+		"class":            "Class is the step at which the call failed, and Reason the code of what kept the webhook from being called.",
+		"reason":           "Class is the step at which the call failed, and Reason the code of what kept the webhook from being called.",
+		"ignored":          "Ignored tells that the call failed and the request went on without it.",
+		"clientGone":       "ClientGone tells that nobody waited for the request any more.",
+		"deprecated":       "Deprecated names what is deprecated about the webhook's certificate.",
+		"mutated":          "Mutated tells that the call changed the object. Patch is the JSON patch that did.",
+		"patch":            "Mutated tells that the call changed the object. Patch is the JSON patch that did.",
+		"warnings":         "Warnings and AuditAnnotations are the webhook's.",
+		"auditAnnotations": "Warnings and AuditAnnotations are the webhook's.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (PatchOperation) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":      "PatchOperation is an operation of a JSON patch.",
+		"op":    "Op is add, remove, replace, move, copy or test.",
+		"path":  "Path is a JSON pointer, and so is From.",
+		"from":  "Path is a JSON pointer, and so is From.",
+		"value": "Value is absent when the operation has none, and when the record is redacted.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ConditionRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "ConditionRecord is one evaluation of the match conditions of an entry.",
+		"entry":    "Entry has the conditions.",
+		"micros":   "Micros is how long it took.",
+		"errors":   "Errors counts the expressions that failed.",
+		"excluded": "Excluded tells that the webhook was not called because of its conditions. Error is how they failed, when they did.",
+		"error":    "Excluded tells that the webhook was not called because of its conditions. Error is how they failed, when they did.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (SkipRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":       "SkipRecord is an entry that did not apply.",
+		"entry":  "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
+		"code":   "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
+		"reason": "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
+	}
+}

@@ -1,0 +1,524 @@
+package trace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// MaxText is how much of a text that a webhook wrote, or that tells of an error, is in a
+// Record, in bytes.
+const MaxText = 2 << 10
+
+// Outcome is what admission came to for a request.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomeAllowed: the request could go on, and every webhook was asked.
+	OutcomeAllowed Outcome = "Allowed"
+	// OutcomeFailedOpen: the request could go on, and at least one webhook was ignored
+	// because it could not be asked.
+	OutcomeFailedOpen Outcome = "FailedOpen"
+	// OutcomeDenied: a webhook or a plugin rejected the request.
+	OutcomeDenied Outcome = "Denied"
+	// OutcomeFailed: the request was rejected because somebody could not be asked.
+	OutcomeFailed Outcome = "Failed"
+)
+
+// Outcomes are all of them.
+var Outcomes = []Outcome{OutcomeAllowed, OutcomeFailedOpen, OutcomeDenied, OutcomeFailed}
+
+// Outcome is what admission came to so far.
+func (t *Trace) Outcome() Outcome {
+	outcome := OutcomeAllowed
+	for _, s := range t.Steps() {
+		if s.Err != nil {
+			return rejection(&s)
+		}
+		if s.Run != nil && slices.ContainsFunc(s.Run.Calls, func(c Call) bool { return c.Ignored }) {
+			outcome = OutcomeFailedOpen
+		}
+	}
+	return outcome
+}
+
+func rejection(s *Step) Outcome {
+	if s.Run != nil {
+		for i := range s.Run.Calls {
+			if c := &s.Run.Calls[i]; c.Rejected() {
+				if c.Verdict == Failed {
+					return OutcomeFailed
+				}
+				return OutcomeDenied
+			}
+		}
+	}
+	var status apierrors.APIStatus
+	if errors.As(s.Err, &status) && status.Status().Code < http.StatusInternalServerError {
+		return OutcomeDenied
+	}
+	return OutcomeFailed
+}
+
+// Record is a Trace in its stable form for JSON. Fields are only ever added. It shares
+// nothing with the Trace.
+//
+// Times are in RFC 3339 with microseconds, durations are in microseconds.
+type Record struct {
+	// ID names the trace.
+	ID string `json:"id"`
+	// Start is when the request came.
+	Start Time `json:"start"`
+	// Outcome is what admission came to.
+	Outcome Outcome `json:"outcome"`
+	// Request is what the request was about.
+	Request RequestRecord `json:"request"`
+	// Revision is the storage revision of the registrations that the request was judged
+	// by, the oldest when there were several; it is absent when none was needed.
+	Revision string `json:"revision,omitempty"`
+	// TotalMicros is how long the request took, OwnMicros how long admission took without
+	// the time in which a webhook was waited for.
+	TotalMicros int64 `json:"totalMicros"`
+	OwnMicros   int64 `json:"ownMicros"`
+	// Redacted tells that contents are left out: values of patches, and, for a request
+	// about secrets, what webhooks wrote.
+	Redacted bool `json:"redacted,omitempty"`
+	// Steps are what the plugins did, in the order in which they ended.
+	Steps []StepRecord `json:"steps"`
+}
+
+// RequestRecord says what an API request was about.
+type RequestRecord struct {
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation string `json:"operation"`
+	// Resource is the resource of the URL, Subresource its subresource.
+	Resource    ResourceRecord `json:"resource"`
+	Subresource string         `json:"subresource,omitempty"`
+	// Kind is the kind of the request's object.
+	Kind KindRecord `json:"kind"`
+	// Namespace, Name and UID are those of the object. Name and UID are absent when they
+	// were not known, or when the request was about several objects.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	// User is the name of the user.
+	User string `json:"user,omitempty"`
+	// DryRun tells that nothing was to be stored.
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// ResourceRecord names a resource.
+type ResourceRecord struct {
+	// Group is empty for the core group.
+	Group string `json:"group,omitempty"`
+	// Version is the version of the group.
+	Version string `json:"version"`
+	// Resource is the plural.
+	Resource string `json:"resource"`
+}
+
+// KindRecord names a kind.
+type KindRecord struct {
+	// Group is empty for the core group.
+	Group string `json:"group,omitempty"`
+	// Version is the version of the group.
+	Version string `json:"version"`
+	// Kind is the kind's name.
+	Kind string `json:"kind"`
+}
+
+// Object names the resource and the object for people, as in pods/exec web or
+// deployments.apps web.
+func (r *RequestRecord) Object() string {
+	text := r.Resource.Resource
+	if r.Resource.Group != "" {
+		text += "." + r.Resource.Group
+	}
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	return text
+}
+
+// Reviews counts the reviews that were delivered to webhooks.
+func (r *Record) Reviews() int {
+	n := 0
+	for i := range r.Steps {
+		for _, calls := range [][]CallRecord{r.Steps[i].Calls, r.Steps[i].Discarded} {
+			for k := range calls {
+				if calls[k].Sent {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// StepRecord is what one plugin did in one pass.
+type StepRecord struct {
+	// Plugin is the name of the admission plugin.
+	Plugin string `json:"plugin"`
+	// Pass is mutating or validating.
+	Pass string `json:"pass"`
+	// Round is 0, or 1 when the mutating plugins are run again.
+	Round int `json:"round"`
+	// Namespace and Name are those of the step's object, as far as they were known.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Start is when the step began, Micros how long it took.
+	Start  Time  `json:"start"`
+	Micros int64 `json:"micros"`
+	// Allowed tells that the plugin let the request go on. Otherwise Error is why it did
+	// not.
+	Allowed bool   `json:"allowed"`
+	Error   string `json:"error,omitempty"`
+	// Revision is the storage revision of the registrations in use, ReadAt when the read
+	// that gave them began.
+	Revision string `json:"revision,omitempty"`
+	ReadAt   *Time  `json:"readAt,omitempty"`
+	// Pending are the initializers that the object was given.
+	Pending []string `json:"pending,omitempty"`
+	// Calls are the webhooks that were selected, in the order in which their answers
+	// count.
+	Calls []CallRecord `json:"calls,omitempty"`
+	// Discarded are calls that were made ahead of turn and whose answers were not used.
+	Discarded []CallRecord `json:"discarded,omitempty"`
+	// Conditions are the match conditions that were evaluated.
+	Conditions []ConditionRecord `json:"conditions,omitempty"`
+	// Skips are the entries that were looked at and did not apply.
+	Skips []SkipRecord `json:"skips,omitempty"`
+}
+
+// EntryRecord names an entry of a registration.
+type EntryRecord struct {
+	// Kind is the kind of the registration object, Configuration its name.
+	Kind          string `json:"kind"`
+	Configuration string `json:"configuration"`
+	// Index is the position of the entry in the object, from 0.
+	Index int `json:"index"`
+	// Name is the name of the entry.
+	Name string `json:"name"`
+}
+
+// CallRecord is one call of one webhook.
+type CallRecord struct {
+	// Webhook is what was called, FailurePolicy its policy.
+	Webhook       EntryRecord `json:"webhook"`
+	FailurePolicy string      `json:"failurePolicy,omitempty"`
+	// Rule is the index of the rule that matched.
+	Rule int `json:"rule"`
+	// Kind, Resource and Subresource are what the webhook was told the request is about.
+	// Equivalent tells that this differs from the request's own.
+	Kind        KindRecord     `json:"kind"`
+	Resource    ResourceRecord `json:"resource"`
+	Subresource string         `json:"subresource,omitempty"`
+	Equivalent  bool           `json:"equivalent,omitempty"`
+	// ReviewVersion is the version of the review, and UID its uid; both are absent when
+	// none was made.
+	ReviewVersion string `json:"reviewVersion,omitempty"`
+	UID           string `json:"uid,omitempty"`
+	// Start is when the call began, Micros how long it took.
+	Start  Time  `json:"start"`
+	Micros int64 `json:"micros"`
+	// Turn is InTurn, Ahead or Again.
+	Turn string `json:"turn"`
+	// Sent tells that the review was delivered as a whole. Fate is what became of the
+	// answer: Used, Superseded or NotReached.
+	Sent bool   `json:"sent"`
+	Fate string `json:"fate"`
+	// Verdict is allowed, denied, failed or refused, Code the HTTP status code that
+	// stands for it.
+	Verdict string `json:"verdict"`
+	Code    int    `json:"code,omitempty"`
+	// Error is why the call did not end as allowed.
+	Error string `json:"error,omitempty"`
+	// Class is the step at which the call failed, and Reason the code of what kept the
+	// webhook from being called.
+	Class  string `json:"class,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Ignored tells that the call failed and the request went on without it.
+	Ignored bool `json:"ignored,omitempty"`
+	// ClientGone tells that nobody waited for the request any more.
+	ClientGone bool `json:"clientGone,omitempty"`
+	// Deprecated names what is deprecated about the webhook's certificate.
+	Deprecated []string `json:"deprecated,omitempty"`
+	// Mutated tells that the call changed the object. Patch is the JSON patch that did.
+	Mutated bool             `json:"mutated,omitempty"`
+	Patch   []PatchOperation `json:"patch,omitempty"`
+	// Warnings and AuditAnnotations are the webhook's.
+	Warnings         []string          `json:"warnings,omitempty"`
+	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+}
+
+// PatchOperation is an operation of a JSON patch.
+type PatchOperation struct {
+	// Op is add, remove, replace, move, copy or test.
+	Op string `json:"op"`
+	// Path is a JSON pointer, and so is From.
+	Path string `json:"path"`
+	From string `json:"from,omitempty"`
+	// Value is absent when the operation has none, and when the record is redacted.
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// ConditionRecord is one evaluation of the match conditions of an entry.
+type ConditionRecord struct {
+	// Entry has the conditions.
+	Entry EntryRecord `json:"entry"`
+	// Micros is how long it took.
+	Micros int64 `json:"micros"`
+	// Errors counts the expressions that failed.
+	Errors int `json:"errors,omitempty"`
+	// Excluded tells that the webhook was not called because of its conditions. Error is
+	// how they failed, when they did.
+	Excluded bool   `json:"excluded,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// SkipRecord is an entry that did not apply.
+type SkipRecord struct {
+	// Entry is the entry, Code names the test that it failed, and Reason is a sentence.
+	Entry  EntryRecord `json:"entry"`
+	Code   string      `json:"code"`
+	Reason string      `json:"reason"`
+}
+
+// Time is a time in a Record.
+type Time = metav1.MicroTime
+
+func at(t time.Time) Time { return Time{Time: t.UTC()} }
+
+// DeepCopyInto copies the record to out.
+func (r *Record) DeepCopyInto(out *Record) {
+	*out = *r
+	out.Steps = slices.Clone(r.Steps)
+	for i := range out.Steps {
+		s := &out.Steps[i]
+		s.ReadAt = s.ReadAt.DeepCopy()
+		s.Pending = slices.Clone(s.Pending)
+		s.Calls, s.Discarded = copyCalls(s.Calls), copyCalls(s.Discarded)
+		s.Conditions, s.Skips = slices.Clone(s.Conditions), slices.Clone(s.Skips)
+	}
+}
+
+func copyCalls(calls []CallRecord) []CallRecord {
+	calls = slices.Clone(calls)
+	for i := range calls {
+		c := &calls[i]
+		c.Deprecated, c.Warnings = slices.Clone(c.Deprecated), slices.Clone(c.Warnings)
+		c.AuditAnnotations = maps.Clone(c.AuditAnnotations)
+		c.Patch = slices.Clone(c.Patch)
+		for k := range c.Patch {
+			c.Patch[k].Value = slices.Clone(c.Patch[k].Value)
+		}
+	}
+	return calls
+}
+
+// RecordOptions say what a Record shows.
+type RecordOptions struct {
+	// RedactPatches leaves out the values of all patches. The values of patches of
+	// secrets are always left out.
+	RedactPatches bool
+}
+
+// Record returns the stable form of the trace.
+//
+// A record of a request about secrets (Secret, TokenReview, TokenRequest) has no
+// contents: no values of patches, no deeper paths than to a member of the object, and no
+// texts that come from webhooks, which could quote what they were sent.
+func (t *Trace) Record(o RecordOptions) Record {
+	subject, steps := t.Subject(), t.Steps()
+	w := writer{secret: AboutSecrets(subject.Resource.GroupResource(), subject.Subresource)}
+	w.redact = o.RedactPatches || w.secret
+	r := Record{
+		ID: t.ID, Start: at(t.Start), Outcome: t.Outcome(), Redacted: w.redact,
+		Request: RequestRecord{
+			Operation: subject.Operation, Resource: resourceRecord(subject.Resource), Subresource: subject.Subresource,
+			Kind: kindRecord(subject.Kind), Namespace: subject.Namespace, Name: subject.Name, UID: string(subject.UID),
+			User: subject.User, DryRun: subject.DryRun,
+		},
+		TotalMicros: t.Latency().Microseconds(), OwnMicros: t.Own().Microseconds(),
+		Steps: make([]StepRecord, len(steps)),
+	}
+	for i := range steps {
+		r.Steps[i] = w.step(&steps[i])
+		if r.Revision == "" {
+			r.Revision = r.Steps[i].Revision
+		}
+	}
+	return r
+}
+
+// AboutSecrets tells whether the objects of a resource or subresource hold secrets, so
+// that what webhooks say of them is not for everybody who may read traces.
+func AboutSecrets(r schema.GroupResource, subresource string) bool {
+	switch r {
+	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}:
+		return true
+	case schema.GroupResource{Resource: "serviceaccounts"}:
+		return subresource == "token"
+	}
+	return false
+}
+
+// writer makes the parts of a Record.
+type writer struct {
+	// redact leaves out the values of patches, secret all that may come from the object.
+	redact, secret bool
+}
+
+// withheld stands for a text that could quote a secret.
+const withheld = "(not shown: the request was about secrets)"
+
+func (w writer) step(s *Step) StepRecord {
+	out := StepRecord{
+		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err),
+	}
+	run := s.Run
+	if run == nil {
+		return out
+	}
+	out.Revision, out.Pending = run.Revision, slices.Clone(run.Pending)
+	if !run.ReadAt.IsZero() {
+		read := at(run.ReadAt)
+		out.ReadAt = &read
+	}
+	if w.secret && s.Err != nil && slices.ContainsFunc(run.Calls, func(c Call) bool { return c.UID != "" && c.Rejected() }) {
+		out.Error = withheld
+	}
+	for i := range run.Calls {
+		out.Calls = append(out.Calls, w.call(&run.Calls[i]))
+	}
+	for i := range run.Discarded {
+		out.Discarded = append(out.Discarded, w.call(&run.Discarded[i]))
+	}
+	for i := range run.Conditions {
+		c := &run.Conditions[i]
+		condition := ConditionRecord{Entry: entryRecord(&c.Entry), Micros: c.Latency.Microseconds(), Errors: c.Errors, Excluded: c.Excluded, Error: text(c.Err)}
+		if w.secret && c.Err != nil {
+			condition.Error = withheld
+		}
+		out.Conditions = append(out.Conditions, condition)
+	}
+	for i := range run.Skips {
+		k := &run.Skips[i]
+		out.Skips = append(out.Skips, SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: cut(k.Reason)})
+	}
+	return out
+}
+
+func (w writer) call(c *Call) CallRecord {
+	out := CallRecord{
+		Webhook: entryRecord(&c.Entry), FailurePolicy: string(c.FailurePolicy), Rule: c.Rule,
+		Kind: kindRecord(c.Kind), Resource: resourceRecord(c.Resource), Subresource: c.Subresource, Equivalent: c.Equivalent,
+		ReviewVersion: c.ReviewVersion, UID: string(c.UID), Start: at(c.Start), Micros: c.Latency.Microseconds(),
+		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,
+		Error: text(c.Err), Class: c.Class, Reason: c.Reason, Ignored: c.Ignored, ClientGone: c.ClientGone,
+		Deprecated: slices.Clone(c.Deprecated), Mutated: c.Mutated, Patch: w.patch(c.Patch),
+		AuditAnnotations: maps.Clone(c.AuditAnnotations),
+	}
+	for _, warning := range c.Warnings {
+		out.Warnings = append(out.Warnings, cut(warning))
+	}
+	if !w.secret {
+		return out
+	}
+	// The webhook got the secret, and may have written it anywhere.
+	if c.Err != nil && c.UID != "" {
+		out.Error = withheld
+	}
+	for i := range out.Warnings {
+		out.Warnings[i] = withheld
+	}
+	for key := range out.AuditAnnotations {
+		out.AuditAnnotations[key] = withheld
+	}
+	return out
+}
+
+// patch returns the operations of a patch that was applied, and so can be read.
+func (w writer) patch(data []byte) []PatchOperation {
+	if len(data) == 0 {
+		return nil
+	}
+	var list []PatchOperation
+	if err := json.Unmarshal(data, &list); err != nil {
+		// An applied patch that the standard library reads otherwise than the patch
+		// library does must not cost the rest of the record.
+		return []PatchOperation{{Op: "unknown", Path: "", Value: json.RawMessage(`"` + fmt.Sprint(len(data)) + ` bytes"`)}}
+	}
+	for i := range list {
+		p := &list[i]
+		if w.redact {
+			p.Value = nil
+		}
+		if w.secret {
+			p.Path, p.From = member(p.Path), member(p.From)
+		}
+	}
+	return list
+}
+
+// member is the part of a path that names a member of an object, without what is below
+// it: the keys of a secret are not for everybody. Metadata is.
+func member(path string) string {
+	if strings.HasPrefix(path, "/metadata/") || !strings.HasPrefix(path, "/") {
+		return path
+	}
+	name, _, _ := strings.Cut(path[1:], "/")
+	return "/" + name
+}
+
+// text is what an error says, in at most MaxText bytes.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cut(err.Error())
+}
+
+func cut(s string) string { return Cut(s, MaxText) }
+
+// Cut shortens a text to that many bytes, and says so.
+func Cut(s string, most int) string {
+	const mark = " [...]"
+	if len(s) <= most {
+		return s
+	}
+	end := most - len(mark)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + mark
+}
+
+func entryRecord(o *registration.Origin) EntryRecord {
+	return EntryRecord{Kind: o.Source.String(), Configuration: o.Configuration, Index: o.Index, Name: o.Name}
+}
+
+func resourceRecord(r schema.GroupVersionResource) ResourceRecord {
+	return ResourceRecord{Group: r.Group, Version: r.Version, Resource: r.Resource}
+}
+
+func kindRecord(k schema.GroupVersionKind) KindRecord {
+	return KindRecord{Group: k.Group, Version: k.Version, Kind: k.Kind}
+}

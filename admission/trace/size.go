@@ -1,0 +1,70 @@
+package trace
+
+import (
+	"errors"
+	"unsafe"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// What a value costs besides its own fields: the headers of its allocations, its room to
+// grow, and the strings that only it holds.
+const (
+	sizeOfTrace  = int(unsafe.Sizeof(Trace{})) + 512
+	sizeOfStep   = int(unsafe.Sizeof(Step{})) * 2
+	sizeOfRun    = int(unsafe.Sizeof(Run{})) + 128
+	sizeOfCall   = int(unsafe.Sizeof(Call{})) * 3 / 2
+	sizeOfString = 32
+	// sizeOfError is an error with the chain of its causes.
+	sizeOfError = 1 << 10
+)
+
+// Size is about how many bytes of memory the trace keeps from being freed. Names that
+// belong to registrations are not counted: they are there anyway.
+func (t *Trace) Size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	about := &t.mu.about
+	size := sizeOfTrace + len(about.Name) + len(about.UID) + len(about.User) + len(about.Namespace)
+	for i := range t.mu.steps {
+		s := &t.mu.steps[i]
+		size += sizeOfStep + sizeOf(s.Err)
+		if r := s.Run; r != nil {
+			size += sizeOfRun + sizeOfCalls(r.Calls) + sizeOfCalls(r.Discarded)
+			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + len(r.Pending)*sizeOfString
+			for i := range r.Conditions {
+				size += sizeOf(r.Conditions[i].Err)
+			}
+			for i := range r.Skips {
+				size += int(unsafe.Sizeof(Skip{})) + len(r.Skips[i].Reason)
+			}
+		}
+	}
+	return size
+}
+
+func sizeOfCalls(calls []Call) int {
+	size := 0
+	for i := range calls {
+		c := &calls[i]
+		size += sizeOfCall + len(c.UID) + len(c.Patch) + len(c.Stack) + sizeOf(c.Err)
+		for _, w := range c.Warnings {
+			size += sizeOfString + len(w)
+		}
+		for key, value := range c.AuditAnnotations {
+			size += 2*sizeOfString + len(key) + len(value)
+		}
+	}
+	return size
+}
+
+func sizeOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return sizeOfError + len(status.Status().Message)
+	}
+	return sizeOfError + len(err.Error())
+}

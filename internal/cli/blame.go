@@ -1,0 +1,379 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
+)
+
+type blameOptions struct {
+	initializersOptions
+}
+
+func newBlame(streams Streams) *cobra.Command {
+	return newBlameCommand(func(ctx context.Context, o *blameOptions) error { return o.run(ctx, streams) })
+}
+
+func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Command {
+	o := &blameOptions{}
+	cmd := &cobra.Command{
+		Use:   "blame KIND/NAME",
+		Short: "Show which webhook or plugin set which field of an object",
+		Long: `Show which fields of an object were set by webhooks, which initializers it
+was given, and by which request. It reads the traces that the server keeps, and
+says how far they go back: what happened before that is not known.
+
+NOW says whether the object still has what was set. What is not listed was in
+the request itself, or was set by the server, or happened before the oldest
+trace.`,
+		Example: `  # who put this sidecar into the pod?
+  gatehouse blame pod/web-1 -n shop
+
+  # the same, for a program
+  gatehouse blame deployment/web -n shop -o json`,
+		Args: o.oneObject(1),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+	})
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+// blame is what is known of who set which fields of an object.
+type blame struct {
+	// Object is the object, as the command line names it, Namespace its namespace.
+	Object    string `json:"object"`
+	Namespace string `json:"namespace,omitempty"`
+	// Changes are in the order in which they were made.
+	Changes []change `json:"changes"`
+	// KnownSince is how far the traces of the server go back. Created tells that the one
+	// of the object's creation is among them.
+	KnownSince *metav1.MicroTime `json:"knownSince,omitempty"`
+	Created    bool              `json:"created"`
+	// Unknown says what is not known, and why.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// change is a field that somebody set.
+type change struct {
+	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace,
+	// move or copy.
+	Path string `json:"path"`
+	Op   string `json:"op"`
+	// Value is what was set, if the traces show it.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Plugin is the admission plugin, and By names who changed the field through it: a
+	// webhook as CONFIGURATION/NAME, or an initializer.
+	Plugin string `json:"plugin"`
+	By     string `json:"by"`
+	// Now is same, changed or unknown.
+	Now string `json:"now"`
+	// Trace and Time are those of the request, Operation and User what it was.
+	Trace     string           `json:"trace"`
+	Time      metav1.MicroTime `json:"time"`
+	Operation string           `json:"operation"`
+	User      string           `json:"user,omitempty"`
+}
+
+func (o *blameOptions) run(ctx context.Context, streams Streams) error {
+	s, err := o.open()
+	if err != nil {
+		return err
+	}
+	kind, name, ok := strings.Cut(o.object, "/")
+	if !ok || kind == "" || name == "" {
+		return usageError{fmt.Errorf("%q is not an object such as deployment/web", o.object)}
+	}
+	kinds, err := s.resources([]string{kind}, "")
+	if err != nil {
+		return err
+	}
+	r := kinds[0]
+	b := &blame{Object: r.GroupResource().String() + "/" + name, Changes: []change{}}
+	all := s.all.Resource(admissionTraces)
+	var client interface {
+		List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
+	} = all
+	if r.namespaced {
+		b.Namespace = s.namespace
+		client = all.Namespace(s.namespace)
+	}
+	list, err := client.List(ctx, metav1.ListOptions{FieldSelector: fields.SelectorFromSet(fields.Set{
+		"resource": r.Resource + "." + r.Group, "name": name, "dryRun": "false",
+	}).String()})
+	if err != nil {
+		return traceError(err)
+	}
+	traces, err := decodeTraces(list)
+	if err != nil {
+		return err
+	}
+	object, err := s.client(r).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		object = nil
+		if len(traces) == 0 {
+			return err
+		}
+		b.Unknown = append(b.Unknown, "there is no such object now: the changes are those of earlier ones of its name")
+	case apierrors.IsForbidden(err):
+		object = nil
+		b.Unknown = append(b.Unknown, "you may not get the object: whether it still has what was set is not known")
+	case err != nil:
+		return err
+	}
+	b.judge(traces, object)
+	b.oldest(ctx, client)
+	if o.output != "text" {
+		return printAs(streams.Out, o.output, b)
+	}
+	return b.print(streams.Out, streams.Err)
+}
+
+// judge takes the changes from the traces. object is nil when it cannot be read.
+func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Unstructured) {
+	redacted, created := false, false
+	for _, t := range traces {
+		if t.Outcome != trace.OutcomeAllowed && t.Outcome != trace.OutcomeFailedOpen {
+			continue
+		}
+		if t.Request.Operation == "CONNECT" {
+			continue
+		}
+		if object != nil && t.Request.UID != "" && t.Request.UID != string(object.GetUID()) {
+			// An earlier object of the same name.
+			continue
+		}
+		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
+		for i := range t.Steps {
+			step := &t.Steps[i]
+			from := change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
+			for _, name := range step.Pending {
+				c := from
+				c.Path, c.Op, c.By = "/metadata/initializers", "add", name
+				b.Changes = append(b.Changes, c)
+			}
+			if len(step.Pending) > 0 {
+				b.Unknown = append(b.Unknown, fmt.Sprintf("what the initializers %s set: they write through the API like other users, see metadata.managedFields of the object", strings.Join(step.Pending, ", ")))
+			}
+			for k := range step.Calls {
+				call := &step.Calls[k]
+				for _, p := range call.Patch {
+					if p.Op == "test" {
+						continue
+					}
+					c := from
+					c.Path, c.Op, c.Value, c.By = p.Path, p.Op, p.Value, call.Webhook.Configuration+"/"+call.Webhook.Name
+					redacted = redacted || t.Redacted
+					switch {
+					case call.Equivalent:
+						// The path is that of the version that the webhook was told.
+						c.Path = apiVersion(call.Kind) + " " + c.Path
+					case t.Request.Subresource == "" || t.Request.Subresource == "status":
+						c.Now = now(object, &p)
+					default:
+						c.Path = t.Request.Subresource + " " + c.Path
+					}
+					b.Changes = append(b.Changes, c)
+				}
+			}
+		}
+	}
+	if redacted {
+		b.Unknown = append(b.Unknown, "values: the server leaves them out of traces")
+	}
+	b.Created = created
+	if object == nil {
+		return
+	}
+	if !created {
+		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: there is no trace of that", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
+	}
+}
+
+// now tells whether the object has what an operation set.
+func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
+	if object == nil {
+		return "unknown"
+	}
+	found, ok := at(object.Object, p.Path)
+	switch {
+	case p.Op == "remove":
+		if ok {
+			return "changed"
+		}
+		return "same"
+	case !ok && strings.HasSuffix(p.Path, "/-"):
+		return appended(object, p)
+	case !ok:
+		return "changed"
+	case len(p.Value) == 0:
+		return "unknown"
+	}
+	return sameAs(found, p.Value)
+}
+
+// appended tells whether a list has the element that was appended to it.
+func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string {
+	list, _ := at(object.Object, strings.TrimSuffix(p.Path, "/-"))
+	elements, ok := list.([]any)
+	if !ok {
+		return "changed"
+	}
+	if len(p.Value) == 0 {
+		return "unknown"
+	}
+	for _, element := range elements {
+		if sameAs(element, p.Value) == "same" {
+			return "same"
+		}
+	}
+	return "changed"
+}
+
+// sameAs compares a value of the object with one that was set. Members that were filled
+// in with defaults later make no difference.
+func sameAs(found any, set json.RawMessage) string {
+	var want any
+	decoder := json.NewDecoder(bytes.NewReader(set))
+	decoder.UseNumber()
+	if err := decoder.Decode(&want); err != nil {
+		return "unknown"
+	}
+	if has(found, want) {
+		return "same"
+	}
+	return "changed"
+}
+
+func has(found, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		f, ok := found.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range w {
+			if !has(f[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		f, ok := found.([]any)
+		return ok && slices.EqualFunc(f, w, has)
+	case json.Number:
+		switch f := found.(type) {
+		case int64:
+			return strconv.FormatInt(f, 10) == w.String()
+		case float64:
+			n, err := w.Float64()
+			return err == nil && n == f
+		}
+		return false
+	}
+	return found == want
+}
+
+// at returns what a JSON pointer leads to.
+func at(value any, pointer string) (any, bool) {
+	if pointer == "" {
+		return value, true
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for _, part := range strings.Split(pointer[1:], "/") {
+		switch v := value.(type) {
+		case map[string]any:
+			next, ok := v[unescape.Replace(part)]
+			if !ok {
+				return nil, false
+			}
+			value = next
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, false
+			}
+			value = v[i]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}
+
+// oldest finds out how far the traces go back.
+func (b *blame) oldest(ctx context.Context, client interface {
+	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
+}) {
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		b.Unknown = append(b.Unknown, "how far the traces go back: "+err.Error())
+		return
+	}
+	traces, err := decodeTraces(list)
+	if err != nil || len(traces) == 0 {
+		return
+	}
+	// What was rejected or failed open is kept longer, and tells nothing about the rest.
+	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Outcome == trace.OutcomeAllowed })
+	first := traces[max(i, 0)].Start
+	b.KnownSince = &first
+}
+
+func (b *blame) print(out, notes io.Writer) error {
+	if len(b.Changes) == 0 {
+		fmt.Fprintf(notes, "No trace has a change of %s by admission.\n", b.Object)
+	} else {
+		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+		fmt.Fprint(w, "FIELD\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
+		for i := range b.Changes {
+			c := &b.Changes[i]
+			by := c.By
+			if c.Path == "/metadata/initializers" {
+				by = "initializer " + by
+			}
+			field := c.Path
+			if c.Op != "add" && c.Op != "replace" {
+				field = c.Op + " " + field
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s by %s\t%s\t%s\n", field, by, c.Now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if b.KnownSince != nil {
+		fmt.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
+	}
+	for _, unknown := range b.Unknown {
+		fmt.Fprintf(notes, "Not known: %s.\n", unknown)
+	}
+	return nil
+}

@@ -1,0 +1,544 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
+)
+
+// admissionTraces is where a server keeps the traces of the latest requests.
+var admissionTraces = schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "admissiontraces"}
+
+type traceOptions struct {
+	cluster *cluster
+	id      string
+	follow  bool
+	// slowest is how many of the slowest are wanted; 0 means the latest ones.
+	slowest       int
+	bySlowness    bool
+	webhook       string
+	outcome       string
+	user          string
+	allNamespaces bool
+	output        string
+}
+
+// slowestByDefault is how many --slowest shows.
+const slowestByDefault = 10
+
+func newTrace(streams Streams) *cobra.Command {
+	return newTraceCommand(func(ctx context.Context, o *traceOptions) error { return o.run(ctx, streams) })
+}
+
+func newTraceCommand(run func(context.Context, *traceOptions) error) *cobra.Command {
+	o := &traceOptions{}
+	cmd := &cobra.Command{
+		Use:   "trace [ID]",
+		Short: "Show what admission did with requests",
+		Long: `Show what admission did with the latest writes: the plugins, the webhooks that
+were called, what each answered, and how long it took. The answer to each write
+that admission judged has the header Gatehouse-Trace with an ID.
+
+A server keeps the traces of the requests that it handled, up to a bound in
+bytes (--admission-trace-bytes of serve). What was rejected, and what went on
+although a webhook failed, is kept longer than the rest.`,
+		Example: `  # what happened to the request with this Gatehouse-Trace header
+  gatehouse trace 5d1f0c6b2a9e4d37
+
+  # the latest requests in a namespace, or in all
+  gatehouse trace -n shop
+  gatehouse trace -A
+
+  # requests as they are judged, until Ctrl-C
+  gatehouse trace --follow -A
+
+  # requests for which one webhook was called, and those that it made fail
+  gatehouse trace --webhook quota.example.com -A
+  gatehouse trace --webhook quota.example.com --outcome Failed -A
+
+  # the five requests that took longest
+  gatehouse trace --slowest 5 -A`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return usageError{fmt.Errorf("unexpected argument %q", args[1])}
+			case len(args) == 1 && o.bySlowness:
+				n, err := strconv.Atoi(args[0])
+				if err != nil || n < 1 {
+					return usageError{fmt.Errorf("--slowest %s: it is not a number of requests", args[0])}
+				}
+				o.slowest = n
+			case len(args) == 1:
+				o.id = args[0]
+			case o.bySlowness:
+				o.slowest = slowestByDefault
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Which requests", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVarP(&o.follow, "follow", "f", false, "print requests as they are judged, until Ctrl-C")
+		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
+		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
+		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed")
+		f.StringVar(&o.user, "user", "", "only requests of this user")
+		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+	})
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+// check says what does not go together.
+func (o *traceOptions) check() error {
+	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	outcomes := []string{""}
+	for _, outcome := range trace.Outcomes {
+		outcomes = append(outcomes, string(outcome))
+	}
+	if err := oneOf("outcome", o.outcome, outcomes...); err != nil {
+		return err
+	}
+	switch {
+	case o.id != "" && (o.follow || o.webhook != "" || o.outcome != "" || o.user != ""):
+		return usageError{errors.New("an ID names one request: it goes with no other choice of requests")}
+	case o.follow && o.bySlowness:
+		return usageError{errors.New("--follow and --slowest do not go together")}
+	}
+	return nil
+}
+
+// selector says which traces are wanted, as the server understands it.
+func (o *traceOptions) selector() string {
+	set := fields.Set{}
+	for field, value := range map[string]string{"webhook": o.webhook, "outcome": o.outcome, "user": o.user} {
+		if value != "" {
+			set[field] = value
+		}
+	}
+	return set.AsSelector().String()
+}
+
+func (o *traceOptions) run(ctx context.Context, streams Streams) error {
+	all, placed, err := openTraces(o.cluster)
+	if err != nil {
+		return err
+	}
+	if o.id != "" {
+		t, err := findTrace(ctx, all, placed, o.id)
+		if err != nil {
+			return err
+		}
+		if o.output != "text" {
+			return printAs(streams.Out, o.output, t.Object)
+		}
+		decoded, err := decodeTrace(t)
+		if err != nil {
+			return err
+		}
+		printTrace(streams.Out, &decoded.Record)
+		return nil
+	}
+	from := placed
+	if o.allNamespaces {
+		from = all
+	}
+	if o.follow {
+		return o.watch(ctx, from, streams)
+	}
+	list, err := from.List(ctx, metav1.ListOptions{FieldSelector: o.selector()})
+	if err != nil {
+		return traceError(err)
+	}
+	items, err := decodeTraces(list)
+	if err != nil {
+		return err
+	}
+	if o.slowest > 0 {
+		order := map[string]int64{}
+		for _, t := range items {
+			order[t.ID] = t.TotalMicros
+		}
+		slices.SortStableFunc(items, func(a, b *v1alpha1.AdmissionTrace) int { return cmp.Compare(b.TotalMicros, a.TotalMicros) })
+		slices.SortStableFunc(list.Items, func(a, b unstructured.Unstructured) int {
+			return cmp.Compare(order[b.GetName()], order[a.GetName()])
+		})
+		items, list.Items = items[:min(o.slowest, len(items))], list.Items[:min(o.slowest, len(items))]
+	}
+	if o.output != "text" {
+		return printAs(streams.Out, o.output, list.UnstructuredContent())
+	}
+	if len(items) == 0 {
+		fmt.Fprintln(streams.Err, "The server has no trace of such a request. It keeps those of the latest writes that it handled.")
+		return nil
+	}
+	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
+	heading := "ID\tOPERATION\tOBJECT\tOUTCOME\tREVIEWS\tTOTAL\tOWN\tAGE\n"
+	if o.allNamespaces {
+		heading = "NAMESPACE\t" + heading
+	}
+	fmt.Fprint(w, heading)
+	for _, t := range items {
+		if o.allNamespaces {
+			fmt.Fprintf(w, "%s\t", t.Namespace)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.Request.Operation, t.Request.Object(), t.Outcome, t.Reviews(),
+			brief(t.TotalMicros), brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)))
+	}
+	return w.Flush()
+}
+
+// openTraces returns a client for the traces of all namespaces, and one for those of the
+// namespace that is meant.
+func openTraces(c *cluster) (all, placed dynamic.ResourceInterface, err error) {
+	config, err := c.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	return client.Resource(admissionTraces), client.Resource(admissionTraces).Namespace(namespace), nil
+}
+
+// findTrace reads one trace: among all, or, for users who may not read all, in the
+// namespace that is meant.
+func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id string) (*unstructured.Unstructured, error) {
+	t, err := all.Get(ctx, id, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) {
+		t, err = placed.Get(ctx, id, metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: the server has no such trace that you may read; it keeps those of the latest writes that it handled", err)
+	}
+	return t, traceError(err)
+}
+
+// traceError says of an error what may be behind it.
+func traceError(err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; to read traces needs the verbs get, list and watch on admissiontraces in the group gatehouse.dev", err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w; the server may not be a Gatehouse, or an older one", err)
+	}
+	return err
+}
+
+func decodeTrace(u *unstructured.Unstructured) (*v1alpha1.AdmissionTrace, error) {
+	data, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, err
+	}
+	t := &v1alpha1.AdmissionTrace{}
+	if err := json.Unmarshal(data, t); err != nil {
+		return nil, fmt.Errorf("reading a trace: %w", err)
+	}
+	return t, nil
+}
+
+func decodeTraces(list *unstructured.UnstructuredList) ([]*v1alpha1.AdmissionTrace, error) {
+	var items []*v1alpha1.AdmissionTrace
+	for i := range list.Items {
+		t, err := decodeTrace(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, t)
+	}
+	return items, nil
+}
+
+// nothingSelected is a selector that no trace has: a list with it is empty and has the
+// server's resourceVersion.
+const nothingSelected = "metadata.name=-"
+
+// watch prints traces from now on until ctx ends.
+func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterface, streams Streams) error {
+	version := ""
+	for ctx.Err() == nil {
+		if version == "" {
+			list, err := client.List(ctx, metav1.ListOptions{FieldSelector: nothingSelected})
+			if err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return traceError(err)
+			}
+			version = list.GetResourceVersion()
+		}
+		events, err := client.Watch(ctx, metav1.ListOptions{FieldSelector: o.selector(), ResourceVersion: version})
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+			continue
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return traceError(err)
+		}
+		for event := range events.ResultChan() {
+			u, ok := event.Object.(*unstructured.Unstructured)
+			if ctx.Err() != nil {
+				break
+			}
+			if event.Type == watch.Error || !ok {
+				fmt.Fprintln(streams.Err, "Some requests are left out: there are more than can be shown.")
+				version = ""
+				break
+			}
+			version = u.GetResourceVersion()
+			if event.Type != watch.Added {
+				continue
+			}
+			if err := o.follows(streams.Out, u); err != nil {
+				events.Stop()
+				return err
+			}
+		}
+		events.Stop()
+	}
+	return nil
+}
+
+// follows prints one trace of those that come in.
+func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) error {
+	switch o.output {
+	case "json":
+		// One object on a line.
+		return json.NewEncoder(out).Encode(u.Object)
+	case "yaml":
+		fmt.Fprintln(out, "---")
+		return printAs(out, o.output, u.Object)
+	}
+	t, err := decodeTrace(u)
+	if err != nil {
+		return err
+	}
+	place := ""
+	if t.Namespace != "" {
+		place = " in " + t.Namespace
+	}
+	_, err = fmt.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
+		t.Request.Object(), place, t.Request.User, t.Outcome, count(t.Reviews(), "review"), brief(t.TotalMicros))
+	return err
+}
+
+func printAs(out io.Writer, format string, v any) error {
+	var data []byte
+	var err error
+	if format == "yaml" {
+		data, err = yaml.Marshal(v)
+	} else if data, err = json.MarshalIndent(v, "", "    "); err == nil {
+		data = append(data, '\n')
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// brief is a time of so many microseconds, in three digits.
+func brief(micros int64) string {
+	d := time.Duration(micros) * time.Microsecond
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	}
+	return d.String()
+}
+
+// printTrace prints all of one trace.
+func printTrace(out io.Writer, t *trace.Record) {
+	r := &t.Request
+	fmt.Fprintf(out, "%s %s", r.Operation, r.Object())
+	if r.Namespace != "" {
+		fmt.Fprintf(out, " in namespace %s", r.Namespace)
+	}
+	if r.User != "" {
+		fmt.Fprintf(out, ", by %s", r.User)
+	}
+	if r.DryRun {
+		fmt.Fprint(out, ", dry run")
+	}
+	fmt.Fprintf(out, "\n%s, %s in all, %s of it admission's own\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
+	fmt.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
+	if t.Revision != "" {
+		fmt.Fprintf(out, ", by the registrations of revision %s", t.Revision)
+	}
+	fmt.Fprintln(out)
+	if t.Redacted {
+		fmt.Fprintln(out, "Contents are left out.")
+	}
+	for i := range t.Steps {
+		printStep(out, &t.Steps[i], len(t.Steps) > 0 && severalObjects(t.Steps))
+	}
+}
+
+func severalObjects(steps []trace.StepRecord) bool {
+	for i := range steps {
+		if steps[i].Name != steps[0].Name {
+			return true
+		}
+	}
+	return false
+}
+
+func printStep(out io.Writer, s *trace.StepRecord, named bool) {
+	fmt.Fprintf(out, "\n%s pass, %s", s.Pass, s.Plugin)
+	if s.Round > 0 {
+		fmt.Fprint(out, ", run again")
+	}
+	if named && s.Name != "" {
+		fmt.Fprintf(out, ", %s", s.Name)
+	}
+	fmt.Fprintf(out, ": %s", brief(s.Micros))
+	if len(s.Calls) == 0 && s.Allowed && len(s.Pending) == 0 {
+		fmt.Fprint(out, ", allowed")
+	}
+	fmt.Fprintln(out)
+	for _, name := range s.Pending {
+		fmt.Fprintf(out, "  initializer %s is to act\n", name)
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if c.Excluded {
+			fmt.Fprintf(out, "  not called: %s/%s, by its match conditions", c.Entry.Configuration, c.Entry.Name)
+			if c.Error != "" {
+				fmt.Fprintf(out, ", which failed: %s", c.Error)
+			}
+			fmt.Fprintln(out)
+		}
+	}
+	for i := range s.Calls {
+		printCall(out, &s.Calls[i], "")
+	}
+	for i := range s.Discarded {
+		c := &s.Discarded[i]
+		why := "answer thrown away: the object changed before its turn"
+		if c.Fate == trace.NotReached.String() {
+			why = "answer thrown away: its turn did not come"
+		}
+		printCall(out, c, why)
+	}
+	for i := range s.Skips {
+		fmt.Fprintf(out, "  skipped: %s/%s, %s\n", s.Skips[i].Entry.Configuration, s.Skips[i].Entry.Name, s.Skips[i].Reason)
+	}
+	if !s.Allowed && !slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Error == s.Error }) {
+		fmt.Fprintf(out, "  rejected: %s\n", indented(s.Error))
+	}
+}
+
+func printCall(out io.Writer, c *trace.CallRecord, note string) {
+	fmt.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, brief(c.Micros))
+	if c.Turn != trace.InTurn.String() && note == "" {
+		fmt.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
+	}
+	if c.Equivalent {
+		fmt.Fprintf(out, ", as %s", apiVersion(c.Kind))
+	}
+	if !c.Sent && c.Verdict != trace.Allowed.String() {
+		fmt.Fprint(out, ", not delivered")
+	}
+	if c.Ignored {
+		fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
+	}
+	if c.Mutated {
+		fmt.Fprint(out, ", changed the object")
+	}
+	fmt.Fprintln(out)
+	if note != "" {
+		fmt.Fprintf(out, "    %s\n", note)
+	}
+	if c.Error != "" {
+		fmt.Fprintf(out, "    %s\n", indented(c.Error))
+	}
+	for i := range c.Patch {
+		fmt.Fprintf(out, "    %s\n", describe(&c.Patch[i]))
+	}
+	for _, warning := range c.Warnings {
+		fmt.Fprintf(out, "    warning: %s\n", indented(warning))
+	}
+	for _, key := range sortedKeys(c.AuditAnnotations) {
+		fmt.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func apiVersion(k trace.KindRecord) string {
+	return schema.GroupVersion{Group: k.Group, Version: k.Version}.String() + " " + k.Kind
+}
+
+// indented keeps a text of several lines in its place.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n      ") }
+
+// maxValue is how much of a value is shown on a line.
+const maxValue = 200
+
+// describe is an operation of a patch on one line.
+func describe(p *trace.PatchOperation) string {
+	text := p.Op + " " + p.Path
+	if p.From != "" {
+		text += " from " + p.From
+	}
+	if len(p.Value) > 0 {
+		text += " " + trace.Cut(string(p.Value), maxValue)
+	}
+	return text
+}

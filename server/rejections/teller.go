@@ -1,0 +1,247 @@
+package rejections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+const (
+	// Reason is the reason of the events.
+	Reason = "FailedAdmission"
+	// TraceAnnotation is the annotation of an event that names the trace of the request,
+	// the latest one when several were put together.
+	TraceAnnotation = "gatehouse.dev/trace"
+)
+
+const (
+	// maxWaiting bounds the rejections that are not written yet.
+	maxWaiting = 256
+	// maxMessage bounds the message of an event, in bytes, as the API of events does.
+	maxMessage = 1024
+	// knownFor is how long it is remembered whether an owner is there.
+	knownFor, maxKnown = 10 * time.Second, 1024
+	// The events about one owner: burst at once, then one in every.
+	burst, every = 25, 5 * time.Minute
+)
+
+// Teller tells owners. It is safe for concurrent use.
+type Teller struct {
+	client   kubernetes.Interface
+	metadata metadata.Interface
+	waiting  chan rejection
+}
+
+// rejection is a create that admission rejected.
+type rejection struct {
+	namespace string
+	owner     metav1.OwnerReference
+	message   string
+	trace     string
+}
+
+// New returns a Teller that reads owners and writes events with the clients.
+func New(client kubernetes.Interface, metadata metadata.Interface) *Teller {
+	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting)}
+}
+
+// Chain is both passes of admission.
+type Chain interface {
+	admission.MutationInterface
+	admission.ValidationInterface
+}
+
+// Around returns admission that does what next does and tells owners of creates that it
+// rejects. Dry runs are left out.
+func (t *Teller) Around(next Chain) Chain { return around{next, t} }
+
+type around struct {
+	Chain
+	teller *Teller
+}
+
+func (r around) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	err := r.Chain.Admit(ctx, a, o)
+	if err != nil {
+		r.teller.note(ctx, a, err)
+	}
+	return err
+}
+
+func (r around) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	err := r.Chain.Validate(ctx, a, o)
+	if err != nil {
+		r.teller.note(ctx, a, err)
+	}
+	return err
+}
+
+// note takes down a rejection, if somebody is to be told of it. It does not wait.
+func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
+	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.IsDryRun() || a.GetObject() == nil {
+		return
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		// The client left. That says nothing about the object.
+		return
+	}
+	object, accessErr := meta.Accessor(a.GetObject())
+	if accessErr != nil {
+		return
+	}
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return
+	}
+	r := rejection{namespace: a.GetNamespace(), owner: *owner, message: message(a, object, err)}
+	if followed := trace.FromContext(ctx); followed != nil {
+		r.trace = followed.ID
+	}
+	select {
+	case t.waiting <- r:
+	default:
+		klog.FromContext(ctx).V(2).Info("An owner is not told that the create of its object was rejected: too many wait", "owner", owner.UID)
+	}
+}
+
+// message is the same for all objects that are made from one template, so that equal
+// events can be counted in one.
+func message(a admission.Attributes, object metav1.Object, err error) string {
+	name := object.GetName()
+	if prefix := object.GetGenerateName(); prefix != "" {
+		name = prefix + "*"
+	}
+	why := err.Error()
+	if trace.AboutSecrets(a.GetResource().GroupResource(), a.GetSubresource()) {
+		// The webhook may quote what it was sent.
+		why = "see the answer to the request"
+	}
+	verb := "failed"
+	if outcome := rejected(err); outcome {
+		verb = "was rejected"
+	}
+	text := fmt.Sprintf("Create of %s %q %s: %s", a.GetKind().Kind, name, verb, why)
+	return trace.Cut(text, maxMessage)
+}
+
+// rejected tells whether somebody objects to the object; otherwise somebody could not be
+// asked.
+func rejected(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < 500
+}
+
+// Run writes events until ctx ends.
+func (t *Teller) Run(ctx context.Context) {
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
+		BurstSize: burst, QPS: float32(1 / every.Seconds()),
+	}))
+	defer broadcaster.Shutdown()
+	sink := broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: t.client.CoreV1().Events("")})
+	defer sink.Stop()
+	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "gatehouse"})
+	owners := &owners{
+		mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(t.client.Discovery())),
+		metadata: t.metadata, known: cache.NewLRUExpireCache(maxKnown),
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-t.waiting:
+			ref := owners.find(ctx, &r)
+			if ref == nil {
+				continue
+			}
+			annotations := map[string]string{}
+			if r.trace != "" {
+				annotations[TraceAnnotation] = r.trace
+			}
+			recorder.AnnotatedEventf(ref, annotations, corev1.EventTypeWarning, Reason, "%s", r.message)
+		}
+	}
+}
+
+// owners finds owners. What an object says of its owner need not be true: an event is
+// written only about an owner that is there.
+type owners struct {
+	mapper   *restmapper.DeferredDiscoveryRESTMapper
+	metadata metadata.Interface
+	// known has what was found lately, nil for what was not.
+	known *cache.LRUExpireCache
+}
+
+// key is one owner as an object in a namespace names it.
+type key struct {
+	namespace string
+	uid       types.UID
+	owner     schema.GroupVersionKind
+	name      string
+}
+
+// find returns a reference to the owner, nil when it is not there.
+func (o *owners) find(ctx context.Context, r *rejection) *corev1.ObjectReference {
+	gv, err := schema.ParseGroupVersion(r.owner.APIVersion)
+	if err != nil {
+		return nil
+	}
+	k := key{r.namespace, r.owner.UID, gv.WithKind(r.owner.Kind), r.owner.Name}
+	if found, ok := o.known.Get(k); ok {
+		return found.(*corev1.ObjectReference)
+	}
+	ref, err := o.read(ctx, k)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("An owner is not told that the create of its object was rejected", "owner", r.owner.UID, "err", err)
+	}
+	o.known.Add(k, ref, knownFor)
+	return ref
+}
+
+func (o *owners) read(ctx context.Context, k key) (*corev1.ObjectReference, error) {
+	mapping, err := o.mapper.RESTMapping(k.owner.GroupKind(), k.owner.Version)
+	if meta.IsNoMatchError(err) {
+		// The kind may be younger than what is known of kinds.
+		o.mapper.Reset()
+		mapping, err = o.mapper.RESTMapping(k.owner.GroupKind(), k.owner.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	namespace := k.namespace
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		namespace = ""
+	} else if namespace == "" {
+		return nil, errors.New("an object outside of namespaces has no owner in one")
+	}
+	found, err := o.metadata.Resource(mapping.Resource).Namespace(namespace).Get(ctx, k.name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if found.UID != k.uid {
+		return nil, fmt.Errorf("%s %q has another uid", k.owner.Kind, k.name)
+	}
+	return &corev1.ObjectReference{
+		APIVersion: k.owner.GroupVersion().String(), Kind: k.owner.Kind, Namespace: namespace, Name: k.name, UID: k.uid,
+		ResourceVersion: found.ResourceVersion,
+	}, nil
+}

@@ -1,0 +1,111 @@
+package rejections
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+)
+
+// refusing is admission that rejects everything.
+type refusing struct{ err error }
+
+func (r refusing) Handles(admission.Operation) bool { return true }
+
+func (r refusing) Admit(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return r.err
+}
+
+func (r refusing) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	return r.err
+}
+
+func TestWhoIsTold(t *testing.T) {
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no hunter2 here"))
+	yes := true
+	owned := metav1.ObjectMeta{GenerateName: "web-", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "o", UID: "u", Controller: &yes}}}
+	type request struct {
+		operation             admission.Operation
+		resource, subresource string
+		object                metav1.ObjectMeta
+		dryRun, gone          bool
+		err                   error
+	}
+	base := request{operation: admission.Create, resource: "pods", object: owned, err: denied}
+	with := func(change func(*request)) request {
+		r := base
+		change(&r)
+		return r
+	}
+	for _, c := range []struct {
+		name string
+		request
+		want string
+	}{
+		{"a create that is rejected", base, `Create of Pod "web-*" was rejected: pods "web" is forbidden: no hunter2 here`},
+		{"a create that fails", with(func(r *request) { r.err = errors.New("no answer") }), `Create of Pod "web-*" failed: no answer`},
+		{"a long text", with(func(r *request) { r.err = errors.New(strings.Repeat("x", 2*maxMessage)) }), `Create of Pod "web-*" failed: x`},
+		{"what webhooks say of secrets is not told", with(func(r *request) { r.resource = "secrets" }), `Create of Pod "web-*" was rejected: see the answer to the request`},
+		{"nobody is told of what is let pass", with(func(r *request) { r.err = nil }), ""},
+		{"nobody is told of an update", with(func(r *request) { r.operation = admission.Update }), ""},
+		{"nobody is told of a subresource", with(func(r *request) { r.subresource = "eviction" }), ""},
+		{"nobody is told of a dry run", with(func(r *request) { r.dryRun = true }), ""},
+		{"nobody is told when the client left", with(func(r *request) { r.gone = true }), ""},
+		{"an object without an owner", with(func(r *request) { r.object.OwnerReferences = nil }), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			teller := New(nil, nil)
+			followed := trace.New()
+			ctx, leave := context.WithCancel(trace.NewContext(t.Context(), followed))
+			defer leave()
+			if c.gone {
+				leave()
+			}
+			a := admission.NewAttributesRecord(&corev1.Pod{ObjectMeta: c.object}, nil, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "shop", "",
+				schema.GroupVersionResource{Version: "v1", Resource: c.resource}, c.subresource, c.operation, nil, c.dryRun, &user.DefaultInfo{})
+			chain := teller.Around(refusing{c.err})
+			for pass, run := range map[string]func(context.Context, admission.Attributes, admission.ObjectInterfaces) error{"mutating": chain.Admit, "validating": chain.Validate} {
+				if err := run(ctx, a, nil); err != c.err {
+					t.Fatalf("%s: got %v", pass, err)
+				}
+				var got rejection
+				select {
+				case got = <-teller.waiting:
+				default:
+				}
+				if !strings.HasPrefix(got.message, c.want) || (c.want == "") != (got.message == "") || len(got.message) > maxMessage {
+					t.Errorf("%s: the message is %q", pass, got.message)
+				}
+				if c.want != "" && (got.owner.UID != "u" || got.namespace != "shop" || got.trace != followed.ID) {
+					t.Errorf("%s: got %+v", pass, got)
+				}
+			}
+		})
+	}
+}
+
+// Nobody writes events here: the requests go on all the same.
+func TestNoRequestWaitsForAnEvent(t *testing.T) {
+	yes := true
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: &yes}}}}
+	a := admission.NewAttributesRecord(pod, nil, schema.GroupVersionKind{}, "shop", "", schema.GroupVersionResource{}, "", admission.Create, nil, false, &user.DefaultInfo{})
+	teller := New(nil, nil)
+	denied := errors.New("denied")
+	for range 2 * maxWaiting {
+		if err := teller.Around(refusing{denied}).Admit(t.Context(), a, nil); err != denied {
+			t.Fatal(err)
+		}
+	}
+	if len(teller.waiting) != maxWaiting {
+		t.Errorf("%d rejections wait", len(teller.waiting))
+	}
+}

@@ -56,7 +56,7 @@ type breaker struct {
 		// what the latest was.
 		failures int
 		since    time.Time
-		last     *Error
+		last     *Failure
 		open     bool
 		// probing is set while a call tries the server. The next one may when
 		// until has come, or when the server's endpoints are not those of before.
@@ -116,7 +116,7 @@ const (
 )
 
 // judge says what a call tells, which failed with e unless that is nil.
-func (m Breaker) judge(e *Error) outcome {
+func (m Breaker) judge(e *Failure) outcome {
 	switch {
 	case e == nil || e.Class != Transport || !e.TimedOut && !e.Dial:
 		return reached
@@ -131,7 +131,7 @@ func (m Breaker) judge(e *Error) outcome {
 }
 
 // record takes down what came of a call that was allowed.
-func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []string, e *Error) {
+func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) {
 	if b.mode == BreakerOff || o != failed && !b.troubled.Load() {
 		return
 	}
@@ -141,7 +141,7 @@ func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []strin
 }
 
 // change is record without telling anybody; it returns what there is to tell.
-func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []string, e *Error) *Circuit {
+func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) *Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if probe {
@@ -212,7 +212,7 @@ type openError struct {
 	target   string
 	failures int
 	since    time.Time
-	last     *Error
+	last     *Failure
 	// again is when the server is tried next; 0 while it is being tried.
 	again time.Duration
 }

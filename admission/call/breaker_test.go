@@ -25,21 +25,21 @@ func TestJudge(t *testing.T) {
 	own, short := 10*time.Second, 100*time.Millisecond
 	tests := []struct {
 		name                 string
-		e                    *Error
+		e                    *Failure
 		onConnect, onTimeout outcome
 	}{
 		{"an answer", nil, reached, reached},
-		{"an HTTP error", &Error{Class: HTTPStatus}, reached, reached},
-		{"an answer that is no review", &Error{Class: Answer}, reached, reached},
-		{"a review that breaks the rules", &Error{Class: Invalid}, reached, reached},
-		{"a connection that broke", &Error{Class: Transport}, reached, reached},
-		{"no connection", &Error{Class: Transport, Dial: true}, failed, failed},
-		{"no connection in time", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: own}, failed, failed},
-		{"no connection in the little time the request had left", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: short, RequestLimited: true}, unknown, unknown},
-		{"no connection in its own short time", &Error{Class: Transport, Dial: true, TimedOut: true, Limit: short}, failed, failed},
-		{"no answer in time", &Error{Class: Transport, TimedOut: true, Limit: own}, reached, failed},
-		{"no answer in the little time the request had left", &Error{Class: Transport, TimedOut: true, Limit: short, RequestLimited: true}, reached, unknown},
-		{"the client left", &Error{Class: Transport, Dial: true, ClientGone: true}, unknown, unknown},
+		{"an HTTP error", &Failure{Class: HTTPStatus}, reached, reached},
+		{"an answer that is no review", &Failure{Class: Answer}, reached, reached},
+		{"a review that breaks the rules", &Failure{Class: Invalid}, reached, reached},
+		{"a connection that broke", &Failure{Class: Transport}, reached, reached},
+		{"no connection", &Failure{Class: Transport, Dial: true}, failed, failed},
+		{"no connection in time", &Failure{Class: Transport, Dial: true, TimedOut: true, Limit: own}, failed, failed},
+		{"no connection in the little time the request had left", &Failure{Class: Transport, Dial: true, TimedOut: true, Limit: short, RequestLimited: true}, unknown, unknown},
+		{"no connection in its own short time", &Failure{Class: Transport, Dial: true, TimedOut: true, Limit: short}, failed, failed},
+		{"no answer in time", &Failure{Class: Transport, TimedOut: true, Limit: own}, reached, failed},
+		{"no answer in the little time the request had left", &Failure{Class: Transport, TimedOut: true, Limit: short, RequestLimited: true}, reached, unknown},
+		{"the client left", &Failure{Class: Transport, Dial: true, ClientGone: true}, unknown, unknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestBreaker(t *testing.T) {
 					}
 					o := map[string]outcome{"ok": reached, "fail": failed, "gone": unknown}[word]
 					if err == nil {
-						b.record(time.Now(), o, probe, place, Failed(urlHook("", nil), Transport, errors.New("no route")))
+						b.record(time.Now(), o, probe, place, &Failed(urlHook("", nil), Transport, errors.New("no route")).Failure)
 					}
 				}
 				if diff := cmp.Diff(tt.want, changes); diff != "" {

@@ -1,10 +1,12 @@
 package call
 
 import (
+	"bytes"
 	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +23,7 @@ import (
 
 const (
 	defaultMaxResponseBytes = 16 << 20
+	defaultMaxHeaderBytes   = 1 << 20
 	defaultMaxTargets       = 200
 	defaultMaxInFlight      = 200
 	// defaultTimeout is that of a hook without one (S3.4).
@@ -40,8 +43,11 @@ type Options struct {
 	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// MaxResponseBytes is the size beyond which an answer is an error, after
-	// decompression. Zero means 16 MiB (S4.21).
+	// decompression. Zero means 16 MiB (S4.21). Who calls Post bounds the answer
+	// where it is read.
 	MaxResponseBytes int64
+	// MaxHeaderBytes bounds the headers of an answer. Zero means 1 MiB.
+	MaxHeaderBytes int64
 	// MaxTargets is how many webhook servers are remembered, with their idle
 	// connections. Zero means 200 (S8.7).
 	MaxTargets int
@@ -70,7 +76,7 @@ type Caller struct {
 
 // New returns a Caller. It is an error when a limit is negative.
 func New(o Options) (*Caller, error) {
-	if o.MaxResponseBytes < 0 || o.MaxTargets < 0 || o.MaxInFlight < 0 {
+	if o.MaxResponseBytes < 0 || o.MaxHeaderBytes < 0 || o.MaxTargets < 0 || o.MaxInFlight < 0 {
 		return nil, errors.New("limits of a webhook caller must not be negative")
 	}
 	if int(o.Breaker) >= len(Breakers) {
@@ -87,6 +93,9 @@ func New(o Options) (*Caller, error) {
 	}
 	if o.MaxResponseBytes == 0 {
 		o.MaxResponseBytes = defaultMaxResponseBytes
+	}
+	if o.MaxHeaderBytes == 0 {
+		o.MaxHeaderBytes = defaultMaxHeaderBytes
 	}
 	if o.MaxTargets == 0 {
 		o.MaxTargets = defaultMaxTargets
@@ -140,68 +149,68 @@ type Facts struct {
 // until it answers again, and one that is called too often at once is not called
 // by those who cannot wait (see Options.Breaker and Options.MaxInFlight). These
 // are errors of the classes CircuitOpen and Busy.
-func (c *Caller) Call(ctx context.Context, inv *Invocation) (response *review.Response, failure *Error) {
-	started := time.Now()
+func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *Error) {
 	h := inv.Hook
 	if inv.Body == nil {
 		return nil, Failed(h, NoVersion, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))
 	}
-	u, err := address(&h.ClientConfig)
-	if err != nil {
-		return nil, Failed(h, Client, err)
+	a := admissionCall{inv: inv, max: c.options.MaxResponseBytes}
+	a.parcel, a.to, a.limit, a.tellTimeout, a.base, a.facts = &a, &h.ClientConfig, h.Timeout, true, plainHeaders, &inv.Facts
+	if failure := c.deliver(ctx, &a.exchange); failure != nil {
+		return nil, &Error{Hook: h, Failure: *failure}
 	}
-	t, err := c.acquire(h.ClientConfig.Service != nil, u, h.ClientConfig.CABundle, c.options.Credentials.lookup(&h.ClientConfig, u))
-	if err != nil {
-		return nil, Failed(h, Client, err)
-	}
-	defer t.release()
-	headers, err := t.requestHeaders()
-	if err != nil {
-		return nil, Failed(h, Client, err)
-	}
-
-	x := exchange{target: t, url: u, headers: headers, inv: inv}
-	x.limit, x.requestLimited = h.Timeout, false
-	if x.limit <= 0 {
-		x.limit = defaultTimeout
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if left := deadline.Sub(started); left < x.limit {
-			x.limit, x.requestLimited = max(left, 0), true
-		}
-	}
-	u.RawQuery = timeoutQuery(x.limit)
-	x.deadline = started.Add(x.limit)
-	limited, cancel := context.WithDeadline(ctx, x.deadline)
-	defer cancel()
-
-	defer func() {
-		inv.Facts.Sent = x.sent.Load()
-		x.leave(failure, response != nil || failure != nil)
-	}()
-	response, class, err := c.exchange(limited, &x)
-	if err == nil {
-		return response, nil
-	}
-	e := Failed(h, class, err)
-	e.URL, e.Elapsed, e.Limit, e.RequestLimited = u.String(), time.Since(started), x.limit, x.requestLimited
-	e.ClientGone = errors.Is(ctx.Err(), context.Canceled)
-	e.TimedOut = !e.ClientGone && class == Transport && limited.Err() != nil
-	e.Dial = class == Transport && !x.connected.Load()
-	if !(len(x.tried) == 1 && x.tried[0] == u.Host) {
-		e.Endpoints = x.tried
-	}
-	var status *apierrors.StatusError
-	if class == HTTPStatus && errors.As(err, &status) {
-		e.Code = status.ErrStatus.Code
-	}
-	return nil, e
+	return a.response, nil
 }
 
-// address returns the URL of a webhook without the query, which Call adds. The path
+// admissionCall delivers a review. Its parts are one value, so that they cost one
+// allocation.
+type admissionCall struct {
+	exchange
+	inv      *Invocation
+	max      int64
+	response *review.Response
+}
+
+func (a *admissionCall) size() int64 { return a.inv.Body.Len() }
+
+func (a *admissionCall) open() (io.ReadCloser, int64) {
+	r := a.inv.Body.Reader(a.inv.UID)
+	n := r.Len()
+	if n <= smallBody {
+		return io.NopCloser(bytes.NewReader(a.inv.Body.Bytes(a.inv.UID))), n
+	}
+	return r, n
+}
+
+func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class, error) {
+	b := buffers.Get().(*bytes.Buffer)
+	defer putBuffer(b)
+	if err := readAll(b, answer, a.max); err != nil {
+		if errors.As(err, new(*tooLargeError)) {
+			return Answer, err
+		}
+		return Transport, fmt.Errorf("reading the answer: %w", err)
+	}
+	response, err := review.Decode(a.inv.Body.Version(), a.inv.Mutating, a.inv.UID, answer.StatusCode, answer.Header.Get("Content-Type"), b.Bytes())
+	switch {
+	case err == nil:
+		a.response = response
+		return 0, nil
+	case ctx.Err() != nil:
+		// A server that is told that we leave may end its answer early.
+		return Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
+	case errors.As(err, new(*apierrors.StatusError)):
+		return HTTPStatus, err
+	case errors.As(err, new(*review.InvalidError)):
+		return Invalid, err
+	}
+	return Answer, err
+}
+
+// Address returns the URL of a webhook without the query, which Call adds. The path
 // is cleaned (S3.2): kube-apiserver calls /a for //a, for a and for /a/, and Go's
 // ServeMux would redirect what is not clean.
-func address(cc *registration.ClientConfig) (*url.URL, error) {
+func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	if s := cc.Service; s != nil {
 		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: path.Join("/", s.Path)}, nil
 	}
@@ -227,14 +236,14 @@ func timeoutQuery(d time.Duration) string {
 	return "timeout=" + (time.Duration(seconds) * time.Second).String()
 }
 
-// serverName is the name that a hook's certificate must be valid for (S8.2).
-func serverName(h *registration.Entry) string {
-	if s := h.ClientConfig.Service; s != nil {
+// serverName is the name that a webhook's certificate must be valid for (S8.2).
+func serverName(to *registration.ClientConfig) string {
+	if s := to.Service; s != nil {
 		return serviceName(s.Namespace, s.Name)
 	}
-	u, err := url.Parse(h.ClientConfig.URL)
+	u, err := url.Parse(to.URL)
 	if err != nil {
-		return h.ClientConfig.URL
+		return to.URL
 	}
 	return u.Hostname()
 }

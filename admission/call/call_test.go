@@ -145,17 +145,17 @@ func TestDeadlines(t *testing.T) {
 		name    string
 		request time.Duration
 		cancel  bool
-		want    Error
+		want    Failure
 		text    []string
 	}{
 		{"S7.7 the hook's own timeout", 0, false,
-			Error{TimedOut: true, Limit: 3 * time.Second, Elapsed: 3 * time.Second, Code: 503, Class: Transport},
+			Failure{TimedOut: true, Limit: 3 * time.Second, Elapsed: 3 * time.Second, Code: 503, Class: Transport},
 			[]string{`failed to call webhook: Post "https://hook.example.com/?timeout=3s": context deadline exceeded`, "no answer within 3s, timeoutSeconds of the webhook"}},
 		{"S7.7 the deadline of the API request", 1500 * time.Millisecond, false,
-			Error{TimedOut: true, RequestLimited: true, Limit: 1500 * time.Millisecond, Elapsed: 1500 * time.Millisecond, Code: 503, Class: Transport},
+			Failure{TimedOut: true, RequestLimited: true, Limit: 1500 * time.Millisecond, Elapsed: 1500 * time.Millisecond, Code: 503, Class: Transport},
 			[]string{`Post "https://hook.example.com/?timeout=2s": context deadline exceeded`, "no answer within 1.5s, what the API request had left for it"}},
 		{"S7.10 the client of the API request is gone", 0, true,
-			Error{ClientGone: true, Limit: 3 * time.Second, Elapsed: time.Second, Code: 503, Class: Transport},
+			Failure{ClientGone: true, Limit: 3 * time.Second, Elapsed: time.Second, Code: 503, Class: Transport},
 			[]string{"context canceled", "the API request was cancelled by its client"}},
 	}
 	for _, tt := range cases {
@@ -178,7 +178,7 @@ func TestDeadlines(t *testing.T) {
 				if err == nil {
 					t.Fatal("no error")
 				}
-				got := Error{TimedOut: err.TimedOut, ClientGone: err.ClientGone, RequestLimited: err.RequestLimited, Limit: err.Limit,
+				got := Failure{TimedOut: err.TimedOut, ClientGone: err.ClientGone, RequestLimited: err.RequestLimited, Limit: err.Limit,
 					Elapsed: err.Elapsed, Code: err.Code, Class: err.Class, Dial: err.Dial}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)

@@ -62,7 +62,7 @@ func FuzzKubeconfig(f *testing.F) {
 			}
 		}
 		for _, target := range targets {
-			u, err := address(&target)
+			u, err := Address(&target)
 			if err != nil {
 				t.Fatal(err)
 			}

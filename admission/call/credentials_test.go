@@ -112,7 +112,7 @@ func TestLookup(t *testing.T) {
 				}
 				return &rest.Config{}, nil
 			}
-			u, err := address(&tt.target)
+			u, err := Address(&tt.target)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ const (
 // note records what is deprecated about the certificate of a webhook server that
 // answered, or that was not trusted (S10).
 func (x *exchange) note(answer *http.Response, err error) {
-	seen := &x.inv.Facts
+	seen := x.facts
 	switch {
 	case err != nil && isCertificateError(err):
 		if lacksNames(err) {

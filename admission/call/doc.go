@@ -10,6 +10,10 @@
 // such an error rejects the API request is not decided here; [Error.Status] only
 // says how the rejection reads.
 //
+// [Caller.Post] is what Call is built on, for webhooks that are not admission
+// webhooks: it sends any body the same way and has the answer read. Its error is a
+// [*Failure], the part of an Error that says nothing about admission.
+//
 // # Addresses
 //
 // A hook names a URL or a service. Services are turned into endpoints by a

@@ -79,6 +79,13 @@ func (c Class) String() string { return classes[c].name }
 type Error struct {
 	// Hook is the webhook that failed.
 	Hook *registration.Entry
+	Failure
+}
+
+// Failure says at which step a webhook of any kind failed, and how.
+type Failure struct {
+	// To is where the webhook is.
+	To *registration.ClientConfig
 	// Class is the step it failed at.
 	Class Class
 	// URL is what was called, with its timeout parameter; empty when it did not
@@ -109,15 +116,15 @@ type Error struct {
 // Failed returns an Error of a hook that was not called, or failed after the call.
 // The cause must not be nil.
 func Failed(hook *registration.Entry, class Class, cause error) *Error {
-	return &Error{Hook: hook, Class: class, Cause: cause, Code: classes[class].code}
+	return &Error{Hook: hook, Failure: Failure{To: &hook.ClientConfig, Class: class, Cause: cause, Code: classes[class].code}}
 }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Cause }
+func (e *Failure) Unwrap() error { return e.Cause }
 
 // Error returns what happened: the detail of S7.4, and after it what the cause
 // leaves out. It does not name the webhook; [Error.Status] does.
-func (e *Error) Error() string {
+func (e *Failure) Error() string {
 	var b strings.Builder
 	b.WriteString(classes[e.Class].opening)
 	if e.URL != "" && e.Class == Transport {
@@ -128,13 +135,13 @@ func (e *Error) Error() string {
 }
 
 // reason is Error without what stands before the cause.
-func (e *Error) reason() string {
+func (e *Failure) reason() string {
 	var b strings.Builder
 	e.explain(&b)
 	return b.String()
 }
 
-func (e *Error) explain(b *strings.Builder) {
+func (e *Failure) explain(b *strings.Builder) {
 	b.WriteString(cut(e.Cause.Error(), maxText))
 	switch {
 	case e.ClientGone:
@@ -149,7 +156,7 @@ func (e *Error) explain(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "; no %s within %s, %s", what, e.Limit.Round(time.Millisecond), which)
 	case e.Class == Transport && isCertificateError(e.Cause):
-		fmt.Fprintf(b, "; the certificate must be valid for %s and signed by %s", serverName(e.Hook), roots(e.Hook))
+		fmt.Fprintf(b, "; the certificate must be valid for %s and signed by %s", serverName(e.To), roots(e.To))
 	}
 	switch len(e.Endpoints) {
 	case 0:
@@ -173,8 +180,8 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-func roots(h *registration.Entry) string {
-	if len(h.ClientConfig.CABundle) > 0 {
+func roots(to *registration.ClientConfig) string {
+	if len(to.CABundle) > 0 {
 		return "clientConfig.caBundle"
 	}
 	return "a root of the system, since clientConfig.caBundle is empty"

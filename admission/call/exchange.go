@@ -17,17 +17,36 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// exchange is one review on its way and the answer to it.
-type exchange struct {
-	target  *target
-	url     *url.URL
-	headers http.Header
-	inv     *Invocation
+// parcel is what an exchange delivers, and who reads the answer.
+type parcel interface {
+	// size is that of the body in bytes; open returns the body, anew for each call,
+	// and its size.
+	size() int64
+	open() (io.ReadCloser, int64)
+	// read takes the answer, whose body the exchange closes. An error comes with its
+	// class.
+	read(ctx context.Context, answer *http.Response) (Class, error)
+}
 
-	limit          time.Duration
+// exchange is one parcel on its way and the answer to it. Whoever makes one sets the
+// fields up to facts.
+type exchange struct {
+	parcel parcel
+	to     *registration.ClientConfig
+	// limit is the webhook's timeout, 0 for the default; deliver makes it what the
+	// call is given.
+	limit time.Duration
+	// tellTimeout tells the webhook how long it has, in the query (S3.3).
+	tellTimeout bool
+	base        http.Header
+	facts       *Facts
+
+	target         *target
+	url            *url.URL
+	headers        http.Header
 	requestLimited bool
 	deadline       time.Time
 
@@ -47,40 +66,83 @@ type exchange struct {
 	trace     httptrace.ClientTrace
 }
 
-func (c *Caller) exchange(ctx context.Context, x *exchange) (*review.Response, Class, error) {
+// failure is how a call of x failed.
+func (x *exchange) failure(class Class, cause error) *Failure {
+	return &Failure{To: x.to, Class: class, Cause: cause, Code: classes[class].code}
+}
+
+// deliver sends a parcel and has the answer read, in the time it has. Nil means that
+// both succeeded.
+func (c *Caller) deliver(ctx context.Context, x *exchange) (failure *Failure) {
+	started := time.Now()
+	u, err := Address(x.to)
+	if err != nil {
+		return x.failure(Client, err)
+	}
+	identity := c.options.Credentials.lookup(x.to, u)
+	t, err := c.acquire(x.to.Service != nil, u, x.to.CABundle, identity)
+	if err != nil {
+		return x.failure(Client, err)
+	}
+	defer t.release()
+	if x.headers, err = t.requestHeaders(x.base); err != nil {
+		return x.failure(Client, err)
+	}
+	x.target, x.url = t, u
+	if x.limit <= 0 {
+		x.limit = defaultTimeout
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := deadline.Sub(started); left < x.limit {
+			x.limit, x.requestLimited = max(left, 0), true
+		}
+	}
+	if x.tellTimeout {
+		u.RawQuery = timeoutQuery(x.limit)
+	}
+	x.deadline = started.Add(x.limit)
+	limited, cancel := context.WithDeadline(ctx, x.deadline)
+	defer cancel()
+
+	known := false
+	defer func() {
+		x.facts.Sent = x.sent.Load()
+		x.leave(failure, known)
+	}()
+	class, err := c.exchange(limited, x)
+	known = true
+	if err == nil {
+		return nil
+	}
+	e := x.failure(class, err)
+	e.URL, e.Elapsed, e.Limit, e.RequestLimited = u.String(), time.Since(started), x.limit, x.requestLimited
+	e.ClientGone = errors.Is(ctx.Err(), context.Canceled)
+	e.TimedOut = !e.ClientGone && class == Transport && limited.Err() != nil
+	e.Dial = class == Transport && !x.connected.Load()
+	if !(len(x.tried) == 1 && x.tried[0] == u.Host) {
+		e.Endpoints = x.tried
+	}
+	var status *apierrors.StatusError
+	if class == HTTPStatus && errors.As(err, &status) {
+		e.Code = status.ErrStatus.Code
+	}
+	return e
+}
+
+func (c *Caller) exchange(ctx context.Context, x *exchange) (Class, error) {
 	var err error
 	if x.endpoints, err = c.resolve(ctx, x); err != nil {
-		return nil, Transport, err
+		return Transport, err
 	}
 	if class, err := x.enter(ctx); err != nil {
-		return nil, class, err
+		return class, err
 	}
 	answer, err := c.send(ctx, x)
 	if err != nil {
-		return nil, Transport, err
+		return Transport, err
 	}
 	defer answer.Body.Close()
-	b := buffers.Get().(*bytes.Buffer)
-	defer putBuffer(b)
-	if err := c.read(b, answer); err != nil {
-		if errors.As(err, new(*tooLargeError)) {
-			return nil, Answer, err
-		}
-		return nil, Transport, fmt.Errorf("reading the answer: %w", err)
-	}
-	response, err := review.Decode(x.inv.Body.Version(), x.inv.Mutating, x.inv.UID, answer.StatusCode, answer.Header.Get("Content-Type"), b.Bytes())
-	switch {
-	case err == nil:
-		return response, 0, nil
-	case ctx.Err() != nil:
-		// A server that is told that we leave may end its answer early.
-		return nil, Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
-	case errors.As(err, new(*apierrors.StatusError)):
-		return nil, HTTPStatus, err
-	case errors.As(err, new(*review.InvalidError)):
-		return nil, Invalid, err
-	}
-	return nil, Answer, err
+	return x.parcel.read(ctx, answer)
 }
 
 // enter waits until the webhook server may be called, or says why it may not.
@@ -90,7 +152,7 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 	if x.probe, err = t.breaker.allow(now, x.endpoints); err != nil {
 		return CircuitOpen, err
 	}
-	waited, err := t.slots.take(ctx, now, x.deadline, x.inv.Body.Len())
+	waited, err := t.slots.take(ctx, now, x.deadline, x.parcel.size())
 	if err != nil {
 		t.breaker.record(now, unknown, x.probe, nil, nil)
 		if ctx.Err() != nil && !errors.As(err, new(*busyError)) {
@@ -109,13 +171,15 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 			return CircuitOpen, err
 		}
 	}
-	x.url.RawQuery = timeoutQuery(x.deadline.Sub(x.entered))
+	if x.tellTimeout {
+		x.url.RawQuery = timeoutQuery(x.deadline.Sub(x.entered))
+	}
 	return 0, nil
 }
 
 // leave gives back what enter took. known tells whether the call came to an end
 // that says something, failure being how it failed, if it did.
-func (x *exchange) leave(failure *Error, known bool) {
+func (x *exchange) leave(failure *Failure, known bool) {
 	if x.entered.IsZero() {
 		return
 	}
@@ -130,7 +194,7 @@ func (x *exchange) leave(failure *Error, known bool) {
 
 type exchangeKey struct{}
 
-// send posts the review to the first endpoint that a connection can be made to.
+// send posts the parcel to the first endpoint that a connection can be made to.
 func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) {
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }
 	x.trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
@@ -163,7 +227,7 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 // resolve returns where to connect to. Proxies are given the name of a service
 // and find its endpoint themselves.
 func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
-	s := x.inv.Hook.ClientConfig.Service
+	s := x.to.Service
 	if s == nil {
 		return []string{x.url.Host}, nil
 	}
@@ -186,21 +250,12 @@ func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
 // this size that saves more than the copy costs.
 const smallBody = 32 << 10
 
-func (x *exchange) body() (io.ReadCloser, int64) {
-	r := x.inv.Body.Reader(x.inv.UID)
-	n := r.Len()
-	if n <= smallBody {
-		return io.NopCloser(bytes.NewReader(x.inv.Body.Bytes(x.inv.UID))), n
-	}
-	return r, n
-}
-
 // request makes the HTTP request of S3.1. The host is the configured one also when
 // the connection goes to an endpoint.
 func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 	to := *x.url
 	to.Host = endpoint
-	body, length := x.body()
+	body, length := x.parcel.open()
 	r := &http.Request{
 		Method:        http.MethodPost,
 		URL:           &to,
@@ -212,7 +267,7 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 		Body:          body,
 		ContentLength: length,
 		GetBody: func() (io.ReadCloser, error) {
-			again, _ := x.body()
+			again, _ := x.parcel.open()
 			return again, nil
 		},
 	}
@@ -245,8 +300,7 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("the answer is larger than %d bytes", e.max)
 }
 
-func (c *Caller) read(b *bytes.Buffer, answer *http.Response) error {
-	most := c.options.MaxResponseBytes
+func readAll(b *bytes.Buffer, answer *http.Response, most int64) error {
 	if answer.ContentLength > most {
 		return &tooLargeError{most}
 	}

@@ -65,7 +65,7 @@ func (c *Caller) Targets() []Target {
 // TargetOf returns the one that a hook's calls go to, false if it was not called
 // lately.
 func (c *Caller) TargetOf(h *registration.Entry) (Target, bool) {
-	u, err := address(&h.ClientConfig)
+	u, err := Address(&h.ClientConfig)
 	if err != nil {
 		return Target{}, false
 	}

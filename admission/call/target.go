@@ -110,7 +110,7 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 		// all the time, and a handshake costs more than many calls.
 		MaxIdleConnsPerHost:    c.options.MaxInFlight,
 		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: 1 << 20,
+		MaxResponseHeaderBytes: c.options.MaxHeaderBytes,
 		WriteBufferSize:        writeBufferSize,
 		Protocols:              &protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
@@ -210,23 +210,23 @@ func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
 	}
 }
 
-// requestHeaders returns the headers of the next request, after making sure that it
-// will use the current credentials.
-func (t *target) requestHeaders() (http.Header, error) {
+// requestHeaders returns the headers of the next request, base and what authenticates
+// it, after making sure that it will use the current credentials.
+func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	if t.certificate != nil && t.certificate.refresh() {
 		t.transport.CloseIdleConnections()
 	}
 	if t.token == nil {
 		if t.rt == http.RoundTripper(t.transport) {
-			return plainHeaders, nil
+			return base, nil
 		}
-		return maps.Clone(plainHeaders), nil
+		return maps.Clone(base), nil
 	}
 	token, err := t.token.read()
 	if err != nil {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
-	headers := maps.Clone(plainHeaders)
+	headers := maps.Clone(base)
 	headers["Authorization"] = []string{"Bearer " + token}
 	return headers, nil
 }

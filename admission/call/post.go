@@ -1,0 +1,65 @@
+package call
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Delivery is a request to a webhook that is not an admission webhook.
+type Delivery struct {
+	// To is where the webhook is.
+	To *registration.ClientConfig
+	// Timeout bounds the call. Zero means 30 s.
+	Timeout time.Duration
+	// Header is sent with the body, besides the credentials. It must not change. Nil
+	// means none.
+	Header http.Header
+	Body   []byte
+	// Read reads the answer, whatever its status, until ctx ends, and bounds what it
+	// reads. Post closes the body afterwards, and returns the error of Read as the
+	// cause of a Failure of the class Answer.
+	Read func(ctx context.Context, answer *http.Response) error
+	// Facts is what Post finds out besides the answer.
+	Facts Facts
+}
+
+// Post sends a body to a webhook and has the answer read, as [Caller.Call] does with
+// reviews: at most one request, to the first endpoint that a connection can be made
+// to, within Timeout and no longer than ctx allows, when the webhook server's circuit
+// and its bound of calls permit. Nil means that Read got the answer and had no error.
+func (c *Caller) Post(ctx context.Context, d *Delivery) *Failure {
+	p := post{delivery: d}
+	p.parcel, p.to, p.limit, p.base, p.facts = &p, d.To, d.Timeout, d.Header, &d.Facts
+	if p.base == nil {
+		p.base = http.Header{}
+	}
+	return c.deliver(ctx, &p.exchange)
+}
+
+// post delivers a Delivery.
+type post struct {
+	exchange
+	delivery *Delivery
+}
+
+func (p *post) size() int64 { return int64(len(p.delivery.Body)) }
+
+func (p *post) open() (io.ReadCloser, int64) {
+	return io.NopCloser(bytes.NewReader(p.delivery.Body)), p.size()
+}
+
+func (p *post) read(ctx context.Context, answer *http.Response) (Class, error) {
+	err := p.delivery.Read(ctx, answer)
+	switch {
+	case err == nil:
+		return 0, nil
+	case ctx.Err() != nil:
+		return Transport, err
+	}
+	return Answer, err
+}

@@ -46,8 +46,10 @@ var layers = []struct {
 		"server/stack", "server/storage", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},
-	{"server/customresources", []string{"server/openapi", "server/resources", "server/stack", "server/storage", "admission/initializers"},
-		"a definition becomes resources like the built-in ones, initializers in their metadata included"},
+	{"server/customresources", []string{
+		"server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
+		"admission/registration", "admission/trace",
+	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
 	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
 		"reads the registrations that another package stores for the engine's snapshots"},
 	{"server/marks", nil, "a wrapper of etcd's client"},

@@ -92,10 +92,12 @@ type Options struct {
 	AdmissionConsistency string
 	// AdmissionWebhookBreaker says which failures in a row make a webhook server be
 	// skipped until it answers again: "connect", the default, "timeout" for calls
-	// that are not answered in time besides, or "off".
+	// that are not answered in time besides, or "off". It holds for conversion
+	// webhooks, too.
 	AdmissionWebhookBreaker string
 	// AdmissionWebhookMaxInFlight is how many calls of an admission plugin to one
-	// webhook server are under way at once; 0 means 200.
+	// webhook server are under way at once, and how many of all conversions; 0
+	// means 200.
 	AdmissionWebhookMaxInFlight int
 	// AdmissionTraceBytes is about how much memory the traces of the latest requests may
 	// take, in bytes; 0 means 8 MiB, and less than 0 that none are kept.

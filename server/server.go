@@ -54,6 +54,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
@@ -158,6 +159,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	}
 	defer a.storage.Close()
 	defer a.judge.engine.Close()
+	defer a.webhooks.Close()
 	if a.initialization != nil {
 		defer a.initialization.Close()
 	}
@@ -180,10 +182,12 @@ type assembly struct {
 	// port is where the server listens.
 	port int
 	// stopped is closed when the server is to end.
-	stopped        <-chan struct{}
-	judge          *judge
-	announcer      *replicas.Announcer
-	custom         *customresources.Server
+	stopped   <-chan struct{}
+	judge     *judge
+	announcer *replicas.Announcer
+	custom    *customresources.Server
+	// webhooks calls conversion webhooks.
+	webhooks       *call.Caller
 	initialization *initialization.Decorator
 	discovery      *discovery.Handler
 	openapi        *openapi.Handler
@@ -441,20 +445,28 @@ func (a *assembly) customResources(config *genericapiserver.Config, storageFacto
 	for _, v := range shown {
 		builtin[v.GroupVersion] = true
 	}
+	var err error
+	if a.webhooks, err = customresources.NewCaller(call.Options{
+		Resolver:    a.services(),
+		Dial:        a.options.DialWebhook,
+		Breaker:     call.Breaker(slices.Index(call.Breakers, a.options.AdmissionWebhookBreaker)),
+		MaxInFlight: a.options.AdmissionWebhookMaxInFlight,
+	}); err != nil {
+		return nil, err
+	}
 	options := customresources.Options{
 		Factory: a.storage, Storage: storageFactory.StorageConfig, Client: a.loopback,
 		Equivalents: config.EquivalentResourceRegistry, Authorizer: config.Authorization.Authorizer,
 		MaxRequestBodyBytes: config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return builtin[gv] },
 		OnChange:            a.customChanged,
-		Resolve:             a.services().Resolve, Dial: a.options.DialWebhook,
+		Webhooks:            a.webhooks,
 		// With those that wait for it, a webhook takes half of the places at most.
 		MaxConversions: max(1, min(a.options.MaxRequestsInFlight, a.options.MaxMutatingRequestsInFlight)/4),
 	}
 	if len(a.options.EtcdServers) > 0 {
 		options.EstablishDelay = replicaSettle
 	}
-	var err error
 	a.custom, err = customresources.New(options)
 	return a.custom, err
 }

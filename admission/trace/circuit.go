@@ -44,7 +44,7 @@ func Circuits(plugin string) func(Circuit) {
 			return
 		}
 		gauge.WithLabelValues(plugin, c.Target).Inc()
-		klog.ErrorS(c.Err, "Webhook server is not called until it answers: calls of it failed in a row; requests get what failurePolicy says, at once",
+		klog.ErrorS(c.Err, "Webhook server is not called until it answers: calls of it failed in a row; requests get what failurePolicy says, or an error when it converts, at once",
 			"plugin", plugin, "target", c.Target, "failures", c.Failures, "since", c.Since)
 	}
 }

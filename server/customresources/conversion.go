@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -22,12 +24,22 @@ type convertor struct {
 	// webhook converts when it is not nil. Otherwise versions differ in name
 	// only (strategy None).
 	webhook *conversionWebhook
+	// ctx ends calls of the webhook. It is that of a request for what with returns.
+	ctx context.Context
+}
+
+// with returns a convertor for one request, whose context ends calls of the webhook.
+func (c *convertor) with(ctx context.Context) *convertor {
+	bound := *c
+	bound.ctx = ctx
+	return &bound
 }
 
 func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*convertor, error) {
 	c := &convertor{
 		selectable: map[schema.GroupVersion]sets.Set[string]{},
 		namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		ctx:        context.Background(),
 	}
 	for _, v := range crd.Spec.Versions {
 		paths := sets.New[string]()
@@ -43,6 +55,16 @@ func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*c
 		}
 	}
 	return c, nil
+}
+
+// bind returns what makes of a scope that of a request: the objects that the request
+// has converted are converted in its time.
+func (c *convertor) bind(scope handlers.RequestScope) func(context.Context) *handlers.RequestScope {
+	return func(ctx context.Context) *handlers.RequestScope {
+		bound, convertor := scope, c.with(ctx)
+		bound.Convertor, bound.UnsafeConvertor = safe{convertor}, convertor
+		return &bound
+	}
 }
 
 // ConvertFieldLabel says which field selectors there are.
@@ -133,7 +155,7 @@ func (c *convertor) convert(in runtime.Object, objects []*unstructured.Unstructu
 	if len(strangers) == 0 {
 		return nil
 	}
-	return c.webhook.convert(in, strangers, to)
+	return c.webhook.convert(c.ctx, in, strangers, to)
 }
 
 // safe converts copies.

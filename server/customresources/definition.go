@@ -58,9 +58,6 @@ func (d *definition) close() {
 		// The stores of subresources are the same.
 		s.CustomResource.DestroyFunc()
 	}
-	if d.convertor.webhook != nil {
-		d.convertor.webhook.close()
-	}
 }
 
 // build holds what the versions of a definition share while it is built.

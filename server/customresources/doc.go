@@ -26,8 +26,19 @@
 // written in, and converted once per change, not once per reader. Stores open
 // when first used, so that a version nobody asks for costs nothing.
 //
-// A conversion webhook behind a service is called at the endpoints that
-// Options.Resolve finds, anew for each call, with the name of the service.
+// # Conversion webhooks
+//
+// Options.Webhooks calls conversion webhooks as admission webhooks are called:
+// services are resolved for each call, an endpoint that refuses connections is passed
+// over, and a server that could not be connected to five times in a row is not called
+// until it answers again. Upstream's metrics apiserver_conversion_webhook_* and
+// apiserver_crd_conversion_webhook_duration_seconds count the conversions.
+//
+// A call has 30 s. It ends earlier with the request when admission has an object
+// converted for a webhook that wants another version: only there does the library let
+// the context of the request through (resources.Endpoint.Bind). It does not when
+// objects are read from etcd, stored or encoded, nor when the managed fields are
+// computed. These conversions are bounded by the 30 s alone.
 //
 // # metadata.initializers
 //

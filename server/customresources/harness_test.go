@@ -22,6 +22,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
@@ -46,7 +48,27 @@ var store *etcdkubernetes.Client
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	registerUpstream()
 	os.Exit(etcdtest.Main(m, &store))
+}
+
+// registerUpstream has upstream register its metrics first: it fails otherwise.
+func registerUpstream() {
+	url := "https://localhost"
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ConversionReviewVersions: []string{"v1"}, ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: &url},
+		},
+	}
+	factory, err := conversion.NewCRConverterFactory(nil, nil)
+	if err == nil {
+		_, _, err = factory.NewConverter(crd)
+	}
+	if err != nil {
+		panic(err)
+	}
 }
 
 // env is a running server.
@@ -70,14 +92,19 @@ type env struct {
 type gatekeeper struct {
 	sync.Mutex
 	validate func(admission.Attributes) error
+	// convert, if set, is called in place of validate.
+	convert func(runtime.ObjectConvertor, runtime.Object) error
 }
 
 func (*gatekeeper) Handles(admission.Operation) bool { return true }
 
-func (g *gatekeeper) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (g *gatekeeper) Validate(_ context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	g.Lock()
-	validate := g.validate
+	validate, convert := g.validate, g.convert
 	g.Unlock()
+	if convert != nil {
+		return convert(o.GetObjectConvertor(), a.GetObject())
+	}
 	if validate == nil {
 		return nil
 	}
@@ -114,6 +141,7 @@ func newEnv(t testing.TB, options ...func(*Options)) *env {
 		Client:              &rest.Config{Host: web.URL, QPS: -1},
 		Equivalents:         runtime.NewEquivalentResourceRegistry(),
 		MaxRequestBodyBytes: 3 << 20,
+		Webhooks:            newCaller(t, call.Options{}),
 		OnChange: func() {
 			e.mu.Lock()
 			defer e.mu.Unlock()

@@ -11,7 +11,20 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
+
+// newCaller returns what calls conversion webhooks in a test.
+func newCaller(t testing.TB, o call.Options) *call.Caller {
+	t.Helper()
+	c, err := NewCaller(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
 
 // hook is a conversion webhook behind TLS.
 type hook struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +25,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
@@ -35,7 +36,7 @@ import (
 const resync = 5 * time.Minute
 
 // Options say how definitions and their objects are served. Factory, Storage,
-// Client and Equivalents must be set.
+// Client, Equivalents and Webhooks must be set.
 type Options struct {
 	// Factory opens the stores; Storage is the configuration they share: where
 	// etcd is, and the prefix of its keys.
@@ -54,11 +55,9 @@ type Options struct {
 	// Builtin tells which group versions belong to built-in kinds. A
 	// definition is not served in them. Nil means none.
 	Builtin func(schema.GroupVersion) bool
-	// Resolve finds the services of conversion webhooks, for every call anew; nil
-	// means by their DNS names. Dial connects to what was found, or to the host of
-	// a webhook's URL; nil means TCP.
-	Resolve Resolver
-	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// Webhooks calls conversion webhooks. Who made it closes it, when Run has
+	// returned. NewCaller makes one.
+	Webhooks *call.Caller
 	// MaxConversions bounds the calls of one conversion webhook at once; as many
 	// may wait. 0 means 50.
 	MaxConversions int
@@ -89,10 +88,20 @@ type Server struct {
 	retiring sync.WaitGroup
 }
 
+// NewCaller returns what calls conversion webhooks, anonymously. It sets the options
+// that are about headers, credentials and circuits.
+func NewCaller(o call.Options) (*call.Caller, error) {
+	// The headers of an answer say nothing that is needed.
+	o.MaxHeaderBytes, o.Credentials = 64<<10, nil
+	circuits := trace.Circuits("CustomResourceConversion")
+	o.Observe = func(c call.Circuit) { circuits(trace.Circuit(c)) }
+	return call.New(o)
+}
+
 // New checks the options and starts nothing.
 func New(o Options) (*Server, error) {
-	if o.Factory == nil || o.Client == nil || o.Equivalents == nil {
-		return nil, errors.New("custom resources: Factory, Client and Equivalents must be set")
+	if o.Factory == nil || o.Client == nil || o.Equivalents == nil || o.Webhooks == nil {
+		return nil, errors.New("custom resources: Factory, Client, Equivalents and Webhooks must be set")
 	}
 	client, err := clientset.NewForConfig(o.Client)
 	if err != nil {

@@ -176,6 +176,9 @@ func (b *build) add(v *apiextensionsv1.CustomResourceDefinitionVersion, e *resou
 	}
 	e.Scope, e.Kind, e.PatchTypes, e.Custom = &scope, scope.Kind, patchTypes, true
 	e.Discovery = discovered(b.crd, v, scope.Subresource)
+	if b.convertor.webhook != nil {
+		e.Bind = b.convertor.bind(scope)
+	}
 	if v.Deprecated {
 		e.Deprecated = true
 		e.Warnings = []string{deprecation(b.crd, v)}

@@ -1,17 +1,20 @@
 package customresources
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,14 +25,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// conversionTimeout bounds one call of a conversion webhook.
+// conversionTimeout bounds one call of a conversion webhook. A request that has less
+// time bounds it further.
 const conversionTimeout = 30 * time.Second
 
-// errNoAnswer ends calls whose time is over.
-var errNoAnswer = fmt.Errorf("no answer within %v", conversionTimeout)
+// conversionHeaders are sent with every ConversionReview.
+var conversionHeaders = http.Header{
+	"Accept":       {runtime.ContentTypeJSON},
+	"Content-Type": {runtime.ContentTypeJSON},
+}
 
 // ConversionError says that a conversion webhook did not convert.
 type ConversionError struct {
@@ -57,8 +67,11 @@ func (e *ConversionError) Unwrap() error { return e.Err }
 // concurrent use.
 type conversionWebhook struct {
 	definition string
-	target     *target
-	turns      *turns
+	caller     *call.Caller
+	to         registration.ClientConfig
+	// url is where the webhook is, with the name of a service as host.
+	url   *url.URL
+	turns *turns
 	// review is the version of ConversionReview that both sides know.
 	review string
 }
@@ -72,7 +85,7 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 	if hook == nil || hook.ClientConfig == nil {
 		return nil, errors.New("conversion strategy Webhook without a clientConfig")
 	}
-	w := &conversionWebhook{definition: crd.Name, turns: newTurns(cmp.Or(o.MaxConversions, defaultConversions))}
+	w := &conversionWebhook{definition: crd.Name, caller: o.Webhooks, turns: newTurns(cmp.Or(o.MaxConversions, defaultConversions))}
 	for _, v := range hook.ConversionReviewVersions {
 		if slices.Contains(reviewVersions, v) {
 			w.review = v
@@ -82,29 +95,51 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 	if w.review == "" {
 		return nil, fmt.Errorf("none of the conversionReviewVersions %q is known: %q are", hook.ConversionReviewVersions, reviewVersions)
 	}
+	// A bundle of white space is empty, as it is upstream.
+	w.to.CABundle = bytes.TrimSpace(hook.ClientConfig.CABundle)
+	switch service := hook.ClientConfig.Service; {
+	case hook.ClientConfig.URL != nil:
+		w.to.URL = *hook.ClientConfig.URL
+	case service != nil:
+		w.to.Service = &registration.Service{Namespace: service.Namespace, Name: service.Name, Port: 443}
+		if service.Port != nil {
+			w.to.Service.Port = *service.Port
+		}
+		if service.Path != nil {
+			w.to.Service.Path = *service.Path
+		}
+	default:
+		return nil, errors.New("conversion webhook with neither url nor service")
+	}
 	var err error
-	w.target, err = newTarget(hook.ClientConfig, o)
+	w.url, err = call.Address(&w.to)
 	return w, err
 }
-
-func (w *conversionWebhook) close() { w.target.transport.CloseIdleConnections() }
 
 // convert replaces the content of every object by what the webhook makes of it. The
 // objects are in, or items of the list that is in. Of the metadata, the webhook may
 // change labels and annotations only. The error is a *ConversionError, or 429 when the
-// webhook does not answer those who wait for it, and then no object is changed.
-func (w *conversionWebhook) convert(in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) error {
-	if !w.turns.take() {
+// webhook does not answer those who wait for it, and then no object is changed. It ends
+// with ctx.
+func (w *conversionWebhook) convert(ctx context.Context, in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) (err error) {
+	kind, started := in.GetObjectKind().GroupVersionKind(), time.Now()
+	defer func() { observe(ctx, w.definition, kind.Version, to.Version, time.Since(started), err) }()
+	busy := func(why string) error {
 		return apierrors.NewTooManyRequests(fmt.Sprintf("conversion webhook for %v: to %s, CustomResourceDefinition %q, POST %s: "+
-			"%d calls wait for its answer, please try again later", objects[0].GroupVersionKind(), to, w.definition, w.target.url, cap(w.turns.calls)), 1)
+			"%s, please try again later", objects[0].GroupVersionKind(), to, w.definition, w.url, why), 1)
+	}
+	if !w.turns.take() {
+		return busy(fmt.Sprintf("%d calls wait for its answer", cap(w.turns.calls)))
 	}
 	defer w.turns.give()
 	_, list := in.(*unstructured.UnstructuredList)
-	converted, err := w.converted(objects, list, to)
+	converted, err := w.converted(ctx, objects, list, to)
+	var failure *call.Failure
+	if errors.As(err, &failure) && failure.Class == call.Busy {
+		return busy(failure.Error())
+	}
 	if err != nil {
-		return &ConversionError{
-			Definition: w.definition, Kind: in.GetObjectKind().GroupVersionKind(), Version: to.String(), URL: w.target.url.String(), Err: err,
-		}
+		return &ConversionError{Definition: w.definition, Kind: kind, Version: to.String(), URL: w.url.String(), Err: err}
 	}
 	for i := range converted {
 		objects[i].Object = converted[i].Object
@@ -115,13 +150,16 @@ func (w *conversionWebhook) convert(in runtime.Object, objects []*unstructured.U
 // converted returns what the webhook makes of the objects, checked and with their
 // metadata. Its errors are in upstream's words, which differ between a list and a
 // single object.
-func (w *conversionWebhook) converted(objects []*unstructured.Unstructured, list bool, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
-	raw, err := w.call(objects, to)
+func (w *conversionWebhook) converted(ctx context.Context, objects []*unstructured.Unstructured, list bool, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
+	raw, err := w.call(ctx, objects, to)
 	if err != nil {
 		return nil, fmt.Errorf("failed: %w", err)
 	}
 	if got, want := len(raw), len(objects); got != want {
-		return nil, fmt.Errorf("returned %d objects, expected %d", got, want)
+		return nil, &stepError{conversion.ConversionWebhookPartialResponseFailure, fmt.Errorf("returned %d objects, expected %d", got, want)}
+	}
+	invalid := func(format string, args ...any) error {
+		return &stepError{conversion.ConversionWebhookInvalidConvertedObjectFailure, fmt.Errorf(format, args...)}
 	}
 	converted := make([]*unstructured.Unstructured, len(raw))
 	for i := range raw {
@@ -133,23 +171,23 @@ func (w *conversionWebhook) converted(objects []*unstructured.Unstructured, list
 		}
 		converted[i] = &unstructured.Unstructured{}
 		if err := converted[i].UnmarshalJSON(raw[i].Raw); err != nil {
-			return nil, fmt.Errorf("returned %s%s: %w", object, at, err)
+			return nil, invalid("returned %s%s: %w", object, at, err)
 		}
 		if err := checkKind(objects[i], converted[i], to); err != nil {
-			return nil, fmt.Errorf("returned %s%s: %w", object, at, err)
+			return nil, invalid("returned %s%s: %w", object, at, err)
 		}
 		if err := checkIdentity(objects[i], converted[i]); err != nil {
-			return nil, fmt.Errorf("returned %s: %w", object, err)
+			return nil, invalid("returned %s: %w", object, err)
 		}
 		if err := restoreMetadata(objects[i], converted[i]); err != nil {
-			return nil, fmt.Errorf("returned %s: %w", metadata, err)
+			return nil, invalid("returned %s: %w", metadata, err)
 		}
 	}
 	return converted, nil
 }
 
 // call asks the webhook and returns the objects of its answer.
-func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema.GroupVersion) ([]runtime.RawExtension, error) {
+func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Unstructured, to schema.GroupVersion) ([]runtime.RawExtension, error) {
 	request := &apiextensionsv1.ConversionRequest{UID: uuid.NewUUID(), DesiredAPIVersion: to.String()}
 	for _, u := range objects {
 		shown := u.DeepCopy()
@@ -165,26 +203,52 @@ func (w *conversionWebhook) call(objects []*unstructured.Unstructured, to schema
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), conversionTimeout, errNoAnswer)
-	defer cancel()
-	response, err := w.target.post(ctx, body)
+	var answer apiextensionsv1.ConversionReview
+	answered := false
+	delivery := &call.Delivery{To: &w.to, Timeout: conversionTimeout, Header: conversionHeaders, Body: body}
+	delivery.Read = func(ctx context.Context, response *http.Response) error {
+		answered = true
+		data, done, err := readAnswer(ctx, response, len(objects))
+		if err != nil {
+			return err
+		}
+		defer done()
+		if response.StatusCode < 200 || response.StatusCode > 206 {
+			return badStatus(response.StatusCode, data, w.url)
+		}
+		if err := json.Unmarshal(data, &answer); err != nil {
+			return fmt.Errorf("the response is no ConversionReview: %w", err)
+		}
+		return nil
+	}
+	failure := w.caller.Post(ctx, delivery)
+	trace.CountDeprecations(ctx, delivery.Facts.Host, delivery.Facts.Deprecated)
+	if failure != nil {
+		return nil, w.explain(failure, answered)
+	}
+	converted, err := w.read(&answer, request)
 	if err != nil {
-		return nil, &url.Error{Op: "Post", URL: w.target.url.String(), Err: err}
+		return nil, &stepError{conversion.ConversionWebhookMalformedResponseFailure, err}
 	}
-	defer response.Body.Close()
-	data, done, err := readAnswer(ctx, response, len(objects))
-	if err != nil {
-		return nil, err
+	return converted, nil
+}
+
+// explain says how a call failed, as net/http does, and what it leaves out.
+func (w *conversionWebhook) explain(failure *call.Failure, answered bool) error {
+	err := failure.Cause
+	switch {
+	case failure.Class != call.Transport && failure.Class != call.Answer:
+		// It was not called.
+		return failure
+	case failure.TimedOut:
+		err = fmt.Errorf("no answer within %v: %w", failure.Limit.Round(time.Millisecond), err)
+	case failure.Dial && len(failure.Endpoints) > 1:
+		err = fmt.Errorf("no endpoint of %s can be connected to, the last: %w", strings.Join(failure.Endpoints, ", "), err)
 	}
-	defer done()
-	if response.StatusCode < 200 || response.StatusCode > 206 {
-		return nil, badStatus(response.StatusCode, data, w.target.url)
+	if answered {
+		return err
 	}
-	var review apiextensionsv1.ConversionReview
-	if err := json.Unmarshal(data, &review); err != nil {
-		return nil, fmt.Errorf("the response is no ConversionReview: %w", err)
-	}
-	return w.read(&review, request)
+	return &url.Error{Op: "Post", URL: w.url.String(), Err: err}
 }
 
 // maxShown bounds what is shown of the body of an answer that is not a

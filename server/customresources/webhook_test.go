@@ -30,6 +30,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
 func TestWebhookConverts(t *testing.T) {
@@ -173,7 +175,7 @@ func TestWebhookFails(t *testing.T) {
 			crd.Name, crd.Spec.Conversion = "widgets.example.com", hook.conversion("v1")
 			crd.Spec.Group = "example.com"
 			crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1"}, {Name: "v1beta1"}}
-			c, err := newConvertor(crd, &Options{})
+			c, err := newConvertor(crd, &Options{Webhooks: newCaller(t, call.Options{})})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +197,7 @@ func TestWebhookFails(t *testing.T) {
 					t.Errorf("%T: the error has %d bytes", in, n)
 				}
 				var failed *ConversionError
-				if !errors.As(err, &failed) || failed.Definition != "widgets.example.com" || failed.URL != hook.URL {
+				if !errors.As(err, &failed) || failed.Definition != "widgets.example.com" || failed.URL != hook.URL+"/" {
 					t.Errorf("%T: error %#v", in, err)
 				}
 				if errors.As(err, new(apierrors.APIStatus)) {
@@ -300,18 +302,18 @@ func TestWebhookBehindService(t *testing.T) {
 		{"S8.4 no other endpoint after an answer", []string{"10.0.0.1:8443", "10.0.0.2:8443"}, nil, "the server responded with the status code 418", true},
 		{"S8.4 all endpoints refuse", []string{"10.0.0.2:8443", "10.0.0.3:8443"}, nil, "no endpoint of 10.0.0.2:8443, 10.0.0.3:8443 can be connected to, the last: refused", false},
 		{"S8.4 no other endpoint when a certificate is wrong", []string{"10.0.0.4:8443", "10.0.0.1:8443"}, nil, "tls: failed to verify certificate", false},
-		{"S8.4 no endpoint", nil, nil, "the service has no endpoints", false},
+		{"S8.4 no endpoint", nil, nil, `no endpoints available for service "infra/hook"`, false},
 		{"S8.4 no service", nil, errors.New("service infra/hook is not there"), "service infra/hook is not there", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path, host = "", ""
-			w, err := newConversionWebhook(crd, &Options{
-				Resolve: func(_ context.Context, namespace, name string, port int32) ([]string, error) {
+			w, err := newConversionWebhook(crd, &Options{Webhooks: newCaller(t, call.Options{
+				Resolver: call.ResolverFunc(func(_ context.Context, namespace, name string, port int32) ([]string, error) {
 					if namespace != "infra" || name != "hook" || port != 8443 {
 						return nil, fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
 					}
 					return tt.endpoints, tt.err
-				},
+				}),
 				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 					s, ok := servers[address]
 					if !ok {
@@ -319,13 +321,12 @@ func TestWebhookBehindService(t *testing.T) {
 					}
 					return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 				},
-			})
+			})})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer w.close()
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{}}}
-			err = w.convert(u, []*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
+			err = w.convert(t.Context(), u, []*unstructured.Unstructured{u}, schema.GroupVersion{Group: "example.com", Version: "v2"})
 			for _, want := range []string{`Post "https://hook.infra.svc:8443/convert"`, tt.want} {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q in it", err, want)
@@ -354,7 +355,7 @@ func TestWebhookThatCannotBe(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: tt.webhook}
-			if _, err := newConversionWebhook(crd, &Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := newConversionWebhook(crd, &Options{Webhooks: newCaller(t, call.Options{})}); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -35,6 +36,8 @@ type Endpoint struct {
 	Storage rest.Storage
 	// Scope reads and writes the objects.
 	Scope *handlers.RequestScope
+	// Bind, if not nil, returns the scope for one request, whose context it may use.
+	Bind func(context.Context) *handlers.RequestScope
 	// PatchTypes are the content types that PATCH accepts.
 	PatchTypes []string
 	// BodyTypes are the media types that objects are read in; nil means all

@@ -75,6 +75,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		warning.AddWarning(req.Context(), "", text)
 	}
 	req = h.read(info, req)
+	if e.Bind != nil {
+		bound := *e
+		bound.Scope = e.Bind(req.Context())
+		e = &bound
+	}
 	var absent absent
 	handler := h.verb(e, info, req, &absent)
 	if handler == nil {

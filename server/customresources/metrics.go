@@ -1,0 +1,65 @@
+package customresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/conversion"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// durations is upstream's histogram of the calls for each definition. Upstream
+// registers one of its own when it makes its first converter; whoever comes second
+// uses that of the first.
+var durations = sync.OnceValue(func() *metrics.HistogramVec {
+	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name:           "apiserver_crd_conversion_webhook_duration_seconds",
+		Help:           "CRD webhook conversion duration in seconds",
+		Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"crd_name", "from_version", "to_version", "succeeded"})
+	err := legacyregistry.Register(h)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if existing, ok := there.ExistingCollector.(*metrics.HistogramVec); ok {
+			return existing
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("customresources: metric apiserver_crd_conversion_webhook_duration_seconds: %v", err))
+	}
+	return h
+})
+
+// observe counts a conversion that a webhook was needed for, in upstream's metrics.
+// Unlike upstream, it does not count as a success what needed no webhook.
+func observe(ctx context.Context, definition, from, to string, took time.Duration, err error) {
+	if from != to {
+		durations().WithLabelValues(definition, from, to, strconv.FormatBool(err == nil)).Observe(took.Seconds())
+	}
+	if err == nil {
+		conversion.Metrics.ObserveConversionWebhookSuccess(ctx, took)
+		return
+	}
+	kind := conversion.ConversionWebhookCallFailure
+	var failed *stepError
+	if errors.As(err, &failed) {
+		kind = failed.kind
+	}
+	conversion.Metrics.ObserveConversionWebhookFailure(ctx, took, kind)
+}
+
+// stepError is an error about an answer, and what upstream's metrics call it.
+type stepError struct {
+	kind conversion.ConversionWebhookErrorType
+	error
+}
+
+func (e *stepError) Unwrap() error { return e.error }

@@ -34,8 +34,8 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
-	{"internal/cli", []string{"server", "server/traces/v1alpha1", "initializer", "admission/trace"},
-		"serve runs a server; initializers reads what is hidden as an initializer does; trace prints records of traces"},
+	{"internal/cli", []string{"server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
+		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
 	{"initializer", nil, "works through the API, like any controller"},
 
 	{"server", []string{
@@ -58,6 +58,8 @@ var layers = []struct {
 		"tells of each stored registration which snapshots have it"},
 	{"server/explain", []string{"server/replicas/v1alpha1", "server/resources", "admission", "admission/plan", "admission/registration"},
 		"asks the engine for the plan of a request that is handled up to admission"},
+	{"server/offline", []string{"server/catalog", "admission/initializers", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
+		"makes a plan of what can be read from outside, with the built-in types for defaults and conversions"},
 	{"server/replicas/v1alpha1", []string{"admission/plan"}, "API types; an explanation is a plan"},
 	{"server/traces", []string{"server/traces/v1alpha1", "admission/trace"}, "keeps what the engine recorded"},
 	{"server/traces/v1alpha1", []string{"admission/trace"}, "API types, around the stable form of a trace"},

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"k8s.io/apimachinery/pkg/util/version"
 	limits "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -39,18 +40,51 @@ var environments = sync.OnceValue(func() *environment.EnvSet {
 
 // compile makes a program of an expression.
 func compile(env *cel.Env, expression string) (cel.Program, *CompileError) {
-	ast, issues := env.Compile(expression)
+	checked, issues := env.Compile(expression)
 	if issues != nil {
 		return nil, &CompileError{Detail: "compilation failed: " + issues.String()}
 	}
-	if got := ast.OutputType(); !got.IsExactType(cel.BoolType) {
+	if got := checked.OutputType(); !got.IsExactType(cel.BoolType) {
 		return nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", cel.BoolType, got)}
 	}
-	program, err := env.Program(ast, cel.InterruptCheckFrequency(limits.CheckFrequency))
+	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency))
 	if err != nil {
 		return nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
 	}
 	return program, nil
+}
+
+// LooksAtCaller tells whether an expression looks at who makes the request, and whether
+// it asks what they may do. An expression that does not compile looks at nothing.
+func LooksAtCaller(expression string) (user, rights bool) {
+	checked, issues := environments().StoredExpressionsEnv().Compile(expression)
+	if issues != nil {
+		return false, false
+	}
+	// A use of the variable request is harmless if it selects another field.
+	requests, harmless := 0, 0
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			switch e.AsIdent() {
+			case "request":
+				requests++
+			case "authorizer", "authorizer.requestResource":
+				rights = true
+			}
+		case ast.SelectKind:
+			s := e.AsSelect()
+			if of := s.Operand(); of.Kind() == ast.IdentKind {
+				switch {
+				case of.AsIdent() == "request" && s.FieldName() != "userInfo":
+					harmless++
+				case of.AsIdent() == "authorizer":
+					rights = true
+				}
+			}
+		}
+	}))
+	return requests > harmless, rights
 }
 
 // CompileError is why an expression is no condition.

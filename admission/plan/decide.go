@@ -63,6 +63,10 @@ type Input struct {
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
 	// Authorizer is asked by conditions that ask it; with nil they fail.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// UserUnknown and RightsUnknown, if set, say why it cannot be seen who makes the
+	// request, and what the caller may do. Match conditions that look at it are then
+	// unknown.
+	UserUnknown, RightsUnknown string
 }
 
 // Decision is what Decide found: the entry applies, or it is Unknown whether it does, or
@@ -208,6 +212,11 @@ func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 
 // evaluate asks the match conditions (S2.29 to S2.36).
 func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decision {
+	if in.UserUnknown != "" || in.RightsUnknown != "" {
+		if err := in.unseen(c.Entry.MatchConditions); err != nil {
+			return failed(Reason{Code: ConditionFailed, entry: c.Entry}, err)
+		}
+	}
 	object, old, err := in.Objects.Seen(c.Kind)
 	if err != nil {
 		reason := Reason{Code: NotConvertible, entry: c.Entry}
@@ -247,6 +256,20 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		d.Applies = true
 	}
 	return d
+}
+
+// unseen is ErrUnknown if a condition looks at what the Input does not know.
+func (in *Input) unseen(conditions []registration.MatchCondition) error {
+	for _, c := range conditions {
+		user, rights := condition.LooksAtCaller(c.Expression)
+		switch {
+		case user && in.UserUnknown != "":
+			return fmt.Errorf("%w: match condition %q: %s", ErrUnknown, c.Name, in.UserUnknown)
+		case rights && in.RightsUnknown != "":
+			return fmt.Errorf("%w: match condition %q: %s", ErrUnknown, c.Name, in.RightsUnknown)
+		}
+	}
+	return nil
 }
 
 // ConditionError tells that an entry's match conditions could not be evaluated. With

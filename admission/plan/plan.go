@@ -50,6 +50,9 @@ type Plan struct {
 	// timeout: one after the other in the mutating pass, those of a plugin at the same
 	// time in the validating pass. The time that a request has bounds it.
 	WorstCaseSeconds float64 `json:"worstCaseSeconds"`
+	// Notes say in sentences what the plan cannot know, and what was guessed. Whoever
+	// makes the plan adds them; New adds none.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // About says what a request is about. It has no objects.
@@ -119,7 +122,23 @@ type Step struct {
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
 	// Reason says why the step does not do what it is there for; nil when it does.
 	Reason *Explanation `json:"reason,omitempty"`
+	// Location is where the rule, or the entry when no rule matched, is written, for
+	// registrations that come from files.
+	Location *Location `json:"location,omitempty"`
+	// Notes say what else is known about the step. Whoever makes the plan adds them.
+	Notes []string `json:"notes,omitempty"`
 }
+
+// Location is a place in a file.
+type Location struct {
+	File string `json:"file"`
+	// Line counts from 1. Field is the path of the field in its object.
+	Line  int    `json:"line"`
+	Field string `json:"field"`
+}
+
+// String writes the place as compilers do: FILE:LINE: FIELD.
+func (l *Location) String() string { return fmt.Sprintf("%s:%d: %s", l.File, l.Line, l.Field) }
 
 // Entry names what is registered.
 type Entry struct {

@@ -35,10 +35,11 @@ func NewClientReader(client rest.Interface) *ClientReader {
 // list is one kind as it was listed.
 type list struct {
 	registration.Descriptor
-	revision string
-	items    json.RawMessage
-	disabled bool
-	err      error
+	revision  string
+	items     json.RawMessage
+	disabled  bool
+	forbidden bool
+	err       error
 }
 
 // Read implements Reader. A kind that the server answers with 404 or 403 is
@@ -64,6 +65,9 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 		if l.disabled {
 			r.Disabled = append(r.Disabled, l.Kind)
 		}
+		if l.forbidden {
+			r.Forbidden = append(r.Forbidden, l.Kind)
+		}
 		h.WriteString(l.Kind)
 		h.Write(l.items)
 		r.Revision = later(r.Revision, l.revision)
@@ -88,7 +92,7 @@ func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list
 		SetHeader("Accept", "application/json").
 		Do(ctx).Raw()
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		l.disabled = true
+		l.disabled, l.forbidden = true, apierrors.IsForbidden(err)
 		return l
 	}
 	if err != nil {

@@ -43,6 +43,8 @@ type Registrations struct {
 	// Disabled names the kinds that could not be read because the API is switched
 	// off or the reader is not allowed to (S11.12). They count as empty.
 	Disabled []string
+	// Forbidden are those of Disabled that the reader is not allowed to read.
+	Forbidden []string
 }
 
 // Version identifies the content of a set of registrations.

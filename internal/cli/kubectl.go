@@ -109,7 +109,7 @@ func dataDir() string {
 // KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
 // use a server that no kubeconfig names, nil if it may.
 func defaultKubeconfig() error {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() {
 		return nil
 	}
 	path := filepath.Join(dataDir(), "admin.kubeconfig")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,7 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		fmt.Fprintf(streams.Err, "gatehouse: %v\n", err)
+		fmt.Fprintf(streams.Err, "%s: %v\n", root.DisplayName(), err)
 	}
 	code := exitCode(err)
 	if code == exitUsage {
@@ -74,15 +76,25 @@ time, by webhooks and initializers that are API objects.`,
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	if isPlugin() {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
+	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newVersion(streams))
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newVersion(streams))
 	root.AddCommand(helpTopics()...)
 	return root
+}
+
+// isPlugin tells whether kubectl runs this program as its plugin, which goes by the name
+// of the program. A plugin works on the cluster that kubectl works on.
+func isPlugin() bool {
+	name := filepath.Base(os.Args[0])
+	return strings.TrimSuffix(name, ".exe") == "kubectl-gatehouse"
 }
 
 // knownCommand refuses what is no command, with the nearest one that is.

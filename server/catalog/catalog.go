@@ -215,3 +215,6 @@ func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, erro
 
 // Scheme knows every built-in kind except those of package registration.
 var Scheme = legacyscheme.Scheme
+
+// Codecs encode and decode the kinds of Scheme.
+var Codecs = legacyscheme.Codecs

@@ -1,0 +1,420 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/server/offline"
+	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+)
+
+type explainOptions struct {
+	cluster *cluster
+	// object is KIND/NAME; file has what is sent, old what is stored.
+	object, file, old      string
+	operation, subresource string
+	as                     string
+	asGroups               []string
+	dryRun, all            bool
+	registrations          []string
+	output                 string
+}
+
+func newExplain(streams Streams) *cobra.Command {
+	return newExplainCommand(func(ctx context.Context, o *explainOptions) error { return o.run(ctx, streams) })
+}
+
+func newExplainCommand(run func(context.Context, *explainOptions) error) *cobra.Command {
+	o := &explainOptions{}
+	cmd := &cobra.Command{
+		Use:   "explain (-f FILE | KIND/NAME)",
+		Short: "Say what admission would do with a request",
+		Long: `Say what admission would do with a request, without making it: which webhooks
+would be called, in which order and why, which initializers the object would
+get, and what would reject it. No webhook is called and nothing is written.
+
+A Gatehouse server explains by itself. Of any other cluster, the command reads
+the registrations, the namespace and the stored object, as far as you may read
+them. With --registrations it reads files and needs no cluster. What cannot be
+seen is listed as unknown.`,
+		Example: `  # what would be called when this file is created
+  gatehouse explain -f deployment.yaml
+
+  # the same for somebody else, with what does not apply and why
+  gatehouse explain -f deployment.yaml --as alice --as-group devs --all
+
+  # what a deletion would go through
+  gatehouse explain deployment/web --operation DELETE
+
+  # before the webhooks are registered anywhere
+  gatehouse explain -f deployment.yaml --registrations webhooks/`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("unexpected argument %q", args[1])}
+			}
+			if len(args) == 1 {
+				o.object = args[0]
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Request", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVarP(&o.file, "filename", "f", "", "`file` with the objects that would be sent; - is standard input")
+		f.StringVar(&o.operation, "operation", "", "CREATE, UPDATE, DELETE or CONNECT (default CREATE, and UPDATE for KIND/NAME alone)")
+		f.StringVar(&o.subresource, "subresource", "", "subresource that would be written, such as status")
+		f.StringVar(&o.old, "old", "", "`file` with the object as it is stored (default: it is read)")
+		f.StringVar(&o.as, "as", "", "`user` who would make the request (default you)")
+		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
+		f.BoolVar(&o.dryRun, "dry-run", false, "explain a dry run")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.all, "all", false, "also what does not apply, with the reason")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+	})
+	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
+		f.StringSliceVar(&o.registrations, "registrations", nil,
+			"file or directory with webhook configurations, namespaces and custom resource definitions; may be repeated (`path`)")
+	})
+	o.cluster = newCluster(cmd)
+	return cmd
+}
+
+// complete checks the command line and fills in what follows from it.
+func (o *explainOptions) complete() error {
+	if o.file == "" && o.object == "" {
+		return usageError{errors.New("a request is needed: -f FILE or KIND/NAME")}
+	}
+	if kind, name, ok := strings.Cut(o.object, "/"); o.object != "" && (!ok || kind == "" || name == "" || strings.Contains(name, "/")) {
+		return usageError{fmt.Errorf("%q is not of the form KIND/NAME", o.object)}
+	}
+	if o.operation = strings.ToUpper(o.operation); o.operation == "" {
+		if o.operation = "CREATE"; o.file == "" {
+			o.operation = "UPDATE"
+		}
+	}
+	if err := oneOf("operation", o.operation, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
+		return err
+	}
+	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
+		return err
+	}
+	switch {
+	case o.operation == "CREATE" && o.file == "":
+		return usageError{errors.New("a CREATE needs the object: -f FILE")}
+	case o.operation == "CONNECT" && (o.object == "" || o.subresource == ""):
+		return usageError{errors.New("a CONNECT needs KIND/NAME and --subresource, such as pod/web --subresource exec")}
+	case o.old != "" && (o.operation == "CREATE" || o.operation == "CONNECT"):
+		return usageError{fmt.Errorf("--old is for UPDATE and DELETE, not for %s", o.operation)}
+	case len(o.asGroups) > 0 && o.as == "":
+		return usageError{errors.New("--as-group needs --as")}
+	case len(o.registrations) > 0 && *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != "":
+		return usageError{errors.New("--registrations explains without a server: leave out --kubeconfig and --context")}
+	}
+	return nil
+}
+
+// explainer says what admission would do with a request.
+type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error)
+
+func (o *explainOptions) run(ctx context.Context, streams Streams) error {
+	explain, kinds, namespace, err := o.explainer(ctx)
+	if err != nil {
+		return err
+	}
+	requests, err := o.requests(streams.In, kinds, namespace)
+	if err != nil {
+		return err
+	}
+	found := make([]*v1alpha1.AdmissionExplanation, len(requests))
+	for i, q := range requests {
+		if found[i], err = explain(ctx, q); err != nil {
+			return err
+		}
+	}
+	if o.output != "text" {
+		return printExplanations(streams.Out, o.output, found)
+	}
+	for i, e := range found {
+		if i > 0 {
+			fmt.Fprintln(streams.Out)
+		}
+		if err := printExplanation(streams.Out, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explainer finds out who explains, which kinds there are, and in which namespace a
+// request is that names none.
+func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kinds, string, error) {
+	if len(o.registrations) > 0 {
+		world, err := offline.Read(o.registrations)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		namespace := *o.cluster.flags.Namespace
+		if namespace == "" {
+			namespace = metav1.NamespaceDefault
+		}
+		return o.offline(world, nil), world.Kinds, namespace, nil
+	}
+	config, err := o.cluster.open()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	namespace, err := o.cluster.namespace()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	kinds, err := offline.Discover(config)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if o.old == "" {
+		if ask, err := asksServer(ctx, config, kinds); err != nil || ask {
+			return o.server(config), kinds, namespace, err
+		}
+	}
+	world, err := offline.Connect(ctx, config, kinds)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	return o.offline(world, func() user.Info { return offline.Caller(ctx, config) }), kinds, namespace, nil
+}
+
+// explanations is what a Gatehouse server calls them.
+const explanations = "admissionexplanations"
+
+// asksServer tells whether the server explains by itself, and the caller may ask it.
+func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) (bool, error) {
+	group := v1alpha1.SchemeGroupVersion.Group
+	if _, ok := kinds.Served(group, explanations); !ok {
+		return false, nil
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return false, err
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Group: group, Resource: explanations},
+	}}
+	review, err = client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil && review.Status.Allowed, err
+}
+
+// server explains by asking the server.
+func (o *explainOptions) server(config *rest.Config) explainer {
+	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return nil, err
+		}
+		asked, err := o.explanation(q)
+		if err != nil {
+			return nil, err
+		}
+		body, err := json.Marshal(asked)
+		if err != nil {
+			return nil, err
+		}
+		gv := v1alpha1.SchemeGroupVersion
+		answer, err := client.RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
+			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
+		if err != nil {
+			return nil, explained(answer, err)
+		}
+		e := &v1alpha1.AdmissionExplanation{}
+		return e, json.Unmarshal(answer, e)
+	}
+}
+
+// explained is the error of a request, as the server's answer words it.
+func explained(answer []byte, err error) error {
+	status := metav1.Status{}
+	if json.Unmarshal(answer, &status) == nil && status.Kind == "Status" && status.Message != "" {
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	return err
+}
+
+// explanation is the question about a request.
+func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
+	e := &v1alpha1.AdmissionExplanation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "AdmissionExplanation"},
+		Spec: v1alpha1.AdmissionExplanationSpec{
+			Operation: q.Operation, Resource: metav1.GroupVersionResource(q.Kind.Resource), Subresource: q.Subresource,
+			Namespace: q.Namespace, Name: q.Name, DryRun: q.DryRun, User: o.as, Groups: o.asGroups, All: q.All,
+		},
+	}
+	if q.Operation == "CREATE" && q.Subresource == "" {
+		// Who creates an object names it in the object.
+		e.Spec.Name = ""
+	}
+	if q.Object != nil && q.Operation != "DELETE" {
+		raw, err := json.Marshal(q.Object)
+		if err != nil {
+			return nil, err
+		}
+		e.Spec.Object = &runtime.RawExtension{Raw: raw}
+	}
+	return e, nil
+}
+
+// offline explains by what can be read. caller says who asks; nil if nobody knows.
+func (o *explainOptions) offline(world *offline.World, caller func() user.Info) explainer {
+	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
+		switch {
+		case o.as != "":
+			groups := slices.Clone(o.asGroups)
+			if !slices.Contains(groups, user.AllAuthenticated) && o.as != user.Anonymous {
+				groups = append(groups, user.AllAuthenticated)
+			}
+			q.User = &user.DefaultInfo{Name: o.as, Groups: groups}
+		case caller != nil:
+			q.User = caller()
+		}
+		e, err := o.explanation(q)
+		if err != nil {
+			return nil, err
+		}
+		e.Status.Plan, err = world.Plan(ctx, q)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("to explain this %s, you need to be allowed to get the stored object, or to give it with --old: %w", q.Operation, err)
+		case apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("the stored object is needed to explain this %s: %w; give it with --old", q.Operation, err)
+		}
+		return e, err
+	}
+}
+
+// requests are what the command line means.
+func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace string) ([]*offline.Request, error) {
+	objects, err := read(o.file, in)
+	if err != nil {
+		return nil, err
+	}
+	old, err := read(o.old, in)
+	if err != nil {
+		return nil, err
+	}
+	if len(old) > 1 || len(old) == 1 && len(objects) > 1 {
+		return nil, usageError{errors.New("--old is about one object: -f and --old must have one each")}
+	}
+	if o.object != "" && len(objects) > 1 {
+		return nil, usageError{fmt.Errorf("%s has %d objects, and %s is one", o.file, len(objects), o.object)}
+	}
+	if len(objects) == 0 {
+		if o.file != "" {
+			return nil, fmt.Errorf("%s has no objects", o.file)
+		}
+		objects = append(objects, nil)
+	}
+	requests := make([]*offline.Request, len(objects))
+	for i, object := range objects {
+		q := &offline.Request{Operation: o.operation, Subresource: o.subresource, Object: object, DryRun: o.dryRun, All: o.all}
+		if len(old) > 0 {
+			q.Old = old[0]
+		}
+		if err := o.about(q, kinds, namespace); err != nil {
+			return nil, err
+		}
+		if q.Operation == "DELETE" && q.Old == nil && len(o.registrations) > 0 {
+			// Without a server, the file has what would be deleted.
+			q.Old = q.Object
+		}
+		requests[i] = q
+	}
+	return requests, nil
+}
+
+// about fills in which object a request is about.
+func (o *explainOptions) about(q *offline.Request, kinds *offline.Kinds, namespace string) (err error) {
+	kind, name, named := strings.Cut(o.object, "/")
+	switch {
+	case named:
+		if q.Kind, err = kinds.Named(kind); err != nil {
+			return err
+		}
+		q.Name = name
+		if q.Object != nil && o.subresource == "" && q.Object.GetKind() == q.Kind.Kind.Kind {
+			q.Kind = kinds.Of(q.Object.GroupVersionKind())
+		}
+	case o.subresource == "" || hasSubresource(kinds.Of(q.Object.GroupVersionKind()), o.subresource):
+		q.Kind = kinds.Of(q.Object.GroupVersionKind())
+	default:
+		if q.Kind, err = kinds.Parent(o.subresource, q.Object.GroupVersionKind()); err != nil {
+			return fmt.Errorf("%s: %w", o.file, err)
+		}
+	}
+	if q.Object != nil {
+		if q.Name != "" && q.Object.GetName() != "" && q.Object.GetName() != q.Name {
+			return fmt.Errorf("the object in %s is named %q, not %q", o.file, q.Object.GetName(), q.Name)
+		}
+		if q.Name == "" {
+			q.Name = q.Object.GetName()
+		}
+	}
+	if !q.Kind.Namespaced {
+		return nil
+	}
+	q.Namespace = namespace
+	if q.Object != nil && q.Object.GetNamespace() != "" {
+		asked := *o.cluster.flags.Namespace
+		if q.Namespace = q.Object.GetNamespace(); asked != "" && asked != q.Namespace {
+			return fmt.Errorf("the object in %s is in namespace %q, and --namespace is %q", o.file, q.Namespace, asked)
+		}
+	}
+	return nil
+}
+
+func hasSubresource(k *offline.Kind, name string) bool { return k.Takes(name) == k.Kind }
+
+// read returns the objects of a file; none without a file.
+func read(file string, in io.Reader) ([]*unstructured.Unstructured, error) {
+	var data []byte
+	var err error
+	switch file {
+	case "":
+		return nil, nil
+	case "-":
+		file = "standard input"
+		data, err = io.ReadAll(in)
+	default:
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return offline.Objects(file, data)
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+)
+
+// printExplanations writes explanations for programs: one as it is, several as a List.
+func printExplanations(out io.Writer, format string, found []*v1alpha1.AdmissionExplanation) error {
+	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": found}
+	if len(found) == 1 {
+		value = found[0]
+	}
+	var data []byte
+	var err error
+	if format == "yaml" {
+		data, err = yaml.Marshal(value)
+	} else if data, err = json.MarshalIndent(value, "", "    "); err == nil {
+		data = append(data, '\n')
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(data)
+	return err
+}
+
+// printExplanation writes an explanation for people.
+func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
+	var b bytes.Buffer
+	p := e.Status.Plan
+	if p == nil {
+		fmt.Fprintln(&b, asked(e))
+		message := "the server gives no reason"
+		if e.Status.Error != nil {
+			message = e.Status.Error.Message
+		}
+		fmt.Fprintf(&b, "Rejected before admission: %s\n", message)
+		_, err := out.Write(b.Bytes())
+		return err
+	}
+	fmt.Fprintln(&b, title(&p.Request))
+	fmt.Fprintln(&b)
+	printSteps(&b, p)
+	if p.WorstCaseSeconds > 0 {
+		fmt.Fprintf(&b, "\nIn the worst case the webhooks take %s together.\n", seconds(p.WorstCaseSeconds))
+	}
+	if p.Rejection != "" {
+		fmt.Fprintf(&b, "\nThe request would be rejected: %s\n", p.Rejection)
+	}
+	for i, note := range p.Notes {
+		if i == 0 {
+			fmt.Fprintf(&b, "\nWhat this plan does not know:\n")
+		}
+		fmt.Fprintf(&b, "  - %s\n", note)
+	}
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// title says what a request is about: CREATE Deployment shop/web (apps/v1 deployments),
+// by alice.
+func title(r *plan.About) string {
+	resource := r.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	name := r.Name
+	if name == "" {
+		name = "(no name yet)"
+	}
+	if r.Namespace != "" && r.Resource != "namespaces" {
+		name = path.Join(r.Namespace, name)
+	}
+	s := fmt.Sprintf("%s %s %s (%s %s)", r.Operation, r.Kind, name, r.APIVersion, resource)
+	if r.User != "" {
+		s += ", by " + r.User
+	}
+	if r.DryRun {
+		s += ", as a dry run"
+	}
+	return s
+}
+
+// asked is the title of a request that has no plan.
+func asked(e *v1alpha1.AdmissionExplanation) string {
+	r := e.Spec.Resource
+	resource := path.Join(r.Group, r.Version) + " " + path.Join(r.Resource, e.Spec.Subresource)
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Spec.Operation, resource, path.Join(e.Spec.Namespace, e.Spec.Name)))
+}
+
+// printSteps writes the table of what is done, in order.
+func printSteps(b *bytes.Buffer, p *plan.Plan) {
+	if len(p.Steps) == 0 {
+		fmt.Fprintln(b, "Nothing applies.")
+		return
+	}
+	var table bytes.Buffer
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "#\tPHASE\tEFFECT\tBY\tAS\tIF IT FAILS\tTIMEOUT\tREMARKS\n")
+	acts := 0
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		number, by, as, timeout := "", s.Plugin, "", ""
+		switch s.Effect {
+		case plan.Call, plan.Pend, plan.Run:
+			acts++
+			number = fmt.Sprint(acts)
+		}
+		if s.Entry != nil {
+			by = s.Entry.String()
+		}
+		if s.As != nil {
+			as = s.As.APIVersion + " " + s.As.Kind
+		}
+		if s.TimeoutSeconds > 0 {
+			timeout = seconds(s.TimeoutSeconds)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
+	}
+	t.Flush()
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
+	}
+}
+
+// remarks say why a step is what it is.
+func remarks(s *plan.Step) []string {
+	var list []string
+	if s.Reason != nil {
+		list = append(list, s.Reason.Message)
+	}
+	rule := ""
+	if s.Rule != nil {
+		rule = fmt.Sprintf("rule %d", *s.Rule+1)
+	}
+	if s.Location != nil {
+		rule = strings.TrimSpace(rule + " at " + s.Location.String())
+	}
+	if rule != "" {
+		list = append(list, rule)
+	}
+	if s.As != nil && s.As.Equivalent {
+		list = append(list, "converted: the rule is about an equivalent resource")
+	}
+	if s.MayGoAhead {
+		list = append(list, "may be called ahead of its turn")
+	}
+	if s.MayReinvoke {
+		list = append(list, "may be called again")
+	}
+	return append(list, s.Notes...)
+}
+
+// seconds writes a number of seconds as a duration.
+func seconds(n float64) string { return (time.Duration(n * float64(time.Second))).String() }

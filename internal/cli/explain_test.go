@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestExplainParses(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want explainOptions
+		err  string
+	}{
+		{args: []string{"-f", "a.yaml"}, want: explainOptions{file: "a.yaml", operation: "CREATE", output: "text"}},
+		{args: []string{"pod/web"}, want: explainOptions{object: "pod/web", operation: "UPDATE", output: "text"}},
+		{args: []string{"pod/web", "--operation", "delete"}, want: explainOptions{object: "pod/web", operation: "DELETE", output: "text"}},
+		{
+			args: []string{"-f", "-", "--operation", "UPDATE", "--old", "b.yaml", "--subresource", "status", "--dry-run", "--all", "-o", "json"},
+			want: explainOptions{file: "-", operation: "UPDATE", old: "b.yaml", subresource: "status", dryRun: true, all: true, output: "json"},
+		},
+		{
+			args: []string{"-f", "a", "--as", "u", "--as-group", "g", "--as-group", "h", "--registrations", "x", "--registrations", "y"},
+			want: explainOptions{file: "a", operation: "CREATE", as: "u", asGroups: []string{"g", "h"}, registrations: []string{"x", "y"}, output: "text"},
+		},
+		{
+			args: []string{"pod/web", "--operation", "CONNECT", "--subresource", "exec"},
+			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text"},
+		},
+		{args: []string{}, err: "a request is needed: -f FILE or KIND/NAME"},
+		{args: []string{"pod"}, err: `"pod" is not of the form KIND/NAME`},
+		{args: []string{"pod/"}, err: "not of the form KIND/NAME"},
+		{args: []string{"pod/a/b"}, err: "not of the form KIND/NAME"},
+		{args: []string{"pod/a", "pod/b"}, err: `unexpected argument "pod/b"`},
+		{args: []string{"-f", "a", "--operation", "PATCH"}, err: `--operation "PATCH" is not one of CREATE, UPDATE, DELETE, CONNECT`},
+		{args: []string{"-f", "a", "-o", "wide"}, err: `--output "wide" is not one of`},
+		{args: []string{"pod/a", "--operation", "CREATE"}, err: "a CREATE needs the object"},
+		{args: []string{"pod/a", "--operation", "CONNECT"}, err: "a CONNECT needs KIND/NAME and --subresource"},
+		{args: []string{"-f", "a", "--old", "b"}, err: "--old is for UPDATE and DELETE, not for CREATE"},
+		{args: []string{"-f", "a", "--as-group", "g"}, err: "--as-group needs --as"},
+		{args: []string{"-f", "a", "--registrations", "r", "--kubeconfig", "k"}, err: "leave out --kubeconfig"},
+	} {
+		var got *explainOptions
+		cmd := newExplainCommand(func(_ context.Context, o *explainOptions) error { got = o; return nil })
+		cmd.SetArgs(c.args)
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.Execute()
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) || !errors.As(err, new(usageError)) {
+				t.Errorf("%q: %v, want an error about %q", c.args, err, c.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", c.args, err)
+			continue
+		}
+		got.cluster = nil
+		if !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%q: %+v, want %+v", c.args, *got, c.want)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// cluster reads what the caller may read of a cluster.
+type cluster struct {
+	objects dynamic.Interface
+	kinds   *Kinds
+	// known are the policies behind webhooks, by engine, once they were asked for.
+	known map[string]string
+}
+
+// Discover returns the kinds of a cluster. The error is that of the cluster, when it does
+// not answer.
+func Discover(config *rest.Config) (*Kinds, error) {
+	discover, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := resources(discover)
+	if len(lists) == 0 && err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	k, failure := NewKinds(lists)
+	if failure == nil && err != nil {
+		k.incomplete = err.Error()
+	}
+	return k, failure
+}
+
+// resources returns what discovery tells of, in the cluster's order of groups and versions:
+// equivalent resources are tried in it. There may be some although there is an error.
+func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList, error) {
+	groups, lists, err := discover.ServerGroupsAndResources()
+	places := map[string]int{}
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			places[v.GroupVersion] = len(places)
+		}
+	}
+	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return places[a.GroupVersion] - places[b.GroupVersion] })
+	return lists, err
+}
+
+// Connect makes a World of a cluster, whose kinds were discovered, by reading only. What
+// the caller may not read is hidden in it. The error is that of the cluster, when it does
+// not answer.
+func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{kinds: kinds, known: map[string]string{}}
+	if c.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	w := &World{
+		Kinds: kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, behind: c.behind, define: c.define,
+		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "what the user may do cannot be asked from here",
+		Notes: []string{"compiled-in plugins of the server are not part of this plan: they cannot be seen from outside"},
+	}
+	if kinds.incomplete != "" {
+		w.Notes = append(w.Notes, "some kinds are not known: "+kinds.incomplete)
+	}
+	if w.Registrations, err = snapshot.NewClientReader(client.RESTClient()).Read(ctx, ""); err != nil {
+		return nil, err
+	}
+	for _, d := range registration.Sources() {
+		if slices.Contains(w.Registrations.Forbidden, d.Kind) {
+			w.Hidden[d.Source] = "may not list " + d.Resource
+		}
+	}
+	if err := c.policies(ctx, w); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Caller returns who a cluster takes the caller for, nil when it does not say.
+func Caller(ctx context.Context, config *rest.Config) user.Info {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil
+	}
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil
+	}
+	u := review.Status.UserInfo
+	info := &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups}
+	for key, values := range u.Extra {
+		if info.Extra == nil {
+			info.Extra = map[string][]string{}
+		}
+		info.Extra[key] = values
+	}
+	return info
+}
+
+// stored gets an object in the version that is meant.
+func (c *cluster) stored(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error) {
+	client := dynamic.ResourceInterface(c.objects.Resource(kind.Resource))
+	if kind.Namespaced {
+		client = c.objects.Resource(kind.Resource).Namespace(namespace)
+	}
+	return client.Get(ctx, name, metav1.GetOptions{})
+}
+
+func (c *cluster) namespace(ctx context.Context, name string) (map[string]string, error) {
+	u, err := c.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w: may not get namespace %s", plan.ErrUnknown, name)
+	case err != nil:
+		return nil, err
+	}
+	return u.GetLabels(), nil
+}
+
+// define reads whether a custom resource's versions differ in their name only.
+func (c *cluster) define(ctx context.Context, kind *Kind) {
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	u, err := c.objects.Resource(definitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
+	if err != nil {
+		// The objects cannot be converted then, and the plan says so.
+		return
+	}
+	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); strategy == "None" {
+		c.kinds.unconverted[kind.Kind.GroupKind()] = true
+	}
+}
+
+// policies notes the kinds of admission policies that the cluster has any of, or does not
+// show.
+func (c *cluster) policies(ctx context.Context, w *World) error {
+	for _, resource := range []string{"mutatingadmissionpolicies", "validatingadmissionpolicies"} {
+		gvr, ok := c.kinds.Served(registration.GroupName, resource)
+		if !ok {
+			continue
+		}
+		list, err := c.objects.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
+		switch {
+		case apierrors.IsForbidden(err):
+			w.Notes = append(w.Notes, resource+" are not part of this plan: may not list "+resource)
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("listing %s: %w", resource, err)
+		case err == nil && len(list.Items) > 0:
+			w.Notes = append(w.Notes, "the cluster has "+resource+", which are not part of this plan")
+		}
+	}
+	return nil
+}
+
+// behind names the policies behind the webhooks of policy engines: a webhook of such an
+// engine is the same for all of them.
+func (c *cluster) behind(ctx context.Context, s *plan.Step, e *registration.Entry) []string {
+	if e == nil || e.Webhook == nil {
+		return nil
+	}
+	name := s.Entry.Name
+	switch {
+	case strings.Contains(name, ".kyverno.svc"):
+		return []string{c.named(ctx, "Kyverno policies", func(r schema.GroupVersionResource) bool {
+			return r.Group == "kyverno.io" && (r.Resource == "clusterpolicies" || r.Resource == "policies")
+		})}
+	case strings.HasSuffix(name, "mutation.gatekeeper.sh"):
+		return []string{c.named(ctx, "Gatekeeper mutators", func(r schema.GroupVersionResource) bool {
+			return r.Group == "mutations.gatekeeper.sh"
+		})}
+	case strings.HasSuffix(name, "gatekeeper.sh"):
+		return []string{c.named(ctx, "Gatekeeper constraints", func(r schema.GroupVersionResource) bool {
+			return r.Group == "constraints.gatekeeper.sh"
+		})}
+	}
+	return nil
+}
+
+// most is how many policies are named.
+const most = 20
+
+// named lists the objects of the resources that are meant, in one sentence.
+func (c *cluster) named(ctx context.Context, what string, meant func(schema.GroupVersionResource) bool) string {
+	if text, ok := c.known[what]; ok {
+		return text
+	}
+	var names, hidden []string
+	seen := map[schema.GroupResource]bool{}
+	for _, k := range c.kinds.list {
+		r := k.Resource
+		if !meant(r) || seen[r.GroupResource()] {
+			continue
+		}
+		seen[r.GroupResource()] = true
+		list, err := c.objects.Resource(r).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			hidden = append(hidden, fmt.Sprintf("%s: %s", r.GroupResource(), unreadable(err)))
+			continue
+		}
+		for i := range list.Items {
+			name := list.Items[i].GetName()
+			if ns := list.Items[i].GetNamespace(); ns != "" {
+				name = ns + "/" + name
+			}
+			names = append(names, k.Kind.Kind+" "+name)
+		}
+	}
+	if len(names) > most {
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	text := what + ": "
+	switch {
+	case len(names) > 0:
+		text += strings.Join(names, ", ")
+	case len(hidden) == 0:
+		text += "none"
+	}
+	if len(hidden) > 0 {
+		text += " (unknown: " + strings.Join(hidden, "; ") + ")"
+	}
+	c.known[what] = text
+	return text
+}
+
+// unreadable says why something cannot be read.
+func unreadable(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "may not list them"
+	}
+	return err.Error()
+}

@@ -1,0 +1,234 @@
+package offline
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// builtin is what discovery says about the kinds of a server without custom resources: a
+// line for each group and version, and below it one for each resource.
+//
+//go:embed kinds.txt
+var builtin string
+
+// Kind is a kind of objects, and the resource under which they are served.
+type Kind struct {
+	Kind       schema.GroupVersionKind
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	// Guessed tells that the plural and the scope are a guess.
+	Guessed bool
+	// singular and short are other names of the resource.
+	singular string
+	short    []string
+	// subresources are the kinds of what is sent to subresources, in order.
+	subresources []subresource
+}
+
+type subresource struct {
+	name string
+	kind schema.GroupVersionKind
+}
+
+// Kinds are the kinds of a cluster, in the order of discovery.
+type Kinds struct {
+	list        []*Kind
+	equivalents runtime.EquivalentResourceRegistry
+	// unconverted are the groups of custom resources whose versions differ in nothing
+	// but their name.
+	unconverted map[schema.GroupKind]bool
+	// incomplete says why some kinds are not known; empty when all are.
+	incomplete string
+}
+
+// NewKinds returns the kinds that discovery tells of.
+func NewKinds(lists []*metav1.APIResourceList) (*Kinds, error) {
+	k := &Kinds{equivalents: runtime.NewEquivalentResourceRegistryWithIdentity(family), unconverted: map[schema.GroupKind]bool{}}
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("discovery: %w", err)
+		}
+		for i := range l.APIResources {
+			k.add(gv, &l.APIResources[i])
+		}
+	}
+	return k, nil
+}
+
+// family is the name under which a resource and its equivalents in other groups go: those
+// that are stored as the same objects.
+func family(r schema.GroupResource) string {
+	switch {
+	case r.Group == "extensions" && slices.Contains([]string{"daemonsets", "deployments", "replicasets"}, r.Resource):
+		r.Group = "apps"
+	case r.Group == "extensions":
+		r.Group = "networking.k8s.io"
+	case r.Group == "events.k8s.io":
+		r.Group = ""
+	}
+	return r.String()
+}
+
+// Builtin returns the kinds that are built into the server.
+func Builtin() *Kinds {
+	var lists []*metav1.APIResourceList
+	for line := range strings.Lines(builtin) {
+		words := strings.Fields(line)
+		if len(words) == 1 {
+			lists = append(lists, &metav1.APIResourceList{GroupVersion: words[0]})
+			continue
+		}
+		r := metav1.APIResource{Name: words[0], Kind: words[1], Namespaced: words[2] == "namespaced"}
+		if len(words) > 3 {
+			gv, _ := schema.ParseGroupVersion(words[3])
+			r.Group, r.Version = gv.Group, gv.Version
+		}
+		last := lists[len(lists)-1]
+		last.APIResources = append(last.APIResources, r)
+	}
+	k, err := NewKinds(lists)
+	if err != nil {
+		panic("kinds.txt: " + err.Error())
+	}
+	return k
+}
+
+func (k *Kinds) add(gv schema.GroupVersion, r *metav1.APIResource) {
+	kind := gv.WithKind(r.Kind)
+	if r.Version != "" {
+		kind = schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+	}
+	name, sub, _ := strings.Cut(r.Name, "/")
+	resource := gv.WithResource(name)
+	k.equivalents.RegisterKindFor(resource, sub, kind)
+	if sub == "" {
+		k.list = append(k.list, &Kind{Kind: kind, Resource: resource, Namespaced: r.Namespaced, singular: r.SingularName, short: r.ShortNames})
+		return
+	}
+	i := slices.IndexFunc(k.list, func(o *Kind) bool { return o.Resource == resource })
+	if i < 0 {
+		return
+	}
+	k.list[i].subresources = append(k.list[i].subresources, subresource{sub, kind})
+}
+
+// Define adds the kinds of a CustomResourceDefinition (v1), in all its versions.
+func (k *Kinds) Define(definition *unstructured.Unstructured) error {
+	at := func(fields ...string) string {
+		s, _, _ := unstructured.NestedString(definition.Object, append([]string{"spec"}, fields...)...)
+		return s
+	}
+	group, kind, plural := at("group"), at("names", "kind"), at("names", "plural")
+	if group == "" || kind == "" || plural == "" {
+		return fmt.Errorf("CustomResourceDefinition %q: spec.group, spec.names.kind and spec.names.plural are needed", definition.GetName())
+	}
+	short, _, _ := unstructured.NestedStringSlice(definition.Object, "spec", "names", "shortNames")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		name, _ := version["name"].(string)
+		if served, ok := version["served"].(bool); name == "" || ok && !served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: group, Version: name}
+		k.add(gv, &metav1.APIResource{Name: plural, Kind: kind, Namespaced: at("scope") != "Cluster", SingularName: at("names", "singular"), ShortNames: short})
+		subresources, _, _ := unstructured.NestedMap(version, "subresources")
+		if _, ok := subresources["status"]; ok {
+			k.add(gv, &metav1.APIResource{Name: plural + "/status", Kind: kind})
+		}
+		if _, ok := subresources["scale"]; ok {
+			k.add(gv, &metav1.APIResource{Name: plural + "/scale", Group: "autoscaling", Version: "v1", Kind: "Scale"})
+		}
+	}
+	if strategy := at("conversion", "strategy"); strategy == "" || strategy == "None" {
+		k.unconverted[schema.GroupKind{Group: group, Kind: kind}] = true
+	}
+	return nil
+}
+
+// Served returns the first version that a resource is served in; ok is false when it is
+// not served.
+func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource, ok bool) {
+	for _, known := range k.list {
+		if known.Resource.Group == group && known.Resource.Resource == resource {
+			return known.Resource, true
+		}
+	}
+	return gvr, false
+}
+
+// Of returns the kind of objects, a guess if it is not known.
+func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
+	for _, known := range k.list {
+		if known.Kind == kind {
+			return known
+		}
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return &Kind{Kind: kind, Resource: resource, Namespaced: true, Guessed: true}
+}
+
+// Parent returns the kind whose objects have a subresource to which objects of another
+// kind are sent. The error says that there is none, or are several.
+func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) {
+	var found []*Kind
+	for _, known := range k.list {
+		if slices.Contains(known.subresources, subresource{sub, sent}) {
+			found = append(found, known)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return nil, fmt.Errorf("nothing that is known has a subresource %s that takes a %s of %s", sub, sent.Kind, sent.GroupVersion())
+	}
+	return nil, fmt.Errorf("several kinds have a subresource %s that takes a %s: say which object is meant, as KIND/NAME", sub, sent.Kind)
+}
+
+// Named returns the kind that a user names as for kubectl: pod, pods, po, pods.v1., or
+// deployment.apps.
+func (k *Kinds) Named(given string) (*Kind, error) {
+	name, group, qualified := strings.Cut(strings.ToLower(given), ".")
+	version := ""
+	for _, known := range k.list {
+		kind := known.Kind
+		if name != known.Resource.Resource && name != strings.ToLower(kind.Kind) && name != known.singular && !slices.Contains(known.short, name) {
+			continue
+		}
+		version = kind.Version
+		if !qualified || group == kind.Group || group == version+"."+kind.Group {
+			return known, nil
+		}
+	}
+	return nil, fmt.Errorf("the kind %q is not known", given)
+}
+
+// Takes returns the kind of what is sent to a subresource, the zero kind if the kind is
+// not known to have it.
+func (k *Kind) Takes(sub string) schema.GroupVersionKind {
+	kind, _ := k.sent(sub)
+	return kind
+}
+
+// sent returns the kind of what is sent to a subresource, and whether it is known.
+func (k *Kind) sent(sub string) (schema.GroupVersionKind, bool) {
+	if sub == "" {
+		return k.Kind, true
+	}
+	for _, s := range k.subresources {
+		if s.name == sub {
+			return s.kind, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
+}

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -212,7 +213,7 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 // ServeMux would redirect what is not clean.
 func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	if s := cc.Service; s != nil {
-		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: path.Join("/", s.Path)}, nil
+		return &url.URL{Scheme: "https", Host: serviceHost(s.Namespace, s.Name, s.Port), Path: rooted(s.Path)}, nil
 	}
 	if cc.URL == "" {
 		return nil, errors.New("webhook configuration must have either service or URL")
@@ -224,7 +225,17 @@ func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	if u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("clientConfig.url %q is not the https URL of a host", u.Redacted())
 	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Join("/", u.Path)}, nil
+	*u = url.URL{Scheme: u.Scheme, Host: u.Host, Path: rooted(u.Path)}
+	return u, nil
+}
+
+// rooted returns a clean path that begins with a slash. A path that is like that costs no
+// allocation.
+func rooted(p string) string {
+	if strings.HasPrefix(p, "/") {
+		return path.Clean(p)
+	}
+	return path.Clean("/" + p)
 }
 
 // timeoutQuery prints a duration as S3.3 wants it, in whole seconds rounded up.

@@ -26,7 +26,7 @@ type Options struct {
 	Namespaces Namespaces
 	// Authorizer is what match conditions ask by the variable authorizer, and who decides
 	// about uninitialized objects (S11.17). With nil, conditions that use it fail, and
-	// nobody may write an uninitialized object.
+	// no user may write an uninitialized object.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Registrations, if set, is where the initializers that are registered now are read
 	// when an InitializerConfiguration is written through this server: all of them must

@@ -198,7 +198,7 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 		a.response = response
 		return 0, nil
 	case ctx.Err() != nil:
-		// A server that is told that we leave may end its answer early.
+		// A server that sees us leave may end its answer early.
 		return Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
 	case errors.As(err, new(*apierrors.StatusError)):
 		return HTTPStatus, err

@@ -28,7 +28,7 @@ type Options struct {
 	// request, in order. Its error rejects the request; it is the retryable
 	// one of S11.11 when the configuration is not known well enough.
 	Pending func(context.Context, admission.Attributes) ([]string, error)
-	// Authorizer decides who may write uninitialized objects; with nil, nobody may.
+	// Authorizer decides who may write uninitialized objects; with nil, no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Exempt tells which kinds have no initializers: those that configure
 	// admission (S2.39).

@@ -20,7 +20,7 @@ type Candidate struct {
 	Entry *snapshot.Entry
 	// Rule is the index of the rule that matched.
 	Rule int
-	// Resource, Subresource and Kind are what a webhook is told the request is
+	// Resource, Subresource and Kind are what a review says the request is
 	// about; they differ from the request's own when Equivalent (S2.24).
 	Resource    schema.GroupVersionResource
 	Subresource string

@@ -108,7 +108,7 @@ type Step struct {
 	// Entry is what is registered; nil for a compiled-in plugin.
 	Entry  *Entry `json:"entry,omitempty"`
 	Effect Effect `json:"effect"`
-	// Rule is the index of the rule that matched, and As what a webhook is told the
+	// Rule is the index of the rule that matched, and As what a review says the
 	// request is about; nil when no rule matched.
 	Rule *int `json:"rule,omitempty"`
 	As   *As  `json:"as,omitempty"`
@@ -151,7 +151,7 @@ type Entry struct {
 // String names the entry as messages do: configuration/name.
 func (e *Entry) String() string { return e.Configuration + "/" + e.Name }
 
-// As is what a webhook is told that a request is about.
+// As is what a review says that a request is about.
 type As struct {
 	APIVersion  string `json:"apiVersion"`
 	Kind        string `json:"kind"`
@@ -530,7 +530,7 @@ func (w *written) Pend(names []string) {
 	initializers.SetPending(w.object, names)
 }
 
-// String says what a webhook is told, and which rule is the reason: "as apps/v1
+// String says what the review says, and which rule is the reason: "as apps/v1
 // Deployment: rule 2, through an equivalent resource".
 func (s *Step) String() string {
 	switch {

@@ -224,7 +224,7 @@ type CallRecord struct {
 	FailurePolicy string      `json:"failurePolicy,omitempty"`
 	// Rule is the index of the rule that matched.
 	Rule int `json:"rule"`
-	// Kind, Resource and Subresource are what the webhook was told the request is about.
+	// Kind, Resource and Subresource are what the review said the request is about.
 	// Equivalent tells that this differs from the request's own.
 	Kind        KindRecord     `json:"kind"`
 	Resource    ResourceRecord `json:"resource"`

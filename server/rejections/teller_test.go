@@ -55,11 +55,11 @@ func TestWhoIsTold(t *testing.T) {
 		{"a create that fails", with(func(r *request) { r.err = errors.New("no answer") }), `Create of Pod "web-*" failed: no answer`},
 		{"a long text", with(func(r *request) { r.err = errors.New(strings.Repeat("x", 2*maxMessage)) }), `Create of Pod "web-*" failed: x`},
 		{"what webhooks say of secrets is not told", with(func(r *request) { r.resource = "secrets" }), `Create of Pod "web-*" was rejected: see the answer to the request`},
-		{"nobody is told of what is let pass", with(func(r *request) { r.err = nil }), ""},
-		{"nobody is told of an update", with(func(r *request) { r.operation = admission.Update }), ""},
-		{"nobody is told of a subresource", with(func(r *request) { r.subresource = "eviction" }), ""},
-		{"nobody is told of a dry run", with(func(r *request) { r.dryRun = true }), ""},
-		{"nobody is told when the client left", with(func(r *request) { r.gone = true }), ""},
+		{"no event about what is let pass", with(func(r *request) { r.err = nil }), ""},
+		{"no event about an update", with(func(r *request) { r.operation = admission.Update }), ""},
+		{"no event about a subresource", with(func(r *request) { r.subresource = "eviction" }), ""},
+		{"no event about a dry run", with(func(r *request) { r.dryRun = true }), ""},
+		{"no event when the client left", with(func(r *request) { r.gone = true }), ""},
 		{"an object without an owner", with(func(r *request) { r.object.OwnerReferences = nil }), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

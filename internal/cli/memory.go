@@ -62,8 +62,6 @@ func keepMemory(ctx context.Context) {
 	defer debug.SetMemoryLimit(most)
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
-	// Starting took what serving does not need.
-	forgetProgram()
 	var limit int64
 	var calm quiet
 	for {

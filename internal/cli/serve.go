@@ -142,12 +142,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	defer stop()
 	return s.Run(ctx, func(a server.Address) {
 		fmt.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
-		keeping.Go(func() {
-			select {
-			case <-time.After(settle):
-				keepMemory(serving)
-			case <-serving.Done():
-			}
-		})
+		keeping.Go(func() { keepMemory(serving) })
+		time.AfterFunc(settle, forgetProgram)
 	})
 }

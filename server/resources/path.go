@@ -52,8 +52,11 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 // acrossNamespaces tells whether a path of a namespaced resource that names no
 // namespace is one that the endpoint is served at: where the objects of all
 // namespaces are listed. There other methods are known and not allowed, except
-// with custom resources.
+// with custom resources. Objects of an Unplaced storage can be read by name, too.
 func (e *Endpoint) acrossNamespaces(info *request.RequestInfo) bool {
+	if _, unplaced := e.Storage.(Unplaced); unplaced && len(info.Parts) == 2 && info.Verb == "get" {
+		return true
+	}
 	if _, lists := e.Storage.(rest.Lister); !lists || len(info.Parts) > 1 {
 		return false
 	}

@@ -43,7 +43,7 @@ var (
 	propertySeed = flag.Uint64("seed", 0, "the one set that TestPlanIsWhatHappens makes; 0 means many")
 )
 
-// told is what one webhook was told, as far as a plan says it.
+// told is what one review said, as far as a plan says it.
 type told struct {
 	Path       string
 	Review     string
@@ -59,7 +59,7 @@ type told struct {
 	uid types.UID
 }
 
-// recorder writes down what the webhooks of one set are told, and allows it.
+// recorder keeps the reviews that the webhooks of one set receive, and allows each.
 type recorder struct {
 	mu struct {
 		sync.Mutex
@@ -295,7 +295,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	}
 	differ("webhooks", outcomes(predicted.Steps), happened(followed))
 	serial := e == p.serial
-	differ("what webhooks are told", p.arranged(p.calls(predicted.Steps, a), serial), p.arranged(received, serial))
+	differ("the reviews that webhooks receive", p.arranged(p.calls(predicted.Steps, a), serial), p.arranged(received, serial))
 	if rejection == nil {
 		// What comes after a rejection is explained, and not looked at.
 		differ("webhooks that do not apply", spared(full.Steps), skipped(followed))
@@ -426,7 +426,7 @@ func skipped(t *trace.Trace) []string {
 	return out
 }
 
-// calls are what webhooks will be told, by a plan.
+// calls are the reviews that a plan says webhooks will receive.
 func (p *prophet) calls(steps []plan.Step, a admission.Attributes) []told {
 	var out []told
 	for i := range steps {
@@ -569,7 +569,7 @@ func (p *prophet) count(predicted *plan.Plan, t *trace.Trace, rejection error) {
 }
 
 // Whatever is registered and whatever is asked, the plan of a request says which webhooks
-// will be called and what they will be told, which initializers the object will get, and
+// will be called and what the reviews will say, which initializers the object will get, and
 // whether the request will be rejected before any webhook objects; and every review that a
 // webhook received is in the trace of the request, once. The webhooks here allow
 // everything and change nothing: what they answer, no plan can know.

@@ -119,5 +119,5 @@ func ExampleSelection_Names() {
 	fmt.Println(err)
 	// Output:
 	// [NamespaceLifecycle MutatingAdmissionWebhook GenericAdmissionWebhook ValidatingAdmissionWebhook] <nil>
-	// admission-control plugin "PodPreset" is unknown: there are NamespaceLifecycle, Initializers, MutatingAdmissionWebhook, GenericAdmissionWebhook, ValidatingAdmissionWebhook
+	// admission-control: unknown plugin "PodPreset"; known plugins: NamespaceLifecycle, Initializers, MutatingAdmissionWebhook, GenericAdmissionWebhook, ValidatingAdmissionWebhook
 }

@@ -23,7 +23,7 @@ func newFreshness() *freshness {
 	return &freshness{
 		reads: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_read_duration_seconds",
-			Help:           "How long it took to read and compile the registrations of webhooks and initializers, by result: success or error.",
+			Help:           "Time in seconds to read and compile the registrations of webhooks and initializers, by result: success or error.",
 			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
@@ -35,7 +35,7 @@ func newFreshness() *freshness {
 func (f *freshness) gauge() metrics.GaugeFunc {
 	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_age_seconds",
-		Help:           "Seconds since the beginning of the last successful read of registrations, or of the first read while none has succeeded. Writes are refused when it exceeds the staleness allowed.",
+		Help:           "Seconds since the last successful read of registrations began, or since the first read began if none has succeeded. The server refuses writes while this exceeds --admission-max-staleness.",
 		StabilityLevel: metrics.ALPHA,
 	}, f.age)
 }

@@ -100,7 +100,7 @@ func checkKnown(flag string, names []string, known []Known) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(all, name) {
-			return fmt.Errorf("%s plugin %q is unknown: there are %s", flag, name, strings.Join(all, ", "))
+			return fmt.Errorf("%s: unknown plugin %q; known plugins: %s", flag, name, strings.Join(all, ", "))
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.6 unknown name",
 			selection: Selection{Control: []string{"NamespaceLifecycle", "X"}},
-			err:       `admission-control plugin "X" is unknown: there are ` + listed,
+			err:       `admission-control: unknown plugin "X"; known plugins: ` + listed,
 		},
 		{
 			name:      "S9.6 a name given twice",
@@ -44,12 +44,12 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.7 unknown name enabled",
 			selection: Selection{Enable: []string{"X"}},
-			err:       `enable-admission-plugins plugin "X" is unknown: there are ` + listed,
+			err:       `enable-admission-plugins: unknown plugin "X"; known plugins: ` + listed,
 		},
 		{
 			name:      "S9.7 unknown name disabled",
 			selection: Selection{Disable: []string{"X"}},
-			err:       `disable-admission-plugins plugin "X" is unknown: there are ` + listed,
+			err:       `disable-admission-plugins: unknown plugin "X"; known plugins: ` + listed,
 		},
 		{
 			name:      "S9.7 a name in both",

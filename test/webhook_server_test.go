@@ -316,7 +316,7 @@ func TestIgnoredFailuresAreLogged(t *testing.T) {
 	harness.Eventually(t, "the failure is in the log", func() error {
 		h.Must(http.StatusCreated, "POST", configMaps(ns)+"?dryRun=All", configMap("c"))
 		for l := range strings.Lines(s.Log()) {
-			if strings.Contains(l, "Webhook failed and was ignored: its failurePolicy is Ignore") && strings.Contains(l, line) {
+			if strings.Contains(l, "Webhook call failed; ignoring it because failurePolicy is Ignore") && strings.Contains(l, line) {
 				return nil
 			}
 		}

@@ -218,9 +218,9 @@ type openError struct {
 }
 
 func (e *openError) Error() string {
-	next := "a call that tries it again is under way"
+	next := "a trial call is running"
 	if e.again > 0 {
-		next = fmt.Sprintf("it is tried again in %s", e.again.Round(time.Millisecond))
+		next = fmt.Sprintf("the next trial call is in %s", e.again.Round(time.Millisecond))
 	}
 	return fmt.Sprintf("the last %d calls to %s failed, the first at %s, the latest because of: %s; %s",
 		e.failures, e.target, e.since.UTC().Format(time.RFC3339), cut(e.last.reason(), maxText/2), next)

@@ -185,11 +185,11 @@ func TestCircuit(t *testing.T) {
 					}
 					return
 				}
-				if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; it is tried again in "); missing != "" {
+				if missing := contains(err.Error(), "not called: the last 5 calls to "+at+" failed, the first at 2", tt.text, "; the next trial call is in "); missing != "" {
 					t.Errorf("%q lacks %q", err, missing)
 				}
 				status := err.Status().ErrStatus.Message
-				if missing := contains(status, `Internal error occurred: failed calling webhook "check.shop.example.com": not called: `, "failurePolicy is Fail: the request was rejected; check that something answers at that URL"); missing != "" {
+				if missing := contains(status, `Internal error occurred: failed calling webhook "check.shop.example.com": not called: `, "failurePolicy is Fail: the request was rejected; check that a server answers at that URL"); missing != "" {
 					t.Errorf("S7.2: %q lacks %q", status, missing)
 				}
 				if err.Code != 503 || err.Dial || err.TimedOut {

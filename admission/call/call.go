@@ -81,7 +81,7 @@ func New(o Options) (*Caller, error) {
 		return nil, errors.New("limits of a webhook caller must not be negative")
 	}
 	if int(o.Breaker) >= len(Breakers) {
-		return nil, fmt.Errorf("there is no breaker %d", o.Breaker)
+		return nil, fmt.Errorf("unknown breaker %d", o.Breaker)
 	}
 	if o.Resolver == nil {
 		o.Resolver = DNS

@@ -153,7 +153,7 @@ func TestDeadlines(t *testing.T) {
 			[]string{`failed to call webhook: Post "https://hook.example.com/?timeout=3s": context deadline exceeded`, "no answer within 3s, timeoutSeconds of the webhook"}},
 		{"S7.7 the deadline of the API request", 1500 * time.Millisecond, false,
 			Failure{TimedOut: true, RequestLimited: true, Limit: 1500 * time.Millisecond, Elapsed: 1500 * time.Millisecond, Code: 503, Class: Transport},
-			[]string{`Post "https://hook.example.com/?timeout=2s": context deadline exceeded`, "no answer within 1.5s, what the API request had left for it"}},
+			[]string{`Post "https://hook.example.com/?timeout=2s": context deadline exceeded`, "no answer within 1.5s, the time that the API request had left"}},
 		{"S7.10 the client of the API request is gone", 0, true,
 			Failure{ClientGone: true, Limit: 3 * time.Second, Elapsed: time.Second, Code: 503, Class: Transport},
 			[]string{"context canceled", "the API request was cancelled by its client"}},

@@ -152,7 +152,7 @@ func (e *Failure) explain(b *strings.Builder) {
 			what = "connection"
 		}
 		if e.RequestLimited {
-			which = "what the API request had left for it"
+			which = "the time that the API request had left"
 		}
 		fmt.Fprintf(b, "; no %s within %s, %s", what, e.Limit.Round(time.Millisecond), which)
 	case e.Class == Transport && isCertificateError(e.Cause):
@@ -216,13 +216,13 @@ const busyRetrySeconds = 1
 func (e *Error) remedy() string {
 	switch e.Class {
 	case NoVersion:
-		return `; name "v1" or "v1beta1" in admissionReviewVersions`
+		return `; add "v1" or "v1beta1" to admissionReviewVersions`
 	case Client:
 		return "; correct clientConfig or the credentials for it"
 	case SideEffects:
-		return "; declare sideEffects of the webhook"
+		return "; set sideEffects of the webhook"
 	case Busy:
-		return "; the webhook is too slow for what it is sent: give it more replicas or a shorter timeoutSeconds"
+		return "; the webhook is too slow for its load: add replicas or shorten timeoutSeconds"
 	case Transport, CircuitOpen:
 		if isCertificateError(e.Cause) {
 			return "; renew the certificate or correct clientConfig.caBundle"
@@ -230,7 +230,7 @@ func (e *Error) remedy() string {
 		if s := e.Hook.ClientConfig.Service; s != nil {
 			return fmt.Sprintf("; check the pods behind service %s/%s", s.Namespace, s.Name)
 		}
-		return "; check that something answers at that URL"
+		return "; check that a server answers at that URL"
 	case Panic:
 		return ""
 	}

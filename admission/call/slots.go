@@ -204,12 +204,12 @@ type busyError struct {
 }
 
 func (e *busyError) Error() string {
-	under := fmt.Sprintf("%d calls to %s are under way, and %d wait", e.taken, e.target, e.waiting)
+	under := fmt.Sprintf("%d calls to %s are running and %d are waiting", e.taken, e.target, e.waiting)
 	if e.bodies > 0 {
-		return fmt.Sprintf("%s; with the %d bytes of this one, the reviews that wait for slow webhooks would take more than %d MiB", under, e.size, e.bodies>>20)
+		return fmt.Sprintf("%s; this review of %d bytes would bring the reviews that wait for slow webhooks above %d MiB", under, e.size, e.bodies>>20)
 	}
 	if e.waited > 0 {
-		return fmt.Sprintf("%s; none ended within the %s that this one could wait", under, e.waited.Round(time.Millisecond))
+		return fmt.Sprintf("%s; none finished within the %s that this call could wait", under, e.waited.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s; a call takes %s lately, and this one has %s", under, e.each.Round(time.Millisecond), e.left.Round(time.Millisecond))
+	return fmt.Sprintf("%s; recent calls took %s, and this call has %s left", under, e.each.Round(time.Millisecond), e.left.Round(time.Millisecond))
 }

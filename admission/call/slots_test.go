@@ -60,7 +60,7 @@ func TestSlotsGoToTheEarliestDeadline(t *testing.T) {
 		for r := range results {
 			got = append(got, r)
 		}
-		want := []string{"1: 1 calls to hook:443 are under way, and 4 wait; none ended within the 1s that this one could wait", "5", "10", "20", "30"}
+		want := []string{"1: 1 calls to hook:443 are running and 4 are waiting; none finished within the 1s that this call could wait", "5", "10", "20", "30"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
@@ -100,7 +100,7 @@ func TestSlotsForesee(t *testing.T) {
 			if (err == nil) != tt.ok {
 				t.Errorf("got %v", err)
 			}
-			if err != nil && !strings.HasPrefix(err.Error(), fmt.Sprintf("10 calls to hook:443 are under way, and %d wait; a call takes ", tt.queued+1)) {
+			if err != nil && !strings.HasPrefix(err.Error(), fmt.Sprintf("10 calls to hook:443 are running and %d are waiting; recent calls took ", tt.queued+1)) {
 				t.Errorf("got %q", err)
 			}
 		})
@@ -199,7 +199,7 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 			t.Fatalf("got %#v", err)
 		}
 		if missing := contains(err.Status().Error(), `failed calling webhook "check.shop.example.com": not called: 2 calls to `,
-			"none ended within the 50ms that this one could wait", "failurePolicy is Fail", "give it more replicas"); missing != "" {
+			"none finished within the 50ms that this call could wait", "failurePolicy is Fail", "add replicas"); missing != "" {
 			t.Errorf("%q lacks %q", err.Status(), missing)
 		}
 		if after := err.Status().ErrStatus.Details.RetryAfterSeconds; after != 1 {
@@ -258,7 +258,7 @@ func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 				t.Fatalf("got %#v", err)
 			}
 			if missing := contains(err.Status().Error(), `failed calling webhook "check.shop.example.com": not called: 1 calls to `,
-				fmt.Sprintf("with the %d bytes of this one, the reviews that wait for slow webhooks would take more than ", size), "failurePolicy is Fail"); missing != "" {
+				fmt.Sprintf("; this review of %d bytes would bring the reviews that wait for slow webhooks above ", size), "failurePolicy is Fail"); missing != "" {
 				t.Errorf("%q lacks %q", err.Status(), missing)
 			}
 			if after := err.Status().ErrStatus.Details.RetryAfterSeconds; after != 1 {

@@ -30,7 +30,7 @@ func (e *CycleError) Error() string {
 	for i, c := range e.Constraints {
 		parts[i] = c.String()
 	}
-	return "no order of the initializers is possible: " + strings.Join(parts, ", ")
+	return "cannot order the initializers: " + strings.Join(parts, ", ")
 }
 
 // CheckOrder returns a *CycleError when the lists After and Before of

@@ -91,7 +91,7 @@ func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initi
 		}
 		if len(names) > MaxPending {
 			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(
-				"%d registered initializers apply to it, and at most %d may: remove some from the InitializerConfigurations", len(names), MaxPending))
+				"%d registered initializers apply to the object, more than the limit of %d: remove some from the InitializerConfigurations", len(names), MaxPending))
 		}
 		SetPending(a.GetObject(), names)
 		return nil
@@ -215,7 +215,7 @@ func (p *Plugin) exempt(a admission.Attributes) bool {
 
 func (p *Plugin) authorize(ctx context.Context, a admission.Attributes, denied string) error {
 	if p.options.Authorizer == nil {
-		return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: this server has no authorizer that could allow it", denied))
+		return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: this server has no authorizer to allow it", denied))
 	}
 	decision, reason, err := p.options.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),

@@ -138,7 +138,7 @@ func TestPlugin(t *testing.T) {
 			request: request{operation: admission.Update, user: "admin", old: many(MaxPending + 2), new: many(MaxPending + 1)}, want: many(MaxPending + 1)},
 		{name: "S11.16 more initializers are registered for a kind than may be",
 			request: request{operation: admission.Create}, configured: names(many(MaxPending + 1)), code: 403,
-			message: "65 registered initializers apply to it, and at most 64 may"},
+			message: "65 registered initializers apply to the object, more than the limit of 64"},
 		{name: "S11.15 subresources are ignored",
 			request: request{operation: admission.Create, subresource: "binding"}, configured: []string{"a.example.com"}},
 		{name: "S11.21 the second pass does nothing",

@@ -120,7 +120,7 @@ func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, 
 
 var (
 	errMetadata = errors.New("it leaves the object without metadata")
-	errItems    = errors.New(`it adds an array named "items": that is a list, not an object`)
+	errItems    = errors.New(`it adds an array named "items", which makes the object a list`)
 )
 
 // checkContent does for an unstructured object what decoding does for a typed one:

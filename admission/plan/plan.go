@@ -293,7 +293,7 @@ func (b *builder) initializers(l *Link) {
 		b.plan.Steps = append(b.plan.Steps, step)
 	}
 	if len(names) > initializers.MaxPending {
-		b.reject(fmt.Sprintf("%d registered initializers apply, and at most %d may", len(names), initializers.MaxPending))
+		b.reject(fmt.Sprintf("%d registered initializers apply, more than the limit of %d", len(names), initializers.MaxPending))
 	} else if len(names) > 0 {
 		if p, ok := b.input.Objects.(interface{ Pend(names []string) }); ok {
 			p.Pend(names)

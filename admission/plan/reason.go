@@ -32,7 +32,7 @@ const (
 	ObjectNotSelected
 	// ConditionFalse: a match condition is false.
 	ConditionFalse
-	// NotNew: initializers are for objects that are created (S11.15).
+	// NotNew: initializers apply to creations only (S11.15).
 	NotNew
 	// MirrorPod: a mirror pod gets no initializers (S11.19).
 	MirrorPod
@@ -40,7 +40,7 @@ const (
 	ListSent
 	// SameName: an initializer of this name comes before (S11.6).
 	SameName
-	// NotReached: something before it rejects the request.
+	// NotReached: an earlier step rejects the request.
 	NotReached
 
 	// Unknown: what has to be known cannot be seen.
@@ -118,7 +118,7 @@ func (r Reason) String() string {
 	case None:
 		return ""
 	case NotAsked:
-		return fmt.Sprintf("hooks are never asked about %s", resourceText(r.request.Resource, ""))
+		return fmt.Sprintf("webhooks are never called for %s", resourceText(r.request.Resource, ""))
 	case NoRule:
 		return r.noRule()
 	case Excluded:
@@ -133,15 +133,15 @@ func (r Reason) String() string {
 	case ConditionFalse:
 		return fmt.Sprintf("match condition %q is false: %s", r.condition.Name, r.condition.Expression)
 	case NotNew:
-		return "initializers are for objects that are created"
+		return "initializers apply to creations only"
 	case MirrorPod:
-		return "initializers are not for mirror pods"
+		return "initializers do not apply to mirror pods"
 	case ListSent:
-		return "the request has a list of initializers of its own"
+		return "the request sets its own list of initializers"
 	case SameName:
-		return "an initializer of this name comes before it"
+		return "an earlier initializer has the same name"
 	case NotReached:
-		return "something before it rejects the request"
+		return "an earlier step rejects the request"
 	case ConditionFailed:
 		return oneLine(errors.Unwrap(r.err))
 	case NoDryRun:
@@ -149,7 +149,7 @@ func (r Reason) String() string {
 	case NoSideEffects:
 		return "the request is a dry run, and sideEffects is absent"
 	case NoReviewVersion:
-		return fmt.Sprintf("admissionReviewVersions %s has no version known here: v1, v1beta1", strings.Join(r.entry.ReviewVersions, ","))
+		return fmt.Sprintf("admissionReviewVersions %s has none of the supported versions: v1, v1beta1", strings.Join(r.entry.ReviewVersions, ","))
 	}
 	if r.err != nil {
 		return oneLine(r.err)
@@ -167,7 +167,7 @@ func (r Reason) excluded() string {
 			return fmt.Sprintf("excluded by rule %d", i+1)
 		}
 	}
-	panic("a request that no rule excludes was said to be excluded")
+	panic("a request is marked as excluded, but no rule excludes it")
 }
 
 func (r Reason) noObject() string {
@@ -231,7 +231,7 @@ func wanted(r *registration.Rule, request *Request, t *snapshot.Target) string {
 	case wrongName:
 		return "objects named " + strings.Join(r.ResourceNames, ",")
 	}
-	panic("a rule that matches was said not to")
+	panic("a rule is marked as not matching, but it matches")
 }
 
 // ruleText writes a rule's groups, versions and resources as in "apps/v1

@@ -43,7 +43,7 @@ func (p Patch) edit(root any) (any, error) {
 var (
 	errNoPath = errors.New("the operation has no path")
 	errNoFrom = errors.New("the operation has no from")
-	errDiffer = errors.New("test failed: the value is another one")
+	errDiffer = errors.New("test failed: the value differs")
 )
 
 func (o *Operation) apply(root *any, left *allowance) error {
@@ -90,7 +90,7 @@ func (o *Operation) apply(root *any, left *allowance) error {
 		}
 		return add(root, o.Path, v)
 	}
-	return errors.New("there is no such operation")
+	return errors.New("unknown operation")
 }
 
 func add(root *any, path string, v any) error {
@@ -147,7 +147,7 @@ func replace(root *any, path string, v any) error {
 			*root = v
 			return nil
 		}
-		return errors.New("the whole document can be replaced by an object or an array only")
+		return errors.New("only an object or an array can replace the whole document")
 	}
 	parent, key, err := locate(root, path, true)
 	if err != nil {

@@ -105,7 +105,7 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 	return json.Marshal(finish(patched))
 }
 
-var errNotObject = errors.New("the patch replaces the object by something that is not one")
+var errNotObject = errors.New("the patch replaces the object with a value that is not an object")
 
 // ApplyToMap returns the content of an unstructured object with the patch
 // applied, and whether that differs from obj (S5.5). obj is not changed. Whatever

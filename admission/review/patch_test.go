@@ -37,19 +37,19 @@ func TestPatch(t *testing.T) {
 		{name: "S4.10 no objects", patch: `["add"]`, err: "cannot unmarshal string"},
 		{name: "S5.7 add needs an existing parent", patch: `[{"op":"add","path":"/x","value":1},{"op":"add","path":"/a/q/z","value":1}]`, err: "operation 2, add /a/q/z: there is no /a/q"},
 		{name: "S5.7 remove of a missing path", patch: `[{"op":"remove","path":"/a/q"}]`, err: "operation 1, remove /a/q: there is no /a/q"},
-		{name: "S5.6 failing test", patch: `[{"op":"test","path":"/f","value":2}]`, err: "operation 1, test /f: test failed: the value is another one"},
+		{name: "S5.6 failing test", patch: `[{"op":"test","path":"/f","value":2}]`, err: "operation 1, test /f: test failed: the value differs"},
 		{name: "index out of range", patch: `[{"op":"replace","path":"/a/b/3/c","value":1}]`, err: "operation 1, replace /a/b/3/c: /a/b has 3 elements"},
 		{name: "index out of range of add", patch: `[{"op":"add","path":"/l/1","value":1}]`, err: "operation 1, add /l/1: /l has 0 elements"},
 		{name: "no index", patch: `[{"op":"remove","path":"/a/b/c"}]`, err: `operation 1, remove /a/b/c: /a/b is an array and "c" is not an index`},
 		{name: "through a scalar", patch: `[{"op":"add","path":"/f/x","value":1}]`, err: "operation 1, add /f/x: /f is neither an object nor an array"},
 		{name: "through null", patch: `[{"op":"add","path":"/a/n/x","value":1}]`, err: "operation 1, add /a/n/x: there is no /a/n"},
 		{name: "into itself", patch: `[{"op":"move","from":"/a","path":"/a/b"}]`, err: "operation 1, move /a to /a/b: there is no /a"},
-		{name: "unknown operation", patch: `[{"op":"merge","path":"/a"}]`, err: "operation 1, merge /a: there is no such operation"},
+		{name: "unknown operation", patch: `[{"op":"merge","path":"/a"}]`, err: "operation 1, merge /a: unknown operation"},
 		{name: "no path", patch: `[{"op":"add","path":7,"value":1}]`, err: "operation 1, add: the operation has no path"},
 		{name: "no from", patch: `[{"op":"move","path":"/a"}]`, err: "operation 1, move /a: the operation has no from"},
 		{name: "no pointer", patch: `[{"op":"add","path":"a","value":1}]`, err: `operation 1, add a: "a" is not a JSON pointer`},
 		{name: "the whole document cannot be removed", patch: `[{"op":"remove","path":""}]`, err: "operation 1, remove: the path is empty"},
-		{name: "the whole document cannot be a scalar", patch: `[{"op":"replace","path":"","value":1}]`, err: "operation 1, replace: the whole document can be replaced by an object or an array only"},
+		{name: "the whole document cannot be a scalar", patch: `[{"op":"replace","path":"","value":1}]`, err: "operation 1, replace: only an object or an array can replace the whole document"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func (l *list) decode(objects *[]runtime.Object) error {
 	for i, item := range items {
 		content, ok := item.(map[string]any)
 		if !ok {
-			return fmt.Errorf("item %d is no object", i)
+			return fmt.Errorf("item %d is not an object", i)
 		}
 		content["apiVersion"] = registration.GroupName + "/" + l.Versions[0]
 		content["kind"] = l.Kind

@@ -148,7 +148,7 @@ func TestClientReaderFails(t *testing.T) {
 	}
 	s.answer("v1/mutatingwebhookconfigurations", 0)
 	s.set("v1/mutatingwebhookconfigurations", "text")
-	if _, err := reader.Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "reading the list of mutatingwebhookconfigurations: item 0 is no object") {
+	if _, err := reader.Read(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "reading the list of mutatingwebhookconfigurations: item 0 is not an object") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

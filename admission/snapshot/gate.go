@@ -60,7 +60,7 @@ func (e *NotReadyError) cause() error {
 	case e.Never:
 		return errNotRead
 	}
-	return fmt.Errorf("no read has succeeded that began after %s", e.Since.UTC().Format(time.RFC3339))
+	return fmt.Errorf("no read that began after %s has succeeded", e.Since.UTC().Format(time.RFC3339))
 }
 
 // pending tells whether there is nothing to report but that it takes time.
@@ -88,12 +88,12 @@ func (e *NotReadyError) Status() metav1.Status {
 	}
 	cause := metav1.StatusCause{
 		Type:    metav1.CauseType(kind + "Failure"),
-		Message: fmt.Sprintf("The %s cannot be read; nothing can be %s until it can.", kind, blocked),
+		Message: fmt.Sprintf("Cannot read the %s; nothing can be %s until a read succeeds.", kind, blocked),
 	}
 	if e.pending() {
 		cause = metav1.StatusCause{
 			Type:    metav1.CauseType(kind + "Pending"),
-			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until it has.", kind, blocked),
+			Message: fmt.Sprintf("The %s has not been read yet; nothing can be %s until a read succeeds.", kind, blocked),
 		}
 	}
 	return metav1.Status{

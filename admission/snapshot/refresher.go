@@ -227,7 +227,7 @@ func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) erro
 	}
 }
 
-var errOver = errors.New("registrations are not read any more")
+var errOver = errors.New("reading registrations has stopped")
 
 // Acquire returns a snapshot that a request may be judged by. If there is none, it
 // waits for the next read that succeeds, a few seconds at most (S11.13), and then

@@ -461,7 +461,7 @@ func TestNotReadyStatus(t *testing.T) {
 		{"S11.11 external hooks", NotReadyError{Subject: Subject{Source: registration.External, Operation: admission.Delete}, Err: away}, "Unable to refresh the ExternalAdmissionHook configuration: etcd is away", "DELETE", "ExternalAdmissionHookConfigurationFailure"},
 		{"S11.11 mutating webhooks", NotReadyError{Subject: Subject{Source: registration.Mutating, Operation: admission.Update}, Err: away}, "Unable to refresh the Webhook configuration: etcd is away", "UPDATE", "MutatingWebhookConfigurationFailure"},
 		{"S11.11 validating webhooks, never read", NotReadyError{Subject: Subject{Source: registration.Validating, Operation: admission.Create}, Never: true}, "Unable to refresh the Webhook configuration: configuration is not ready", "CREATE", "ValidatingWebhookConfigurationFailure"},
-		{"S11.11 a read that does not end", NotReadyError{Subject: Subject{Source: registration.Validating, Operation: admission.Create}, Since: since}, "Unable to refresh the Webhook configuration: no read has succeeded that began after 2026-01-02T03:04:05Z", "CREATE", "ValidatingWebhookConfigurationFailure"},
+		{"S11.11 a read that does not end", NotReadyError{Subject: Subject{Source: registration.Validating, Operation: admission.Create}, Since: since}, "Unable to refresh the Webhook configuration: no read that began after 2026-01-02T03:04:05Z has succeeded", "CREATE", "ValidatingWebhookConfigurationFailure"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.err.Subject.Resource = schema.GroupResource{Group: "apps", Resource: "deployments"}

@@ -27,7 +27,7 @@ type Circuit struct {
 var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
 	g := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "circuit_open",
-		Help:           "Webhook servers that are not called because they could not be reached several times in a row, by plugin and HOST:PORT. 0 when they are called again.",
+		Help:           "1 while calls to a webhook server are skipped because several calls in a row failed, 0 after it answers again, by plugin and HOST:PORT.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"plugin", "target"})
 	legacyregistry.MustRegister(g)
@@ -40,11 +40,11 @@ func Circuits(plugin string) func(Circuit) {
 	return func(c Circuit) {
 		if !c.Open {
 			gauge.WithLabelValues(plugin, c.Target).Dec()
-			klog.InfoS("Webhook server is called again", "plugin", plugin, "target", c.Target)
+			klog.InfoS("Webhook server answers again; resuming calls to it", "plugin", plugin, "target", c.Target)
 			return
 		}
 		gauge.WithLabelValues(plugin, c.Target).Inc()
-		klog.ErrorS(c.Err, "Webhook server is not called until it answers: calls of it failed in a row; requests get what failurePolicy says, or an error when it converts, at once",
+		klog.ErrorS(c.Err, "Webhook server failed several calls in a row; skipping it until it answers. Admission follows failurePolicy, and conversions fail, at once",
 			"plugin", plugin, "target", c.Target, "failures", c.Failures, "since", c.Since)
 	}
 }

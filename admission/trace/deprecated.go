@@ -36,7 +36,7 @@ var deprecations = map[string]deprecation{
 			"due to the lack of x509 certificate SAN extension missing "+
 			"(either/or, based on the runtime environment)"),
 		annotation: "missing-san.invalid-cert.kubernetes.io/",
-		reason:     "the serving certificate has no subjectAltName, and its common name does not count",
+		reason:     "the serving certificate has no subjectAltName, and clients ignore its common name",
 	},
 	InsecureSHA1: {
 		counter: deprecatedCounter("x509_insecure_sha1_total", "Counts the number of requests to servers with insecure SHA1 signatures "+

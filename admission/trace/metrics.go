@@ -85,7 +85,7 @@ func errorType(v Verdict) metrics.WebhookRejectionErrorType {
 var discarded = sync.OnceValue(func() *basemetrics.CounterVec {
 	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "discarded_reviews_total",
-		Help:           "Reviews that were sent to webhooks ahead of their turn and whose answers were not used, by webhook, type (admit or validating) and fate: Superseded when the object changed before the turn, NotReached when the request was rejected before it.",
+		Help:           "Reviews sent to webhooks ahead of their turn whose answers were discarded, by webhook, type (admit or validating) and fate: Superseded when the object changed before the turn, NotReached when the request was rejected before it.",
 		StabilityLevel: basemetrics.ALPHA,
 	}, []string{"name", "type", "fate"})
 	legacyregistry.MustRegister(c)

@@ -49,7 +49,7 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	}
 	for i := range t.Conditions {
 		if c := &t.Conditions[i]; c.Err != nil {
-			p.complaints.log(ctx, &c.Entry, c.Err, "Match conditions failed and the webhook was not called: its failurePolicy is Ignore",
+			p.complaints.log(ctx, &c.Entry, c.Err, "Match conditions failed; skipping the webhook because its failurePolicy is Ignore",
 				"operation", t.Request.Operation, "resource", t.Request.Resource)
 		}
 	}
@@ -62,17 +62,17 @@ func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 	switch {
 	case c.Panic != nil:
 		// A panic is a fault of this server, whatever became of the request.
-		klog.FromContext(ctx).Error(c.Err, "Calling a webhook panicked",
+		klog.FromContext(ctx).Error(c.Err, "Panic while calling a webhook",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "failurePolicy", c.FailurePolicy, "stack", string(c.Stack))
 	case c.Ignored && c.ClientGone:
-		klog.FromContext(ctx).V(2).Info("Webhook call was given up: the client is gone",
+		klog.FromContext(ctx).V(2).Info("Webhook call cancelled because the client of the request disconnected",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration)
 	case c.Ignored && c.Skipped:
 		// That its server is skipped was logged when that began.
-		klog.FromContext(ctx).V(2).Info("Webhook was skipped: its failurePolicy is Ignore",
+		klog.FromContext(ctx).V(2).Info("Webhook server is unreachable; skipping the webhook because its failurePolicy is Ignore",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "err", c.Err)
 	case c.Ignored:
-		p.complaints.log(ctx, &c.Entry, c.Err, "Webhook failed and was ignored: its failurePolicy is Ignore",
+		p.complaints.log(ctx, &c.Entry, c.Err, "Webhook call failed; ignoring it because failurePolicy is Ignore",
 			"operation", t.Request.Operation, "resource", t.Request.Resource)
 	}
 }

@@ -381,7 +381,7 @@ func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
 		var p Publisher
 		// A line of the severity error, as the logger writes it.
 		said := func(webhook, more string) string {
-			return `"msg"="Webhook failed and was ignored: its failurePolicy is Ignore" "error"="no answer" "webhook"="` + webhook +
+			return `"msg"="Webhook call failed; ignoring it because failurePolicy is Ignore" "error"="no answer" "webhook"="` + webhook +
 				`" "configuration"="c" "operation"="CREATE" "resource"="/, Resource="` + more
 		}
 		for _, step := range []struct {

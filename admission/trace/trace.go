@@ -531,7 +531,7 @@ func (c *Call) String() string {
 		fmt.Fprintf(&b, ": %v", c.Err)
 	}
 	if c.Ignored {
-		b.WriteString("; the request goes on, because failurePolicy is Ignore")
+		b.WriteString("; the request continues because failurePolicy is Ignore")
 	}
 	switch {
 	case c.Mutated:
@@ -541,9 +541,9 @@ func (c *Call) String() string {
 	}
 	switch c.Fate {
 	case Superseded:
-		b.WriteString("; the answer does not count, because the object changed before its turn")
+		b.WriteString("; answer discarded because the object changed before its turn")
 	case NotReached:
-		b.WriteString("; the answer does not count, because its turn did not come")
+		b.WriteString("; answer discarded because the request was rejected before its turn")
 	}
 	return b.String()
 }

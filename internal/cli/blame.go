@@ -39,12 +39,12 @@ func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Comm
 		Short: "Show which webhook or plugin set which field of an object",
 		Long: `Show which fields of an object were set by webhooks, which initializers it
 was given, and by which request. It reads the traces that the server keeps, and
-says how far they go back: what happened before that is not known.
+says how far back they go. It knows nothing of earlier requests.
 
-NOW says whether the object still has what was set. What is not listed was in
-the request itself, or was set by the server, or happened before the oldest
-trace.`,
-		Example: `  # who put this sidecar into the pod?
+NOW says whether the object still has what was set. A field that is not listed
+was in the request itself, or was set by the server, or was set before the
+oldest trace.`,
+		Example: `  # which webhooks and plugins changed this pod
   gatehouse blame pod/web-1 -n shop
 
   # the same, for a program
@@ -108,7 +108,7 @@ func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 	}
 	kind, name, ok := strings.Cut(o.object, "/")
 	if !ok || kind == "" || name == "" {
-		return usageError{fmt.Errorf("%q is not an object such as deployment/web", o.object)}
+		return usageError{fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", o.object)}
 	}
 	kinds, err := s.resources([]string{kind}, "")
 	if err != nil {
@@ -141,10 +141,10 @@ func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 		if len(traces) == 0 {
 			return err
 		}
-		b.Unknown = append(b.Unknown, "there is no such object now: the changes are those of earlier ones of its name")
+		b.Unknown = append(b.Unknown, "the object does not exist now: the changes are those of earlier objects with this name")
 	case apierrors.IsForbidden(err):
 		object = nil
-		b.Unknown = append(b.Unknown, "you may not get the object: whether it still has what was set is not known")
+		b.Unknown = append(b.Unknown, "whether the object still has what was set: you are not allowed to get it")
 	case err != nil:
 		return err
 	}
@@ -180,7 +180,7 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 				b.Changes = append(b.Changes, c)
 			}
 			if len(step.Pending) > 0 {
-				b.Unknown = append(b.Unknown, fmt.Sprintf("what the initializers %s set: they write through the API like other users, see metadata.managedFields of the object", strings.Join(step.Pending, ", ")))
+				b.Unknown = append(b.Unknown, fmt.Sprintf("what the initializers %s set: they write through the API like other users; see metadata.managedFields of the object", strings.Join(step.Pending, ", ")))
 			}
 			for k := range step.Calls {
 				call := &step.Calls[k]
@@ -213,7 +213,7 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 		return
 	}
 	if !created {
-		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: there is no trace of that", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
+		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -349,7 +349,7 @@ func (b *blame) oldest(ctx context.Context, client interface {
 
 func (b *blame) print(out, notes io.Writer) error {
 	if len(b.Changes) == 0 {
-		fmt.Fprintf(notes, "No trace has a change of %s by admission.\n", b.Object)
+		fmt.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
 	} else {
 		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprint(w, "FIELD\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
@@ -373,7 +373,7 @@ func (b *blame) print(out, notes io.Writer) error {
 		fmt.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
 	}
 	for _, unknown := range b.Unknown {
-		fmt.Fprintf(notes, "Not known: %s.\n", unknown)
+		fmt.Fprintf(notes, "Unknown: %s.\n", unknown)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (c *cluster) mapper() (meta.RESTMapper, error) {
 		return nil, err
 	}
 	if mapper == nil {
-		return nil, errors.New("the server's kinds are not known")
+		return nil, errors.New("cannot read the kinds of the server")
 	}
 	return mapper, nil
 }

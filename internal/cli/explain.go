@@ -52,18 +52,18 @@ get, and what would reject it. No webhook is called and nothing is written.
 
 A Gatehouse server explains by itself. Of any other cluster, the command reads
 the registrations, the namespace and the stored object, as far as you may read
-them. With --registrations it reads files and needs no cluster. What cannot be
-seen is listed as unknown.`,
-		Example: `  # what would be called when this file is created
+them. With --registrations it reads files and needs no cluster. The command
+lists as unknown what it cannot read.`,
+		Example: `  # which webhooks a create of this file would call
   gatehouse explain -f deployment.yaml
 
-  # the same for somebody else, with what does not apply and why
+  # the same for another user, with what does not apply and why
   gatehouse explain -f deployment.yaml --as alice --as-group devs --all
 
   # what a deletion would go through
   gatehouse explain deployment/web --operation DELETE
 
-  # before the webhooks are registered anywhere
+  # with webhooks from files, before they are registered
   gatehouse explain -f deployment.yaml --registrations webhooks/`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -94,7 +94,7 @@ seen is listed as unknown.`,
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.BoolVar(&o.all, "all", false, "also what does not apply, with the reason")
+		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	})
 	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
@@ -108,7 +108,7 @@ seen is listed as unknown.`,
 // complete checks the command line and fills in what follows from it.
 func (o *explainOptions) complete() error {
 	if o.file == "" && o.object == "" {
-		return usageError{errors.New("a request is needed: -f FILE or KIND/NAME")}
+		return usageError{errors.New("name a request: -f FILE or KIND/NAME")}
 	}
 	if kind, name, ok := strings.Cut(o.object, "/"); o.object != "" && (!ok || kind == "" || name == "" || strings.Contains(name, "/")) {
 		return usageError{fmt.Errorf("%q is not of the form KIND/NAME", o.object)}
@@ -310,9 +310,9 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		e.Status.Plan, err = world.Plan(ctx, q)
 		switch {
 		case apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("to explain this %s, you need to be allowed to get the stored object, or to give it with --old: %w", q.Operation, err)
+			return nil, fmt.Errorf("explaining this %s needs the stored object: get permission to read it, or give it with --old: %w", q.Operation, err)
 		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("the stored object is needed to explain this %s: %w; give it with --old", q.Operation, err)
+			return nil, fmt.Errorf("explaining this %s needs the stored object: %w; give it with --old", q.Operation, err)
 		}
 		return e, err
 	}
@@ -329,10 +329,10 @@ func (o *explainOptions) requests(in io.Reader, kinds *offline.Kinds, namespace 
 		return nil, err
 	}
 	if len(old) > 1 || len(old) == 1 && len(objects) > 1 {
-		return nil, usageError{errors.New("--old is about one object: -f and --old must have one each")}
+		return nil, usageError{errors.New("--old needs exactly one object in -f and one in --old")}
 	}
 	if o.object != "" && len(objects) > 1 {
-		return nil, usageError{fmt.Errorf("%s has %d objects, and %s is one", o.file, len(objects), o.object)}
+		return nil, usageError{fmt.Errorf("%s has %d objects, but %s names one", o.file, len(objects), o.object)}
 	}
 	if len(objects) == 0 {
 		if o.file != "" {

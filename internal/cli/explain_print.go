@@ -42,7 +42,7 @@ func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
 	p := e.Status.Plan
 	if p == nil {
 		fmt.Fprintln(&b, asked(e))
-		message := "the server gives no reason"
+		message := "the server gave no reason"
 		if e.Status.Error != nil {
 			message = e.Status.Error.Message
 		}
@@ -54,14 +54,14 @@ func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
 	fmt.Fprintln(&b)
 	printSteps(&b, p)
 	if p.WorstCaseSeconds > 0 {
-		fmt.Fprintf(&b, "\nIn the worst case the webhooks take %s together.\n", seconds(p.WorstCaseSeconds))
+		fmt.Fprintf(&b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
 	}
 	if p.Rejection != "" {
 		fmt.Fprintf(&b, "\nThe request would be rejected: %s\n", p.Rejection)
 	}
 	for i, note := range p.Notes {
 		if i == 0 {
-			fmt.Fprintf(&b, "\nWhat this plan does not know:\n")
+			fmt.Fprintf(&b, "\nUnknown to this plan:\n")
 		}
 		fmt.Fprintf(&b, "  - %s\n", note)
 	}

@@ -30,7 +30,7 @@ func TestExplainParses(t *testing.T) {
 			args: []string{"pod/web", "--operation", "CONNECT", "--subresource", "exec"},
 			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text"},
 		},
-		{args: []string{}, err: "a request is needed: -f FILE or KIND/NAME"},
+		{args: []string{}, err: "name a request: -f FILE or KIND/NAME"},
 		{args: []string{"pod"}, err: `"pod" is not of the form KIND/NAME`},
 		{args: []string{"pod/"}, err: "not of the form KIND/NAME"},
 		{args: []string{"pod/a/b"}, err: "not of the form KIND/NAME"},

@@ -97,8 +97,8 @@ func helpTopics() []*cobra.Command {
 			Long: `gatehouse exits with
 
   0  when it did what was asked; for serve: after SIGTERM or SIGINT, once the
-     requests under way were finished
-  1  when it could not; standard error says why, in one sentence
+     running requests have finished
+  1  when it failed; standard error says why, in one sentence
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
 

@@ -48,22 +48,21 @@ func newWaitInForceCommand(run func(context.Context, *inForceOptions) error) *co
 		Use:   "wait-in-force KIND/NAME",
 		Short: "Wait until every server enforces a registration",
 		Long: `Wait until every server enforces a webhook configuration, an initializer
-configuration or an external admission hook configuration as it is stored now. A
-write that begins after the command has ended is judged by it, whichever server
-it is sent to.
+configuration or an external admission hook configuration as it is stored now.
+Every server then applies it to all writes that begin after the command ends.
 
 KIND is as kubectl takes it, or one of mutating, validating, initializer and
 external.`,
-		Example: `  # register webhooks and go on when they are in force
+		Example: `  # register webhooks and wait until they are in force
   gatehouse kubectl apply -f webhooks.yaml
   gatehouse wait-in-force validatingwebhookconfiguration/podpolicy
 
-  # go on when nobody enforces it any more
+  # delete a webhook and wait until no server enforces it
   gatehouse kubectl delete validatingwebhookconfiguration podpolicy
   gatehouse wait-in-force validating/podpolicy --deleted`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("one registration is needed, as KIND/NAME")}
+				return usageError{errors.New("name one registration, as KIND/NAME")}
 			}
 			return nil
 		},
@@ -73,7 +72,7 @@ external.`,
 				return err
 			}
 			if o.timeout <= 0 {
-				return usageError{fmt.Errorf("--timeout %s is not more than 0", o.timeout)}
+				return usageError{fmt.Errorf("--timeout %s must be more than 0", o.timeout)}
 			}
 			o.state = state
 			return run(cmd.Context(), o)
@@ -102,7 +101,7 @@ func stateName(registration string) (string, error) {
 			return plural + "." + name, nil
 		}
 	}
-	return "", usageError{fmt.Errorf("%q is no kind of registration: use mutating, validating, initializer or external", kind)}
+	return "", usageError{fmt.Errorf("%q is not a kind of registration: use mutating, validating, initializer or external", kind)}
 }
 
 // pollInterval is how often the server is asked.
@@ -150,9 +149,9 @@ func (o *inForceOptions) run(ctx context.Context, streams Streams) error {
 func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done, wait string, _ error) {
 	if apierrors.IsNotFound(err) {
 		if o.deleted {
-			return o.state + " is in force nowhere", "", nil
+			return "no server enforces " + o.state, "", nil
 		}
-		return "", "", fmt.Errorf("%s: there is no such registration", o.state)
+		return "", "", fmt.Errorf("%s: no such registration", o.state)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
@@ -164,7 +163,7 @@ func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done
 	}
 	stored, _, _ := unstructured.NestedString(state.Object, "registration", "resourceVersion")
 	if o.deleted && stored != "" {
-		return "", "it is not deleted", nil
+		return "", "it still exists", nil
 	}
 	replicas, _, _ := unstructured.NestedSlice(state.Object, "replicas")
 	var behind []string

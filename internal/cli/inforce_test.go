@@ -22,10 +22,10 @@ func TestWaitInForceParses(t *testing.T) {
 		{args: []string{"MutatingWebhookConfiguration/a.b", "--timeout", "5s"}, want: inForceOptions{state: "mutatingwebhookconfigurations.a.b", timeout: 5 * time.Second}},
 		{args: []string{"initializerconfigurations.admissionregistration.k8s.io/i", "--deleted"}, want: inForceOptions{state: "initializerconfigurations.i", deleted: true, timeout: 30 * time.Second}},
 		{args: []string{"external/e"}, want: inForceOptions{state: "externaladmissionhookconfigurations.e", timeout: 30 * time.Second}},
-		{args: []string{}, err: "one registration is needed"},
+		{args: []string{}, err: "name one registration"},
 		{args: []string{"podpolicy"}, err: "not of the form KIND/NAME"},
 		{args: []string{"validating/"}, err: "not of the form KIND/NAME"},
-		{args: []string{"pods/x"}, err: "no kind of registration"},
+		{args: []string{"pods/x"}, err: "not a kind of registration"},
 		{args: []string{"validating/x", "--timeout", "0s"}, err: "--timeout"},
 	} {
 		var got *inForceOptions
@@ -78,9 +78,9 @@ func TestWaitInForceLooks(t *testing.T) {
 		{name: "not there", err: gone, fail: "no such registration"},
 		{name: "no answer", err: errors.New("refused"), wait: "refused"},
 		{name: "not allowed", err: apierrors.NewForbidden(registrationStates.GroupResource(), "x", nil), fail: "forbidden"},
-		{name: "deleted, to be waited for", deleted: true, err: gone, done: "x is in force nowhere"},
+		{name: "deleted, to be waited for", deleted: true, err: gone, done: "no server enforces x"},
 		{name: "deleted, and enforced somewhere", deleted: true, state: state("", false, true, false), wait: "not yet in force on r at https://r"},
-		{name: "not deleted", deleted: true, state: state("7", true, true), wait: "it is not deleted"},
+		{name: "not deleted", deleted: true, state: state("7", true, true), wait: "it still exists"},
 	} {
 		o := &inForceOptions{state: "x", deleted: c.deleted}
 		done, wait, err := o.look(c.state, c.err)

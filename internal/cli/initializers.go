@@ -23,19 +23,20 @@ import (
 func newInitializers(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "initializers",
-		Short: "Show and settle objects that are not yet initialized",
-		Long: `Work on objects that wait for initializers, on this server or on any other
-that has them. Nobody else sees such objects: plain reads leave them out.
+		Short: "Show, complete and fail pending initializations",
+		Long: `Show objects that wait for initializers, and complete or fail their
+initialization, on this server or on any other that has initializers. Ordinary
+reads do not return such objects.
 
-To complete or to fail an initialization needs the verb initialize on the
+Completing or failing an initialization needs the verb initialize on the
 resource.`,
-		Example: `  # what waits, in all namespaces, and for whom
+		Example: `  # list the objects that wait, in all namespaces, and their initializers
   gatehouse initializers list -A
 
-  # take the place of an initializer that is away
+  # act in place of an initializer that does not run
   gatehouse initializers complete deployment/web sidecar.example.com
 
-  # end it: the object is deleted, its creator is told
+  # fail it: the server deletes the object and reports an error to its creator
   gatehouse initializers fail deployment/web --message "no sidecar today"`,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -164,7 +165,7 @@ func (s *session) client(r resource) dynamic.ResourceInterface {
 func (s *session) find(ctx context.Context, object string) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
 	kind, name, ok := strings.Cut(object, "/")
 	if !ok || kind == "" || name == "" {
-		return nil, nil, usageError{fmt.Errorf("%q is not an object such as deployment/web", object)}
+		return nil, nil, usageError{fmt.Errorf("%q is not of the form KIND/NAME, such as deployment/web", object)}
 	}
 	list, err := s.resources([]string{kind}, "")
 	if err != nil {
@@ -197,7 +198,7 @@ func (o *initializersOptions) oneObject(most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return usageError{errors.New("an object is needed, such as deployment/web")}
+			return usageError{errors.New("name an object, such as deployment/web")}
 		case len(args) > most:
 			return usageError{fmt.Errorf("unexpected argument %q", args[most])}
 		}

@@ -21,9 +21,10 @@ func newInitializersComplete(streams Streams) *cobra.Command {
 	o := &initializersOptions{}
 	cmd := &cobra.Command{
 		Use:   "complete TYPE/NAME [INITIALIZER]",
-		Short: "Take an initializer from an object",
-		Long: `Take an initializer from the list that an object waits for, as if it had acted;
-without a name the first one. With the last one the object is initialized.`,
+		Short: "Mark an initializer of an object as done",
+		Long: `Remove an initializer from the list that an object waits for, as if it had
+acted. Without a name, the command removes the first one. The object is
+initialized when its last initializer is removed.`,
 		Example: `  # the first one
   gatehouse initializers complete deployment/web
 
@@ -40,15 +41,15 @@ func newInitializersFail(streams Streams) *cobra.Command {
 	o := &initializersOptions{}
 	cmd := &cobra.Command{
 		Use:   "fail TYPE/NAME --message TEXT",
-		Short: "End the initialization of an object",
-		Long: `Fail the initialization of an object: whoever waits for its creation gets the
-message as an error, and the server deletes the object, whatever its finalizers
-say.`,
+		Short: "Fail the initialization of an object",
+		Long: `Fail the initialization of an object. The client that waits for the creation
+gets the message as an error, and the server deletes the object even if it has
+finalizers.`,
 		Example: `  gatehouse initializers fail deployment/web --message "no sidecar today"`,
 		Args:    o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.message == "" {
-				return usageError{errors.New("--message is needed: the creator of the object is told")}
+				return usageError{errors.New("--message is required: the creator of the object gets it as an error")}
 			}
 			if o.code < 400 || o.code > 599 {
 				return usageError{fmt.Errorf("--code %d is not an HTTP status of a failure: it must be between 400 and 599", o.code)}
@@ -56,10 +57,10 @@ say.`,
 			return o.fail(cmd.Context(), streams)
 		},
 	}
-	addSection(cmd, "What the creator is told", func(f *pflag.FlagSet) {
+	addSection(cmd, "Error for the creator", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringVar(&o.message, "message", "", "why; needed")
-		f.StringVar(&o.reason, "reason", "", "one word for programs, such as Forbidden")
+		f.StringVar(&o.message, "message", "", "why the initialization failed (required)")
+		f.StringVar(&o.reason, "reason", "", "reason in one word, for programs, such as Forbidden")
 		f.IntVar(&o.code, "code", http.StatusInternalServerError, "HTTP status code")
 	})
 	o.cluster = newCluster(cmd)
@@ -100,7 +101,7 @@ func (o *initializersOptions) settle(ctx context.Context, change func(obj *unstr
 			return err
 		}
 	}
-	return fmt.Errorf("%s is changed by others all the time", o.object)
+	return fmt.Errorf("%s keeps changing; try again", o.object)
 }
 
 func (o *initializersOptions) complete(ctx context.Context, streams Streams) error {
@@ -113,7 +114,7 @@ func (o *initializersOptions) complete(ctx context.Context, streams Streams) err
 		}
 		at := slices.Index(names, taken)
 		if at < 0 && len(names) > 0 {
-			return nil, fmt.Errorf("%s does not wait for %q but for %s", o.object, taken, strings.Join(names, ", "))
+			return nil, fmt.Errorf("%s does not wait for %q; it waits for %s", o.object, taken, strings.Join(names, ", "))
 		}
 		left = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == taken })
 		if len(left) == 0 {

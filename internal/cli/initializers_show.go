@@ -30,9 +30,9 @@ func newInitializersList(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [TYPE...]",
 		Short: "List objects that are not yet initialized",
-		Long: `List the objects that wait for initializers, with the initializers in their
-order: the first one is to act, and the policy says what becomes of the object
-when it does not. Without a type all kinds are looked at.`,
+		Long: `List the objects that wait for initializers, with the initializers in order.
+The first one acts next; its policy says what happens to the object if it does
+not act in time. Without a type, the command lists objects of all kinds.`,
 		Example: `  # in the current namespace
   gatehouse initializers list
 
@@ -219,8 +219,8 @@ func newInitializersWatch(streams Streams) *cobra.Command {
 		Use:   "watch [TYPE...]",
 		Short: "Print what happens to objects that are not yet initialized",
 		Long: `Print a line for each object that begins to wait for initializers, for each
-step of its initialization, and for its end. Without a type all kinds are
-watched. It ends with Ctrl-C.`,
+step of its initialization, and for its end. Without a type, the command
+watches all kinds. Stop it with Ctrl-C.`,
 		Example: `  gatehouse initializers watch -A
   gatehouse initializers watch deployments -n team`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,9 +27,10 @@ import (
 func newKubectl(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl [flags and arguments of kubectl]",
-		Short: "Run the kubectl that is built in",
-		Long: `Run kubectl, the real one, of the Kubernetes release that 'gatehouse version'
-names. All of its commands, flags and plugins work; its exit codes are kept.
+		Short: "Run the built-in kubectl",
+		Long: `Run the built-in kubectl: the real one, of the Kubernetes release that
+'gatehouse version' prints. All its commands, flags and plugins work, and
+gatehouse exits with its exit code.
 
 Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
 'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, or in

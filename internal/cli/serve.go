@@ -35,10 +35,10 @@ func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Comm
 		Short: "Run the API server",
 		Long: `Serve a Kubernetes-style API with dynamic admission, from one process.
 
-Everything the server writes goes to the data directory: its etcd, its
-certificates, and a kubeconfig for the administrator. When it serves, it prints
-one line on standard output; it logs to standard error. On SIGTERM it finishes
-the requests under way and exits with 0.`,
+The server writes everything to the data directory: its etcd, its certificates,
+and a kubeconfig for the administrator. When it is ready, it prints one line on
+standard output; it logs to standard error. On SIGTERM it finishes running
+requests and exits with 0.`,
 		Example: `  # start a server, and talk to it from another terminal
   gatehouse serve
   gatehouse kubectl get namespaces
@@ -67,51 +67,51 @@ the requests under way and exits with 0.`,
 		f.SortFlags = false
 		f.StringVar(&s.DataDir, "data-dir", dataDir(), "directory for everything the server writes: etcd data, certificates, admin.kubeconfig")
 		f.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
-		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address under which the service kubernetes leads to this server (default that of --bind-address, or of the interface with the default route)")
+		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
-		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", 400, "requests that only read, handled at once; more get 429")
-		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "requests that write, handled at once; more get 429")
-		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "range that cluster IPs of services are taken from")
+		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", 400, "maximum concurrent requests that only read; the server answers more with 429")
+		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "maximum concurrent requests that write; the server answers more with 429")
+		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
-		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 for warnings and errors, 1 and more for ever more detail")
+		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
-		f.Var(newByteCount(&s.MinFreeDisk, server.DefaultMinFreeDisk), "min-free-disk", "space on the disk of the embedded etcd that stays free: writes are refused while there is less; 0 for none")
-		f.Var(newByteCount(&s.EtcdQuota, server.DefaultEtcdQuota), "etcd-quota", "size that the database of the embedded etcd may have; then only deletions are accepted")
+		f.Var(newByteCount(&s.MinFreeDisk, server.DefaultMinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
+		f.Var(newByteCount(&s.EtcdQuota, server.DefaultEtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
 		f.StringVar(&s.EtcdPrefix, "etcd-prefix", "/registry", "prefix of every key in etcd")
-		f.StringVar(&s.EtcdCAFile, "etcd-cafile", "", "PEM file with the certificate authority of the external etcd")
+		f.StringVar(&s.EtcdCAFile, "etcd-cafile", "", "PEM file with the CA of the external etcd")
 		f.StringVar(&s.EtcdCertFile, "etcd-certfile", "", "PEM file with the client certificate for the external etcd")
 		f.StringVar(&s.EtcdKeyFile, "etcd-keyfile", "", "PEM file with the key of --etcd-certfile")
 	})
 	addSection(cmd, "Certificates and users", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the serving certificate (default one signed by the server's own authority, made once)")
+		f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the serving certificate (default a certificate signed by the server's own CA, created at the first start)")
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
-		f.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file with certificate authorities whose client certificates are believed, besides the server's own")
+		f.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file with the CAs trusted for client certificates, in addition to the server's own")
 		f.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of tokens: token,user,uid,"group1,group2"`)
 		f.StringVar(&s.AuthorizationMode, "authorization-mode", "RBAC", "RBAC or AlwaysAllow")
 	})
 	addSection(cmd, "Admission", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default the recommended ones)")
-		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run besides those that run by default")
-		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins not to run")
-		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: as whom the server authenticates to webhooks")
+		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
+		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
+		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: the credentials that the server sends to webhooks")
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
-		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on)")
-		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", time.Second, "how often registrations are read")
-		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", 5*time.Second, "writes are refused when the last read of registrations began longer ago")
-		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "bounded: a registration is in force on every server within the refresh interval; strict: as soon as its write is acknowledged")
-		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", "connect", "which failures in a row make a webhook server be skipped until it answers again: connect; timeout: also calls not answered in time; off")
-		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", 200, "calls to one webhook server under way at once; more wait, or fail when their time would not do")
-		f.IntVar(&o.traceBytes, "admission-trace-bytes", 8<<20, "memory for the traces of the latest requests, in bytes, about; 0 keeps none")
-		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "leave the values of all patches out of traces; those of secrets are always left out")
-		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "how long an initializer may take")
-		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", 10*time.Minute, "age at which an object that was left uninitialized is mended when it is read")
+		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on)")
+		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", time.Second, "how often the server reads registrations")
+		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", 5*time.Second, "maximum age of the last read of registrations; the server refuses writes when it is older")
+		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
+		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", "connect", "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
+		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", 200, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
+		f.IntVar(&o.traceBytes, "admission-trace-bytes", 8<<20, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
+		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
+		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "time within which an initializer must act")
+		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", 10*time.Minute, "age after which a read removes an overdue initializer from an uninitialized object")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
 	return cmd

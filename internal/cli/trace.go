@@ -62,9 +62,9 @@ func newTraceCommand(run func(context.Context, *traceOptions) error) *cobra.Comm
 were called, what each answered, and how long it took. The answer to each write
 that admission judged has the header Gatehouse-Trace with an ID.
 
-A server keeps the traces of the requests that it handled, up to a bound in
-bytes (--admission-trace-bytes of serve). What was rejected, and what went on
-although a webhook failed, is kept longer than the rest.`,
+A server keeps the traces of the requests that it handled, up to a limit in
+bytes (--admission-trace-bytes of serve). It keeps rejected requests, and
+requests that continued although a webhook failed, longer than the rest.`,
 		Example: `  # what happened to the request with this Gatehouse-Trace header
   gatehouse trace 5d1f0c6b2a9e4d37
 
@@ -72,10 +72,10 @@ although a webhook failed, is kept longer than the rest.`,
   gatehouse trace -n shop
   gatehouse trace -A
 
-  # requests as they are judged, until Ctrl-C
+  # new requests as they arrive, until Ctrl-C
   gatehouse trace --follow -A
 
-  # requests for which one webhook was called, and those that it made fail
+  # requests for which the server called one webhook, and those that failed because of it
   gatehouse trace --webhook quota.example.com -A
   gatehouse trace --webhook quota.example.com --outcome Failed -A
 
@@ -108,7 +108,7 @@ although a webhook failed, is kept longer than the rest.`,
 	cmd.Flags().SortFlags = false
 	addSection(cmd, "Which requests", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.BoolVarP(&o.follow, "follow", "f", false, "print requests as they are judged, until Ctrl-C")
+		f.BoolVarP(&o.follow, "follow", "f", false, "print new requests as they arrive, until Ctrl-C")
 		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
 		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
 		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed")
@@ -136,9 +136,9 @@ func (o *traceOptions) check() error {
 	}
 	switch {
 	case o.id != "" && (o.follow || o.webhook != "" || o.outcome != "" || o.user != ""):
-		return usageError{errors.New("an ID names one request: it goes with no other choice of requests")}
+		return usageError{errors.New("an ID names one request: leave out the flags that select requests")}
 	case o.follow && o.bySlowness:
-		return usageError{errors.New("--follow and --slowest do not go together")}
+		return usageError{errors.New("--follow and --slowest exclude each other")}
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 		return printAs(streams.Out, o.output, list.UnstructuredContent())
 	}
 	if len(items) == 0 {
-		fmt.Fprintln(streams.Err, "The server has no trace of such a request. It keeps those of the latest writes that it handled.")
+		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
 		return nil
 	}
 	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
@@ -249,7 +249,7 @@ func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id st
 		t, err = placed.Get(ctx, id, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: the server has no such trace that you may read; it keeps those of the latest writes that it handled", err)
+		return nil, fmt.Errorf("%w: the server has no such trace that you are allowed to read; it keeps the traces of the latest writes that it handled", err)
 	}
 	return t, traceError(err)
 }
@@ -258,9 +258,9 @@ func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id st
 func traceError(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; to read traces needs the verbs get, list and watch on admissiontraces in the group gatehouse.dev", err)
+		return fmt.Errorf("%w; reading traces needs the verbs get, list and watch on admissiontraces in the group gatehouse.dev", err)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w; the server may not be a Gatehouse, or an older one", err)
+		return fmt.Errorf("%w; the server may not be Gatehouse, or may be an older version", err)
 	}
 	return err
 }
@@ -324,7 +324,7 @@ func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterfa
 				break
 			}
 			if event.Type == watch.Error || !ok {
-				fmt.Fprintln(streams.Err, "Some requests are left out: there are more than can be shown.")
+				fmt.Fprintln(streams.Err, "Some requests are missing: they arrived faster than the command could show them.")
 				version = ""
 				break
 			}
@@ -409,14 +409,14 @@ func printTrace(out io.Writer, t *trace.Record) {
 	if r.DryRun {
 		fmt.Fprint(out, ", dry run")
 	}
-	fmt.Fprintf(out, "\n%s, %s in all, %s of it admission's own\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
+	fmt.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
 	fmt.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
 	if t.Revision != "" {
-		fmt.Fprintf(out, ", by the registrations of revision %s", t.Revision)
+		fmt.Fprintf(out, ", with the registrations of revision %s", t.Revision)
 	}
 	fmt.Fprintln(out)
 	if t.Redacted {
-		fmt.Fprintln(out, "Contents are left out.")
+		fmt.Fprintln(out, "Contents are omitted.")
 	}
 	for i := range t.Steps {
 		printStep(out, &t.Steps[i], len(t.Steps) > 0 && severalObjects(t.Steps))
@@ -446,7 +446,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 	fmt.Fprintln(out)
 	for _, name := range s.Pending {
-		fmt.Fprintf(out, "  initializer %s is to act\n", name)
+		fmt.Fprintf(out, "  waits for initializer %s\n", name)
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
@@ -463,9 +463,9 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 	for i := range s.Discarded {
 		c := &s.Discarded[i]
-		why := "answer thrown away: the object changed before its turn"
+		why := "answer discarded: the object changed before its turn"
 		if c.Fate == trace.NotReached.String() {
-			why = "answer thrown away: its turn did not come"
+			why = "answer discarded: the request was rejected before its turn"
 		}
 		printCall(out, c, why)
 	}

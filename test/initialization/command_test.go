@@ -23,12 +23,12 @@ func TestCommand(t *testing.T) {
 	}{
 		{"list configmaps", 0, "configmaps/o a.example.com,b.example.com Fail"},
 		{"list secrets", 0, "No object waits for an initializer."},
-		{"complete configmap/o c.example.com", 1, `configmap/o does not wait for "c.example.com" but for a.example.com, b.example.com`},
+		{"complete configmap/o c.example.com", 1, `configmap/o does not wait for "c.example.com"; it waits for a.example.com, b.example.com`},
 		{"complete configmap/o", 0, "configmap/o no longer waits for a.example.com; next is b.example.com"},
 		{"list", 0, "configmaps/o b.example.com Ignore"},
 		{"complete configmap/o b.example.com", 0, "configmap/o is initialized"},
 		{"complete configmap/o", 1, "configmap/o is initialized"},
-		{"complete o", 2, `"o" is not an object such as deployment/web`},
+		{"complete o", 2, `"o" is not of the form KIND/NAME, such as deployment/web`},
 		{"fail configmap/o", 2, "--message is needed"},
 		{"fail configmap/o --message no --code 200", 2, "--code 200 is not an HTTP status of a failure"},
 	} {

@@ -48,26 +48,18 @@ type judge struct {
 // newJudge builds the chain that the options ask for.
 func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (*judge, error) {
 	o := a.options
-	names, err := o.plugins()
-	if err != nil {
-		return nil, err
-	}
 	configuration, err := admission.LoadConfiguration(o.AdmissionConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	off, err := o.switchedOff()
-	if err != nil {
-		return nil, err
-	}
 	j := &judge{creations: &namespaces.Creations{}, maxStaleness: o.AdmissionMaxStaleness}
 	namespaces := fresh.NewNamespaces(o.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.informers.Core().V1().Namespaces().Lister(), a.client)
-	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), off)
+	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), o.versionsOff)
 	if j.refresher, err = snapshot.NewRefresher(snapshot.Options{
 		Reader:       announced{reader, a.announcer},
 		Interval:     o.AdmissionRefreshInterval,
 		MaxStaleness: o.AdmissionMaxStaleness,
-		Strict:       o.AdmissionConsistency == consistencyStrict,
+		Strict:       o.strict(),
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			a.announcer.Observe(r)
@@ -84,7 +76,7 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 		Configuration: configuration,
 		Resolver:      a.services(),
 		Dial:          o.DialWebhook,
-		Breaker:       call.Breaker(slices.Index(call.Breakers, o.AdmissionWebhookBreaker)),
+		Breaker:       o.breaker,
 		MaxInFlight:   o.AdmissionWebhookMaxInFlight,
 		StepAside:     inflight.StepAside,
 
@@ -93,8 +85,8 @@ func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (
 	}); err != nil {
 		return nil, err
 	}
-	plugins := make([]admission.Plugin, 0, len(names))
-	for _, name := range names {
+	plugins := make([]admission.Plugin, 0, len(o.plugins))
+	for _, name := range o.plugins {
 		p := admission.Plugin{Name: name}
 		switch name {
 		case admission.NamespaceLifecycleName:

@@ -50,9 +50,9 @@ type family struct {
 }
 
 // endpoints makes the endpoints of the groups, in their order, of the kinds that
-// configure admission, and of our own group. notJudged
+// configure admission, and of our own group. notEnforced
 // are the resources that configure admission which does not run.
-func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notJudged []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notEnforced []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
@@ -60,7 +60,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
 				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
-				ParameterCodec: legacyscheme.ParameterCodec, Warnings: notEnforced(v), ResetLike: legacy,
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v), ResetLike: legacy,
 			})
 			if err != nil {
 				return nil, nil, err
@@ -83,7 +83,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 			_, err := b.add("registrations", &resources.Group{
 				GroupVersion: gv, Storage: registered[version], Hub: registrations.Hub(gv),
 				Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
-				Warnings: pluginsOff(notJudged),
+				Warnings: pluginsOff(notEnforced),
 			})
 			if err != nil {
 				return nil, nil, err
@@ -101,10 +101,10 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 // rollback is a request to a controller.
 const rollback = "deployments/rollback"
 
-// notEnforced returns warnings, by path, for the kinds of a version that upstream
+// warningsOf returns warnings, by path, for the kinds of a version that upstream
 // judges requests by or acts on and this server does not: who makes one must not
 // rely on it.
-func notEnforced(v catalog.Version) map[string][]string {
+func warningsOf(v catalog.Version) map[string][]string {
 	if v.Storage[rollback] != nil {
 		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, and this server runs no controller that carries it out"}}
 	}
@@ -121,9 +121,9 @@ func notEnforced(v catalog.Version) map[string][]string {
 
 // pluginsOff returns warnings, by path, for registrations that nothing enforces,
 // for the same reason.
-func pluginsOff(notJudged []string) map[string][]string {
+func pluginsOff(notEnforced []string) map[string][]string {
 	warnings := map[string][]string{}
-	for _, resource := range notJudged {
+	for _, resource := range notEnforced {
 		warnings[resource] = []string{resource + " are stored and not enforced by this server: their admission plugin does not run"}
 	}
 	return warnings

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +50,7 @@ func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespa
 	options := namespaces.Options{
 		Collections: collections, Etcd: etcd, Client: client, Metadata: objects, Informers: a.informers,
 	}
-	if len(a.options.EtcdServers) > 0 {
+	if a.options.sharesEtcd() {
 		options.Settle = replicaSettle
 	} else {
 		options.Creating = a.judge.creations.UnderWay
@@ -67,12 +66,11 @@ func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespa
 // fenced returns the client with which objects are stored. A server alone on its etcd
 // knows of all creates, and a namespace that is being deleted waits for them. Servers
 // that share an etcd refuse what comes too late.
-func (a *assembly) fenced(inner etcdkubernetes.Interface, etcd clientv3.KV) (etcdkubernetes.Interface, error) {
-	plugins, err := a.options.plugins()
-	if err != nil || len(a.options.EtcdServers) == 0 || !slices.Contains(plugins, admission.NamespaceLifecycleName) {
-		return inner, err
+func (a *assembly) fenced(inner etcdkubernetes.Interface, etcd clientv3.KV) etcdkubernetes.Interface {
+	if !a.options.sharesEtcd() || !a.options.runs(admission.NamespaceLifecycleName) {
+		return inner
 	}
-	return namespaces.Fence(inner, etcd, a.options.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer()), nil
+	return namespaces.Fence(inner, etcd, a.options.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
 }
 
 // builtinCollections lists the built-in resources that a namespace can contain,

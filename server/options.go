@@ -1,27 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/options"
 
-	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
-	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
 )
 
-// Options configure a server. The zero value of every field means its default;
-// only DataDir must be set.
+// Options configure a server. The zero value of every field means its default, which
+// Defaults has; only DataDir must be set. What New makes of them is in settings.go.
 type Options struct {
 	// DataDir is where the server keeps everything it writes.
 	DataDir string
@@ -129,162 +121,51 @@ const (
 	consistencyStrict  = "strict"
 )
 
-// plugins names the admission plugins to run, in order.
-func (o *Options) plugins() ([]string, error) {
-	names, err := admission.Selection{
-		Control: o.AdmissionControl, Enable: o.EnableAdmissionPlugins, Disable: o.DisableAdmissionPlugins,
-	}.Names(admission.Recommended())
-	if err != nil {
-		return nil, fmt.Errorf("--%w", err)
+// Defaults returns what the fields of Options mean that are zero. DataDir has no default,
+// the one of KubeconfigOut is in DataDir, and that of SecurePort is any free port.
+func Defaults() Options {
+	return Options{
+		BindAddress:                 "127.0.0.1",
+		EtcdPrefix:                  "/registry",
+		MinFreeDisk:                 DefaultMinFreeDisk,
+		EtcdQuota:                   DefaultEtcdQuota,
+		AuthorizationMode:           "RBAC",
+		ServiceClusterIPRange:       "10.0.0.0/24",
+		MaxRequestsInFlight:         400,
+		MaxMutatingRequestsInFlight: 200,
+		EventTTL:                    time.Hour,
+		AdmissionRefreshInterval:    time.Second,
+		AdmissionMaxStaleness:       5 * time.Second,
+		AdmissionConsistency:        consistencyBounded,
+		AdmissionWebhookBreaker:     call.BreakerConnect.String(),
+		AdmissionWebhookMaxInFlight: 200,
+		AdmissionTraceBytes:         8 << 20,
+		InitializerTimeout:          5 * time.Second,
+		InitializerRepairAfter:      10 * time.Minute,
+		Audit:                       options.NewAuditOptions(),
 	}
-	return names, nil
 }
 
-// complete fills in the defaults and says what is wrong, naming the flag.
-func (o *Options) complete() error {
-	if o.DataDir == "" {
-		return errors.New("--data-dir must not be empty")
-	}
-	dir, err := filepath.Abs(o.DataDir)
-	if err != nil {
-		return fmt.Errorf("--data-dir %q: %w", o.DataDir, err)
-	}
-	o.DataDir = dir
-	if o.BindAddress == "" {
-		o.BindAddress = "127.0.0.1"
-	}
-	if net.ParseIP(o.BindAddress) == nil {
-		return fmt.Errorf("--bind-address %q is not an IP address", o.BindAddress)
-	}
-	if o.SecurePort < 0 || o.SecurePort > 65535 {
-		return fmt.Errorf("--secure-port %d is not a port: it must be between 0 and 65535", o.SecurePort)
-	}
-	if o.KubeconfigOut == "" {
-		o.KubeconfigOut = filepath.Join(o.DataDir, "admin.kubeconfig")
-	}
-	if o.EtcdPrefix == "" {
-		o.EtcdPrefix = "/registry"
-	}
-	if !strings.HasPrefix(o.EtcdPrefix, "/") {
-		return fmt.Errorf("--etcd-prefix %q must start with a slash", o.EtcdPrefix)
-	}
-	for _, pair := range []struct{ one, other, oneFlag, otherFlag string }{
-		{o.TLSCertFile, o.TLSPrivateKeyFile, "--tls-cert-file", "--tls-private-key-file"},
-		{o.EtcdCertFile, o.EtcdKeyFile, "--etcd-certfile", "--etcd-keyfile"},
-		{o.ProxyClientCertFile, o.ProxyClientKeyFile, "--proxy-client-cert-file", "--proxy-client-key-file"},
-	} {
-		if (pair.one == "") != (pair.other == "") {
-			return fmt.Errorf("%s and %s go together: one is set and the other is not", pair.oneFlag, pair.otherFlag)
-		}
-	}
-	for _, file := range []struct{ flag, path string }{
-		{"--tls-cert-file", o.TLSCertFile}, {"--tls-private-key-file", o.TLSPrivateKeyFile},
-		{"--client-ca-file", o.ClientCAFile}, {"--token-auth-file", o.TokenAuthFile},
-		{"--admission-control-config-file", o.AdmissionConfigFile},
-		{"--proxy-client-cert-file", o.ProxyClientCertFile}, {"--proxy-client-key-file", o.ProxyClientKeyFile},
-		{"--etcd-cafile", o.EtcdCAFile}, {"--etcd-certfile", o.EtcdCertFile}, {"--etcd-keyfile", o.EtcdKeyFile},
-	} {
-		if file.path == "" {
-			continue
-		}
-		f, err := os.Open(file.path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file.flag, err)
-		}
-		f.Close()
-	}
-	if o.AuthorizationMode == "" {
-		o.AuthorizationMode = "RBAC"
-	}
-	if !slices.Contains(auth.Modes, o.AuthorizationMode) {
-		return fmt.Errorf("--authorization-mode %q is not one of %s", o.AuthorizationMode, strings.Join(auth.Modes, ", "))
-	}
-	if o.ServiceClusterIPRange == "" {
-		o.ServiceClusterIPRange = "10.0.0.0/24"
-	}
-	_, serviceRange, err := net.ParseCIDR(o.ServiceClusterIPRange)
-	if err != nil {
-		return fmt.Errorf("--service-cluster-ip-range %q is not a range such as 10.0.0.0/24", o.ServiceClusterIPRange)
-	}
-	if _, err := kubernetesservice.IP(serviceRange); err != nil {
-		return fmt.Errorf("--service-cluster-ip-range %s: %w", o.ServiceClusterIPRange, err)
-	}
-	if o.AdvertiseAddress != "" {
-		ip := net.ParseIP(o.AdvertiseAddress)
-		if ip == nil {
-			return fmt.Errorf("--advertise-address %q is not an IP address", o.AdvertiseAddress)
-		}
-		// The API accepts no other addresses as endpoints.
-		if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
-			return fmt.Errorf("--advertise-address %s is not an address at which others reach this server", ip)
-		}
-	}
-	if o.MaxRequestsInFlight == 0 {
-		o.MaxRequestsInFlight = 400
-	}
-	if o.MaxMutatingRequestsInFlight == 0 {
-		o.MaxMutatingRequestsInFlight = 200
-	}
-	if o.AdmissionConsistency == "" {
-		o.AdmissionConsistency = consistencyBounded
-	}
-	if o.AdmissionConsistency != consistencyBounded && o.AdmissionConsistency != consistencyStrict {
-		return fmt.Errorf("--admission-consistency %q is neither %s nor %s", o.AdmissionConsistency, consistencyBounded, consistencyStrict)
-	}
-	if o.AdmissionRefreshInterval == 0 {
-		o.AdmissionRefreshInterval = time.Second
-	}
-	if o.AdmissionMaxStaleness == 0 {
-		o.AdmissionMaxStaleness = 5 * time.Second
-	}
-	if o.AdmissionRefreshInterval < 0 || o.AdmissionRefreshInterval >= o.AdmissionMaxStaleness {
-		return fmt.Errorf("--admission-refresh-interval %s must be more than 0 and less than --admission-max-staleness %s", o.AdmissionRefreshInterval, o.AdmissionMaxStaleness)
-	}
-	if o.AdmissionWebhookBreaker == "" {
-		o.AdmissionWebhookBreaker = call.BreakerConnect.String()
-	}
-	if !slices.Contains(call.Breakers, o.AdmissionWebhookBreaker) {
-		return fmt.Errorf("--admission-webhook-breaker %q is not one of %s", o.AdmissionWebhookBreaker, strings.Join(call.Breakers, ", "))
-	}
-	if o.AdmissionTraceBytes == 0 {
-		o.AdmissionTraceBytes = 8 << 20
-	}
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"--admission-webhook-max-inflight", o.AdmissionWebhookMaxInFlight},
-		{"--max-requests-inflight", o.MaxRequestsInFlight}, {"--max-mutating-requests-inflight", o.MaxMutatingRequestsInFlight},
-	} {
-		if n.value < 0 {
-			return fmt.Errorf("%s %d must not be negative", n.flag, n.value)
-		}
-	}
-	if o.EtcdQuota < 0 {
-		return errors.New("--etcd-quota must be more than 0")
-	}
-	for _, d := range []struct {
-		flag  string
-		value time.Duration
-	}{{"--initializer-timeout", o.InitializerTimeout}, {"--initializer-repair-after", o.InitializerRepairAfter}} {
-		if d.value < 0 {
-			return fmt.Errorf("%s %s must not be negative", d.flag, d.value)
-		}
-	}
-	if _, err := o.plugins(); err != nil {
-		return err
-	}
-	if _, err := o.switchedOff(); err != nil {
-		return err
-	}
-	if o.Audit == nil {
-		o.Audit = options.NewAuditOptions()
-	}
-	if errs := o.Audit.Validate(); len(errs) > 0 {
-		return errs[0]
-	}
-	if o.EventTTL == 0 {
-		o.EventTTL = time.Hour
-	}
-	return nil
+// withDefaults returns the options with the defaults in the fields that are zero.
+func (o Options) withDefaults() Options {
+	d := Defaults()
+	o.BindAddress = cmp.Or(o.BindAddress, d.BindAddress)
+	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
+	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
+	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
+	o.AuthorizationMode = cmp.Or(o.AuthorizationMode, d.AuthorizationMode)
+	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)
+	o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, d.MaxRequestsInFlight)
+	o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight, d.MaxMutatingRequestsInFlight)
+	o.EventTTL = cmp.Or(o.EventTTL, d.EventTTL)
+	o.AdmissionRefreshInterval = cmp.Or(o.AdmissionRefreshInterval, d.AdmissionRefreshInterval)
+	o.AdmissionMaxStaleness = cmp.Or(o.AdmissionMaxStaleness, d.AdmissionMaxStaleness)
+	o.AdmissionConsistency = cmp.Or(o.AdmissionConsistency, d.AdmissionConsistency)
+	o.AdmissionWebhookBreaker = cmp.Or(o.AdmissionWebhookBreaker, d.AdmissionWebhookBreaker)
+	o.AdmissionWebhookMaxInFlight = cmp.Or(o.AdmissionWebhookMaxInFlight, d.AdmissionWebhookMaxInFlight)
+	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)
+	o.InitializerTimeout = cmp.Or(o.InitializerTimeout, d.InitializerTimeout)
+	o.InitializerRepairAfter = cmp.Or(o.InitializerRepairAfter, d.InitializerRepairAfter)
+	o.Audit = cmp.Or(o.Audit, d.Audit)
+	return o
 }

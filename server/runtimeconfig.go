@@ -18,10 +18,11 @@ import (
 // knows (S9.8).
 var switchable = []string{"v1beta1", "v1alpha1"}
 
-// switchedOff lists the versions of the registrations' group that are not served.
-func (o *Options) switchedOff() ([]string, error) {
+// switchedOff lists the versions of the registrations' group that are not served,
+// given the entries of --runtime-config.
+func switchedOff(config []string) ([]string, error) {
 	var off, seen []string
-	for _, entry := range o.RuntimeConfig {
+	for _, entry := range config {
 		name, value, given := strings.Cut(entry, "=")
 		version, known := strings.CutPrefix(name, registrations.Group+"/")
 		switch {
@@ -59,26 +60,6 @@ func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 // served tells whether a kind has a version that is not switched off.
 func served(k registration.Descriptor, off []string) bool {
 	return slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) })
-}
-
-// notJudged lists the resources of the registrations that no request is judged by,
-// because the kind is switched off or its plugin does not run.
-func (o *Options) notJudged() ([]string, error) {
-	off, err := o.switchedOff()
-	if err != nil {
-		return nil, err
-	}
-	plugins, err := o.plugins()
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for _, k := range registration.Sources() {
-		if !served(k, off) || !slices.Contains(plugins, k.Plugin) {
-			list = append(list, k.Resource)
-		}
-	}
-	return list, nil
 }
 
 // filtered is a Reader without some kinds.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -98,7 +97,7 @@ const maxWaiting = 10_000
 
 // Server is an API server. It is made by New and used once.
 type Server struct {
-	options Options
+	settings *settings
 	// serving is set once requests are served, before Run's ready function.
 	serving atomic.Bool
 }
@@ -116,10 +115,11 @@ type Address struct {
 // New checks the options and starts nothing. The error is one sentence that
 // names the flag.
 func New(o Options) (*Server, error) {
-	if err := o.complete(); err != nil {
+	settings, err := newSettings(o)
+	if err != nil {
 		return nil, err
 	}
-	return &Server{options: o}, nil
+	return &Server{settings: settings}, nil
 }
 
 // Run serves until ctx ends, then finishes the requests under way and returns
@@ -128,8 +128,8 @@ func New(o Options) (*Server, error) {
 func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	o := &s.options
-	if err := setCapabilities(o); err != nil {
+	o := s.settings
+	if err := setCapabilities(&o.Options); err != nil {
 		return err
 	}
 	// Histograms ask for it when they are registered.
@@ -168,7 +168,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 
 // assembly is a server with all its parts in place, not yet serving.
 type assembly struct {
-	options   *Options
+	options   *settings
 	server    *Server
 	generic   *genericapiserver.GenericAPIServer
 	storage   *storage.Factory
@@ -204,7 +204,7 @@ type assembly struct {
 }
 
 func (s *Server) assemble(ctx context.Context, listener net.Listener, store *store) (*assembly, error) {
-	o, etcdClient := &s.options, store.client
+	o, etcdClient := s.settings, store.client
 	a := &assembly{options: o, server: s, stopped: ctx.Done(), etcd: etcdClient.Client}
 	var err error
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
@@ -216,8 +216,8 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	}
 	hosts = append(hosts, o.reachedAt()...)
 	var shared *auth.Shared
-	if len(o.EtcdServers) > 0 {
-		shared = &auth.Shared{Etcd: etcdClient.KV, Prefix: path.Join(o.EtcdPrefix, "gatehouse", "pki")}
+	if o.sharesEtcd() {
+		shared = &auth.Shared{Etcd: etcdClient.KV, Prefix: o.ownKey("pki")}
 	}
 	if a.pki, err = auth.LoadPKI(ctx, filepath.Join(o.DataDir, "pki"), hosts, shared); err != nil {
 		return nil, err
@@ -289,13 +289,9 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	if err != nil {
 		return nil, err
 	}
-	notJudged, err := o.notJudged()
-	if err != nil {
-		return nil, err
-	}
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
-		Etcd: etcdClient.Client, Prefix: replicaPrefix(o), ID: replicaID(), Address: a.address.URL, MaxStaleness: o.AdmissionMaxStaleness,
-		Off: notJudged,
+		Etcd: etcdClient.Client, Prefix: o.ownKey("replicas"), ID: replicaID(), Address: a.address.URL, MaxStaleness: o.AdmissionMaxStaleness,
+		Off: o.notEnforced,
 	})
 	if a.judge, err = a.newJudge(etcdClient.KV, config.Authorization.Authorizer); err != nil {
 		return nil, err
@@ -316,10 +312,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	}
 	marked := *etcdClient
 	marked.Kubernetes = marks.Client(etcdClient.Kubernetes, etcdClient.KV, fresh.Marks(o.EtcdPrefix)...)
-	if marked.Kubernetes, err = a.fenced(marked.Kubernetes, etcdClient.KV); err != nil {
-		return nil, err
-	}
-	marked.Kubernetes = store.guard(marked.Kubernetes)
+	marked.Kubernetes = store.guard(a.fenced(marked.Kubernetes, etcdClient.KV))
 	a.storage = storage.NewFactory(storageFactory, &marked, decorator, schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
 	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(storageFactory.ResourcePrefix)
 
@@ -327,15 +320,11 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	if err != nil {
 		return nil, fmt.Errorf("key of service account tokens: %w", err)
 	}
-	_, serviceRange, err := net.ParseCIDR(o.ServiceClusterIPRange)
-	if err != nil {
-		return nil, err
-	}
 	groups, hooks, err := catalog.Build(catalog.Options{
 		Storage: storageFactory, RESTOptions: a.storage, Loopback: a.loopback, Client: a.client, Informers: a.informers,
 		Authenticator: config.Authentication.Authenticator, Audiences: audiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
-		TokenIssuer: tokens, ServiceRange: *serviceRange, NodePorts: utilnet.PortRange{Base: 30000, Size: 2768},
+		TokenIssuer: tokens, ServiceRange: *o.serviceRange, NodePorts: utilnet.PortRange{Base: 30000, Size: 2768},
 		EventTTL: o.EventTTL,
 	})
 	if err != nil {
@@ -348,7 +337,7 @@ func (s *Server) assemble(ctx context.Context, listener net.Listener, store *sto
 	if err != nil {
 		return nil, err
 	}
-	if err := a.publish(etcdClient, serviceRange); err != nil {
+	if err := a.publish(etcdClient); err != nil {
 		return nil, err
 	}
 	parts := []string{bootNamespaces, bootServiceCIDR, bootPriorityClasses, bootRoles, bootCustomKinds, bootService}
@@ -377,25 +366,17 @@ func (a *assembly) serve(groups []catalog.Group, config *genericapiserver.Config
 	if err != nil {
 		return err
 	}
-	off, err := o.switchedOff()
-	if err != nil {
-		return err
-	}
-	for _, version := range off {
+	for _, version := range o.versionsOff {
 		delete(registered, version)
-	}
-	notJudged, err := o.notJudged()
-	if err != nil {
-		return err
 	}
 	models := openapi.NewModels(
 		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
 			&replicasv1alpha1.AdmissionExplanation{}, &tracesv1alpha1.AdmissionTraceList{}),
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
-	states := replicas.NewStates(etcd, o.EtcdPrefix, replicaPrefix(o), fresh.RegistrationsMark(o.EtcdPrefix))
+	states := replicas.NewStates(etcd, o.EtcdPrefix, o.ownKey("replicas"), fresh.RegistrationsMark(o.EtcdPrefix))
 	explanations := explain.New(explain.Options{Authorizer: config.Authorization.Authorizer, Engine: a.judge.engine, Chain: a.judge.plugins})
 	own := map[string]rest.Storage{replicas.Resource: states, explain.Resource: explanations, traces.Resource: a.records()}
-	static, all, err := endpoints(groups, registered, notJudged, own, config, models)
+	static, all, err := endpoints(groups, registered, o.notEnforced, own, config, models)
 	if err != nil {
 		return err
 	}
@@ -449,7 +430,7 @@ func (a *assembly) customResources(config *genericapiserver.Config, storageFacto
 	if a.webhooks, err = customresources.NewCaller(call.Options{
 		Resolver:    a.services(),
 		Dial:        a.options.DialWebhook,
-		Breaker:     call.Breaker(slices.Index(call.Breakers, a.options.AdmissionWebhookBreaker)),
+		Breaker:     a.options.breaker,
 		MaxInFlight: a.options.AdmissionWebhookMaxInFlight,
 	}); err != nil {
 		return nil, err
@@ -464,7 +445,7 @@ func (a *assembly) customResources(config *genericapiserver.Config, storageFacto
 		// With those that wait for it, a webhook takes half of the places at most.
 		MaxConversions: max(1, min(a.options.MaxRequestsInFlight, a.options.MaxMutatingRequestsInFlight)/4),
 	}
-	if len(a.options.EtcdServers) > 0 {
+	if a.options.sharesEtcd() {
 		options.EstablishDelay = replicaSettle
 	}
 	a.custom, err = customresources.New(options)
@@ -511,7 +492,7 @@ func insertBefore(versions []discovery.Version, group string, v discovery.Versio
 
 // storageFactory says where each resource is stored and in which version, as
 // kube-apiserver does.
-func storageFactory(o *Options, v compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
+func storageFactory(o *settings, v compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
 	etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(o.EtcdPrefix, nil))
 	etcdOptions.StorageConfig.Transport.ServerList = endpoints
 	etcdOptions.StorageConfig.Transport.TrustedCAFile = o.EtcdCAFile
@@ -667,9 +648,6 @@ func (a *assembly) judgeRequests(ctx context.Context) error {
 	defer running.Wait()
 	return a.judge.refresher.Run(ctx)
 }
-
-// replicaPrefix is where servers announce themselves in etcd.
-func replicaPrefix(o *Options) string { return path.Join(o.EtcdPrefix, "gatehouse", "replicas") }
 
 // replicaID names this run of this server.
 func replicaID() string {

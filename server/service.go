@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path"
 	"time"
 
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
@@ -18,15 +17,15 @@ import (
 )
 
 // publish sets up the service kubernetes in the namespace default.
-func (a *assembly) publish(etcd *etcdkubernetes.Client, serviceRange *net.IPNet) error {
+func (a *assembly) publish(etcd *etcdkubernetes.Client) error {
 	address, err := a.options.advertised()
 	if err != nil {
 		klog.ErrorS(err, "The service kubernetes has no endpoint for this server: set --advertise-address")
 	}
 	a.publisher, err = kubernetesservice.New(kubernetesservice.Options{
 		Loopback: a.loopback, Services: a.informers.Core().V1().Services(),
-		Etcd: etcd.Client, Prefix: path.Join(a.options.EtcdPrefix, "gatehouse", "endpoints"), Server: replicaID(),
-		Address: address, Port: a.port, Range: serviceRange,
+		Etcd: etcd.Client, Prefix: a.options.ownKey("endpoints"), Server: replicaID(),
+		Address: address, Port: a.port, Range: a.options.serviceRange,
 	})
 	if err != nil {
 		return err
@@ -58,13 +57,8 @@ func (a *assembly) publishService(ctx context.Context) error {
 
 // reachedAt lists the addresses at which pods reach this server: that of the service,
 // and its own.
-func (o *Options) reachedAt() []string {
-	var list []string
-	if _, serviceRange, err := net.ParseCIDR(o.ServiceClusterIPRange); err == nil {
-		if ip, err := kubernetesservice.IP(serviceRange); err == nil {
-			list = append(list, ip.String())
-		}
-	}
+func (o *settings) reachedAt() []string {
+	list := []string{o.serviceIP.String()}
 	if ip, err := o.advertised(); err == nil {
 		list = append(list, ip.String())
 	}
@@ -73,7 +67,7 @@ func (o *Options) reachedAt() []string {
 
 // advertised returns the address under which others reach this server. The error
 // says that there is none.
-func (o *Options) advertised() (net.IP, error) {
+func (o *settings) advertised() (net.IP, error) {
 	if o.AdvertiseAddress != "" {
 		return net.ParseIP(o.AdvertiseAddress), nil
 	}

@@ -20,7 +20,7 @@ type store struct {
 // openStore starts or connects to etcd. It stops the server when an embedded etcd ends
 // by itself.
 func (s *Server) openStore(ctx context.Context, stop context.CancelCauseFunc) (*store, error) {
-	o := &s.options
+	o := s.settings
 	e := &store{endpoints: o.EtcdServers}
 	var err error
 	if len(e.endpoints) == 0 {

@@ -1,0 +1,44 @@
+package server
+
+import (
+	"reflect"
+	"testing"
+)
+
+// TestEveryDefaultIsUsed: what Defaults says holds for a server that was given nothing.
+func TestEveryDefaultIsUsed(t *testing.T) {
+	s, err := newSettings(Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, used := reflect.ValueOf(Defaults()), reflect.ValueOf(s.Options)
+	for i, field := range reflect.VisibleFields(defaults.Type()) {
+		if want := defaults.Field(i); !want.IsZero() && !reflect.DeepEqual(used.Field(i).Interface(), want.Interface()) {
+			t.Errorf("%s is %v, want %v", field.Name, used.Field(i), want)
+		}
+	}
+}
+
+// TestWhatIsChosenIsNoDefault: no default replaces what was chosen.
+func TestWhatIsChosenIsNoDefault(t *testing.T) {
+	chosen := Options{DataDir: t.TempDir()}
+	defaults, v := reflect.ValueOf(Defaults()), reflect.ValueOf(&chosen).Elem()
+	for i, field := range reflect.VisibleFields(v.Type()) {
+		if defaults.Field(i).IsZero() || field.Name == "Audit" {
+			continue
+		}
+		switch value := v.Field(i); value.Kind() {
+		case reflect.String:
+			value.SetString("chosen")
+		case reflect.Int, reflect.Int64:
+			value.SetInt(1)
+		default:
+			t.Fatalf("%s is a %s", field.Name, value.Kind())
+		}
+	}
+	got := chosen.withDefaults()
+	got.Audit = nil
+	if !reflect.DeepEqual(got, chosen) {
+		t.Errorf("got %+v, want %+v", got, chosen)
+	}
+}

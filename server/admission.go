@@ -2,134 +2,144 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
-	"slices"
-	"sync/atomic"
+	"os"
+	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+	"github.com/gatehouse-dev/gatehouse/server/rejections"
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
 )
 
-// judge is the server's admission: the engine, the snapshot it works from, and
+// admitter is the server's admission: the engine, the registrations it works from, and
 // the chain of plugins that every write goes through.
-type judge struct {
-	engine    *admission.Engine
+type admitter struct {
+	settings *settings
+	engine   *admission.Engine
+	// refresher keeps the registrations fresh; announcer tells other servers which ones
+	// this server enforces.
 	refresher *snapshot.Refresher
-	chain     apiadmission.Interface
-	// plugins are those of the chain, in order.
-	plugins []admission.Plugin
+	announcer *replicas.Announcer
+	// chain is what writes go through: plugins, in order, and rejections, which tells
+	// the owners of what was rejected.
+	chain      apiadmission.Interface
+	plugins    []admission.Plugin
+	rejections *rejections.Teller
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
-	// maxStaleness is how long after the beginning of a read requests may be judged
-	// by it.
-	maxStaleness time.Duration
-	// initializers tells whether the plugin of that name is in the chain.
-	initializers bool
 }
 
-// newJudge builds the chain that the options ask for.
-func (a *assembly) newJudge(etcd clientv3.KV, authorize authorizer.Authorizer) (*judge, error) {
-	o := a.options
-	configuration, err := admission.LoadConfiguration(o.AdmissionConfigFile)
+// newAdmitter builds the chain that the settings ask for. address is the server's URL.
+func newAdmitter(s *settings, address string, self *loopback, authorize authorizer.Authorizer, db *database) (*admitter, error) {
+	configuration, err := admission.LoadConfiguration(s.AdmissionConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	j := &judge{creations: &namespaces.Creations{}, maxStaleness: o.AdmissionMaxStaleness}
-	namespaces := fresh.NewNamespaces(o.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.informers.Core().V1().Namespaces().Lister(), a.client)
-	reader := onlyServed(fresh.NewReader(etcd, o.EtcdPrefix, namespaces), o.versionsOff)
-	if j.refresher, err = snapshot.NewRefresher(snapshot.Options{
+	a := &admitter{settings: s, creations: &namespaces.Creations{}}
+	a.announcer = replicas.NewAnnouncer(replicas.Options{
+		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: replicaID(), Address: address, MaxStaleness: s.AdmissionMaxStaleness,
+		Off: s.notEnforced,
+	})
+	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), self.informers.Core().V1().Namespaces().Lister(), self.client)
+	reader := onlyServed(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versionsOff)
+	if a.refresher, err = snapshot.NewRefresher(snapshot.Options{
 		Reader:       announced{reader, a.announcer},
-		Interval:     o.AdmissionRefreshInterval,
-		MaxStaleness: o.AdmissionMaxStaleness,
-		Strict:       o.strict(),
+		Interval:     s.AdmissionRefreshInterval,
+		MaxStaleness: s.AdmissionMaxStaleness,
+		Strict:       s.strict(),
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			a.announcer.Observe(r)
-			a.announcer.Skip(j.skipped())
+			a.announcer.Skip(a.skipped())
 		},
 	}); err != nil {
 		return nil, err
 	}
-	if j.engine, err = admission.New(admission.Options{
-		Snapshots:     snapshots{j.refresher},
+	if a.engine, err = admission.New(admission.Options{
+		Snapshots:     snapshots{a.refresher},
 		Registrations: reader,
-		Namespaces:    namespaces,
+		Namespaces:    cached,
 		Authorizer:    authorize,
 		Configuration: configuration,
-		Resolver:      a.services(),
-		Dial:          o.DialWebhook,
-		Breaker:       o.breaker,
-		MaxInFlight:   o.AdmissionWebhookMaxInFlight,
+		Resolver:      self.services(),
+		Dial:          s.DialWebhook,
+		Breaker:       s.breaker,
+		MaxInFlight:   s.AdmissionWebhookMaxInFlight,
 		StepAside:     inflight.StepAside,
 
-		ExternalCertFile: o.ProxyClientCertFile,
-		ExternalKeyFile:  o.ProxyClientKeyFile,
+		ExternalCertFile: s.ProxyClientCertFile,
+		ExternalKeyFile:  s.ProxyClientKeyFile,
 	}); err != nil {
 		return nil, err
 	}
-	plugins := make([]admission.Plugin, 0, len(o.plugins))
-	for _, name := range o.plugins {
-		p := admission.Plugin{Name: name}
-		switch name {
-		case admission.NamespaceLifecycleName:
-			lifecycle := admission.NewNamespaceLifecycle(namespaces)
-			p.Interface = predicted{j.creations.Counting(lifecycle), lifecycle}
-		case admission.InitializersName:
-			j.initializers = true
-			p.Interface = j.engine.Initializers()
-		case admission.MutatingWebhookName:
-			p.Interface = j.engine.MutatingWebhooks()
-		case admission.GenericWebhookName:
-			p.Interface = j.engine.ExternalHooks()
-		case admission.ValidatingWebhookName:
-			p.Interface = j.engine.ValidatingWebhooks()
-		default:
-			return nil, fmt.Errorf("admission plugin %q is known and cannot be built", name)
-		}
-		plugins = append(plugins, p)
-	}
-	if !j.initializers {
-		plugins = slices.Insert(plugins, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
-	}
-	j.plugins = plugins
-	if j.chain, err = a.tellingOwners(admission.Chain(plugins...)); err != nil {
+	parts := pluginParts{settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations}
+	if a.plugins, err = parts.build(); err != nil {
 		return nil, err
 	}
-	return j, nil
+	owners, err := metadata.NewForConfig(self.config)
+	if err != nil {
+		return nil, fmt.Errorf("client for the metadata of owners: %w", err)
+	}
+	a.rejections = rejections.New(self.client, owners)
+	a.chain = a.rejections.Around(admission.Chain(a.plugins...).(rejections.Chain))
+	return a, nil
 }
 
-// predicted is a plugin, with what predicts its verdicts.
-type predicted struct {
-	apiadmission.MutationInterface
-	admission.Predictor
+// run keeps the registrations fresh that requests are judged by, until ctx ends. The
+// server is announced before it reads any.
+func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
+	for {
+		err := a.announcer.Announce(ctx)
+		if err == nil {
+			break
+		}
+		klog.ErrorS(err, "No request is judged before that")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() { a.announcer.Run(ctx) })
+	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })
+	defer running.Wait()
+	return a.refresher.Run(ctx)
+}
+
+// replicaID names this run of this server.
+func replicaID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gatehouse"
+	}
+	return strings.ToLower(host + "-" + rand.Text()[:8])
 }
 
 // skipped returns the webhooks that are registered and not called now.
-func (j *judge) skipped() []replicas.Skipped {
-	s := j.refresher.Current()
+func (a *admitter) skipped() []replicas.Skipped {
+	s := a.refresher.Current()
 	if s == nil {
 		return nil
 	}
 	var list []replicas.Skipped
-	for _, one := range j.engine.Skipped(s) {
+	for _, one := range a.engine.Skipped(s) {
 		list = append(list, replicas.Skipped{
 			Registration: one.Entry.Source.Descriptor().Resource + "." + one.Entry.Configuration,
 			Webhook:      one.Entry.Name, Target: one.Target.Name, Since: one.Target.Since.UTC(), Reason: one.Target.LastError,
@@ -157,61 +167,26 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 // mustAct tells whether an initializer's failure policy is Fail. One that is not
 // registered counts as Ignore (S11.47); what is registered is not known before the
 // first read, and nobody is given up then.
-func (j *judge) mustAct(name string) bool {
-	if j.refresher.Current() == nil {
+func (a *admitter) mustAct(name string) bool {
+	if a.refresher.Current() == nil {
 		return true
 	}
-	i := j.initializer(name)
+	i := a.initializer(name)
 	return i != nil && !plan.Forgives(i.Entry)
 }
 
 // parallel tells whether an initializer may act at the same time as its
 // neighbours.
-func (j *judge) parallel(name string) bool {
-	i := j.initializer(name)
+func (a *admitter) parallel(name string) bool {
+	i := a.initializer(name)
 	return i != nil && i.Parallel
 }
 
 // initializer returns the one of a name that acts, nil if none is registered.
-func (j *judge) initializer(name string) *snapshot.Entry {
-	s := j.refresher.Current()
+func (a *admitter) initializer(name string) *snapshot.Entry {
+	s := a.refresher.Current()
 	if s == nil {
 		return nil
 	}
 	return s.Initializer(name)
-}
-
-// services finds the endpoints of webhooks behind Services (S8.4). What it needs
-// of the cluster is watched from the first call on: a server whose webhooks all
-// have URLs watches no services.
-func (a *assembly) services() call.Resolver {
-	core, discovery := a.informers.Core().V1(), a.informers.Discovery().V1()
-	resolver := call.ServiceResolver{
-		Service: func(namespace, name string) (*corev1.Service, error) {
-			return core.Services().Lister().Services(namespace).Get(name)
-		},
-		EndpointSlices: func(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
-			return discovery.EndpointSlices().Lister().EndpointSlices(namespace).List(
-				labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service}))
-		},
-		Endpoints: func(namespace, name string) (*corev1.Endpoints, error) {
-			return core.Endpoints().Lister().Endpoints(namespace).Get(name)
-		},
-	}
-	var watching atomic.Bool
-	return call.ResolverFunc(func(ctx context.Context, namespace, name string, port int32) ([]string, error) {
-		if !watching.Load() {
-			synced := []cache.InformerSynced{
-				core.Services().Informer().HasSynced,
-				core.Endpoints().Informer().HasSynced,
-				discovery.EndpointSlices().Informer().HasSynced,
-			}
-			a.informers.Start(a.stopped)
-			if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-				return nil, fmt.Errorf("reading services and their endpoints: %w", context.Cause(ctx))
-			}
-			watching.Store(true)
-		}
-		return resolver.Resolve(ctx, namespace, name, port)
-	})
 }

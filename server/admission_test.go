@@ -39,11 +39,11 @@ func TestUnknownInitializersAreNotGivenUp_S11_47(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &judge{refresher: refresher}
+	a := &admitter{refresher: refresher}
 	check := func(when string, want map[string]bool) {
 		t.Helper()
 		for name, want := range want {
-			if got := j.mustAct(name); got != want {
+			if got := a.mustAct(name); got != want {
 				t.Errorf("%s: mustAct(%q) = %v, want %v", when, name, got, want)
 			}
 		}

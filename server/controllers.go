@@ -2,12 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -15,10 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 
-	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
@@ -28,49 +27,78 @@ import (
 // namespace is being deleted.
 const replicaSettle = 2 * time.Second
 
-// addControllers sets up what works on objects beside the request path: the
-// deletion of namespaces, and the aggregation of cluster roles.
-func (a *assembly) addControllers(etcd clientv3.KV, collections func() []namespaces.Collection) error {
-	if a.options.AuthorizationMode == "RBAC" {
-		roles := clusterroleaggregation.NewClusterRoleAggregation(a.informers.Rbac().V1().ClusterRoles(), a.client.RbacV1())
-		a.controllers = append(a.controllers, func(ctx context.Context) { roles.Run(ctx, 2) })
+// controllerParts are what controllers work with.
+type controllerParts struct {
+	settings *settings
+	self     *loopback
+	admitter *admitter
+	stores   *stores
+	api      *api
+	etcd     clientv3.KV
+}
+
+// controllers work on objects beside the request path. To add one, add a row: what makes
+// the function that runs until its context ends, or nil when the settings leave it out.
+var controllers = []struct {
+	name string
+	make func(controllerParts) (func(context.Context), error)
+}{
+	{"clusterrole-aggregation-controller", newRoleAggregation},
+	{"namespace-controller", newNamespaceController},
+}
+
+func newControllers(p controllerParts) ([]func(context.Context), error) {
+	var list []func(context.Context)
+	for _, c := range controllers {
+		run, err := c.make(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+		if run != nil {
+			list = append(list, run)
+		}
 	}
-	as := restclient.CopyConfig(a.loopback)
+	return list, nil
+}
+
+func newRoleAggregation(p controllerParts) (func(context.Context), error) {
+	if p.settings.AuthorizationMode != "RBAC" {
+		return nil, nil
+	}
+	roles := clusterroleaggregation.NewClusterRoleAggregation(p.self.informers.Rbac().V1().ClusterRoles(), p.self.client.RbacV1())
+	return func(ctx context.Context) { roles.Run(ctx, 2) }, nil
+}
+
+func newNamespaceController(p controllerParts) (func(context.Context), error) {
+	as := restclient.CopyConfig(p.self.config)
 	as.Impersonate.UserName = "system:serviceaccount:kube-system:namespace-controller"
 	client, err := kubernetes.NewForConfig(as)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// Custom resources have no protobuf.
 	as.ContentType, as.AcceptContentTypes = "", ""
 	objects, err := metadata.NewForConfig(as)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	builtins := builtinCollections(p.api.static, p.settings.EtcdPrefix, p.stores.places)
 	options := namespaces.Options{
-		Collections: collections, Etcd: etcd, Client: client, Metadata: objects, Informers: a.informers,
+		Collections: func() []namespaces.Collection {
+			return append(slices.Clip(builtins), customCollections(p.api.custom.Versions(), p.settings.EtcdPrefix)...)
+		},
+		Etcd: p.etcd, Client: client, Metadata: objects, Informers: p.self.informers,
 	}
-	if a.options.sharesEtcd() {
+	if p.settings.sharesEtcd() {
 		options.Settle = replicaSettle
 	} else {
-		options.Creating = a.judge.creations.UnderWay
+		options.Creating = p.admitter.creations.UnderWay
 	}
 	c, err := namespaces.New(options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	a.controllers = append(a.controllers, c.Run)
-	return nil
-}
-
-// fenced returns the client with which objects are stored. A server alone on its etcd
-// knows of all creates, and a namespace that is being deleted waits for them. Servers
-// that share an etcd refuse what comes too late.
-func (a *assembly) fenced(inner etcdkubernetes.Interface, etcd clientv3.KV) etcdkubernetes.Interface {
-	if !a.options.sharesEtcd() || !a.options.runs(admission.NamespaceLifecycleName) {
-		return inner
-	}
-	return namespaces.Fence(inner, etcd, a.options.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
+	return c.Run, nil
 }
 
 // builtinCollections lists the built-in resources that a namespace can contain,

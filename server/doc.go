@@ -6,4 +6,13 @@
 // kept by package storage, and are served by package resources; who may do what
 // is decided by package auth; and every write is judged by the chain that
 // package admission builds.
+//
+// # Putting a server together
+//
+// New makes settings of the options (settings.go). Run opens etcd and makes the parts,
+// each out of those before it (assemble in run.go): certificates and the server's own
+// client (serving.go), the chain of handlers (frame.go), admission (admission.go,
+// plugins.go), stores (stores.go), resources with what describes them (api.go), the
+// steps of the start (boot.go, furnish.go) and controllers (controllers.go). Then it
+// runs them all.
 package server

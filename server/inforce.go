@@ -20,11 +20,11 @@ const timeToAnswer = 500 * time.Millisecond
 // hold implements registrations.Hold: a write is answered when this server judges
 // requests by it (S11.8), so that a client's next request is judged by what it wrote.
 // A write that stored nothing is answered at once.
-func (j *judge) hold(ctx context.Context) (writing context.Context, done func()) {
+func (a *admitter) hold(ctx context.Context) (writing context.Context, done func()) {
 	writing, receipt := marks.WithReceipt(ctx)
 	return writing, func() {
 		if revision := receipt.Revision(); revision > 0 {
-			j.awaitInForce(ctx, revision)
+			a.awaitInForce(ctx, revision)
 		}
 	}
 }
@@ -36,9 +36,9 @@ func (j *judge) hold(ctx context.Context) (writing context.Context, done func())
 //
 // Nothing waits for itself here: reading registrations needs no request, and writes of
 // registrations are judged by no webhook (S2.38).
-func (j *judge) awaitInForce(ctx context.Context, revision int64) {
+func (a *admitter) awaitInForce(ctx context.Context, revision int64) {
 	defer inflight.StepAside(ctx)()
-	until := time.Now().Add(j.maxStaleness)
+	until := time.Now().Add(a.settings.AdmissionMaxStaleness)
 	if deadline, limited := ctx.Deadline(); limited {
 		if last := deadline.Add(-min(timeToAnswer, time.Until(deadline)/2)); last.Before(until) {
 			until = last
@@ -46,7 +46,7 @@ func (j *judge) awaitInForce(ctx context.Context, revision int64) {
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	err := j.refresher.Await(waiting, func(s *snapshot.Snapshot) bool {
+	err := a.refresher.Await(waiting, func(s *snapshot.Snapshot) bool {
 		read, err := strconv.ParseInt(s.Revision, 10, 64)
 		return err == nil && read >= revision
 	})

@@ -87,9 +87,9 @@ func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 					defer cancel()
 					ctx = limited
 				}
-				j := &judge{refresher: refresher, maxStaleness: 5 * time.Second}
+				a := &admitter{refresher: refresher, settings: &settings{Options: Options{AdmissionMaxStaleness: 5 * time.Second}}}
 				began := time.Now()
-				j.awaitInForce(ctx, 7)
+				a.awaitInForce(ctx, 7)
 				if waited := time.Since(began); waited != tt.waited {
 					t.Errorf("waited %s, want %s", waited, tt.waited)
 				}
@@ -113,7 +113,7 @@ func TestAWriteThatStoresNothingDoesNotWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &judge{refresher: refresher, maxStaleness: time.Hour}
-	_, done := j.hold(t.Context())
+	a := &admitter{refresher: refresher, settings: &settings{Options: Options{AdmissionMaxStaleness: time.Hour}}}
+	_, done := a.hold(t.Context())
 	done()
 }

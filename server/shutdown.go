@@ -32,9 +32,9 @@ func startError(ctx context.Context, err error) error {
 // of ctx until the function that it returns is called. A connection that is just being
 // opened when the server begins to stop is not told of it by net/http, and would hold
 // the server up until shutdownTimeout.
-func (a *assembly) hangUp(ctx context.Context) (stop func(), err error) {
+func (l *loopback) hangUp(ctx context.Context) (stop func(), err error) {
 	// All clients of the loopback configuration share one transport.
-	transport, err := restclient.TransportFor(a.loopback)
+	transport, err := restclient.TransportFor(l.config)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ type AuthenticationOptions struct {
 	Issuer    string
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
-	Client    func() kubernetes.Interface
+	Client    kubernetes.Interface
 }
 
 // NewAuthenticator returns what decides who a caller is: client certificates,
@@ -76,28 +76,28 @@ func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
 
 // boundObjects reads the objects that a service account's token is bound to, so
 // that a token ends with its object.
-type boundObjects struct{ client func() kubernetes.Interface }
+type boundObjects struct{ client kubernetes.Interface }
 
 func (b boundObjects) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	return b.client().CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	return b.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (b boundObjects) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return b.client().CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	return b.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (b boundObjects) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	return b.client().CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	return b.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (b boundObjects) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	return b.client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	return b.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 }
 
 func (b boundObjects) GetValidatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
-	return b.client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	return b.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 }
 
 func (b boundObjects) GetMutatingWebhookConfiguration(ctx context.Context, name string) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	return b.client().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	return b.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 }

@@ -1,0 +1,219 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/customresources"
+	"github.com/gatehouse-dev/gatehouse/server/discovery"
+	"github.com/gatehouse-dev/gatehouse/server/explain"
+	"github.com/gatehouse-dev/gatehouse/server/fresh"
+	"github.com/gatehouse-dev/gatehouse/server/openapi"
+	"github.com/gatehouse-dev/gatehouse/server/registrations"
+	"github.com/gatehouse-dev/gatehouse/server/replicas"
+	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/server/resources"
+	"github.com/gatehouse-dev/gatehouse/server/traces"
+	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
+)
+
+// api is what clients can ask for: resources, and what tells which there are.
+type api struct {
+	// static are the resources that are always there, custom those that users define.
+	static resources.Static
+	custom *customresources.Server
+	// conversions calls conversion webhooks.
+	conversions *call.Caller
+	discovery   *discovery.Handler
+	openapi     *openapi.Handler
+	// resources handles requests for resources and for discovery.
+	resources http.Handler
+}
+
+// apiParts are what the API is made of.
+type apiParts struct {
+	settings *settings
+	self     *loopback
+	// config is complete.
+	config   *genericapiserver.Config
+	admitter *admitter
+	stores   *stores
+	kinds    []catalog.Group
+	etcd     clientv3.KV
+}
+
+// newKinds makes the built-in kinds, and what is to run once requests are served.
+func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.Config, st *stores) ([]catalog.Group, []catalog.Hook, error) {
+	tokens, err := serviceaccount.JWTTokenGenerator(issuer, v.pki.TokenKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("key of service account tokens: %w", err)
+	}
+	kinds, hooks, err := catalog.Build(catalog.Options{
+		Storage: st.places, RESTOptions: st.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
+		Authenticator: config.Authentication.Authenticator, Audiences: audiences,
+		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
+		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: utilnet.PortRange{Base: 30000, Size: 2768},
+		EventTTL: s.EventTTL,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	st.afterDelete = catalog.AfterDelete(kinds)
+	return kinds, hooks, nil
+}
+
+// newAPI makes the resources, and what describes them.
+func newAPI(p apiParts) (*api, error) {
+	s, authorizer := p.settings, p.config.Authorization.Authorizer
+	registered, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range s.versionsOff {
+		delete(registered, version)
+	}
+	ring := newRing(s)
+	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins})
+	// What gatehouse.dev has.
+	own := map[string]rest.Storage{
+		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)),
+		explain.Resource:  explanations,
+		traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
+	}
+	models := openapi.NewModels(
+		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
+			&replicasv1alpha1.AdmissionExplanation{}, &tracesv1alpha1.AdmissionTraceList{}),
+		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
+	a := &api{}
+	var builtin []*resources.Endpoint
+	if a.static, builtin, err = endpoints(p.kinds, registered, s.notEnforced, own, p.config, models); err != nil {
+		return nil, err
+	}
+	shown := versions(builtin)
+	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
+	if err := a.addCustom(p, append(slices.Clip(shown), definitions)); err != nil {
+		return nil, err
+	}
+	endpoints, err := a.custom.DefinitionEndpoints()
+	if err != nil {
+		return nil, err
+	}
+	a.static.Add(endpoints)
+	definitions.Resources = discovery.Resources(endpoints)
+	if a.discovery, err = discovery.New(p.config.ExternalAddress, insertBefore(shown, "extensions", definitions)); err != nil {
+		return nil, err
+	}
+	a.openapi = openapi.New(openapi.Options{
+		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + kubernetesVersion, Custom: a.custom,
+	})
+	explanations.Serve(a.static, a.custom)
+	// A request for a resource goes to the first source that has it.
+	sources := []resources.Source{a.static, a.custom}
+	a.resources = through(&resources.Handler{
+		Sources:   sources,
+		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
+		NotFound: a.discovery,
+	}, showRevision, traced(ring))
+	return a, nil
+}
+
+// install adds the API to what the server has besides: health checks, metrics, version.
+func (a *api) install(m *mux.PathRecorderMux) {
+	for _, prefix := range []string{"/api", "/apis"} {
+		m.Handle(prefix, a.resources)
+		m.HandlePrefix(prefix+"/", a.resources)
+	}
+	m.HandlePrefix("/openapi/", a.openapi)
+	m.Handle("/openapi/v2", a.openapi)
+	m.Handle("/openapi/v3", a.openapi)
+	m.UnlistedHandle(openapi.OldPath, a.openapi)
+}
+
+// addCustom sets up the kinds that users define, outside of the versions of built-in
+// kinds.
+func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
+	taken := map[schema.GroupVersion]bool{}
+	for _, v := range builtin {
+		taken[v.GroupVersion] = true
+	}
+	var err error
+	if a.conversions, err = customresources.NewCaller(call.Options{
+		Resolver:    p.self.services(),
+		Dial:        p.settings.DialWebhook,
+		Breaker:     p.settings.breaker,
+		MaxInFlight: p.settings.AdmissionWebhookMaxInFlight,
+	}); err != nil {
+		return err
+	}
+	options := customresources.Options{
+		Factory: p.stores.factory, Storage: p.stores.places.StorageConfig, Client: p.self.config,
+		Equivalents: p.config.EquivalentResourceRegistry, Authorizer: p.config.Authorization.Authorizer,
+		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
+		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },
+		OnChange:            a.customChanged,
+		Webhooks:            a.conversions,
+		// With those that wait for it, a webhook takes half of the places at most.
+		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),
+	}
+	if p.settings.sharesEtcd() {
+		options.EstablishDelay = replicaSettle
+	}
+	a.custom, err = customresources.New(options)
+	return err
+}
+
+// customChanged tells discovery and OpenAPI what users define now.
+func (a *api) customChanged() {
+	shown := []discovery.Version{}
+	documented := []openapi.CustomVersion{}
+	for _, v := range a.custom.Versions() {
+		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
+		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion})
+	}
+	if err := a.discovery.SetCustom(shown); err != nil {
+		klog.ErrorS(err, "Discovery of custom resources")
+	}
+	a.openapi.SetCustom(documented)
+}
+
+// versions lists what discovery shows of endpoints, which are in order.
+func versions(endpoints []*resources.Endpoint) []discovery.Version {
+	var list []discovery.Version
+	for i := 0; i < len(endpoints); {
+		gv := endpoints[i].Scope.Resource.GroupVersion()
+		end := i
+		for end < len(endpoints) && endpoints[end].Scope.Resource.GroupVersion() == gv {
+			end++
+		}
+		list = append(list, discovery.Version{GroupVersion: gv, Resources: discovery.Resources(endpoints[i:end])})
+		i = end
+	}
+	return list
+}
+
+// insertBefore puts a version before the first of the given group, or at the end.
+func insertBefore(versions []discovery.Version, group string, v discovery.Version) []discovery.Version {
+	i := slices.IndexFunc(versions, func(v discovery.Version) bool { return v.Group == group })
+	if i < 0 {
+		i = len(versions)
+	}
+	return slices.Insert(versions, i, v)
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/gatehouse-dev/gatehouse/server/auth"
+	"github.com/gatehouse-dev/gatehouse/server/etcd"
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/resources"
+	"github.com/gatehouse-dev/gatehouse/server/stack"
+)
+
+// issuer names this server in the tokens of service accounts.
+const issuer = "https://kubernetes.default.svc.cluster.local"
+
+// audiences are for whom the tokens of service accounts are.
+var audiences = authenticator.Audiences{issuer}
+
+const (
+	// maxRequestBody bounds the body of a request, in bytes, as in kube-apiserver.
+	maxRequestBody = 3 << 20
+	// maxWaiting bounds the creates that wait for initializers beside the requests
+	// that are handled.
+	maxWaiting = 10_000
+)
+
+// newFrame configures the library's server: what happens to a request before the API
+// handles it, and the health of the server. started tells whether the server is ready.
+func newFrame(s *settings, v *serving, self *loopback, db *database, started func() bool) (*genericapiserver.Config, error) {
+	config := genericapiserver.NewConfig(legacyscheme.Codecs)
+	config.EffectiveVersion = newEffectiveVersion()
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	config.SecureServing, config.LoopbackClientConfig = v.info, v.loopback
+	config.ExternalAddress = strings.TrimPrefix(v.address.URL, "https://")
+	config.EnableDiscovery = false
+	config.EnableIndex = false
+	config.SkipOpenAPIInstallation = true
+	// Requests are bounded by package inflight, which lets waiting ones step aside.
+	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
+	config.MaxRequestBodyBytes = maxRequestBody
+	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
+	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return through(api, s.filters(c)...)
+	}
+	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
+	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
+		if !started() {
+			return errors.New("the server is starting")
+		}
+		return nil
+	}))
+	if err := identify(config, s, v, self); err != nil {
+		return nil, err
+	}
+	var err error
+	if config.Authorization.Authorizer, config.RuleResolver, err = auth.NewAuthorizer(s.AuthorizationMode, self.informers); err != nil {
+		return nil, err
+	}
+	if err := s.Audit.ApplyTo(config); err != nil {
+		return nil, fmt.Errorf("audit log: %w", err)
+	}
+	if config.AuditBackend != nil {
+		config.AuditBackend = resources.AuditBackend(config.AuditBackend)
+	}
+	return config, nil
+}
+
+// filter puts something in front of a handler.
+type filter func(next http.Handler) http.Handler
+
+// filters are what a request passes on its way to the API, outermost first. The library's
+// own chain is one of them: authentication, audit, authorization and more, in the order
+// of kube-apiserver.
+func (s *settings) filters(c *genericapiserver.Config) []filter {
+	limiter := inflight.New(inflight.Options{
+		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
+		LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
+	})
+	return []filter{
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
+		},
+		limiter.Doorway,
+		stack.Handler,
+		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
+		withTimeToAnswer,
+		stack.Handler,
+		limiter.Limit,
+	}
+}
+
+// through returns a handler behind filters, of which the first one is outermost.
+func through(handler http.Handler, filters ...filter) http.Handler {
+	for i := len(filters) - 1; i >= 0; i-- {
+		handler = filters[i](handler)
+	}
+	return handler
+}
+
+// identify configures who a caller is.
+func identify(config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
+	keys, err := serviceaccount.StaticPublicKeysGetter([]any{v.pki.TokenKey.Public()})
+	if err != nil {
+		return fmt.Errorf("key of service account tokens: %w", err)
+	}
+	config.Authentication.APIAudiences = audiences
+	config.Authentication.Authenticator, err = auth.NewAuthenticator(auth.AuthenticationOptions{
+		ClientCA: v.info.ClientCA, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
+		Issuer: issuer, Keys: keys, Audiences: audiences, Client: self.client,
+	})
+	return err
+}

@@ -1,0 +1,65 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/server/fresh"
+	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+)
+
+// newPlugin makes the admission plugin of a name. To add one, add a row here, and its
+// place in the recommended order to admission.Recommended.
+var newPlugin = map[string]func(pluginParts) (apiadmission.Interface, error){
+	admission.NamespaceLifecycleName: newNamespaceLifecycle,
+	admission.InitializersName:       func(p pluginParts) (apiadmission.Interface, error) { return p.engine.Initializers(), nil },
+	admission.MutatingWebhookName:    func(p pluginParts) (apiadmission.Interface, error) { return p.engine.MutatingWebhooks(), nil },
+	admission.GenericWebhookName:     func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ExternalHooks(), nil },
+	admission.ValidatingWebhookName:  func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ValidatingWebhooks(), nil },
+}
+
+// pluginParts are what plugins are made of.
+type pluginParts struct {
+	settings   *settings
+	self       *loopback
+	authorizer authorizer.Authorizer
+	engine     *admission.Engine
+	namespaces *fresh.Namespaces
+	creations  *namespaces.Creations
+}
+
+// build makes the plugins that the settings name, in their order.
+func (p pluginParts) build() ([]admission.Plugin, error) {
+	var list []admission.Plugin
+	for _, name := range p.settings.plugins {
+		build := newPlugin[name]
+		if build == nil {
+			return nil, fmt.Errorf("admission plugin %q is known and cannot be built", name)
+		}
+		plugin, err := build(p)
+		if err != nil {
+			return nil, fmt.Errorf("admission plugin %s: %w", name, err)
+		}
+		list = append(list, admission.Plugin{Name: name, Interface: plugin})
+	}
+	if !p.settings.runs(admission.InitializersName) {
+		list = slices.Insert(list, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
+	}
+	return list, nil
+}
+
+func newNamespaceLifecycle(p pluginParts) (apiadmission.Interface, error) {
+	lifecycle := admission.NewNamespaceLifecycle(p.namespaces)
+	return predicted{p.creations.Counting(lifecycle), lifecycle}, nil
+}
+
+// predicted is a plugin, with what predicts its verdicts.
+type predicted struct {
+	apiadmission.MutationInterface
+	admission.Predictor
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
+)
+
+// assembly is a server with all its parts in place, not yet serving. Each part is made
+// in a file of its own, out of parts that stand above it.
+type assembly struct {
+	settings *settings
+	db       *database
+	serving  *serving
+	loopback *loopback
+	admitter *admitter
+	stores   *stores
+	// generic is the library's server, which frame.go configures.
+	generic *genericapiserver.GenericAPIServer
+	api     *api
+	// boot is done once, when requests are served; furnisher does what was refused then.
+	boot      *boot
+	furnisher *furnisher
+	// controllers run until the server ends.
+	controllers []func(context.Context)
+}
+
+// assemble puts the parts of a server together. started tells whether the server is
+// ready. Who gets an assembly closes it.
+func assemble(ctx context.Context, s *settings, listener net.Listener, db *database, started func() bool) (_ *assembly, err error) {
+	a := &assembly{settings: s, db: db}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if a.serving, err = newServing(ctx, s, listener, db); err != nil {
+		return nil, err
+	}
+	if a.loopback, err = newLoopback(a.serving.loopback, ctx.Done()); err != nil {
+		return nil, err
+	}
+	config, err := newFrame(s, a.serving, a.loopback, db, started)
+	if err != nil {
+		return nil, err
+	}
+	if a.admitter, err = newAdmitter(s, a.serving.address.URL, a.loopback, config.Authorization.Authorizer, db); err != nil {
+		return nil, err
+	}
+	if a.stores, err = newStores(s, config.EffectiveVersion, db, a.admitter); err != nil {
+		return nil, err
+	}
+	config.EquivalentResourceRegistry = a.stores.equivalents()
+	kinds, hooks, err := newKinds(s, a.serving, a.loopback, config, a.stores)
+	if err != nil {
+		return nil, err
+	}
+	if a.generic, err = config.Complete(a.loopback.informers).New("gatehouse", genericapiserver.NewEmptyDelegate()); err != nil {
+		return nil, err
+	}
+	for _, g := range kinds {
+		for _, v := range g.Versions {
+			for _, store := range v.Storage {
+				a.generic.RegisterDestroyFunc(store.Destroy)
+			}
+		}
+	}
+	if a.api, err = newAPI(apiParts{
+		settings: s, self: a.loopback, config: config, admitter: a.admitter, stores: a.stores, kinds: kinds, etcd: db.client.KV,
+	}); err != nil {
+		return nil, err
+	}
+	a.api.install(a.generic.Handler.NonGoRestfulMux)
+
+	publisher, err := newPublisher(s, a.serving, a.loopback, db)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
+		publisher.Withdraw()
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange}
+	a.boot = newBoot(a.furnisher.inOrder(), slices.Concat(a.furnisher.atOnce(), []bootStep{
+		{name: bootCustomKinds, do: a.api.custom.Ready},
+		{name: bootService, do: publish(publisher)},
+	}, hookSteps(hooks, a.loopback)))
+	if err := a.generic.AddBootSequenceHealthChecks(a.boot.checks()...); err != nil {
+		return nil, err
+	}
+	if a.controllers, err = newControllers(controllerParts{settings: s, self: a.loopback, admitter: a.admitter, stores: a.stores, api: a.api, etcd: db.client.KV}); err != nil {
+		return nil, err
+	}
+	a.controllers = append(a.controllers, publisher.Run, a.admitter.rejections.Run)
+	return a, nil
+}
+
+// close gives back what the parts hold, also of an assembly that is not complete. Requests
+// must have ended.
+func (a *assembly) close() {
+	if a.stores != nil && a.stores.initialization != nil {
+		a.stores.initialization.Close()
+	}
+	if a.api != nil {
+		a.api.conversions.Close()
+	}
+	if a.admitter != nil {
+		a.admitter.engine.Close()
+	}
+	if a.stores != nil {
+		a.stores.factory.Close()
+	}
+}
+
+// lastWait is how long creators may go on waiting for initializers when the server
+// is to end.
+const lastWait = 5 * time.Second
+
+// run serves until ctx ends.
+func (a *assembly) run(ctx context.Context, ready func(Address)) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	if waits := a.stores.initialization; waits != nil {
+		defer context.AfterFunc(groupCtx, func() { time.AfterFunc(lastWait, waits.Release) })()
+	}
+	group.Go(func() error { return a.serve(groupCtx) })
+	group.Go(func() error {
+		if err := a.admitter.run(groupCtx, a.db.client.Client); groupCtx.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	for _, run := range a.controllers {
+		group.Go(func() error {
+			run(groupCtx)
+			return nil
+		})
+	}
+	group.Go(func() error { return a.api.custom.Run(groupCtx) })
+	group.Go(func() error {
+		if err := a.start(groupCtx); err != nil {
+			if groupCtx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		ready(a.serving.address)
+		// Starting took memory that serving does not need.
+		debug.FreeOSMemory()
+		a.furnisher.makeUp(groupCtx)
+		return nil
+	})
+	err := group.Wait()
+	a.loopback.informers.Shutdown()
+	if err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// serve handles requests until ctx ends.
+func (a *assembly) serve(ctx context.Context) error {
+	stopHangUp, err := a.loopback.hangUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopHangUp()
+	a.generic.ShutdownTimeout = shutdownTimeout
+	return a.generic.PrepareRun().RunWithContext(ctx)
+}
+
+// start brings up what works through the server's own API.
+func (a *assembly) start(ctx context.Context) error {
+	a.loopback.informers.Start(ctx.Done())
+	if err := a.boot.run(ctx); err != nil {
+		return err
+	}
+	for kind, synced := range a.loopback.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("reading %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// hookSteps are what the built-in kinds want to have run once requests are served.
+func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
+	var steps []bootStep
+	for _, hook := range hooks {
+		steps = append(steps, bootStep{name: hook.Name, lasting: true, do: func(ctx context.Context) error {
+			if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: self.config, Context: ctx}); err != nil {
+				return fmt.Errorf("starting %s: %w", hook.Name, err)
+			}
+			return nil
+		}})
+	}
+	return steps
+}

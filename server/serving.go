@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/server/auth"
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
+)
+
+// serving is how clients reach the server: its certificates, its address, and the
+// kubeconfig of the admin.
+type serving struct {
+	pki  *auth.PKI
+	info *genericapiserver.SecureServingInfo
+	// loopback is how the server reaches itself.
+	loopback *restclient.Config
+	address  Address
+	// port is where the server listens.
+	port int
+	// advertised is the address under which others reach this server; nil when there is
+	// none.
+	advertised net.IP
+}
+
+// newServing loads or makes the certificates, and writes the kubeconfig.
+func newServing(ctx context.Context, s *settings, listener net.Listener, db *database) (*serving, error) {
+	v := &serving{port: listener.Addr().(*net.TCPAddr).Port}
+	var err error
+	if v.advertised, err = s.advertised(); err != nil {
+		klog.ErrorS(err, "The service kubernetes has no endpoint for this server: set --advertise-address")
+	}
+	var shared *auth.Shared
+	if s.sharesEtcd() {
+		shared = &auth.Shared{Etcd: db.client.KV, Prefix: s.ownKey("pki")}
+	}
+	if v.pki, err = auth.LoadPKI(ctx, filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
+		return nil, err
+	}
+	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA
+	if s.TLSCertFile != "" {
+		certFile, keyFile = s.TLSCertFile, s.TLSPrivateKeyFile
+		if ca, err = os.ReadFile(certFile); err != nil {
+			return nil, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+	}
+	if err := v.secure(s, listener, certFile, keyFile); err != nil {
+		return nil, err
+	}
+	return v, v.writeKubeconfig(s, ca)
+}
+
+// advertised returns the address under which others reach this server. The error
+// says that there is none.
+func (s *settings) advertised() (net.IP, error) {
+	if s.AdvertiseAddress != "" {
+		return net.ParseIP(s.AdvertiseAddress), nil
+	}
+	ip, err := utilnet.ResolveBindAddress(net.ParseIP(s.BindAddress))
+	if err != nil {
+		return nil, fmt.Errorf("address of this host: %w", err)
+	}
+	return ip, nil
+}
+
+// hosts lists the names and addresses at which clients reach this server; pods do by
+// those of the service kubernetes, and by the server's own.
+func (s *settings) hosts(advertised net.IP) []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	if ip := net.ParseIP(s.BindAddress); !ip.IsUnspecified() && !slices.Contains(hosts, ip.String()) {
+		hosts = append(hosts, ip.String())
+	}
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	hosts = append(hosts, s.serviceIP.String())
+	if advertised != nil {
+		hosts = append(hosts, advertised.String())
+	}
+	return hosts
+}
+
+// secure sets up TLS, and the server's own connection to itself.
+func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile string) error {
+	cert, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", certFile, keyFile)
+	if err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
+	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", v.pki.CAFile)
+	if err != nil {
+		return fmt.Errorf("client CA: %w", err)
+	}
+	var clients dynamiccertificates.CAContentProvider = clientCA
+	if s.ClientCAFile != "" {
+		given, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.ClientCAFile)
+		if err != nil {
+			return fmt.Errorf("--client-ca-file: %w", err)
+		}
+		clients = dynamiccertificates.NewUnionCAContentProvider(clientCA, given)
+	}
+	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
+	if err != nil {
+		return fmt.Errorf("loopback certificate: %w", err)
+	}
+	loopback, err := dynamiccertificates.NewStaticSNICertKeyContent("loopback", loopbackCert, loopbackKey, genericapiserver.LoopbackClientServerNameOverride)
+	if err != nil {
+		return fmt.Errorf("loopback certificate: %w", err)
+	}
+	v.info = &genericapiserver.SecureServingInfo{
+		Listener: inflight.Pace(listener), Cert: cert, ClientCA: clients,
+		SNICerts:                     []dynamiccertificates.SNICertKeyContentProvider{loopback},
+		HTTP2MaxStreamsPerConnection: 1000,
+	}
+	if v.loopback, err = v.info.NewLoopbackClientConfig(auth.NewToken(), loopbackCert); err != nil {
+		return fmt.Errorf("loopback client: %w", err)
+	}
+	v.loopback.QPS, v.loopback.Burst = -1, -1
+	v.loopback.ContentType = runtime.ContentTypeProtobuf
+	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return nil
+}
+
+// writeKubeconfig writes the credentials of the admin, who verifies the server with ca.
+func (v *serving) writeKubeconfig(s *settings, ca []byte) error {
+	host := s.BindAddress
+	if net.ParseIP(host).IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	v.address = Address{URL: "https://" + net.JoinHostPort(host, strconv.Itoa(v.port)), Kubeconfig: s.KubeconfigOut}
+	kubeconfig := v.pki.Kubeconfig(v.address.URL, ca)
+	var err error
+	if v.address.Admin, err = clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig(); err != nil {
+		return err
+	}
+	data, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	return auth.WriteFile(s.KubeconfigOut, data, 0o600)
+}
+
+// loopback is the server as a client of itself. Its requests go through admission like
+// everybody's.
+type loopback struct {
+	config    *restclient.Config
+	client    *kubernetes.Clientset
+	informers informers.SharedInformerFactory
+	// stopped is closed when the server is to end.
+	stopped <-chan struct{}
+}
+
+func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &loopback{config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped}, nil
+}

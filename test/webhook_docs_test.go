@@ -308,7 +308,7 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	}
 	d.must(d.block("cat > external.yaml", "port: 9444", "port: "+port))
 	out, _ = d.sh("gatehouse kubectl create configmap external --from-literal password=x")
-	want(t, "the external hook", words(out), `error: failed to create configmap: admission webhook "external.hooks.example.com" denied the request: passwords belong into secrets`)
+	want(t, "the external hook", words(out), `error: failed to create configmap: admission webhook "external.hooks.example.com" denied the request: passwords belong in secrets`)
 	external := registrationsPath("v1alpha1", "ExternalAdmissionHookConfiguration") + "/configmaps"
 	want(t, "S1.32 before the patch", h.Get(external).Text("externalAdmissionHooks", "0", "failurePolicy"), "Ignore")
 	d.must(d.block("gatehouse kubectl patch"))

@@ -62,7 +62,7 @@ func validate(p *gallery.Painting) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	if p.Spec.Title == "" {
-		errs = append(errs, field.Required(spec.Child("title"), "a painting has a title, if only Untitled"))
+		errs = append(errs, field.Required(spec.Child("title"), "a painting needs a title"))
 	}
 	if p.Spec.Year < 0 {
 		errs = append(errs, field.Invalid(spec.Child("year"), p.Spec.Year, "must not be negative"))

@@ -275,7 +275,7 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 		{
 			name: "S6.6 invalid, so validating hooks are not asked", version: "v1", namespace: "louvre",
 			spec: map[string]any{"artist": "Leonardo"}, reason: metav1.StatusReasonInvalid,
-			message: `Painting.gallery.example.com "s6-6" is invalid: spec.title: Required value: a painting has a title, if only Untitled`,
+			message: `Painting.gallery.example.com "s6-6" is invalid: spec.title: Required value: a painting needs a title`,
 			seen:    []string{"/sign gallery.example.com/v1 v1 Leonardo"},
 		},
 		{

@@ -67,7 +67,7 @@ func label(in *request, out *response) {
 func check(in *request, out *response) {
 	if _, found := in.Object.Data["password"]; found {
 		out.Allowed = false
-		out.Status = &status{Code: http.StatusForbidden, Message: "passwords belong into secrets"}
+		out.Status = &status{Code: http.StatusForbidden, Message: "passwords belong in secrets"}
 	}
 }
 

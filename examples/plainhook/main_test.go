@@ -18,10 +18,10 @@ func TestAnswers(t *testing.T) {
 			answer + `"allowed":true,"patchType":"JSONPatch","patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2xhYmVscy9zZWVuIiwidmFsdWUiOiJ5ZXMifV0="}}`},
 		{"allowed", "/check", question + `"data":{"color":"blue"}}}}`, answer + `"allowed":true}}`},
 		{"S4.11 denied", "/check", question + `"data":{"password":"x"}}}}`,
-			answer + `"allowed":false,"status":{"code":403,"message":"passwords belong into secrets"}}}`},
+			answer + `"allowed":false,"status":{"code":403,"message":"passwords belong in secrets"}}}`},
 		{"S12.5 allowed by an external hook", "/external", `{"spec":{"object":{"data":{}}}}`, `{"status":{"allowed":true,"status":null}}`},
 		{"S12.5 denied by an external hook", "/external", `{"spec":{"object":{"data":{"password":"x"}}}}`,
-			`{"status":{"allowed":false,"status":{"code":403,"message":"passwords belong into secrets"}}}`},
+			`{"status":{"allowed":false,"status":{"code":403,"message":"passwords belong in secrets"}}}`},
 		{"no review", "/check", `{}`, "not an AdmissionReview"},
 		{"no external review", "/external", question + `}}}`, "not an AdmissionReview"},
 	} {

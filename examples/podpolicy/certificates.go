@@ -56,7 +56,7 @@ func certificatesIn(dir string, hosts []string) (*Certificates, error) {
 		return &Certificates{CA: read[0], Cert: read[1], Key: read[2]}, nil
 	case len(files):
 	default:
-		return nil, fmt.Errorf("certificate directory %q has some of %v but not all: give all three, or none to have them made", dir, files)
+		return nil, fmt.Errorf("certificate directory %q has some of %v but not all: give all three, or none so that the program creates them", dir, files)
 	}
 	c, err := makeCertificates(hosts)
 	if err != nil {

@@ -65,14 +65,14 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` that names the API server (default: as kubectl finds it)")
 	f.StringVar(&o.bindAddress, "bind-address", "127.0.0.1", "IP `address` to listen on")
 	f.IntVar(&o.port, "port", 9443, "port to listen on; 0 means any free one")
-	f.StringVar(&o.certDir, "cert-dir", "", "`directory` with ca.crt, tls.crt and tls.key, made there if missing (default: made in memory at each start)")
+	f.StringVar(&o.certDir, "cert-dir", "", "`directory` with ca.crt, tls.crt and tls.key, created there if missing (default: created in memory at each start)")
 	f.StringVar(&o.registry, "registry", "registry.example.com", "`prefix` that every image must have, without the last slash")
 	f.StringVar(&o.sidecarImage, "sidecar-image", "", "`image` of the injected container (default REGISTRY/sidecar:1.0)")
 	f.StringVar(&r.Version, "registration-version", "v1", "`version` of admissionregistration.k8s.io to register with, v1 or v1beta1")
 	f.StringVar(&r.URL, "url", "", "`address` the API server reaches this program at (default https://127.0.0.1:PORT)")
 	f.StringVar(&r.Service, "service", "", "`NAMESPACE/NAME` of a service in front of this program, port 443, instead of an address")
-	f.StringVar(&r.FailurePolicy, "failure-policy", "Fail", "what becomes of a request when this program does not answer, Fail or Ignore")
-	f.StringVar(&r.NamespaceSelector, "namespace-selector", "", "`selector` of the namespaces whose pods are looked at (default: all)")
+	f.StringVar(&r.FailurePolicy, "failure-policy", "Fail", "what happens to a request when this program does not answer, Fail or Ignore")
+	f.StringVar(&r.NamespaceSelector, "namespace-selector", "", "`selector` of the namespaces whose pods the webhooks check (default: all)")
 	f.BoolVar(&o.unregisterOnExit, "unregister-on-exit", false, "delete the registration at exit")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -52,7 +52,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.StringVar(&o.container, "container", "sidecar", "`name` of the container that is added")
 	f.StringVar(&o.image, "image", "registry.example.com/sidecar:1.0", "`image` of the container that is added")
 	f.StringVar(&o.namespace, "namespace", "", "`namespace` to work in (default: all)")
-	f.IntVar(&o.workers, "workers", 4, "deployments to work on at a time")
+	f.IntVar(&o.workers, "workers", 4, "number of deployments to work on concurrently")
 	f.BoolVar(&o.parallel, "parallel", false, "the initializer is registered with parallel: true")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -90,7 +90,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "sidecar-initializer works as %s on deployments of %s\n", o.name, config.Host); err != nil {
+	if _, err := fmt.Fprintf(out, "sidecar-initializer runs as %s for deployments of %s\n", o.name, config.Host); err != nil {
 		return err
 	}
 	return controller.Run(ctx)

@@ -21,7 +21,7 @@ func inject(container, image string) initializer.Func {
 		case "false":
 			return nil
 		case "never":
-			return initializer.Fail(403, "Forbidden", "deployment %q says that it must never have a sidecar", deployment.GetName())
+			return initializer.Fail(403, "Forbidden", "deployment %q forbids a sidecar", deployment.GetName())
 		}
 		path := []string{"spec", "template", "spec", "containers"}
 		containers, _, err := unstructured.NestedSlice(deployment.Object, path...)

@@ -109,7 +109,7 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 		if err == nil {
 			break
 		}
-		klog.ErrorS(err, "No request is judged before that")
+		klog.ErrorS(err, "Cannot announce this server in etcd; refusing writes until it succeeds")
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -106,7 +106,7 @@ const rollback = "deployments/rollback"
 // rely on it.
 func warningsOf(v catalog.Version) map[string][]string {
 	if v.Storage[rollback] != nil {
-		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, and this server runs no controller that carries it out"}}
+		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}
 	}
 	if v.Group != registrations.Group {
 		return nil
@@ -114,7 +114,7 @@ func warningsOf(v catalog.Version) map[string][]string {
 	warnings := map[string][]string{}
 	for path := range v.Storage {
 		resource, _, _ := strings.Cut(path, "/")
-		warnings[path] = []string{resource + " are stored and not enforced by this server: register a webhook"}
+		warnings[path] = []string{resource + " are stored, but this server does not enforce them: register a webhook"}
 	}
 	return warnings
 }
@@ -124,7 +124,7 @@ func warningsOf(v catalog.Version) map[string][]string {
 func pluginsOff(notEnforced []string) map[string][]string {
 	warnings := map[string][]string{}
 	for _, resource := range notEnforced {
-		warnings[resource] = []string{resource + " are stored and not enforced by this server: their admission plugin does not run"}
+		warnings[resource] = []string{resource + " are stored, but this server does not enforce them: their admission plugin is off"}
 	}
 	return warnings
 }

@@ -13,7 +13,7 @@ func setCapabilities(o *Options) error {
 	allow := !o.RefusePrivileged
 	capabilities.Setup(allow, 0)
 	if capabilities.Get().AllowPrivileged != allow {
-		return errors.New("--allow-privileged: another server of this process has set it otherwise, and it holds for the whole process")
+		return errors.New("--allow-privileged: another server in this process set a different value, and the value applies to the whole process")
 	}
 	return nil
 }

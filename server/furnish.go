@@ -60,7 +60,7 @@ func (f *furnisher) orLater(create func(context.Context) error) func(context.Con
 		if err == nil || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			return err
 		}
-		klog.ErrorS(err, "Something that every cluster has cannot be made; the server starts without it and tries again")
+		klog.ErrorS(err, "Could not create a default object; will retry")
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.mu.missing = append(f.mu.missing, create)
@@ -86,11 +86,11 @@ func (f *furnisher) makeUp(ctx context.Context) {
 		for _, create := range missing {
 			if err := create(ctx); err != nil {
 				still = append(still, create)
-				klog.V(2).ErrorS(err, "Something that every cluster has still cannot be made")
+				klog.V(2).ErrorS(err, "Still could not create a default object; will retry")
 			}
 		}
 		if missing = still; len(still) == 0 {
-			klog.InfoS("What could not be made at the start has been made")
+			klog.InfoS("Created all default objects")
 		}
 	}
 }

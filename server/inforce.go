@@ -51,6 +51,6 @@ func (a *admitter) awaitInForce(ctx context.Context, revision int64) {
 		return err == nil && read >= revision
 	})
 	if err != nil {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the change is stored and not yet in force: this server has not been able to read registrations since (%v); it tries again", err))
+		warning.AddWarning(ctx, "", fmt.Sprintf("the change is stored but not yet in force: this server could not read registrations since then (%v) and will retry", err))
 	}
 }

@@ -39,7 +39,7 @@ func (p pluginParts) build() ([]admission.Plugin, error) {
 	for _, name := range p.settings.plugins {
 		build := newPlugin[name]
 		if build == nil {
-			return nil, fmt.Errorf("admission plugin %q is known and cannot be built", name)
+			return nil, fmt.Errorf("cannot build the admission plugin %q", name)
 		}
 		plugin, err := build(p)
 		if err != nil {

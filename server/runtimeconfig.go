@@ -27,7 +27,7 @@ func switchedOff(config []string) ([]string, error) {
 		version, known := strings.CutPrefix(name, registrations.Group+"/")
 		switch {
 		case !known || !slices.Contains(switchable, version):
-			return nil, fmt.Errorf("--runtime-config %q: only %[2]s/%[3]s and %[2]s/%[4]s can be switched", entry, registrations.Group, switchable[0], switchable[1])
+			return nil, fmt.Errorf("--runtime-config %q: only %[2]s/%[3]s and %[2]s/%[4]s can be switched on or off", entry, registrations.Group, switchable[0], switchable[1])
 		case slices.Contains(seen, version):
 			return nil, fmt.Errorf("--runtime-config %q is given twice", name)
 		case given && value != "true" && value != "false":

@@ -34,7 +34,7 @@ func publish(p *kubernetesservice.Publisher) func(context.Context) error {
 			return !apierrors.IsInvalid(err), nil
 		})
 		if err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "The service kubernetes cannot be made; the server starts without it and tries again")
+			klog.ErrorS(err, "Could not create the service kubernetes; will retry")
 		}
 		return nil
 	}

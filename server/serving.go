@@ -43,7 +43,7 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	v := &serving{port: listener.Addr().(*net.TCPAddr).Port}
 	var err error
 	if v.advertised, err = s.advertised(); err != nil {
-		klog.ErrorS(err, "The service kubernetes has no endpoint for this server: set --advertise-address")
+		klog.ErrorS(err, "Cannot add this server to the endpoints of the service kubernetes: set --advertise-address")
 	}
 	var shared *auth.Shared
 	if s.sharesEtcd() {

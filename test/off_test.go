@@ -34,7 +34,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 			path := registrationsPath(c.version, c.kind)
 			created := h.Must(http.StatusCreated, "POST", path, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
 			warned := strings.Contains(strings.Join(created.Header.Values("Warning"), " "),
-				resource+" are stored and not enforced by this server: their admission plugin does not run")
+				resource+" are stored, but this server does not enforce them: their admission plugin is off")
 			want(t, "warned", warned, c.off)
 
 			wait := func(flags ...string) harness.Result {

@@ -277,7 +277,7 @@ func TestPoliciesWarn(t *testing.T) {
 		}
 		path := "/apis/admissionregistration.k8s.io/v1/" + c.resource
 		r := h.Must(http.StatusCreated, "POST", path+"?dryRun=All", toJSON(`{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: p}, spec: %s}`, c.kind, spec))
-		if w := r.Header.Get("Warning"); !strings.Contains(w, c.resource+" are stored and not enforced by this server") {
+		if w := r.Header.Get("Warning"); !strings.Contains(w, c.resource+" are stored, but this server does not enforce them") {
 			t.Errorf("%s: Warning: %q", c.kind, w)
 		}
 	}

@@ -209,7 +209,7 @@ func TestNeedsANode(t *testing.T) {
 		t.Run(c.method+" "+c.path[strings.LastIndex(c.path[:len(c.path)-1], "/")+1:], func(t *testing.T) {
 			status := s.HTTP(t, nil).Do(c.method, c.path, "").Refusal(http.StatusNotImplemented, metav1.StatusReasonMethodNotAllowed)
 			// Admission judges what connects, and does not judge reads.
-			judged := "admission has judged the request, nothing was done"
+			judged := "admission ran for the request, nothing else was done"
 			if strings.Contains(c.path, "/log") {
 				judged = "this server has none: nothing was done"
 			}

@@ -58,7 +58,7 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 	}
 	now := time.Now()
 	if now.Before(ca.cert.NotBefore) || now.After(ca.cert.NotAfter) {
-		return nil, fmt.Errorf("the certificate authority %s is valid from %s to %s, and the clock says %s: set the clock, or remove the certificates in %s to have them made anew, which changes the kubeconfig",
+		return nil, fmt.Errorf("the certificate authority %s is valid from %s to %s, and the clock says %s: set the clock, or remove the certificates in %s so that the server creates new ones, which changes the kubeconfig",
 			filepath.Join(dir, "ca.crt"), ca.cert.NotBefore.Format(time.RFC3339), ca.cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339), dir)
 	}
 	fresh := func(c *x509.Certificate) bool {
@@ -129,7 +129,7 @@ func loadShared(ctx context.Context, shared *Shared, dir, name string, make func
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	own, err := load(certFile, keyFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; remove %s and %s to have them made anew", err, certFile, keyFile)
+		return nil, fmt.Errorf("%w; remove %s and %s so that the server creates new ones", err, certFile, keyFile)
 	}
 	p, err := shared.load(ctx, name, func() (*pair, error) {
 		if own != nil {
@@ -153,7 +153,7 @@ func loadOrMake(dir, name string, make func() (*pair, error), usable func(*x509.
 	case err == nil && usable(p.cert):
 		return p, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w; remove %s and %s to have them made anew", err, certFile, keyFile)
+		return nil, fmt.Errorf("%w; remove %s and %s so that the server creates new ones", err, certFile, keyFile)
 	}
 	if p, err = make(); err != nil {
 		return nil, fmt.Errorf("making certificate %s: %w", certFile, err)

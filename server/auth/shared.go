@@ -51,7 +51,7 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 	}
 	kvs := response.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
-		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: it is gone again", name)
+		return nil, fmt.Errorf("reading %s, which the servers share, from etcd: another process deleted it", name)
 	}
 	return decodePair(key, kvs[0].Value)
 }

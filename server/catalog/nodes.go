@@ -43,7 +43,7 @@ func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorize
 				}
 				switch s := v.Storage[path].(type) {
 				case rest.Connecter:
-					agent.done = "admission has judged the request, nothing was done"
+					agent.done = "admission ran for the request, nothing else was done"
 					v.Storage[path] = noAgentConnect{Connecter: s, noAgent: agent}
 				case rest.GetterWithOptions:
 					v.Storage[path] = noAgentGet{GetterWithOptions: s, noAgent: agent}
@@ -100,7 +100,7 @@ func (n noAgent) refuse(ctx context.Context, name string) error {
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusNotImplemented,
 		Reason:  metav1.StatusReasonMethodNotAllowed,
-		Message: fmt.Sprintf("%s needs an agent on the node, and this server has none: %s", n.path, n.done),
+		Message: fmt.Sprintf("%s needs an agent on the node, but this server has none: %s", n.path, n.done),
 	}}
 }
 

@@ -84,7 +84,7 @@ func (c *convertor) Convert(in, out, context any) error {
 	}
 	from, ok := in.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("a %T is no custom object and cannot be converted to %T", in, out)
+		return fmt.Errorf("a %T is not a custom object and cannot be converted to %T", in, out)
 	}
 	to, ok := out.(*unstructured.Unstructured)
 	if !ok {
@@ -127,7 +127,7 @@ func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 			objects = append(objects, &t.Items[i])
 		}
 	default:
-		return nil, fmt.Errorf("a %T is no custom object", in)
+		return nil, fmt.Errorf("a %T is not a custom object", in)
 	}
 	if err := c.convert(in, objects, to.GroupVersion()); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ type safe struct{ *convertor }
 func (s safe) Convert(in, out, context any) error {
 	obj, ok := in.(runtime.Object)
 	if !ok {
-		return fmt.Errorf("a %T is no object", in)
+		return fmt.Errorf("a %T is not an object", in)
 	}
 	return s.convertor.Convert(obj.DeepCopyObject(), out, context)
 }

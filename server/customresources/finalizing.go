@@ -30,7 +30,7 @@ func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv
 	case <-e.creations.empty:
 		return emptied{e.stores[e.stored].CustomResource}, nil
 	case <-e.retired.Done():
-		return nil, errors.New("it has just been changed")
+		return nil, errors.New("it changed a moment ago")
 	}
 }
 

@@ -215,7 +215,7 @@ func (s *Server) next(ctx context.Context) bool {
 	}
 	defer s.queue.Done(name)
 	if err := s.sync(ctx, name); err != nil {
-		klog.FromContext(ctx).Error(err, "Serving a CustomResourceDefinition; its last state that could be served, if any, stays", "name", name)
+		klog.FromContext(ctx).Error(err, "Could not serve a CustomResourceDefinition; keeping its last working state, if any; will retry", "name", name)
 		s.queue.AddRateLimited(name)
 		return true
 	}

@@ -52,7 +52,7 @@ func (s *Server) load(ctx context.Context) {
 		group.Go(func() error {
 			d, err := s.define(crd, nil)
 			if err != nil {
-				klog.FromContext(ctx).Error(err, "Building a CustomResourceDefinition", "name", crd.Name)
+				klog.FromContext(ctx).Error(err, "Could not build a CustomResourceDefinition", "name", crd.Name)
 				return nil
 			}
 			mu.Lock()

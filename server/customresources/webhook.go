@@ -217,7 +217,7 @@ func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Un
 			return badStatus(response.StatusCode, data, w.url)
 		}
 		if err := json.Unmarshal(data, &answer); err != nil {
-			return fmt.Errorf("the response is no ConversionReview: %w", err)
+			return fmt.Errorf("the response is not a ConversionReview: %w", err)
 		}
 		return nil
 	}

@@ -132,7 +132,7 @@ func TestWebhookFails(t *testing.T) {
 		}, " bytes in all)", false},
 		{"no JSON", func(map[string]any) any {
 			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
-		}, "the response is no ConversionReview: invalid character 'h'", false},
+		}, "the response is not a ConversionReview: invalid character 'h'", false},
 		{"no response", func(review map[string]any) any {
 			return map[string]any{"apiVersion": review["apiVersion"], "kind": review["kind"]}
 		}, "failed: no response provided", true},

@@ -167,7 +167,7 @@ func (s *Server) awaitEnd(ctx context.Context) {
 
 // ended says that etcd has ended by itself, and what to do.
 func (s *Server) ended(err error) error {
-	return fmt.Errorf("etcd in %s cannot go on: %w", s.dir, advise(err, s.dir))
+	return fmt.Errorf("etcd in %s has stopped: %w", s.dir, advise(err, s.dir))
 }
 
 // Endpoint returns the address that clients connect to.

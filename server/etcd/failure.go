@@ -77,9 +77,9 @@ func fatal(message string, fields []zapcore.Field) error {
 func advise(err error, dir string) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w; the disk that has %s is full: free some space and start the server again", err, dir)
+		return fmt.Errorf("%w; the disk with %s is full: free some space and start the server again", err, dir)
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w; look at the disk that has %s and start the server again", err, dir)
+		return fmt.Errorf("%w; check the disk with %s and start the server again", err, dir)
 	default:
 		return err
 	}

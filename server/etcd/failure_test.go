@@ -22,9 +22,9 @@ func TestWhatEtcdCannotGoOnWithIsAnError(t *testing.T) {
 		{"fatal, with its cause", func(l *zap.Logger) { l.Fatal("failed to commit tx", zap.Error(errors.New("no good"))) },
 			"failed to commit tx: no good"},
 		{"fatal, on a full disk", func(l *zap.Logger) { l.Fatal("failed to commit tx", zap.Error(full)) },
-			"failed to commit tx: write db: no space left on device; the disk that has DIR is full: free some space and start the server again"},
+			"failed to commit tx: write db: no space left on device; the disk with DIR is full: free some space and start the server again"},
 		{"fatal, on a broken disk", func(l *zap.Logger) { l.Fatal("failed to commit tx", zap.Error(syscall.EIO)) },
-			"failed to commit tx: input/output error; look at the disk that has DIR and start the server again"},
+			"failed to commit tx: input/output error; check the disk with DIR and start the server again"},
 		{"fatal, without a cause", func(l *zap.Logger) { l.Fatal("failed to find a bucket", zap.String("bucket", "key")) },
 			"failed to find a bucket: bucket key"},
 		{"panic", func(l *zap.Logger) { l.Panic("unexpected leader") }, "unexpected leader"},
@@ -44,7 +44,7 @@ func TestWhatEtcdCannotGoOnWithIsAnError(t *testing.T) {
 				t.Error("etcd goes on after an error that is fatal")
 			}()
 			<-ended
-			want := "etcd in " + dir + " cannot go on: " + strings.ReplaceAll(tc.want, "DIR", dir)
+			want := "etcd in " + dir + " has stopped: " + strings.ReplaceAll(tc.want, "DIR", dir)
 			select {
 			case err := <-s.Err():
 				if err.Error() != want {

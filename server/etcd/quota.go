@@ -37,7 +37,7 @@ func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	defer tick.Stop()
 	for {
 		if err := q.look(ctx, server); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "etcd's database is full, and cannot be made smaller")
+			klog.ErrorS(err, "Could not free space in etcd's database, which is full; will retry")
 		}
 		select {
 		case <-tick.C:
@@ -59,7 +59,7 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
 	backend := server.Backend()
 	if !q.full {
 		q.full = true
-		klog.Errorf("etcd's database has reached the %s of --etcd-quota: only deletions are accepted; delete what is not needed, or start the server with a larger quota",
+		klog.Errorf("etcd's database has reached the %s of --etcd-quota: accepting only deletions; delete objects, or start the server with a larger quota",
 			mebibytes(uint64(q.limit)))
 	}
 	// Below nine tenths there is room for more than the next few writes.
@@ -70,7 +70,7 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
 	}
 	if backend.Size() >= enough {
 		if free, err := q.space.free(q.space.dir); err == nil && free < uint64(inUse)+q.space.margin {
-			return fmt.Errorf("the disk that has %s has %s free, and a copy of the database needs %s", q.space.dir, mebibytes(free), mebibytes(uint64(inUse)+q.space.margin))
+			return fmt.Errorf("the disk with %s has %s free, but a copy of the database needs %s", q.space.dir, mebibytes(free), mebibytes(uint64(inUse)+q.space.margin))
 		}
 		if err := backend.Defrag(); err != nil {
 			return err
@@ -84,6 +84,6 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
 		return err
 	}
 	q.full = false
-	klog.Warningf("etcd's database has %s in use now, less than its quota: writes are accepted", mebibytes(uint64(inUse)))
+	klog.Warningf("etcd's database uses %s now, less than its quota: accepting writes again", mebibytes(uint64(inUse)))
 	return nil
 }

@@ -84,7 +84,7 @@ func (s *space) checkStart() error {
 	if free >= need {
 		return nil
 	}
-	return fmt.Errorf("the disk that has %s is full: %s are free and etcd needs %s to start; free some space", s.dir, mebibytes(free), mebibytes(need+1<<20-1))
+	return fmt.Errorf("the disk with %s is full: %s are free and etcd needs %s to start; free some space", s.dir, mebibytes(free), mebibytes(need+1<<20-1))
 }
 
 // run looks at the disk until ctx ends.
@@ -113,7 +113,7 @@ func (s *space) look() {
 	free, err := s.free(s.dir)
 	if err != nil {
 		if !s.unknown {
-			klog.ErrorS(err, "Cannot find out how much space is free for etcd; writes are accepted")
+			klog.ErrorS(err, "Cannot read how much disk space is free for etcd; accepting writes")
 		}
 		s.unknown = true
 		s.short.Store(nil)
@@ -124,12 +124,12 @@ func (s *space) look() {
 	if free >= s.margin {
 		if was != nil {
 			s.short.Store(nil)
-			klog.Warningf("The disk that has %s has %s free again: writes are accepted", s.dir, mebibytes(free))
+			klog.Warningf("The disk with %s has %s free again: accepting writes", s.dir, mebibytes(free))
 		}
 		return
 	}
 	if was == nil {
-		klog.Errorf("The disk that has %s is nearly full: %s are free, less than the %s of --min-free-disk; writes are refused until there is more, reads go on",
+		klog.Errorf("The disk with %s is nearly full: %s are free, less than the %s of --min-free-disk; refusing writes until more is free, reads continue",
 			s.dir, mebibytes(free), mebibytes(s.margin))
 	}
 	if was == nil || *was != free {
@@ -146,7 +146,7 @@ func (s *space) check() error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("the disk of the storage is nearly full: %s are free, less than the %s of --min-free-disk; nothing was written, please try again when there is more space",
+		Message: fmt.Sprintf("the disk of the storage is nearly full: %s are free, less than the %s of --min-free-disk; nothing was written, please try again when more space is free",
 			mebibytes(*free), mebibytes(s.margin)),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 	}}

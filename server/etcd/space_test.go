@@ -153,7 +153,7 @@ func TestStartingOnAFullDiskSaysSo(t *testing.T) {
 				}
 				return
 			}
-			if want := fmt.Sprintf("the disk that has %s is full: %s; free some space", dir, tc.want); err == nil || err.Error() != want {
+			if want := fmt.Sprintf("the disk with %s is full: %s; free some space", dir, tc.want); err == nil || err.Error() != want {
 				t.Errorf("got %v, want %q", err, want)
 			}
 		})
@@ -226,7 +226,7 @@ func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	}
 	await(t, "the database is found to be too large for a copy on the disk", func() bool {
 		err := watch.look(ctx, s.etcd.Server)
-		return err != nil && strings.Contains(err.Error(), "has 1 MiB free, and a copy of the database needs")
+		return err != nil && strings.Contains(err.Error(), "has 1 MiB free, but a copy of the database needs")
 	})
 	d.free.Store(1000 * mib)
 	await(t, "writes are accepted", lifted)

@@ -98,7 +98,7 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	}
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
-		return nil, apierrors.NewUnauthorized("the caller is not known")
+		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
 	may := func(a authorizer.AttributesRecord) (bool, error) {
 		a.User, a.ResourceRequest = caller, true
@@ -260,7 +260,7 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	}
 	failure := &metav1.Status{}
 	if err := json.Unmarshal(answer.Body.Bytes(), failure); err != nil || failure.Kind != "Status" {
-		return apierrors.NewInternalError(fmt.Errorf("the request came to no admission, and was answered with code %d", answer.Code))
+		return apierrors.NewInternalError(fmt.Errorf("the request did not reach admission: the answer had code %d", answer.Code))
 	}
 	status.Error = failure
 	return nil

@@ -81,7 +81,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		if !got {
 			metrics.RecordDroppedRequest(req, info, metrics.APIServerComponent, mutating)
 			metrics.RecordRequestTermination(req, info, metrics.APIServerComponent, http.StatusTooManyRequests)
-			responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests("too many requests at once, please try again later", 1),
+			responsewriters.ErrorNegotiated(apierrors.NewTooManyRequests("too many concurrent requests, please try again later", 1),
 				l.options.Serializer, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, req)
 			return
 		}

@@ -337,6 +337,6 @@ func (s *store) discard(key string, obj runtime.Object) {
 		s.d.Discarded(s.resource, deleted)
 		s.d.Observe(Event{Kind: Discarded, Resource: s.resource})
 	case !apistorage.IsNotFound(err) && !apistorage.IsInvalidObj(err):
-		klog.ErrorS(err, "Deleting an object whose initialization failed", "resource", s.resource, "key", key)
+		klog.ErrorS(err, "Could not delete an object whose initialization failed", "resource", s.resource, "key", key)
 	}
 }

@@ -39,7 +39,7 @@ func (t *tracker) watch() {
 		if d.ctx.Err() != nil {
 			return
 		}
-		klog.V(2).InfoS("Following uninitialized objects again", "resource", t.store.resource, "reason", err)
+		klog.V(2).InfoS("Restarting the watch of uninitialized objects", "resource", t.store.resource, "reason", err)
 		// History is gone, or storage is away: look at each object.
 		t.checkAll()
 		select {

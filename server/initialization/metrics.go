@@ -23,7 +23,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 	m := &measures{
 		followed: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "uninitialized_objects",
-			Help:           "Uninitialized objects that this server follows, by resource: somebody waits for them, or an initializer's time is running.",
+			Help:           "Uninitialized objects that this server tracks, by resource: a create waits for the object, or an initializer must act within its timeout.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"group", "resource"}),
 		waiting: metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -33,7 +33,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 		}, []string{"group", "resource"}),
 		latency: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "duration_seconds",
-			Help:           "How long it took initializers to act, from when it was their turn, by initializer and resource.",
+			Help:           "Time in seconds from an initializer's turn until it acted, by initializer and resource.",
 			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"name", "group", "resource"}),
@@ -44,7 +44,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 		}, []string{"name", "group", "resource", "policy"}),
 		repairs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "read_repairs_total",
-			Help:           "Initializers that were removed from objects left uninitialized when those were read, by initializer and resource.",
+			Help:           "Initializers that a read removed from an object that had been uninitialized too long, by initializer and resource.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"name", "group", "resource"}),
 		failures: metrics.NewCounterVec(&metrics.CounterOpts{

@@ -29,14 +29,14 @@ func TestMetrics(t *testing.T) {
 # HELP gatehouse_initializers_failures_total [ALPHA] Objects that were deleted because an initializer set a failure result, by resource.
 # TYPE gatehouse_initializers_failures_total counter
 gatehouse_initializers_failures_total{group="",resource="pods"} 1
-# HELP gatehouse_initializers_read_repairs_total [ALPHA] Initializers that were removed from objects left uninitialized when those were read, by initializer and resource.
+# HELP gatehouse_initializers_read_repairs_total [ALPHA] Initializers that a read removed from an object that had been uninitialized too long, by initializer and resource.
 # TYPE gatehouse_initializers_read_repairs_total counter
 gatehouse_initializers_read_repairs_total{group="",name="a.example.com",resource="pods"} 1
 # HELP gatehouse_initializers_timeouts_total [ALPHA] Initializers that did not act in time, by initializer, resource and failure policy. With Ignore the initializer was removed; with Fail the object stays uninitialized.
 # TYPE gatehouse_initializers_timeouts_total counter
 gatehouse_initializers_timeouts_total{group="",name="a.example.com",policy="Ignore",resource="pods"} 1
 gatehouse_initializers_timeouts_total{group="",name="b.example.com",policy="Fail",resource="pods"} 1
-# HELP gatehouse_initializers_uninitialized_objects [ALPHA] Uninitialized objects that this server follows, by resource: somebody waits for them, or an initializer's time is running.
+# HELP gatehouse_initializers_uninitialized_objects [ALPHA] Uninitialized objects that this server tracks, by resource: a create waits for the object, or an initializer must act within its timeout.
 # TYPE gatehouse_initializers_uninitialized_objects gauge
 gatehouse_initializers_uninitialized_objects{group="",resource="pods"} 1
 # HELP gatehouse_initializers_waiting_creates [ALPHA] Create requests that wait for their object to be initialized, by resource.

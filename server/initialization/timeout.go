@@ -62,7 +62,7 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 	if d.MustAct(name) {
 		d.Observe(Event{Kind: TimedOutFailed, Resource: t.store.resource, Initializer: name, After: after})
 		e.answer(nil, apierrors.NewTimeoutError(fmt.Sprintf(
-			"initializer %q did not act on %s %q within %s and its failurePolicy is Fail: the object is stored and stays uninitialized until it does",
+			"initializer %q did not act on %s %q within %s and its failurePolicy is Fail: the object is stored and stays uninitialized until the initializer acts",
 			name, t.store.resource, e.name, d.Timeout), 0))
 		return
 	}
@@ -71,7 +71,7 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 		if d.ctx.Err() != nil {
 			return
 		}
-		klog.ErrorS(err, "Removing an initializer that did not act in time", "resource", t.store.resource, "key", e.key, "initializer", name)
+		klog.ErrorS(err, "Could not remove an initializer that did not act in time; will retry", "resource", t.store.resource, "key", e.key, "initializer", name)
 		t.again(e, name)
 		return
 	}

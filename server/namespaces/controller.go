@@ -108,7 +108,7 @@ func (c *Controller) next(ctx context.Context) bool {
 		return true
 	}
 	if !errors.As(err, new(*remaining)) && !errors.Is(err, errCreating) {
-		klog.ErrorS(err, "Emptying a namespace", "namespace", name)
+		klog.ErrorS(err, "Could not empty a namespace; will retry", "namespace", name)
 	}
 	c.queue.AddRateLimited(name)
 	return true

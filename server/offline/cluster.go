@@ -76,7 +76,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	}
 	w := &World{
 		Kinds: kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, behind: c.behind, define: c.define,
-		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "what the user may do cannot be asked from here",
+		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
 		Notes: []string{"compiled-in plugins of the server are not part of this plan: they cannot be seen from outside"},
 	}
 	if kinds.incomplete != "" {

@@ -244,7 +244,7 @@ func Read(paths []string) (*World, error) {
 	if policies > 0 {
 		w.Notes = append(w.Notes, "the files have admission policies, which are not part of this plan")
 	}
-	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not tell of them")
+	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
 	w.Namespace = f.namespace
 	w.Stored = f.find
 	w.locate = f.locate

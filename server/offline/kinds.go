@@ -190,9 +190,9 @@ func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) 
 	case 1:
 		return found[0], nil
 	case 0:
-		return nil, fmt.Errorf("nothing that is known has a subresource %s that takes a %s of %s", sub, sent.Kind, sent.GroupVersion())
+		return nil, fmt.Errorf("no known kind has a subresource %s that takes a %s of %s", sub, sent.Kind, sent.GroupVersion())
 	}
-	return nil, fmt.Errorf("several kinds have a subresource %s that takes a %s: say which object is meant, as KIND/NAME", sub, sent.Kind)
+	return nil, fmt.Errorf("several kinds have a subresource %s that takes a %s: name the object, as KIND/NAME", sub, sent.Kind)
 }
 
 // Named returns the kind that a user names as for kubectl: pod, pods, po, pods.v1., or

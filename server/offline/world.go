@@ -83,10 +83,10 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 		if q.Object != nil {
 			sent = q.Object.GroupVersionKind()
 		}
-		notes = append(notes, fmt.Sprintf("%s is not known to have a subresource %s", q.Kind.Resource.Resource, q.Subresource))
+		notes = append(notes, fmt.Sprintf("%s has no known subresource %s", q.Kind.Resource.Resource, q.Subresource))
 	}
 	if q.Kind.Guessed {
-		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: its resource is taken for %s, in namespaces",
+		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s",
 			q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion(), q.Kind.Resource.Resource))
 	}
 	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {

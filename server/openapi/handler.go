@@ -250,7 +250,7 @@ func (h *Handler) serveList(w http.ResponseWriter, req *http.Request) {
 	for name, d := range documents {
 		etag, err := d.hash()
 		if err != nil {
-			utilruntime.HandleErrorWithContext(req.Context(), err, "A document is left out of the list of OpenAPI documents", "document", name)
+			utilruntime.HandleErrorWithContext(req.Context(), err, "Could not build an OpenAPI document; omitting it from the list", "document", name)
 			continue
 		}
 		list.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: location(name, etag)}
@@ -269,6 +269,6 @@ func fail(w http.ResponseWriter, req *http.Request, err error) {
 	if err == nil {
 		return
 	}
-	utilruntime.HandleErrorWithContext(req.Context(), err, "An OpenAPI document cannot be built", "path", req.URL.Path)
+	utilruntime.HandleErrorWithContext(req.Context(), err, "Could not build an OpenAPI document", "path", req.URL.Path)
 	http.Error(w, fmt.Sprintf("the document at %s cannot be built: %v", req.URL.Path, err), http.StatusInternalServerError)
 }

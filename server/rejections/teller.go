@@ -120,7 +120,7 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	select {
 	case t.waiting <- r:
 	default:
-		klog.FromContext(ctx).V(2).Info("An owner is not told that the create of its object was rejected: too many wait", "owner", owner.UID)
+		klog.FromContext(ctx).V(2).Info("Dropping an event about a rejected create: too many events wait", "owner", owner.UID)
 	}
 }
 
@@ -211,7 +211,7 @@ func (o *owners) find(ctx context.Context, r *rejection) *corev1.ObjectReference
 	}
 	ref, err := o.read(ctx, k)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("An owner is not told that the create of its object was rejected", "owner", r.owner.UID, "err", err)
+		klog.FromContext(ctx).V(2).Info("Could not find the owner for an event about a rejected create", "owner", r.owner.UID, "err", err)
 	}
 	o.known.Add(k, ref, knownFor)
 	return ref
@@ -231,7 +231,7 @@ func (o *owners) read(ctx context.Context, k key) (*corev1.ObjectReference, erro
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		namespace = ""
 	} else if namespace == "" {
-		return nil, errors.New("an object outside of namespaces has no owner in one")
+		return nil, errors.New("a cluster-scoped object cannot have an owner in a namespace")
 	}
 	found, err := o.metadata.Resource(mapping.Resource).Namespace(namespace).Get(ctx, k.name, metav1.GetOptions{})
 	if err != nil {

@@ -149,7 +149,7 @@ func (a *Announcer) Run(ctx context.Context) {
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil:
-			klog.V(1).InfoS("Announcing this server in etcd did not work", "err", err)
+			klog.V(1).InfoS("Could not announce this server in etcd; will retry", "err", err)
 			timer.Reset(retryAfter)
 		case err == nil && renewing:
 			timer.Reset(period)
@@ -212,7 +212,7 @@ func (a *Announcer) Covers(begin time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.mu.until.Before(begin.Add(a.options.MaxStaleness)) {
-		return errors.New("etcd does not renew what this server announced, so that others might not wait for it")
+		return errors.New("could not renew the announcement of this server in etcd, so other servers might not wait for it")
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (a *Announcer) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
 	if _, err := a.options.Etcd.Revoke(ctx, a.lease); err != nil {
-		klog.V(1).InfoS("Withdrawing what this server announced did not work; it lapses by itself", "err", err)
+		klog.V(1).InfoS("Could not delete the announcement of this server from etcd; it will expire", "err", err)
 	}
 }
 

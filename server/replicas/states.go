@@ -258,7 +258,7 @@ func (s *States) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*meta
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.RegistrationState{}.SwaggerDoc()[""]},
 		{Name: "In Force", Type: "boolean", Description: v1alpha1.RegistrationState{}.SwaggerDoc()["inForce"]},
-		{Name: "Replicas", Type: "string", Description: "How many servers enforce it as it is stored, of how many there are."},
+		{Name: "Replicas", Type: "string", Description: "How many servers enforce the stored version, out of all servers."},
 		{Name: "Version", Type: "string", Description: v1alpha1.Registration{}.SwaggerDoc()["resourceVersion"]},
 	}}
 	items := []v1alpha1.RegistrationState{}

@@ -26,7 +26,7 @@ func explainRead(ctx context.Context, err error) error {
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("the storage does not answer now, please try again later: %v", err),
+		Message: fmt.Sprintf("the storage does not answer, please try again later: %v", err),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
 	}}
 }
@@ -37,7 +37,7 @@ func explainWrite(ctx context.Context, err error) error {
 	if code, ok := etcdCode(err); !overtime(ctx, err) && (!ok || code != codes.Unavailable && code != codes.DeadlineExceeded) {
 		return refused(err)
 	}
-	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer, and may or may not have written: %v", err), 0)
+	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer; it may or may not have stored the change: %v", err), 0)
 }
 
 // overtime tells whether an error comes from the end of the request's time.
@@ -57,7 +57,7 @@ func refused(err error) error {
 		// This lasts for minutes at least: clients need not wait to say so.
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: fmt.Sprintf("the database of the storage is full: nothing was written, and only deletions are accepted until its administrator makes room: %v", err),
+			Message: fmt.Sprintf("the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: %v", err),
 		}}
 	default:
 		return err

@@ -105,7 +105,7 @@ func (s *Storage) Watch(ctx context.Context, o *metainternalversion.ListOptions)
 		}
 		latest := s.ring.version()
 		if after > 0 && (after < s.ring.first || after > latest) {
-			return nil, apierrors.NewResourceExpired("the resourceVersion is of another server, or of an earlier run of this one: list, and watch again")
+			return nil, apierrors.NewResourceExpired("the resourceVersion is from another server, or from an earlier run of this one: list again, then watch")
 		}
 		if o.SendInitialEvents != nil {
 			bookmark = *o.SendInitialEvents && o.AllowWatchBookmarks
@@ -211,14 +211,14 @@ func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*met
 	docs := v1alpha1.AdmissionTrace{}.SwaggerDoc()
 	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: docs[""]},
-		{Name: "Operation", Type: "string", Description: "What was asked for."},
+		{Name: "Operation", Type: "string", Description: "The requested operation."},
 		{Name: "Object", Type: "string", Description: "The resource, and the name as far as it was known."},
-		{Name: "Outcome", Type: "string", Description: "What admission came to."},
-		{Name: "Calls", Type: "integer", Description: "How many reviews were delivered to webhooks."},
+		{Name: "Outcome", Type: "string", Description: "The outcome of admission."},
+		{Name: "Calls", Type: "integer", Description: "How many reviews the server delivered to webhooks."},
 		{Name: "Total", Type: "string", Description: "How long the request took."},
 		{Name: "Own", Type: "string", Description: "How long admission took without waiting for webhooks."},
-		{Name: "Age", Type: "string", Description: "When the request came."},
-		{Name: "User", Type: "string", Priority: 1, Description: "Who made the request."},
+		{Name: "Age", Type: "string", Description: "When the request arrived."},
+		{Name: "User", Type: "string", Priority: 1, Description: "The user that made the request."},
 	}}
 	items := []v1alpha1.AdmissionTrace{}
 	switch o := obj.(type) {

@@ -120,7 +120,7 @@ func (w *watcher) run(ctx context.Context, initial []kept, bookmark bool, versio
 		if lost {
 			w.send(ctx, watch.Event{Type: watch.Error, Object: &metav1.Status{
 				Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
-				Message: "the watch is too far behind the traces that come in: list, and watch again",
+				Message: "the watch is too far behind the new traces: list again, then watch",
 			}})
 			return
 		}
@@ -150,7 +150,7 @@ func parseVersion(text string) (int64, error) {
 	}
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 0 {
-		return 0, fmt.Errorf("resourceVersion %q is not one of this server's", text)
+		return 0, fmt.Errorf("resourceVersion %q does not come from this server", text)
 	}
 	return version, nil
 }

@@ -56,7 +56,7 @@ func TestReadsGoOnWithoutSpace(t *testing.T) {
 	// More than any disk has.
 	s = harness.StartOn(t, dir, "--min-free-disk", "1Ei")
 	nearlyFull(t, s, "one")
-	if log := s.Log(); strings.Count(log, "The disk that has ") != 1 || !strings.Contains(log, "writes are refused until there is more, reads go on") {
+	if log := s.Log(); strings.Count(log, "The disk with ") != 1 || !strings.Contains(log, "refusing writes until more is free, reads continue") {
 		t.Errorf("the log does not say it once:\n%s", log)
 	}
 	s.Stop(t)
@@ -147,7 +147,7 @@ func oneSentence(t *testing.T, s *harness.Server, parts ...string) {
 	if code != 1 || len(said) != 1 {
 		t.Fatalf("it ended with %d and\n%s", code, log)
 	}
-	for _, part := range append(parts, "etcd in "+s.DataDir, "cannot go on: ") {
+	for _, part := range append(parts, "etcd in "+s.DataDir, "has stopped: ") {
 		if !strings.Contains(said[0], part) {
 			t.Errorf("it said %q, without %q", said[0], part)
 		}

@@ -32,6 +32,6 @@ func AddToScheme(s *runtime.Scheme) error {
 		if label == "metadata.name" || label == "metadata.namespace" || slices.Contains(Fields, label) {
 			return label, value, nil
 		}
-		return "", "", fmt.Errorf("%q is not a field of admission traces: there are metadata.name, metadata.namespace, %s", label, strings.Join(Fields, ", "))
+		return "", "", fmt.Errorf("%q is not a field of admission traces: use metadata.name, metadata.namespace, %s", label, strings.Join(Fields, ", "))
 	})
 }

@@ -95,6 +95,7 @@ var layers = []struct {
 		"a plan is read off a snapshot: entries, their rules and conditions, the version of the review, and the list of initializers"},
 	{"admission/objects", []string{"admission/review", "admission/initializers"},
 		"the objects of a request, as reviews have them, with metadata.initializers where users see it"},
+	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
 	{"admission/initializers", []string{"admission/registration"},
 		"the field, its rules, and who is registered to initialize"},
 	{"admission/snapshot", []string{"admission/condition", "admission/registration"}, "a snapshot is registrations, compiled"},

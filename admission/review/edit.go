@@ -43,8 +43,10 @@ func (p Patch) edit(root any) (any, error) {
 var (
 	errNoPath = errors.New("the operation has no path")
 	errNoFrom = errors.New("the operation has no from")
-	errDiffer = errors.New("test failed: the value differs")
 )
+
+// ErrTestFailed is the cause of a [PatchError] when a test finds another value.
+var ErrTestFailed = errors.New("test failed: the value differs")
 
 func (o *Operation) apply(root *any, left *allowance) error {
 	if !o.HasPath {
@@ -64,7 +66,7 @@ func (o *Operation) apply(root *any, left *allowance) error {
 			return err
 		}
 		if !equal(v, o.Value) {
-			return errDiffer
+			return ErrTestFailed
 		}
 		return nil
 	case "copy", "move":

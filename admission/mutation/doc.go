@@ -1,0 +1,27 @@
+// Package mutation makes changes of what the expressions of mutating policies give, and
+// merges apply configurations into objects.
+//
+// An expression of type ApplyConfiguration gives an Object: some fields, to be merged into
+// the request's object by the schema of its kind, as server-side apply does (S18.11 to
+// S18.16). One of type JSONPatch gives a list of operations (S18.17 to S18.21). NewChange
+// makes a Change of either.
+//
+//	expression --(CEL)--> value --NewChange--> Change --(package objects)--> object
+//
+// What a JSON patch does to an object is package review's business, as for the patches of
+// webhooks. Merge is for apply configurations.
+//
+// # Schemas
+//
+// Merge needs the schema of the object's kind. Who runs the engine has it: see Schemas. The
+// package keeps none.
+//
+// # Errors
+//
+// Every error is an error of one mutation: the policy's failurePolicy decides what becomes
+// of the request (S18.24). The texts are upstream's.
+//
+// # Concurrency
+//
+// A Change is immutable. All functions are safe for concurrent use.
+package mutation

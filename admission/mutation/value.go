@@ -1,0 +1,87 @@
+package mutation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"google.golang.org/protobuf/types/known/structpb"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxSafe is the largest integer that JSON can carry to every reader.
+const maxSafe = 1<<53 - 1
+
+// valueOf returns the value of an operation as decoded JSON has it: integers as int64. One
+// that not every reader of JSON understands becomes a string (S18.21).
+func valueOf(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Bool:
+		return bool(v), nil
+	case types.Null:
+		return nil, nil
+	case types.Int:
+		if v >= -maxSafe && v <= maxSafe {
+			return int64(v), nil
+		}
+	case *dynamic.ObjectVal:
+		if err := checkNames(v); err != nil {
+			return nil, err
+		}
+	}
+	// CEL's own way to JSON is by the message that stands for any JSON value.
+	message, err := v.ConvertToNative(reflect.TypeFor[*structpb.Value]())
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(message)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("JSONPath valueExpression evaluated to a type that could not marshal to JSON: %w", err)
+	}
+	var out any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &out); err != nil {
+		return nil, fmt.Errorf("JSONPath valueExpression evaluated to a type that could not marshal to JSON: %w", err)
+	}
+	return out, nil
+}
+
+// writable tells whether a pointer can be part of a patch. Upstream writes pointers as Go
+// does, which is not JSON where there are control characters.
+func writable(pointer string) bool {
+	for i := 0; i < len(pointer); i++ {
+		if c := pointer[i]; c < ' ' || c > '~' || c == '\\' || c == '"' {
+			return json.Valid([]byte(strconv.Quote(pointer)))
+		}
+	}
+	return true
+}
+
+// checkNumbers refuses numbers that JSON cannot spell, such as 1.0 / 0.0.
+func checkNumbers(v any) error {
+	switch v := v.(type) {
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%v is not a number in JSON", v)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if err := checkNumbers(e); err != nil {
+				return fmt.Errorf("%s: %w", k, err)
+			}
+		}
+	case []any:
+		for _, e := range v {
+			if err := checkNumbers(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

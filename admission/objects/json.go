@@ -2,6 +2,7 @@ package objects
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,17 +47,28 @@ func exposed(obj runtime.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// decodeObject decodes a JSON object into a typed one. Unknown fields are dropped.
-// It changes content.
-func decodeObject(content map[string]any, into runtime.Object) error {
-	if _, err := initializers.Hide(content); err != nil {
+// decodeObject decodes a JSON object into a typed one. Unknown fields are dropped; they
+// are an error if strict is set. It changes content.
+func decodeObject(content map[string]any, into runtime.Object, strict bool) error {
+	unknown, err := initializers.Hide(content)
+	if err != nil {
 		return err
 	}
 	data, err := encodeContent(content)
 	if err != nil {
 		return err
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
+	if !strict {
+		return kjson.UnmarshalCaseSensitivePreserveInts(data, into)
+	}
+	mistakes, err := kjson.UnmarshalStrict(data, into)
+	for _, u := range unknown {
+		mistakes = append(mistakes, errors.New(u))
+	}
+	if err == nil && len(mistakes) > 0 {
+		err = runtime.NewStrictDecodingError(mistakes)
+	}
+	return err
 }
 
 // hide moves metadata.initializers into the annotation that carries it. Of what

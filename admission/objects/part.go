@@ -63,7 +63,7 @@ func newLayout(t reflect.Type) *layout {
 // over as they are. What a patch costs then depends on what it touches: labels of
 // a large object are cheap to set. ok is false when the patch or the type is not
 // like that.
-func (s *Set) patchedPart(f *Form, p review.Patch) (changed bool, object runtime.Object, ok bool, err error) {
+func (s *Set) patchedPart(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, ok bool, err error) {
 	members, ok := p.Members()
 	if !ok || initializers.Has(f.object) {
 		return false, nil, false, nil
@@ -99,7 +99,7 @@ func (s *Set) patchedPart(f *Form, p review.Patch) (changed bool, object runtime
 	if to.Type() != from.Type() {
 		return false, nil, false, nil
 	}
-	if err := decodeObject(content, object); err != nil {
+	if err := decodeObject(content, object, strict); err != nil {
 		return false, nil, true, err
 	}
 	if err := checkKind(object, f.kind); err != nil {

@@ -32,7 +32,7 @@ func (e *KindError) Error() string {
 // defaulting (S5.5). The error is a *KindError, or says why the patch cannot be applied;
 // the object is then as before (S5.12).
 func (s *Set) Apply(f *Form, p review.Patch) (changed bool, err error) {
-	changed, object, err := s.patched(f, p)
+	changed, object, err := s.patched(f, p, false)
 	if err != nil {
 		return false, err
 	}
@@ -53,23 +53,23 @@ func (s *Set) Apply(f *Form, p review.Patch) (changed bool, err error) {
 
 // patched returns the object of f with a patch applied, before defaulting, and
 // whether the two differ (S5.4, S5.5). If they do not, there is no object to
-// return.
+// return. Unknown fields of a typed object are dropped, or an error if strict is set.
 //
 // The result may share memory with the object it was made from. Defaulting it in
 // place is safe nevertheless: the other one is the same request's, and about to
 // be dropped.
-func (s *Set) patched(f *Form, p review.Patch) (changed bool, object runtime.Object, err error) {
+func (s *Set) patched(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, err error) {
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		return patchedContent(u, f.kind, p)
 	}
-	if changed, object, ok, err := s.patchedPart(f, p); ok || err != nil {
+	if changed, object, ok, err := s.patchedPart(f, p, strict); ok || err != nil {
 		return changed, object, err
 	}
-	return s.patchedWhole(f, p)
+	return s.patchedWhole(f, p, strict)
 }
 
 // patchedWhole is patched for a typed object, by way of its JSON.
-func (s *Set) patchedWhole(f *Form, p review.Patch) (changed bool, object runtime.Object, err error) {
+func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, err error) {
 	payload, err := s.Encode(f)
 	if err != nil {
 		return false, nil, err
@@ -85,7 +85,7 @@ func (s *Set) patchedWhole(f *Form, p review.Patch) (changed bool, object runtim
 	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
 		return false, nil, err
 	}
-	if err := decodeObject(content, object); err != nil {
+	if err := decodeObject(content, object, strict); err != nil {
 		return false, nil, err
 	}
 	if err := checkKind(object, f.kind); err != nil {

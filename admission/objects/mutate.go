@@ -1,0 +1,123 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/mutation"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
+)
+
+// errInitializers refuses what only initializers may do (D70).
+var errInitializers = errors.New("metadata.initializers cannot be changed by a policy: only initializers do that")
+
+// Mutate applies what a mutation of a policy wants changed to the object of f, and makes
+// the result, with its kind's defaults, the newest object (S18.3, S18.4). It tells whether
+// that differs from the object before. After an error the object is as before.
+//
+// A JSON patch whose test fails changes nothing, and is no error (S18.19). Nothing
+// unknown may be in what a JSON patch makes of a typed object (S18.20).
+func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
+	object, err := s.mutated(f, change, schemas)
+	if err != nil {
+		return false, err
+	}
+	edited := object != nil
+	if !edited || isUnstructured(object) {
+		// The result shares memory with the object before, which it is compared with.
+		if !edited {
+			object = f.object
+		}
+		object = object.DeepCopyObject()
+	}
+	s.o.GetObjectDefaulter().Default(object)
+	if edited && !sameInitializers(f.object, object) {
+		return false, errInitializers
+	}
+	changed = !asWritten.DeepEqual(f.object, object)
+	if changed || edited {
+		s.Replace(f, object)
+	}
+	return changed, nil
+}
+
+// mutated returns the object of f with a change applied, before defaulting; nil when the
+// change is none.
+func (s *Set) mutated(f *Form, change *mutation.Change, schemas mutation.Schemas) (runtime.Object, error) {
+	if change.Type == mutation.ApplyConfiguration {
+		return s.merged(f, change.Configuration, schemas)
+	}
+	_, object, err := s.patched(f, change.Patch, true)
+	failed := (*review.PatchError)(nil)
+	switch {
+	case err == nil:
+		return object, nil
+	case errors.Is(err, review.ErrTestFailed):
+		return nil, nil
+	case errors.As(err, &failed):
+		payload, encoding := s.Encode(f)
+		if encoding != nil {
+			return nil, fmt.Errorf("failed to create JSON patch: %w", encoding)
+		}
+		return nil, mutation.PatchError(payload.Object, change.Patch, err)
+	}
+	return nil, err
+}
+
+// merged returns the object of f with an apply configuration merged into it.
+func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Schemas) (runtime.Object, error) {
+	object, err := asSeen(f.object)
+	if err != nil {
+		return nil, err
+	}
+	content, err := mutation.Merge(schemas, f.kind, object, configuration)
+	if err != nil {
+		return nil, err
+	}
+	shows := false
+	if u, ok := f.object.(*unstructured.Unstructured); ok {
+		shows = initializers.Shows(u)
+	}
+	if !shows {
+		if err := hide(content); err != nil {
+			return nil, err
+		}
+	}
+	if isUnstructured(f.object) {
+		return &unstructured.Unstructured{Object: content}, nil
+	}
+	typed, err := s.o.GetObjectCreater().New(f.kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed); err != nil {
+		return nil, fmt.Errorf("unable to convert unstructured object to %v: %w", f.kind, err)
+	}
+	return typed, nil
+}
+
+func isUnstructured(object runtime.Object) bool {
+	_, ok := object.(*unstructured.Unstructured)
+	return ok
+}
+
+// sameInitializers tells whether two objects wait for the same initializers.
+func sameInitializers(a, b runtime.Object) bool {
+	if !initializers.Has(a) && !initializers.Has(b) {
+		return true
+	}
+	before, err := initializers.Get(a)
+	if err != nil {
+		return false
+	}
+	after, err := initializers.Get(b)
+	if err != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(before, after)
+}

@@ -20,9 +20,8 @@ import (
 // Schemas has the schemas of the kinds that a server serves.
 type Schemas interface {
 	// TypeConverter returns what knows the schema of a kind as it is served now, in the
-	// form in which server-side apply uses it; nil when the kind has none. It must not
-	// wait for anything that a request does.
-	TypeConverter(kind apischema.GroupVersionKind) (managedfields.TypeConverter, error)
+	// form in which server-side apply uses it; nil when the kind has none.
+	TypeConverter(kind apischema.GroupVersionKind) managedfields.TypeConverter
 }
 
 // errNoSchema is what a kind without a schema is answered with. Not having one is final: the
@@ -53,9 +52,7 @@ func merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Obje
 	}()
 	var converter managedfields.TypeConverter
 	if schemas != nil {
-		if converter, err = schemas.TypeConverter(kind); err != nil {
-			return nil, err
-		}
+		converter = schemas.TypeConverter(kind)
 	}
 	if converter == nil {
 		return nil, fmt.Errorf("failed to convert patch object to typed object: %w: %s", errNoSchema, kind)

@@ -112,14 +112,14 @@ type schemas struct {
 
 var widget = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
 
-func (s schemas) TypeConverter(kind schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+func (s schemas) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	switch {
 	case kind == widget:
-		return s.custom, nil
+		return s.custom
 	case scheme.Scheme.Recognizes(kind):
-		return s.builtin, nil
+		return s.builtin
 	}
-	return nil, nil
+	return nil
 }
 
 // known has the schemas for all tests.

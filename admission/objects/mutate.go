@@ -69,26 +69,23 @@ func (s *Set) mutated(f *Form, change *mutation.Change, schemas mutation.Schemas
 	return nil, err
 }
 
-// merged returns the object of f with an apply configuration merged into it.
+// merged returns the object of f with an apply configuration merged into it. The list of
+// initializers stays where the object has it, which the configuration must not touch.
 func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Schemas) (runtime.Object, error) {
-	object, err := asSeen(f.object)
+	if touchesInitializers(configuration) {
+		return nil, errInitializers
+	}
+	content, err := mutation.Merge(schemas, f.kind, f.object, configuration)
 	if err != nil {
 		return nil, err
 	}
-	content, err := mutation.Merge(schemas, f.kind, object, configuration)
-	if err != nil {
-		return nil, err
-	}
-	shows := false
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
-		shows = initializers.Shows(u)
-	}
-	if !shows {
-		if err := hide(content); err != nil {
-			return nil, err
+		if initializers.Shows(u) {
+			// Whoever knows the schemas may have put the list into the annotation.
+			if err := initializers.Expose(content); err != nil {
+				return nil, err
+			}
 		}
-	}
-	if isUnstructured(f.object) {
 		return &unstructured.Unstructured{Object: content}, nil
 	}
 	typed, err := s.o.GetObjectCreater().New(f.kind)
@@ -99,6 +96,18 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 		return nil, fmt.Errorf("unable to convert unstructured object to %v: %w", f.kind, err)
 	}
 	return typed, nil
+}
+
+// touchesInitializers tells whether a configuration sets the list of initializers, or the
+// annotation that carries it.
+func touchesInitializers(configuration map[string]any) bool {
+	metadata, _ := configuration["metadata"].(map[string]any)
+	if _, field := metadata["initializers"]; field {
+		return true
+	}
+	annotations, _ := metadata["annotations"].(map[string]any)
+	_, annotation := annotations[initializers.Annotation]
+	return annotation
 }
 
 func isUnstructured(object runtime.Object) bool {

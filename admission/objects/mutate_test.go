@@ -39,9 +39,7 @@ func defaulting(t *testing.T) *runtime.Scheme {
 // one has the same schemas for all kinds.
 type one struct{ converter managedfields.TypeConverter }
 
-func (o one) TypeConverter(schema.GroupVersionKind) (managedfields.TypeConverter, error) {
-	return o.converter, nil
-}
+func (o one) TypeConverter(schema.GroupVersionKind) managedfields.TypeConverter { return o.converter }
 
 func apply(t *testing.T, configuration string) *mutation.Change {
 	t.Helper()
@@ -152,7 +150,19 @@ func TestMutate(t *testing.T) {
 		},
 		{
 			name: "D70 the annotation is reserved for apply configurations", change: apply(t, `{"metadata":{"annotations":{"gatehouse.dev/metadata.initializers":"{}"}}}`),
-			err: "metadata.annotations[gatehouse.dev/metadata.initializers] is reserved: write metadata.initializers instead",
+			err: "metadata.initializers cannot be changed by a policy: only initializers do that",
+		},
+		{
+			name: "D70 a configuration that initializes", change: apply(t, `{"metadata":{"initializers":{"pending":[]}}}`),
+			err: "metadata.initializers cannot be changed by a policy: only initializers do that",
+		},
+		{
+			name: "D70 a configuration leaves the field", change: apply(t, `{"metadata":{"labels":{"x":"y"},"annotations":{"p":"q"}}}`),
+			in: uninitialized,
+			want: func(d *appsv1.Deployment) {
+				d.Labels["x"] = "y"
+				d.Annotations["p"] = "q"
+			}, changed: true,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

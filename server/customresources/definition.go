@@ -31,6 +31,8 @@ type definition struct {
 	stored    string
 	convertor *convertor
 	documents map[string]func() (*spec3.OpenAPI, error)
+	// typeConverter knows the schemas of all versions.
+	typeConverter managedfields.TypeConverter
 
 	// requests counts the requests under way; leave ends one.
 	requests *gate
@@ -63,11 +65,10 @@ func (d *definition) close() {
 // build holds what the versions of a definition share while it is built.
 type build struct {
 	*definition
-	server        *Server
-	schemas       *schemas
-	safe          runtime.ObjectConvertor
-	typeConverter managedfields.TypeConverter
-	equivalents   runtime.EquivalentResourceRegistry
+	server      *Server
+	schemas     *schemas
+	safe        runtime.ObjectConvertor
+	equivalents runtime.EquivalentResourceRegistry
 	// replicas says where versions with a scale subresource have the number.
 	replicas managedfields.ResourcePathMappings
 }
@@ -103,15 +104,15 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 			d.retire()
 		}
 	}()
+	d.typeConverter = resources.NewTypeConverter(d.newTypeConverter)
 	for _, v := range crd.Spec.Versions {
 		d.documents[v.Name] = sync.OnceValues(func() (*spec3.OpenAPI, error) { return document(crd, v.Name) })
 	}
 	b := &build{
-		definition:    d,
-		server:        s,
-		typeConverter: resources.NewTypeConverter(d.newTypeConverter),
-		equivalents:   runtime.NewEquivalentResourceRegistry(),
-		replicas:      managedfields.ResourcePathMappings{},
+		definition:  d,
+		server:      s,
+		equivalents: runtime.NewEquivalentResourceRegistry(),
+		replicas:    managedfields.ResourcePathMappings{},
 	}
 	if b.schemas, err = newSchemas(crd); err != nil {
 		return nil, err

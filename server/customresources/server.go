@@ -18,6 +18,7 @@ import (
 	naming "k8s.io/apiextensions-apiserver/pkg/controller/status"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
@@ -81,8 +82,10 @@ type Server struct {
 	controllers []func(context.Context)
 	queue       workqueue.TypedRateLimitingInterface[string]
 
-	// snapshot is what is served. Only the worker of Run replaces it.
+	// snapshot is what is served, and kinds the same definitions by the kind of their
+	// objects. Only the worker of Run replaces them.
 	snapshot atomic.Pointer[map[schema.GroupResource]entry]
+	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
 	// retiring counts the definitions that are being given up.
 	retiring sync.WaitGroup
@@ -115,7 +118,7 @@ func New(o Options) (*Server, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "customresources"}),
 		ready: make(chan struct{}),
 	}
-	s.snapshot.Store(&map[schema.GroupResource]entry{})
+	s.store(map[schema.GroupResource]entry{})
 	s.definitions = s.informers.Apiextensions().V1().CustomResourceDefinitions()
 	if _, err := s.definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    s.enqueue,
@@ -195,6 +198,17 @@ func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*r
 		}
 		// The definition has been replaced since the snapshot was loaded.
 	}
+}
+
+// TypeConverter returns what knows the schema of a custom kind as it is served now; nil
+// when no definition defines the kind in that version. It is what server-side apply uses,
+// and is there as soon as the kind is served.
+func (s *Server) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	d := (*s.kinds.Load())[kind.GroupKind()]
+	if d == nil || d.documents[kind.Version] == nil {
+		return nil
+	}
+	return d.typeConverter
 }
 
 func (s *Server) builtin(gv schema.GroupVersion) bool {

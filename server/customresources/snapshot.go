@@ -62,7 +62,7 @@ func (s *Server) load(ctx context.Context) {
 		})
 	}
 	_ = group.Wait()
-	s.snapshot.Store(&next)
+	s.store(next)
 	s.changed()
 }
 
@@ -112,11 +112,21 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	} else {
 		next[key] = *e
 	}
-	s.snapshot.Store(&next)
+	s.store(next)
 	s.changed()
 	if served && (e == nil || old.definition != e.definition) {
 		s.retire(ctx, old.definition)
 	}
+}
+
+// store makes next what is served.
+func (s *Server) store(next map[schema.GroupResource]entry) {
+	kinds := make(map[schema.GroupKind]*definition, len(next))
+	for key, e := range next {
+		kinds[schema.GroupKind{Group: key.Group, Kind: e.definition.crd.Status.AcceptedNames.Kind}] = e.definition
+	}
+	s.kinds.Store(&kinds)
+	s.snapshot.Store(&next)
 }
 
 func (s *Server) changed() {

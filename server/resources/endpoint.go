@@ -36,6 +36,9 @@ type Endpoint struct {
 	Storage rest.Storage
 	// Scope reads and writes the objects.
 	Scope *handlers.RequestScope
+	// TypeConverter knows the schema of Kind. It is nil where Kind is only that of the
+	// options of CONNECT, which has none, and for custom resources.
+	TypeConverter managedfields.TypeConverter
 	// Bind, if not nil, returns the scope for one request, whose context it may use.
 	Bind func(context.Context) *handlers.RequestScope
 	// PatchTypes are the content types that PATCH accepts.
@@ -169,6 +172,9 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 			Kind:       kind.Kind,
 			Verbs:      verbs(storage),
 		},
+	}
+	if _, connects := storage.(rest.Connecter); !connects {
+		e.TypeConverter = g.TypeConverter
 	}
 	if kind.GroupVersion() != g.GroupVersion {
 		e.Discovery.Group, e.Discovery.Version = kind.Group, kind.Version

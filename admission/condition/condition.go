@@ -2,15 +2,14 @@ package condition
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	limits "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 )
 
 // Condition is one named CEL expression.
@@ -27,30 +26,39 @@ type Set struct {
 
 type program struct {
 	Condition
-	program cel.Program
-	// err is why the expression does not compile; program is then nil.
-	err *CompileError
+	*expression.Expression
 }
 
-// Compile compiles conditions. An expression that does not compile does no harm
-// until it is evaluated (S2.33). Of no conditions it makes nil.
-func Compile(conditions []Condition) *Set {
+// Compile makes the set of conditions, with the expressions of a cache; scope says what
+// they may use. An expression that does not compile does no harm until it is evaluated
+// (S2.33). Of no conditions it makes nil.
+func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condition) *Set {
 	if len(conditions) == 0 {
 		return nil
 	}
 	s := &Set{programs: make([]program, len(conditions))}
-	env := environments().StoredExpressionsEnv()
 	for i, c := range conditions {
-		p := &s.programs[i]
-		p.Condition = c
-		p.program, p.err = compile(env, c.Expression)
+		s.programs[i] = program{c, cache.Expression(c.Expression, scope, nil, expression.Bool)}
 	}
 	return s
 }
 
-// ErrOutOfBudget tells that the conditions of a hook cost more together than they
-// may (S2.34).
-var ErrOutOfBudget = errors.New("validation failed due to running out of cost budget, no further validation rules will be run")
+// Errors says which conditions do not compile, by their place; nil when all do.
+func (s *Set) Errors() map[int]error {
+	if s == nil {
+		return nil
+	}
+	var errs map[int]error
+	for i := range s.programs {
+		if err := s.programs[i].Err(); err != nil {
+			if errs == nil {
+				errs = map[int]error{}
+			}
+			errs[i] = err
+		}
+	}
+	return errs
+}
 
 // Result is what the conditions of a hook say about a request:
 //
@@ -64,64 +72,53 @@ type Result struct {
 	// False is the first condition that is false, nil when none is.
 	False *Condition
 	// Err is what went wrong, in one sentence (S2.33). errors.Is tells whether it
-	// is ErrOutOfBudget.
+	// is expression.ErrOutOfBudget.
 	Err error
 	// Errors counts the expressions that failed, up to the false one. Running out
 	// of budget is not counted.
 	Errors int
+	// Cost is what the expressions cost that were evaluated.
+	Cost uint64
 	// Elapsed is how long the evaluation took.
 	Elapsed time.Duration
 }
 
 // Eval evaluates the conditions in order, and ends at the first false one. A
-// failing expression does not end it, since a later one may be false.
-func (s *Set) Eval(ctx context.Context, in *Input) Result {
+// failing expression does not end it, since a later one may be false. params is what the
+// conditions of a policy see under that name; nil is null.
+func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupVersionResource, params runtime.Object) Result {
 	if s == nil {
 		return Result{}
 	}
 	start := time.Now()
-	r := s.eval(ctx, &activation{in: in})
-	r.Elapsed = time.Since(start)
-	return r
+	result := s.eval(r.NewRun(ctx, expression.Options{
+		Resource: own, Authorizer: true, Params: params, Budget: expression.ConditionsBudget,
+	}))
+	result.Elapsed = time.Since(start)
+	return result
 }
 
-func (s *Set) eval(ctx context.Context, a *activation) Result {
+func (s *Set) eval(run *expression.Run) Result {
 	var failures []error
-	budget := uint64(limits.RuntimeCELCostBudgetMatchConditions)
+	var r Result
 	for i := range s.programs {
 		p := &s.programs[i]
-		holds, cost, err := p.eval(ctx, a)
-		if cost > budget {
-			return Result{Err: ErrOutOfBudget, Errors: len(failures)}
-		}
-		budget -= cost
+		o, err := run.Eval(p.Expression)
+		r.Cost += min(o.Cost, expression.ConditionsBudget)
 		switch {
 		case err != nil:
-			failures = append(failures, err)
-		case !holds:
-			return Result{False: &p.Condition, Errors: len(failures)}
+			r.Err = err
+			return r
+		case o.Err != nil:
+			failures = append(failures, o.Err)
+			r.Errors++
+		case o.Value != types.True:
+			r.False = &p.Condition
+			return r
 		}
 	}
 	if len(failures) > 0 {
-		return Result{Err: utilerrors.NewAggregate(failures), Errors: len(failures)}
+		r.Err = utilerrors.NewAggregate(failures)
 	}
-	return Result{}
-}
-
-// eval evaluates one expression. The cost counts even if there is an error.
-func (p *program) eval(ctx context.Context, a *activation) (holds bool, cost uint64, err error) {
-	if p.err != nil {
-		return false, 0, fmt.Errorf("compilation error: %w", p.err)
-	}
-	value, details, err := p.program.ContextEval(ctx, a)
-	cost = math.MaxUint64
-	if details != nil {
-		if actual := details.ActualCost(); actual != nil {
-			cost = *actual
-		}
-	}
-	if err != nil {
-		return false, cost, fmt.Errorf("expression '%s' resulted in error: %w", p.Expression, err)
-	}
-	return value == types.True, cost, nil
+	return r
 }

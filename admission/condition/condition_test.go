@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 )
 
 // granted is an authorizer that allows one verb on one resource.
@@ -27,7 +29,7 @@ func (g granted) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 
 // update is an update of a deployment's scale, sent as apps/v1beta1, by a hook
 // that is registered for apps/v1.
-func update() *Input {
+func update() *expression.Input {
 	pod := func(replicas int64) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "apps/v1", "kind": "Scale",
@@ -35,7 +37,7 @@ func update() *Input {
 			"spec":     map[string]any{"replicas": replicas},
 		}}
 	}
-	return &Input{
+	return &expression.Input{
 		Object:      pod(3),
 		OldObject:   pod(1),
 		Kind:        schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"},
@@ -59,7 +61,12 @@ func set(expressions ...string) *Set {
 	for i, e := range expressions {
 		conditions = append(conditions, Condition{Name: "c" + string(rune('0'+i)), Expression: e})
 	}
-	return Compile(conditions)
+	return Compile(&expression.Cache{}, expression.Scope{Authorizer: true}, conditions)
+}
+
+// eval evaluates a set for an input.
+func eval(ctx context.Context, s *Set, in *expression.Input) Result {
+	return s.Eval(ctx, expression.NewRequest(in), in.Resource, nil)
 }
 
 const (
@@ -72,7 +79,7 @@ func TestEval(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		expressions []string
-		in          func(*Input)
+		in          func(*expression.Input)
 		want        string // the false condition, or the error
 		errors      int
 	}{
@@ -117,12 +124,12 @@ func TestEval(t *testing.T) {
 		}},
 		{
 			name: "S2.30 objects that are absent", expressions: []string{"object == null && oldObject == null"},
-			in: func(in *Input) { in.Object, in.OldObject = nil, nil },
+			in: func(in *expression.Input) { in.Object, in.OldObject = nil, nil },
 		},
 		{
 			name:        "S2.30 typed objects",
 			expressions: []string{"object.metadata.name == 'p' && object.spec.containers[0].image == 'x' && !has(object.spec.hostNetwork)"},
-			in: func(in *Input) {
+			in: func(in *expression.Input) {
 				in.Object = &corev1.Pod{
 					ObjectMeta: metav1.ObjectMeta{Name: "p"},
 					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: "x"}}},
@@ -141,7 +148,9 @@ func TestEval(t *testing.T) {
 				"!has(request.subResource) && !has(request.namespace) && !has(request.userInfo.extra) && request.name == ''",
 				"request.options == null",
 			},
-			in:     func(in *Input) { in.Subresource, in.Namespace, in.Name, in.User, in.Options = "", "", "", nil, nil },
+			in: func(in *expression.Input) {
+				in.Subresource, in.Namespace, in.Name, in.User, in.Options = "", "", "", nil, nil
+			},
 			want:   "expression '!has(request.subResource) && !has(request.namespace) && !has(request.userInfo.extra) && request.name == ''' resulted in error: no such key: name",
 			errors: 1,
 		},
@@ -156,7 +165,7 @@ func TestEval(t *testing.T) {
 		}},
 		{
 			name: "S2.30 no authorizer", expressions: []string{"authorizer.requestResource.check('scale').allowed()"},
-			in:     func(in *Input) { in.Authorizer = nil },
+			in:     func(in *expression.Input) { in.Authorizer = nil },
 			want:   "expression 'authorizer.requestResource.check('scale').allowed()' resulted in error: no such attribute(s): authorizer.requestResource",
 			errors: 1,
 		},
@@ -183,7 +192,7 @@ func TestEval(t *testing.T) {
 			if tt.in != nil {
 				tt.in(in)
 			}
-			r := set(tt.expressions...).Eval(t.Context(), in)
+			r := eval(t.Context(), set(tt.expressions...), in)
 			got := ""
 			switch {
 			case r.False != nil && r.Err != nil:
@@ -199,7 +208,7 @@ func TestEval(t *testing.T) {
 			if r.Errors != tt.errors {
 				t.Errorf("%d errors, want %d", r.Errors, tt.errors)
 			}
-			if want := strings.HasPrefix(tt.want, "validation failed"); errors.Is(r.Err, ErrOutOfBudget) != want {
+			if want := strings.HasPrefix(tt.want, "validation failed"); errors.Is(r.Err, expression.ErrOutOfBudget) != want {
 				t.Errorf("out of budget: %v, want %v", !want, want)
 			}
 		})
@@ -209,31 +218,8 @@ func TestEval(t *testing.T) {
 func TestEvalEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := set(costly).Eval(ctx, update()); r.Err == nil || !strings.Contains(r.Err.Error(), "interrupted") {
+	if r := eval(ctx, set(costly), update()); r.Err == nil || !strings.Contains(r.Err.Error(), "interrupted") {
 		t.Errorf("got %+v", r)
-	}
-}
-
-func TestCheck(t *testing.T) {
-	for _, tt := range []struct{ name, expression, want string }{
-		{name: "S1.23 bool", expression: "object.metadata.name == 'x'"},
-		{name: "S1.23 not bool", expression: "'x'", want: "must evaluate to bool but got string"},
-		{name: "S1.23 dyn", expression: "object", want: "must evaluate to bool but got dyn"},
-		{name: "S1.23 syntax", expression: "1 +", want: "compilation failed: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, stored := range []bool{false, true} {
-				err := Check(tt.expression, stored)
-				got := ""
-				if err != nil {
-					got = err.Error()
-				}
-				var compile *CompileError
-				if tt.want == "" && err != nil || !strings.HasPrefix(got, tt.want) || err != nil && !errors.As(err, &compile) {
-					t.Errorf("stored=%v: got %v, want %q", stored, err, tt.want)
-				}
-			}
-		})
 	}
 }
 
@@ -246,7 +232,7 @@ func BenchmarkEval(b *testing.B) {
 			s, in := set(bb.expression), update()
 			b.ReportAllocs()
 			for b.Loop() {
-				if r := s.Eval(b.Context(), in); r.False != nil || r.Err != nil {
+				if r := eval(b.Context(), s, in); r.False != nil || r.Err != nil {
 					b.Fatalf("%+v", r)
 				}
 			}

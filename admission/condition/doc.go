@@ -1,17 +1,10 @@
 // Package condition compiles and evaluates match conditions: CEL expressions that
 // decide, last of all, whether a hook is asked about a request.
 //
-// Compile turns the conditions of one hook into a Set, once per version of its
-// registration (S2.37). Eval evaluates a Set for one request and says which
-// condition is false, or what went wrong; it does not know of failure policies.
-// Check is for those who store expressions: it accepts only what every server of
-// this version and the one before understands.
-//
-// # Variables
-//
-// An expression sees object, oldObject, request, authorizer and
-// authorizer.requestResource; namespaceObject is declared and always null (S2.30).
-// Each is made when an expression first asks for it.
+// Compile turns the conditions of one hook or policy into a Set, once per version of its
+// registration (S2.37). Eval evaluates a Set for one request and says which condition is
+// false, or what went wrong; it does not know of failure policies. What an expression may
+// use, and what it sees of a request, is up to package expression.
 //
 // # Limits
 //
@@ -21,6 +14,5 @@
 //
 // # Concurrency
 //
-// A Set is immutable and safe for concurrent use. An Input is for one evaluation
-// at a time.
+// A Set is immutable and safe for concurrent use.
 package condition

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -241,7 +242,7 @@ func TestConditionsAreEvaluatedInTheSecondPass(t *testing.T) {
 		f.hook(registration.Mutating, "a.x.y"),
 		f.hook(registration.Mutating, "b.x.y", ifNeeded),
 	)
-	steps[0].Entry.Conditions = condition.Compile([]registration.MatchCondition{{Name: "c", Expression: "object.metadata.labels.l == '1'"}})
+	steps[0].Entry.Conditions = condition.Compile(&expression.Cache{}, expression.Scope{Authorizer: true}, []registration.MatchCondition{{Name: "c", Expression: "object.metadata.labels.l == '1'"}})
 	object := widget(t, "")
 	object.SetLabels(map[string]string{"l": "1"})
 	a := attributes(admission.Create, object, nil, false)

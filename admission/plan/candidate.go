@@ -47,20 +47,25 @@ type Equivalents interface {
 // When there are none, nothing is allocated, and the cost does not depend on how many
 // entries there are.
 func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Candidate {
-	if Exempt(r.Kind, r.Resource.GroupResource()) {
+	if ExemptFrom(source, r.Kind, r.Resource.GroupResource()) {
 		return nil
 	}
+	return candidates(s.Table(source), r, e)
+}
+
+// candidates returns the entries of a table whose rules match a request.
+func candidates(table *snapshot.Table, r *Request, e Equivalents) []Candidate {
 	// The array is on the stack, and enough for what matches a request in practice.
 	var array [64]int32
 	target := targetOf(r)
-	found := s.Candidates(array[:0], source, &target)
-	others := equivalentsOf(s, source, r, e)
+	found := table.Candidates(array[:0], &target)
+	others := equivalentsOf(table, r, e)
 	for _, other := range others {
 		if other != r.Resource {
 			t := target
 			t.Resource = other
 			t.Namespaced = namespaced(r, other)
-			found = s.EquivalentCandidates(found, source, &t)
+			found = table.EquivalentCandidates(found, &t)
 		}
 	}
 	if len(found) == 0 {
@@ -71,7 +76,7 @@ func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e 
 		found = slices.Compact(found)
 	}
 	var list []Candidate
-	entries := s.Entries(source)
+	entries := table.Entries()
 	for i, position := range found {
 		candidate, ok := match(entries[position], r, &target, others, e)
 		if !ok {
@@ -85,44 +90,54 @@ func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e 
 	return list
 }
 
-// equivalentsOf returns the equivalents of the request's resource, none if no hook
-// of the source cares.
-func equivalentsOf(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []schema.GroupVersionResource {
-	if e == nil || !s.HasEquivalent(source) {
+// equivalentsOf returns the equivalents of the request's resource, none if no entry of
+// the table cares.
+func equivalentsOf(table *snapshot.Table, r *Request, e Equivalents) []schema.GroupVersionResource {
+	if e == nil || !table.HasEquivalent() {
 		return nil
 	}
 	return e.EquivalentResourcesFor(r.Resource, r.Subresource)
 }
 
 // match compares an entry's rules with a request: with its own resource first, then
-// with the equivalents, the first rule first (S2.22).
+// with the equivalents, the first rule first (S2.22). Rules that exclude win, and mean
+// equivalent resources if those of the entry do (S14.4).
 func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
-	if excluded(h, r, target) {
+	excluding, ok := matchRules(h.Exclude, h, r, target, others, e)
+	if ok && excluding.Err == nil {
 		return Candidate{}, false
 	}
-	for i := range h.Rules {
-		if mismatch(&h.Rules[i], r, target) == matches {
-			return Candidate{Entry: h, Rule: i, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}, true
+	c, matched := matchRules(h.Rules, h, r, target, others, e)
+	if len(h.Rules) == 0 && h.Binding != nil {
+		// What its policy wants (S14.5).
+		c, matched = own(h, r, 0), true
+	}
+	if ok && matched {
+		c.Err = excluding.Err
+	}
+	return c, matched
+}
+
+// matchRules returns which of some rules of an entry matches.
+func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
+	for i := range rules {
+		if mismatch(&rules[i], r, target) == matches {
+			return own(h, r, i), true
 		}
 	}
 	if !h.Equivalent {
 		return Candidate{}, false
 	}
-	return matchEquivalent(h, r, target, others, e)
+	return matchEquivalent(rules, h, r, target, others, e)
 }
 
-// excluded tells whether a rule of Exclude is about the request.
-func excluded(h *snapshot.Entry, r *Request, target *snapshot.Target) bool {
-	for i := range h.Exclude {
-		if mismatch(&h.Exclude[i], r, target) == matches {
-			return true
-		}
-	}
-	return false
+// own is the candidate of an entry that a rule matches with the request's own resource.
+func own(h *snapshot.Entry, r *Request, rule int) Candidate {
+	return Candidate{Entry: h, Rule: rule, Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind}
 }
 
-func matchEquivalent(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
-	for i := range h.Rules {
+func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
+	for i := range rules {
 		for _, other := range others {
 			if other == r.Resource {
 				continue
@@ -130,7 +145,7 @@ func matchEquivalent(h *snapshot.Entry, r *Request, target *snapshot.Target, oth
 			t := *target
 			t.Resource = other
 			t.Namespaced = namespaced(r, other)
-			if mismatch(&h.Rules[i], r, &t) != matches {
+			if mismatch(&rules[i], r, &t) != matches {
 				continue
 			}
 			c := Candidate{

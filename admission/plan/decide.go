@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -61,6 +62,12 @@ type Input struct {
 	// name, the error is the API status NotFound. It is asked only for an entry with
 	// a namespaceSelector. Nil means that there are no namespaces.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
+	// Namespace returns a namespace with all that policies see of it. It is asked for every
+	// policy that is to be evaluated about an object in a namespace. The error of one that
+	// does not exist is the API status NotFound. Nil means that there are no namespaces.
+	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Params has the objects that policies refer to. Nil means that no kind is known.
+	Params Params
 	// Authorizer is asked by conditions that ask it; with nil they fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// UserUnknown and RightsUnknown, if set, say why it cannot be seen who makes the
@@ -103,6 +110,15 @@ func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registrati
 // An error in a selector is held back until it is clear that nothing else spares
 // the entry (S2.2).
 func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision {
+	d := c.selected(ctx, r, in)
+	if !d.Applies || c.Entry.Conditions == nil {
+		return d
+	}
+	return c.evaluate(ctx, r, in)
+}
+
+// selected is the decision of the selectors.
+func (c *Candidate) selected(ctx context.Context, r *Request, in *Input) Decision {
 	reason, selects, held := selectNamespace(ctx, c.Entry, r, in)
 	if held == nil && !selects {
 		return Decision{Reason: reason}
@@ -118,10 +134,8 @@ func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision 
 		return failed(reason, held)
 	case err != nil:
 		return failed(objectReason, err)
-	case c.Entry.Conditions == nil:
-		return Decision{Applies: true}
 	}
-	return c.evaluate(ctx, r, in)
+	return Decision{Applies: true}
 }
 
 // failed is the decision about a test that could not be made.
@@ -225,7 +239,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		}
 		return failed(reason, apierrors.NewInternalError(err))
 	}
-	result := c.Entry.Conditions.Eval(ctx, &condition.Input{
+	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(&expression.Input{
 		Object:      object,
 		OldObject:   old,
 		Kind:        c.Kind,
@@ -239,7 +253,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		DryRun:      r.DryRun,
 		User:        r.User,
 		Authorizer:  in.Authorizer,
-	})
+	}), r.Resource, nil)
 	d := Decision{Evaluated: true, Elapsed: result.Elapsed, ConditionErrors: result.Errors}
 	switch {
 	case result.False != nil:
@@ -261,7 +275,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 // unseen is ErrUnknown if a condition looks at what the Input does not know.
 func (in *Input) unseen(conditions []registration.MatchCondition) error {
 	for _, c := range conditions {
-		user, rights := condition.LooksAtCaller(c.Expression)
+		user, rights := expression.LooksAtCaller(c.Expression)
 		switch {
 		case user && in.UserUnknown != "":
 			return fmt.Errorf("%w: match condition %q: %s", ErrUnknown, c.Name, in.UserUnknown)
@@ -281,7 +295,7 @@ type ConditionError struct {
 	Resource schema.GroupResource
 	Name     string
 	// Err is what went wrong in all expressions together. errors.Is tells whether it
-	// is condition.ErrOutOfBudget.
+	// is expression.ErrOutOfBudget.
 	Err error
 }
 

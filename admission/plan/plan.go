@@ -409,7 +409,7 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 		return
 	}
 	no := Reason{Code: NoRule, request: b.request}
-	if Exempt(b.request.Kind, b.request.Resource.GroupResource()) {
+	if ExemptFrom(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource()) {
 		no.Code = NotAsked
 	} else if b.equivalents != nil {
 		no.others = b.equivalents.EquivalentResourcesFor(b.request.Resource, b.request.Subresource)
@@ -419,7 +419,7 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 		if len(candidates) == 0 || candidates[0].Entry != e {
 			reason := no
 			reason.entry = e
-			if no.Code == NoRule && excluded(e, b.request, &target) {
+			if no.Code == NoRule && excluded(e, b.request, &target, no.others, b.equivalents) {
 				reason.Code = Excluded
 			}
 			b.skip(l, e, reason)

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
@@ -355,7 +355,7 @@ func TestConditionErrorHasTheFacts(t *testing.T) {
 	})
 	d := s.Decide(t.Context(), r, given{Object: labelled()}.input())
 	var e *ConditionError
-	if !errors.As(d.Err, &e) || !errors.Is(d.Err, condition.ErrOutOfBudget) {
+	if !errors.As(d.Err, &e) || !errors.Is(d.Err, expression.ErrOutOfBudget) {
 		t.Fatalf("got %v", d.Err)
 	}
 	if e.Entry != s.Entry.Entry || !d.Evaluated || d.ConditionErrors != 1 || d.Elapsed <= 0 {

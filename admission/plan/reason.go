@@ -73,6 +73,28 @@ const (
 	// Rejected: a plugin itself rejects the request.
 	Rejected
 
+	// The codes from here on are about policies. What could not be found out is up to
+	// the failure policy.
+
+	// NoBinding: no binding puts the policy into force (S14.18).
+	NoBinding
+	// NoBindingApplies: no binding of the policy is for the request.
+	NoBindingApplies
+	// ParamKindNotFound: the kind of the params is not served (S15.4).
+	ParamKindNotFound
+	// BadParamRef: the binding names params that cannot exist (S15.4).
+	BadParamRef
+	// ParamsNotFound: there are no params, which the binding takes for an error (S15.7).
+	ParamsNotFound
+	// ParamsUnreadable: the params cannot be read.
+	ParamsUnreadable
+	// NoParams: there are no params, and the binding is satisfied (S15.7).
+	NoParams
+	// Violated: a validation is false.
+	Violated
+	// EvaluationFailed: an expression cannot be evaluated.
+	EvaluationFailed
+
 	// The codes from here on are facts of run time, which only traces have.
 
 	// CircuitOpen: the webhook server is not called until it answers again.
@@ -92,6 +114,9 @@ var codes = [...]string{
 	UnknownKind: "UnknownKind", BadSelector: "BadSelector", NamespaceNotFound: "NamespaceNotFound",
 	NamespaceUnreadable: "NamespaceUnreadable", NotConvertible: "NotConvertible", ConditionFailed: "ConditionFailed",
 	NoDryRun: "NoDryRun", NoSideEffects: "NoSideEffects", NoReviewVersion: "NoReviewVersion", Rejected: "Rejected",
+	NoBinding: "NoBinding", NoBindingApplies: "NoBindingApplies", ParamKindNotFound: "ParamKindNotFound", BadParamRef: "BadParamRef",
+	ParamsNotFound: "ParamsNotFound", ParamsUnreadable: "ParamsUnreadable", NoParams: "NoParams",
+	Violated: "Violated", EvaluationFailed: "EvaluationFailed",
 	CircuitOpen: "CircuitOpen", Busy: "Busy", OutOfTime: "OutOfTime",
 }
 
@@ -118,7 +143,7 @@ func (r Reason) String() string {
 	case None:
 		return ""
 	case NotAsked:
-		return fmt.Sprintf("webhooks are never called for %s", resourceText(r.request.Resource, ""))
+		return fmt.Sprintf("%s are never asked about %s", r.asked(), resourceText(r.request.Resource, ""))
 	case NoRule:
 		return r.noRule()
 	case Excluded:
@@ -141,7 +166,13 @@ func (r Reason) String() string {
 	case SameName:
 		return "an earlier initializer has the same name"
 	case NotReached:
-		return "an earlier step rejects the request"
+		return "something before it rejects the request"
+	case NoBinding:
+		return "no binding puts it into force"
+	case NoBindingApplies:
+		return "none of its bindings is for the request"
+	case NoParams:
+		return "there are no params, and parameterNotFoundAction is Allow"
 	case ConditionFailed:
 		return oneLine(errors.Unwrap(r.err))
 	case NoDryRun:
@@ -157,17 +188,34 @@ func (r Reason) String() string {
 	panic(fmt.Sprintf("reason %s has no text", r.Code))
 }
 
+// asked names what the entry is one of.
+func (r Reason) asked() string {
+	if r.entry != nil && r.entry.Entry.Policy != nil {
+		return "policies"
+	}
+	return "hooks"
+}
+
 // oneLine is the text of an error on one line.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 func (r Reason) excluded() string {
 	target := targetOf(r.request)
-	for i := range r.entry.Exclude {
-		if mismatch(&r.entry.Exclude[i], r.request, &target) == matches {
-			return fmt.Sprintf("excluded by rule %d", i+1)
-		}
+	c, ok := matchRules(r.entry.Exclude, r.entry, r.request, &target, r.others, noKinds{})
+	if !ok {
+		panic("a request that no rule excludes was said to be excluded")
 	}
-	panic("a request is marked as excluded, but no rule excludes it")
+	s := fmt.Sprintf("excluded by rule %d", c.Rule+1)
+	if c.Equivalent {
+		s += ", through an equivalent resource"
+	}
+	return s
+}
+
+// excluded tells whether a rule of Exclude is about the request.
+func excluded(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) bool {
+	c, ok := matchRules(h.Exclude, h, r, target, others, e)
+	return ok && c.Err == nil
 }
 
 func (r Reason) noObject() string {
@@ -202,7 +250,7 @@ func (r Reason) noRule() string {
 	}
 	s := "no rule matches: " + strings.Join(wants, "; ")
 	if !r.entry.Equivalent {
-		if c, ok := matchEquivalent(r.entry, r.request, &target, r.others, noKinds{}); ok {
+		if c, ok := matchEquivalent(r.entry.Rules, r.entry, r.request, &target, r.others, noKinds{}); ok {
 			s += fmt.Sprintf(" (matchPolicy is Exact; with Equivalent, rule %d would match)", c.Rule+1)
 		}
 	}

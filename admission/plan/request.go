@@ -53,10 +53,19 @@ func inNamespace(object runtime.Object) bool {
 	return err == nil && m.GetNamespace() != ""
 }
 
-// Exempt tells whether nothing that is registered applies to requests about a kind or
+// ExemptFrom tells whether nothing of a source applies to requests about a kind or
+// resource. Plugins ask before they need a snapshot (S2.40, S14.17).
+func ExemptFrom(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource) bool {
+	if d := source.Descriptor(); d.Policies || d.Binds {
+		// Policies judge webhook configurations, and never themselves (S14.15, S14.16).
+		return registration.IsPolicy(resource) || registration.IsVirtual(resource)
+	}
+	return Exempt(kind, resource)
+}
+
+// Exempt tells whether no webhook and no initializer applies to requests about a kind or
 // resource: registrations, so that a broken one can always be repaired (S2.38,
-// S2.39), and reviews that are answered rather than stored (S2.41). Plugins ask before
-// they need a snapshot (S2.40).
+// S2.39), and reviews that are answered rather than stored (S2.41).
 func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {
 	if kind.Group == registration.GroupName {
 		switch kind.Kind {

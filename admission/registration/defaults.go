@@ -67,6 +67,32 @@ func Default(obj runtime.Object) {
 		for i := range c.Initializers {
 			fill(&c.Initializers[i].FailurePolicy, v1alpha1.Ignore)
 		}
+	case *v1.ValidatingAdmissionPolicy:
+		fill(&c.Spec.FailurePolicy, v1.Fail)
+		defaultMatch(c.Spec.MatchConstraints)
+	case *v1.ValidatingAdmissionPolicyBinding:
+		defaultMatch(c.Spec.MatchResources)
+	case *v1.MutatingAdmissionPolicy:
+		fill(&c.Spec.FailurePolicy, v1.Fail)
+		defaultMatch(c.Spec.MatchConstraints)
+	case *v1.MutatingAdmissionPolicyBinding:
+		defaultMatch(c.Spec.MatchResources)
+	}
+}
+
+// defaultMatch fills in what a policy or binding says about the requests that it is for
+// (S13.6, S13.7).
+func defaultMatch(m *v1.MatchResources) {
+	if m == nil {
+		return
+	}
+	fill(&m.MatchPolicy, v1.Equivalent)
+	fill(&m.NamespaceSelector, metav1.LabelSelector{})
+	fill(&m.ObjectSelector, metav1.LabelSelector{})
+	for _, rules := range [][]v1.NamedRuleWithOperations{m.ResourceRules, m.ExcludeResourceRules} {
+		for i := range rules {
+			fill(&rules[i].Scope, v1.AllScopes)
+		}
 	}
 }
 

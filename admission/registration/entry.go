@@ -32,6 +32,8 @@ type Entry struct {
 	// The action is the one of these that is not nil.
 	*Webhook
 	*Initializer
+	Policy  *Policy
+	Binding *Binding
 }
 
 // Origin says where an entry comes from, and tells it from all others.
@@ -45,19 +47,27 @@ type Origin struct {
 	ConfigurationVersion string
 	// Index is the position in the registration object's list, from 0.
 	Index int
-	// Name is the entry's own name.
+	// Name is the entry's own name; empty when the registration object is the entry, as a
+	// policy and a binding are.
 	Name string
 	// Ordinal counts the entries before this one in the same configuration that
 	// have the same name; 0 except for duplicates, which v1beta1 allows (S5.2).
 	Ordinal int
 }
 
-// String names the entry as messages do: configuration/name.
-func (o *Origin) String() string { return o.Configuration + "/" + o.Name }
+// String names the entry as messages do: configuration/name, or the name of the object
+// that is the entry.
+func (o *Origin) String() string {
+	if o.Name == "" {
+		return o.Configuration
+	}
+	return o.Configuration + "/" + o.Name
+}
 
 // Match selects requests. It is the same for every source.
 type Match struct {
-	// Rules say which operations on which resources are wanted; any may match.
+	// Rules say which operations on which resources are wanted; any may match. Those of a
+	// binding may be empty, which means all that its policy wants (S14.5).
 	Rules []Rule
 	// Exclude are rules about requests that are not wanted, whatever Rules say.
 	Exclude []Rule

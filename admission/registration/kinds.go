@@ -21,6 +21,11 @@ const (
 	ValidatingKind  = "ValidatingWebhookConfiguration"
 	ExternalKind    = "ExternalAdmissionHookConfiguration"
 	InitializerKind = "InitializerConfiguration"
+
+	ValidatingPolicyKind  = "ValidatingAdmissionPolicy"
+	ValidatingBindingKind = "ValidatingAdmissionPolicyBinding"
+	MutatingPolicyKind    = "MutatingAdmissionPolicy"
+	MutatingBindingKind   = "MutatingAdmissionPolicyBinding"
 )
 
 // AddToScheme makes the registration kinds of all versions known to a scheme.
@@ -76,6 +81,18 @@ func newObject(gvk schema.GroupVersionKind) runtime.Object {
 		return &v1alpha1.ExternalAdmissionHookConfiguration{}
 	case "v1alpha1 " + InitializerKind:
 		return &v1alpha1.InitializerConfiguration{}
+	case "v1 " + ValidatingPolicyKind:
+		return &v1.ValidatingAdmissionPolicy{}
+	case "v1 " + ValidatingBindingKind:
+		return &v1.ValidatingAdmissionPolicyBinding{}
+	case "v1 " + MutatingPolicyKind:
+		return &v1.MutatingAdmissionPolicy{}
+	case "v1 " + MutatingBindingKind:
+		return &v1.MutatingAdmissionPolicyBinding{}
+	case "v1beta1 " + MutatingPolicyKind:
+		return &v1beta1.MutatingAdmissionPolicy{}
+	case "v1beta1 " + MutatingBindingKind:
+		return &v1beta1.MutatingAdmissionPolicyBinding{}
 	}
 	return nil
 }

@@ -17,15 +17,26 @@ const (
 	External
 	// Initializing entries come from InitializerConfiguration (v1alpha1).
 	Initializing
+	// ValidatingPolicies are ValidatingAdmissionPolicy objects, each one entry, and
+	// ValidatingBindings the ValidatingAdmissionPolicyBinding objects that put them into
+	// force.
+	ValidatingPolicies
+	ValidatingBindings
+	// MutatingPolicies are MutatingAdmissionPolicy objects, and MutatingBindings the
+	// MutatingAdmissionPolicyBinding objects that put them into force.
+	MutatingPolicies
+	MutatingBindings
 )
 
 // The names of the admission plugins that act on registrations, as in flags,
 // configuration files and metrics (S9.2).
 const (
-	InitializersPlugin = "Initializers"
-	MutatingPlugin     = "MutatingAdmissionWebhook"
-	ExternalPlugin     = "GenericAdmissionWebhook"
-	ValidatingPlugin   = "ValidatingAdmissionWebhook"
+	InitializersPlugin     = "Initializers"
+	MutatingPolicyPlugin   = "MutatingAdmissionPolicy"
+	MutatingPlugin         = "MutatingAdmissionWebhook"
+	ValidatingPolicyPlugin = "ValidatingAdmissionPolicy"
+	ExternalPlugin         = "GenericAdmissionWebhook"
+	ValidatingPlugin       = "ValidatingAdmissionWebhook"
 )
 
 // Pass is one of the two times that a request goes through admission.
@@ -63,6 +74,14 @@ type Descriptor struct {
 	// CallsAfter is how many plugins that call webhooks come after this one, in the
 	// recommended order (S9.3).
 	CallsAfter int
+	// Policies tells that the entries are admission policies. They are in force by the
+	// entries of Bindings, another source.
+	Policies bool
+	Bindings Source
+	// Binds tells that the entries put policies into force, which are those of Bound,
+	// and do nothing themselves.
+	Binds bool
+	Bound Source
 	// Arrange puts all entries of the source, which come in the order of configuration
 	// name, then index, into the order in which they act. Nil leaves them (S5.1).
 	Arrange func([]*Entry) []*Entry
@@ -95,6 +114,22 @@ var sources = [...]Descriptor{
 	Initializing: {
 		Source: Initializing, Kind: InitializerKind, Resource: "initializerconfigurations", Versions: []string{"v1alpha1"}, Noun: "initializer",
 		Plugin: InitializersPlugin, Pass: MutatingPass, CallsAfter: 3, Arrange: arrange, parse: parseInitializers,
+	},
+	ValidatingPolicies: {
+		Source: ValidatingPolicies, Kind: ValidatingPolicyKind, Resource: "validatingadmissionpolicies", Versions: []string{"v1"}, Noun: ValidatingPolicyKind,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Policies: true, Bindings: ValidatingBindings, parse: parseValidatingPolicy,
+	},
+	ValidatingBindings: {
+		Source: ValidatingBindings, Kind: ValidatingBindingKind, Resource: "validatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: ValidatingBindingKind,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Binds: true, Bound: ValidatingPolicies, parse: parseValidatingBinding,
+	},
+	MutatingPolicies: {
+		Source: MutatingPolicies, Kind: MutatingPolicyKind, Resource: "mutatingadmissionpolicies", Versions: []string{"v1"}, Noun: MutatingPolicyKind,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Policies: true, Bindings: MutatingBindings, parse: parseMutatingPolicy,
+	},
+	MutatingBindings: {
+		Source: MutatingBindings, Kind: MutatingBindingKind, Resource: "mutatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: MutatingBindingKind,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Binds: true, Bound: MutatingPolicies, parse: parseMutatingBinding,
 	},
 }
 

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
@@ -237,10 +237,10 @@ func (s *strictness) conditions(conditions []v1.MatchCondition, path *field.Path
 	names := make(map[string]bool, len(conditions))
 	for i, c := range conditions {
 		path := path.Index(i)
-		if expression := strings.TrimSpace(c.Expression); expression == "" {
+		if text := strings.TrimSpace(c.Expression); text == "" {
 			errs = append(errs, field.Required(path.Child("expression"), ""))
-		} else if err := condition.Check(expression, s.stored[expression]); err != nil {
-			errs = append(errs, conditionError(path.Child("expression"), expression, err))
+		} else if err := expression.Check(text, s.stored[text]); err != nil {
+			errs = append(errs, conditionError(path.Child("expression"), text, err))
 		}
 		if c.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), ""))
@@ -257,10 +257,10 @@ func (s *strictness) conditions(conditions []v1.MatchCondition, path *field.Path
 	return errs
 }
 
-func conditionError(path *field.Path, expression string, err error) *field.Error {
-	var c *condition.CompileError
+func conditionError(path *field.Path, text string, err error) *field.Error {
+	var c *expression.CompileError
 	if errors.As(err, &c) && !c.Internal {
-		return field.Invalid(path, expression, c.Detail)
+		return field.Invalid(path, text, c.Detail)
 	}
-	return field.InternalError(path, fmt.Errorf("compiling %q: %w", expression, err))
+	return field.InternalError(path, fmt.Errorf("compiling %q: %w", text, err))
 }

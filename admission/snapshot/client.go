@@ -27,7 +27,7 @@ type ClientReader struct {
 }
 
 // NewClientReader makes a ClientReader. The client's group and version do not
-// matter; it needs the right to list the four kinds.
+// matter; it needs the right to list the kinds of registration.Sources.
 func NewClientReader(client rest.Interface) *ClientReader {
 	return &ClientReader{client: client, seed: maphash.MakeSeed()}
 }

@@ -70,11 +70,16 @@ func (s *server) answer(kind string, code int) {
 	s.mu.codes[kind] = code
 }
 
-// serving starts a server of v1 only, and a reader of it.
+// serving starts a server of webhooks and policies in v1 only, and a reader of it.
 func serving(t *testing.T) (*server, *ClientReader) {
 	t.Helper()
 	s := &server{}
-	s.mu.lists = map[string][]any{"v1/mutatingwebhookconfigurations": {}, "v1/validatingwebhookconfigurations": {}}
+	s.mu.lists = map[string][]any{}
+	for _, d := range registration.Sources() {
+		if d.Versions[0] == "v1" {
+			s.mu.lists["v1/"+d.Resource] = []any{}
+		}
+	}
 	s.mu.codes = map[string]int{}
 	ts := httptest.NewUnstartedServer(s)
 	// Clients that give up are none of the test's business.
@@ -111,7 +116,7 @@ func TestClientReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Unchanged || first.Version == "" || first.Revision != "101" {
+	if first.Unchanged || first.Version == "" || first.Revision != "105" {
 		t.Errorf("first read: %+v", first)
 	}
 	if diff := cmp.Diff([]string{registration.ExternalKind}, first.Disabled); diff != "" {
@@ -130,7 +135,7 @@ func TestClientReader(t *testing.T) {
 	s.mu.Unlock()
 
 	again, err := reader.Read(t.Context(), first.Version)
-	if err != nil || !again.Unchanged || again.Objects != nil || again.Revision != "104" {
+	if err != nil || !again.Unchanged || again.Objects != nil || again.Revision != "112" {
 		t.Errorf("second read: %+v, %v", again, err)
 	}
 	s.set("v1/validatingwebhookconfigurations", webhookItem("v", 4))

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -25,6 +27,10 @@ func Compile(r Registrations) *Snapshot {
 // has not changed (S2.37). Its zero value is ready. It is for one goroutine.
 type Compiler struct {
 	last map[key]*compiled
+	// expressions are shared by all snapshots.
+	expressions expression.Cache
+	// bound has what was made of the bindings of each policy the last time.
+	bound map[*Entry]*Bindings
 }
 
 // key says exactly which state of which object was compiled. A name would not do:
@@ -48,7 +54,7 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 	for i, obj := range r.Objects {
 		k, known := keyOf(obj)
 		if objects[i] = c.last[k]; objects[i] == nil || !known {
-			objects[i] = compile(obj)
+			objects[i] = c.compile(obj)
 		}
 		if known {
 			next[k] = objects[i]
@@ -57,7 +63,7 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 	c.last = next
 	slices.SortStableFunc(objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
 
-	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, sources: make([]compiledSource, len(registration.Sources()))}
+	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, sources: make([]Table, len(registration.Sources()))}
 	found := make([][]*Entry, len(s.sources))
 	for _, o := range objects {
 		if o.err != nil {
@@ -67,12 +73,26 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 			found[e.Source] = append(found[e.Source], e)
 		}
 	}
-	for source, entries := range found {
-		for _, e := range arrange(registration.Source(source), entries) {
-			s.sources[source].add(e)
+	bound := map[*Entry]*Bindings{}
+	for _, d := range registration.Sources() {
+		if d.Policies {
+			// The bindings come first: policies refer to them.
+			s.fill(d.Bindings, found[d.Bindings])
+			c.bind(found[d.Source], s.Entries(d.Bindings), bound)
+		}
+		if !d.Binds {
+			s.fill(d.Source, found[d.Source])
 		}
 	}
+	c.bound = bound
 	return s
+}
+
+// fill makes the table of a source.
+func (s *Snapshot) fill(source registration.Source, entries []*Entry) {
+	for _, e := range arrange(source, entries) {
+		s.sources[source].add(e)
+	}
 }
 
 // arrange puts the entries of a source into the order in which they act.
@@ -102,7 +122,7 @@ func keyOf(obj runtime.Object) (key, bool) {
 	return k, k.uid != "" && k.version != ""
 }
 
-func compile(obj runtime.Object) *compiled {
+func (c *Compiler) compile(obj runtime.Object) *compiled {
 	o := &compiled{}
 	if m, ok := obj.(metav1.Object); ok {
 		o.name = m.GetName()
@@ -113,16 +133,30 @@ func compile(obj runtime.Object) *compiled {
 		return o
 	}
 	for _, e := range entries {
-		o.entries = append(o.entries, compileEntry(e))
+		o.entries = append(o.entries, c.entry(e))
 	}
 	return o
 }
 
-func compileEntry(h *registration.Entry) *Entry {
-	c := &Entry{Entry: h, Conditions: condition.Compile(h.MatchConditions)}
-	c.NamespaceSelector, c.NamespaceSelectorError = parse("namespaceSelector", h.NamespaceSelector)
-	c.ObjectSelector, c.ObjectSelectorError = parse("objectSelector", h.ObjectSelector)
-	return c
+// ofWebhooks is what match conditions of webhooks may use.
+var ofWebhooks = expression.Scope{Authorizer: true}
+
+func (c *Compiler) entry(h *registration.Entry) *Entry {
+	e := &Entry{Entry: h}
+	e.NamespaceSelector, e.NamespaceSelectorError = parse("namespaceSelector", h.NamespaceSelector)
+	e.ObjectSelector, e.ObjectSelectorError = parse("objectSelector", h.ObjectSelector)
+	switch {
+	case h.Policy != nil:
+		e.Policy = policy.Compile(&c.expressions, h)
+	case h.Binding != nil:
+		e.alike = alikeOf(h)
+		if ref := h.Binding.ParamRef; ref != nil && ref.Selector != nil {
+			e.ParamSelector, e.ParamSelectorError = metav1.LabelSelectorAsSelector(ref.Selector)
+		}
+	default:
+		e.Conditions = condition.Compile(&c.expressions, ofWebhooks, h.MatchConditions)
+	}
+	return e
 }
 
 // parse parses a selector; name is its field.
@@ -135,17 +169,34 @@ func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
 }
 
 // add gives an entry its position. An entry that has another one in an earlier
-// snapshot is copied: that one may still be in use.
-func (s *compiledSource) add(h *Entry) {
-	position := len(s.entries)
+// snapshot is copied: that one may still be in use. An entry that cannot apply is found by
+// no rule.
+func (t *Table) add(h *Entry) {
+	position := len(t.entries)
 	if h.Position != position {
 		moved := *h
 		moved.Position = position
 		h = &moved
 	}
-	s.entries = append(s.entries, h)
-	s.exact.add(int32(position), h.Rules)
+	t.entries = append(t.entries, h)
+	if h.Binding != nil && !t.groups {
+		// Bindings are looked for among those of their policy.
+		return
+	}
+	rules := h.Rules
+	switch {
+	case h.Policy != nil && h.Bindings == nil:
+		return
+	case h.Binding != nil && len(rules) == 0:
+		rules = everything
+	}
+	t.exact.add(int32(position), rules)
 	if h.Equivalent {
-		s.equivalent.add(int32(position), h.Rules)
+		t.equivalent.add(int32(position), rules)
 	}
 }
+
+// everything are the rules of a binding that has none (S14.5).
+var everything = []registration.Rule{{
+	Operations: []string{"*"}, APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: "*",
+}}

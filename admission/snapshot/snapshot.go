@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -22,8 +23,19 @@ type Entry struct {
 	NamespaceSelectorError error
 	ObjectSelector         labels.Selector
 	ObjectSelectorError    error
-	// Conditions are the compiled match conditions; nil when there are none.
+	// Conditions are the compiled match conditions of a webhook; nil when there are none.
+	// Those of a policy are in Policy.
 	Conditions *condition.Set
+	// Policy is what a policy evaluates, and Bindings are those that put it into force; a
+	// policy without any does nothing (S14.18). Both are nil for all other entries.
+	Policy   *policy.Policy
+	Bindings *Bindings
+	// ParamSelector is the parsed selector of a binding's paramRef; nil when it has none,
+	// or when ParamSelectorError says why it cannot be parsed.
+	ParamSelector      labels.Selector
+	ParamSelectorError error
+
+	alike alike
 }
 
 // Registrations is what one consistent read found.
@@ -64,22 +76,24 @@ type Snapshot struct {
 	Problems []error
 
 	// sources are indexed by registration.Source; there are fewer in the zero Snapshot.
-	sources []compiledSource
+	sources []Table
 }
 
-// compiledSource has the entries of one Source.
-type compiledSource struct {
+// Table has entries, and finds them by their rules. It is immutable.
+type Table struct {
 	entries []*Entry
-	// exact has all entries, equivalent those whose rules also mean equivalent
-	// resources.
+	// exact has all entries that can apply, equivalent those whose rules also mean
+	// equivalent resources.
 	exact      index
 	equivalent index
+	// groups tells that the entries stand for groups of bindings.
+	groups bool
 }
 
-// of returns what was compiled of a source.
-func (s *Snapshot) of(source registration.Source) *compiledSource {
+// Table returns the entries of a source.
+func (s *Snapshot) Table(source registration.Source) *Table {
 	if int(source) >= len(s.sources) {
-		return &compiledSource{}
+		return &Table{}
 	}
 	return &s.sources[source]
 }
@@ -87,7 +101,7 @@ func (s *Snapshot) of(source registration.Source) *compiledSource {
 // Entries returns everything of a source, in the order in which it acts (S5.1,
 // S11.5). The caller must not change the slice.
 func (s *Snapshot) Entries(source registration.Source) []*Entry {
-	return s.of(source).entries
+	return s.Table(source).entries
 }
 
 // Initializer returns the initializer of a name that acts, nil when none of that name
@@ -101,21 +115,22 @@ func (s *Snapshot) Initializer(name string) *Entry {
 	return nil
 }
 
-// Candidates appends to dst the positions of the entries of a source that a rule may
-// make match the target itself, ascending and without repeats. It does not
-// allocate unless dst has to grow.
-func (s *Snapshot) Candidates(dst []int32, source registration.Source, target *Target) []int32 {
-	return s.of(source).exact.candidates(dst, target)
+// Entries returns all entries, in order. The caller must not change the slice.
+func (t *Table) Entries() []*Entry { return t.entries }
+
+// Candidates appends to dst the positions of the entries that a rule may make match the
+// target itself, ascending and without repeats. It does not allocate unless dst has to
+// grow.
+func (t *Table) Candidates(dst []int32, target *Target) []int32 {
+	return t.exact.candidates(dst, target)
 }
 
-// EquivalentCandidates is like Candidates, for the hooks with matchPolicy
+// EquivalentCandidates is like Candidates, for the entries with matchPolicy
 // Equivalent only. The target is a resource that is equivalent to the requested
 // one. The result is ascending if dst is empty; else what it appends is.
-func (s *Snapshot) EquivalentCandidates(dst []int32, source registration.Source, target *Target) []int32 {
-	return s.of(source).equivalent.candidates(dst, target)
+func (t *Table) EquivalentCandidates(dst []int32, target *Target) []int32 {
+	return t.equivalent.candidates(dst, target)
 }
 
-// HasEquivalent tells whether a source has entries with matchPolicy Equivalent.
-func (s *Snapshot) HasEquivalent(source registration.Source) bool {
-	return len(s.of(source).equivalent.buckets) > 0
-}
+// HasEquivalent tells whether there are entries with matchPolicy Equivalent.
+func (t *Table) HasEquivalent() bool { return len(t.equivalent.buckets) > 0 }

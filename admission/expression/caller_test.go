@@ -1,4 +1,4 @@
-package condition
+package expression
 
 import "testing"
 

@@ -1,7 +1,8 @@
-package condition
+package expression
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -9,55 +10,116 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	limits "k8s.io/apiserver/pkg/apis/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// environments has the language for new and for stored expressions. Making it
-// takes some milliseconds, which only those pay who have conditions.
-var environments = sync.OnceValue(func() *environment.EnvSet {
+// Scope says which variables an expression may use besides object, oldObject, request and
+// namespaceObject, and which types.
+type Scope struct {
+	// Params declares params.
+	Params bool
+	// Authorizer declares authorizer and authorizer.requestResource.
+	Authorizer bool
+	// Patches declares the types that mutations are made of.
+	Patches bool
+}
+
+// environments has the language for new and for stored expressions, by scope. Making one
+// takes some milliseconds, which only those pay who have such expressions.
+var environments = func() (all [8]func() *environment.EnvSet) {
+	for i := range all {
+		all[i] = sync.OnceValue(func() *environment.EnvSet {
+			return newEnvironment(Scope{Params: i&1 != 0, Authorizer: i&2 != 0, Patches: i&4 != 0})
+		})
+	}
+	return all
+}()
+
+// environmentOf returns the environment of a scope.
+func environmentOf(s Scope) *environment.EnvSet {
+	i := 0
+	if s.Params {
+		i |= 1
+	}
+	if s.Authorizer {
+		i |= 2
+	}
+	if s.Patches {
+		i |= 4
+	}
+	return environments[i]()
+}
+
+func newEnvironment(s Scope) *environment.EnvSet {
 	request, namespace := requestType(), namespaceType()
+	options := []cel.EnvOption{
+		cel.Variable("object", cel.DynType),
+		cel.Variable("oldObject", cel.DynType),
+		cel.Variable("request", request.CelType()),
+		cel.Variable("namespaceObject", namespace.CelType()),
+	}
+	if s.Params {
+		options = append(options, cel.Variable("params", cel.DynType))
+	}
+	if s.Authorizer {
+		options = append(options,
+			cel.Variable("authorizer", library.AuthorizerType),
+			cel.Variable("authorizer.requestResource", library.ResourceCheckType),
+		)
+	}
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
 		environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
-			EnvOptions: []cel.EnvOption{
-				cel.Variable("object", cel.DynType),
-				cel.Variable("oldObject", cel.DynType),
-				cel.Variable("request", request.CelType()),
-				cel.Variable("namespaceObject", namespace.CelType()),
-				cel.Variable("authorizer", library.AuthorizerType),
-				cel.Variable("authorizer.requestResource", library.ResourceCheckType),
-			},
-			DeclTypes: []*apiservercel.DeclType{namespace, request},
+			EnvOptions:        options,
+			DeclTypes:         []*apiservercel.DeclType{namespace, request},
 		},
 		environment.StrictCostOpt,
 	)
+	if err == nil && s.Patches {
+		set, err = set.Extend(environment.VersionedOptions{
+			IntroducedVersion: version.MajorMinor(1, 0),
+			EnvOptions: []cel.EnvOption{
+				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+				environment.UnversionedLib(library.JSONPatch),
+			},
+		})
+	}
 	if err != nil {
 		panic(fmt.Sprintf("the CEL environment cannot be made: %v", err))
 	}
 	return set
-})
+}
 
-// compile makes a program of an expression.
-func compile(env *cel.Env, expression string) (cel.Program, *CompileError) {
+// conditions is the scope of the match conditions of webhooks.
+var conditions = Scope{Authorizer: true}
+
+// compile makes a program of an expression, and says of which type its value is.
+func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.Type, *CompileError) {
 	checked, issues := env.Compile(expression)
 	if issues != nil {
-		return nil, &CompileError{Detail: "compilation failed: " + issues.String()}
+		return nil, nil, &CompileError{Detail: "compilation failed: " + issues.String()}
 	}
-	if got := checked.OutputType(); !got.IsExactType(cel.BoolType) {
-		return nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", cel.BoolType, got)}
+	got, want := checked.OutputType(), results[result]
+	if want != nil && !slices.ContainsFunc(want, got.IsExactType) {
+		if len(want) == 1 {
+			return nil, nil, &CompileError{Detail: fmt.Sprintf("must evaluate to %v but got %v", want[0], got)}
+		}
+		return nil, nil, &CompileError{Detail: fmt.Sprintf("must evaluate to one of %v but got %v", want, got)}
 	}
 	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency))
 	if err != nil {
-		return nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
+		return nil, nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
 	}
-	return program, nil
+	return program, got, nil
 }
 
 // LooksAtCaller tells whether an expression looks at who makes the request, and whether
 // it asks what they may do. An expression that does not compile looks at nothing.
 func LooksAtCaller(expression string) (user, rights bool) {
-	checked, issues := environments().StoredExpressionsEnv().Compile(expression)
+	checked, issues := environmentOf(conditions).StoredExpressionsEnv().Compile(expression)
 	if issues != nil {
 		return false, false
 	}
@@ -87,7 +149,7 @@ func LooksAtCaller(expression string) (user, rights bool) {
 	return requests > harmless, rights
 }
 
-// CompileError is why an expression is no condition.
+// CompileError is why an expression does not compile.
 type CompileError struct {
 	// Detail says what is wrong, with the place in the expression.
 	Detail string
@@ -98,15 +160,15 @@ type CompileError struct {
 // Error returns the detail.
 func (e *CompileError) Error() string { return e.Detail }
 
-// Check tells whether an expression may be stored: it compiles and its type is
-// bool (S1.23). An expression that is already stored may use everything this
-// version knows (S1.24). The error is a *CompileError.
+// Check tells whether an expression may be stored as a match condition of a webhook: it
+// compiles and its type is bool (S1.23). An expression that is already stored may use
+// everything this version knows (S1.24). The error is a *CompileError.
 func Check(expression string, stored bool) error {
-	env := environments().NewExpressionsEnv()
+	env := environmentOf(conditions).NewExpressionsEnv()
 	if stored {
-		env = environments().StoredExpressionsEnv()
+		env = environmentOf(conditions).StoredExpressionsEnv()
 	}
-	if _, err := compile(env, expression); err != nil {
+	if _, _, err := compile(env, expression, Bool); err != nil {
 		return err
 	}
 	return nil

@@ -1,0 +1,149 @@
+package expression
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Result is the type that an expression must have. Types are compared exactly: an
+// expression of type dyn is no bool (S13.14).
+type Result uint8
+
+const (
+	// Bool is for conditions and validations.
+	Bool Result = iota
+	// Text is for messages.
+	Text
+	// TextOrNull is for audit annotations.
+	TextOrNull
+	// Anything is for variables.
+	Anything
+	// ApplyConfiguration is for mutations that merge an Object.
+	ApplyConfiguration
+	// JSONPatch is for mutations that are a list of operations.
+	JSONPatch
+)
+
+// results are the types of each Result; none means any.
+var results = [...][]*cel.Type{
+	Bool:               {cel.BoolType},
+	Text:               {cel.StringType},
+	TextOrNull:         {cel.StringType, cel.NullType},
+	Anything:           nil,
+	ApplyConfiguration: {cel.ObjectType("Object")},
+	JSONPatch:          {cel.ListType(cel.ObjectType("JSONPatch"))},
+}
+
+// Limits of what expressions may cost, in the units of CEL (S16.14).
+const (
+	// PerExpression is the limit of each expression and of each variable.
+	PerExpression = limits.PerCallLimit
+	// RunBudget is what the expressions of a Run may cost together.
+	RunBudget = limits.RuntimeCELCostBudget
+	// ConditionsBudget is the same for match conditions.
+	ConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
+)
+
+// ErrOutOfBudget tells that the expressions of a Run cost more together than they may.
+var ErrOutOfBudget = errors.New("validation failed due to running out of cost budget, no further validation rules will be run")
+
+// Expression is one expression. It is compiled when it is first needed, and once.
+type Expression struct {
+	key
+	once    sync.Once
+	program cel.Program
+	// output is the static type; nil if the expression does not compile.
+	output *cel.Type
+	err    *CompileError
+}
+
+// key is what an expression is: two with the same key are the same.
+type key struct {
+	text      string
+	scope     Scope
+	variables *Variables
+	result    Result
+}
+
+// New makes an expression. variables are those that it may use by the name variables; nil
+// means that there is no such name.
+func New(text string, scope Scope, variables *Variables, result Result) *Expression {
+	return &Expression{key: key{text, scope, variables, result}}
+}
+
+// Text returns the expression as it was written.
+func (e *Expression) Text() string { return e.text }
+
+// Err says why the expression does not compile, nil when it does. The error is a
+// *CompileError.
+func (e *Expression) Err() error {
+	if e.compile(); e.err != nil {
+		return e.err
+	}
+	return nil
+}
+
+func (e *Expression) compile() {
+	e.once.Do(func() {
+		env, err := e.environment()
+		if err != nil {
+			e.err = &CompileError{Detail: fmt.Sprintf("unexpected error loading CEL environment: %v", err), Internal: true}
+			return
+		}
+		e.program, e.output, e.err = compile(env, e.text, e.result)
+	})
+}
+
+// environment is what the expression is compiled in.
+func (e *Expression) environment() (*cel.Env, error) {
+	if e.variables != nil {
+		return e.variables.environment(e.scope)
+	}
+	return environmentOf(e.scope).StoredExpressionsEnv(), nil
+}
+
+// Eval evaluates the expression. The cost counts even if there is an error; it is
+// math.MaxUint64 if it is not known. An error says what was evaluated (S2.33).
+func (e *Expression) Eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	if e.compile(); e.err != nil {
+		return nil, 0, fmt.Errorf("compilation error: %w", e.err)
+	}
+	value, cost, err = evaluate(ctx, e.program, vars)
+	if err != nil {
+		return nil, cost, fmt.Errorf("expression '%s' resulted in error: %w", e.text, err)
+	}
+	return value, cost, nil
+}
+
+// evaluate runs a program, and says what that cost.
+func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
+	value, details, err := program.ContextEval(ctx, vars)
+	cost = math.MaxUint64
+	if details != nil {
+		if actual := details.ActualCost(); actual != nil {
+			cost = *actual
+		}
+	}
+	return value, cost, err
+}
+
+// Outcome is what came of one expression of a Run.
+type Outcome struct {
+	// Value is nil if there is an error.
+	Value ref.Val
+	// Err is why there is no value.
+	Err error
+	// Cost is that of the expression and of the variables that it was the first to use;
+	// Elapsed is how long it took.
+	Cost    uint64
+	Elapsed time.Duration
+}

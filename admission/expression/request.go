@@ -1,0 +1,261 @@
+package expression
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// Input is what expressions can see of a request. Nothing of it is changed.
+type Input struct {
+	// Object and OldObject are in Kind; nil when the request has none.
+	Object    runtime.Object
+	OldObject runtime.Object
+	// Kind is the kind in which the hook gets the objects.
+	Kind schema.GroupVersionKind
+	// RequestKind, Resource and Subresource are the request's own.
+	RequestKind schema.GroupVersionKind
+	Resource    schema.GroupVersionResource
+	Subresource string
+
+	Name      string
+	Namespace string
+	Operation string
+	Options   runtime.Object
+	DryRun    bool
+	User      user.Info
+	// Authorizer answers the variable authorizer. With nil, an expression that
+	// uses it fails.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// NamespaceObject is the namespace of the request; nil when the request has none, or is
+	// about a Namespace (S16.6).
+	NamespaceObject *corev1.Namespace
+}
+
+// Request has the values of the variables that are the same for all expressions about one
+// request in one kind. Each is made when it is first asked for.
+type Request struct {
+	in                           *Input
+	object, oldObject, namespace ref.Val
+	authorizer, resource         ref.Val
+	// told are the values of the variable request, by the resource it has there. There is
+	// rarely more than one.
+	told []told
+}
+
+type told struct {
+	resource schema.GroupVersionResource
+	value    ref.Val
+}
+
+// NewRequest returns the values of an input, which must not change any more.
+func NewRequest(in *Input) *Request { return &Request{in: in} }
+
+// toldAs returns the variable request, with a resource as request.resource.
+func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
+	for i := range r.told {
+		if r.told[i].resource == resource {
+			return r.told[i].value
+		}
+	}
+	value := r.in.request(resource)
+	r.told = append(r.told, told{resource, value})
+	return value
+}
+
+// Run is a number of expressions that are evaluated for one purpose, one after the other,
+// with one budget. The variables of a policy are evaluated once in it.
+type Run struct {
+	*Request
+	o      Options
+	ctx    context.Context
+	params ref.Val
+	// variables is the value of that name, once it was asked for, and borrowed what the
+	// variables cost that were evaluated since the last expression began.
+	variables ref.Val
+	borrowed  uint64
+	// left is what remains of the budget.
+	left uint64
+}
+
+// Options say what the expressions of a Run see.
+type Options struct {
+	// Resource is request.resource: that of the request itself for match conditions
+	// (S2.31), and the one that matched for everything else of a policy (S16.5).
+	Resource schema.GroupVersionResource
+	// Namespace tells that namespaceObject is the namespace of the request. Otherwise it
+	// is null, as match conditions see it.
+	Namespace bool
+	// Authorizer binds authorizer and authorizer.requestResource.
+	Authorizer bool
+	// Params is the object that the variable params is; nil makes it null.
+	Params runtime.Object
+	// Variables are those of the policy; nil when it has none.
+	Variables *Variables
+	// Budget is what all expressions may cost together.
+	Budget uint64
+}
+
+// NewRun starts a run. Its expressions end with an error when ctx does.
+func (r *Request) NewRun(ctx context.Context, o Options) *Run {
+	return &Run{Request: r, o: o, ctx: ctx, left: o.Budget}
+}
+
+// Continue starts another run with what is left of the budget. It evaluates variables
+// anew (S16.9).
+func (r *Run) Continue(o Options) *Run {
+	o.Budget = r.left
+	return r.NewRun(r.ctx, o)
+}
+
+// Eval evaluates the next expression. The error is ErrOutOfBudget, and then no other
+// expression may be evaluated in the run.
+func (r *Run) Eval(e *Expression) (Outcome, error) {
+	start := time.Now()
+	value, own, err := e.Eval(r.ctx, r)
+	o := Outcome{Value: value, Err: err, Cost: own, Elapsed: time.Since(start)}
+	borrowed := r.borrowed
+	r.borrowed = 0
+	if o.Cost += borrowed; o.Cost < borrowed {
+		o.Cost = math.MaxUint64
+	}
+	if o.Cost > r.left {
+		r.left = 0
+		return o, ErrOutOfBudget
+	}
+	r.left -= o.Cost
+	return o, nil
+}
+
+// spend counts the cost of a variable.
+func (r *Run) spend(cost uint64) {
+	if r.borrowed += cost; r.borrowed < cost {
+		r.borrowed = math.MaxUint64
+	}
+}
+
+var _ interpreter.Activation = (*Run)(nil)
+
+// Parent implements interpreter.Activation: there is none.
+func (r *Run) Parent() interpreter.Activation { return nil }
+
+// ResolveName implements interpreter.Activation.
+func (r *Run) ResolveName(name string) (any, bool) {
+	in := r.in
+	switch name {
+	case "object":
+		return once(&r.object, func() ref.Val { return objectValue(in.Object) }), true
+	case "oldObject":
+		return once(&r.oldObject, func() ref.Val { return objectValue(in.OldObject) }), true
+	case "request":
+		return r.toldAs(r.o.Resource), true
+	case "namespaceObject":
+		if !r.o.Namespace || in.NamespaceObject == nil {
+			return types.NullValue, true
+		}
+		return once(&r.namespace, func() ref.Val { return namespaceValue(in.NamespaceObject) }), true
+	case "params":
+		return once(&r.params, func() ref.Val { return objectValue(r.o.Params) }), true
+	case "variables":
+		if r.o.Variables == nil {
+			return nil, false
+		}
+		return once(&r.variables, func() ref.Val { return r.o.Variables.values(r.ctx, r, r.spend) }), true
+	}
+	if in.Authorizer == nil || !r.o.Authorizer {
+		return nil, false
+	}
+	switch name {
+	case "authorizer":
+		return once(&r.authorizer, func() ref.Val { return library.NewAuthorizerVal(in.User, in.Authorizer) }), true
+	case "authorizer.requestResource":
+		return once(&r.resource, func() ref.Val {
+			return library.NewResourceAuthorizerVal(in.User, in.Authorizer, (*requested)(in))
+		}), true
+	}
+	return nil, false
+}
+
+func once(value *ref.Val, make func() ref.Val) ref.Val {
+	if *value == nil {
+		*value = make()
+	}
+	return *value
+}
+
+func objectValue(obj runtime.Object) ref.Val {
+	if obj == nil {
+		return types.NullValue
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return types.DefaultTypeAdapter.NativeToValue(u.Object)
+	}
+	return common.SchemalessTypedToVal(obj)
+}
+
+// namespaceValue makes the variable namespaceObject, of what expressions may see (S16.6).
+func namespaceValue(n *corev1.Namespace) ref.Val {
+	m := &n.ObjectMeta
+	return common.SchemalessTypedToVal(&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+			Generation: m.Generation, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+			DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds, Labels: m.Labels, Annotations: m.Annotations,
+			Finalizers: m.Finalizers,
+		},
+		Spec: n.Spec, Status: n.Status,
+	})
+}
+
+// request makes the variable of that name, with the resource that it is told of. What a
+// hook would not be sent because it is empty, an expression does not find either.
+func (in *Input) request(as schema.GroupVersionResource) ref.Val {
+	kind, requestKind := metav1.GroupVersionKind(in.Kind), metav1.GroupVersionKind(in.RequestKind)
+	resource := metav1.GroupVersionResource(in.Resource)
+	r := &admissionv1.AdmissionRequest{
+		Kind:               kind,
+		Resource:           metav1.GroupVersionResource(as),
+		SubResource:        in.Subresource,
+		RequestKind:        &requestKind,
+		RequestResource:    &resource,
+		RequestSubResource: in.Subresource,
+		Name:               in.Name,
+		Namespace:          in.Namespace,
+		Operation:          admissionv1.Operation(in.Operation),
+		DryRun:             &in.DryRun,
+		Options:            runtime.RawExtension{Object: in.Options},
+	}
+	if u := in.User; u != nil {
+		r.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+		if extra := u.GetExtra(); len(extra) > 0 {
+			r.UserInfo.Extra = make(map[string]authenticationv1.ExtraValue, len(extra))
+			for k, v := range extra {
+				r.UserInfo.Extra[k] = v
+			}
+		}
+	}
+	return common.SchemalessTypedToVal(r)
+}
+
+// requested is an Input as the resource that a request is about.
+type requested Input
+
+func (r *requested) GetName() string                          { return r.Name }
+func (r *requested) GetNamespace() string                     { return r.Namespace }
+func (r *requested) GetResource() schema.GroupVersionResource { return r.Resource }
+func (r *requested) GetSubresource() string                   { return r.Subresource }

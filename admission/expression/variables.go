@@ -1,0 +1,192 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/version"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/lazy"
+)
+
+// Variable is one variable of a policy.
+type Variable struct {
+	Name       string
+	Expression string
+}
+
+// Variables are the variables of a policy, in order: each sees those before it (S16.10).
+// They are compiled when an expression that may use them is.
+type Variables struct {
+	list  []Variable
+	scope Scope
+
+	once sync.Once
+	// object is the type of the name variables. It is complete, and does not change any
+	// more, once the variables are compiled.
+	object *apiservercel.DeclType
+	// compiled has the expression of each name: of several with the same name, the last
+	// one (S13.17).
+	compiled map[string]*Expression
+
+	mu struct {
+		sync.Mutex
+		// environments are those with the variables, by scope.
+		environments map[Scope]*cel.Env
+	}
+}
+
+// NewVariables makes the variables of a list. scope says what they may use themselves.
+func NewVariables(list []Variable, scope Scope) *Variables {
+	return &Variables{list: list, scope: scope}
+}
+
+func variablesKey(list []Variable, scope Scope) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%+v", scope)
+	for _, v := range list {
+		b.WriteString(strconv.Quote(v.Name))
+		b.WriteString(strconv.Quote(v.Expression))
+	}
+	return b.String()
+}
+
+// compile compiles the variables.
+func (v *Variables) compile() {
+	v.once.Do(func() {
+		v.object = apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
+		v.compiled = make(map[string]*Expression, len(v.list))
+		env, err := v.extend(v.scope)
+		for _, variable := range v.list {
+			e := &Expression{key: key{variable.Expression, v.scope, nil, Anything}}
+			e.once.Do(func() {
+				if err != nil {
+					e.err = &CompileError{Detail: err.Error(), Internal: true}
+					return
+				}
+				e.program, e.output, e.err = compile(env, variable.Expression, Anything)
+			})
+			v.object.Fields[variable.Name] = apiservercel.NewDeclField(variable.Name, declared(e.output), true, nil, nil)
+			v.compiled[variable.Name] = e
+		}
+		v.mu.environments = map[Scope]*cel.Env{v.scope: env}
+	})
+}
+
+// environment returns the environment of a scope, with the variables.
+func (v *Variables) environment(scope Scope) (*cel.Env, error) {
+	v.compile()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if env := v.mu.environments[scope]; env != nil {
+		return env, nil
+	}
+	env, err := v.extend(scope)
+	if err == nil {
+		v.mu.environments[scope] = env
+	}
+	return env, err
+}
+
+// extend makes an environment that knows the name variables.
+func (v *Variables) extend(scope Scope) (*cel.Env, error) {
+	set, err := environmentOf(scope).Extend(environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0),
+		EnvOptions:        []cel.EnvOption{cel.Variable("variables", v.object.CelType())},
+		DeclTypes:         []*apiservercel.DeclType{v.object},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return set.StoredExpressionsEnv(), nil
+}
+
+// Errors says which variables do not compile, by name.
+func (v *Variables) Errors() map[string]error {
+	if v == nil {
+		return nil
+	}
+	v.compile()
+	var errs map[string]error
+	for name, e := range v.compiled {
+		if err := e.Err(); err != nil {
+			if errs == nil {
+				errs = map[string]error{}
+			}
+			errs[name] = err
+		}
+	}
+	return errs
+}
+
+// values returns the value of the name variables in a run: each variable is evaluated when
+// it is first asked for, and spent is given the cost (S16.9).
+func (v *Variables) values(ctx context.Context, vars interpreter.Activation, spent func(uint64)) ref.Val {
+	v.compile()
+	object := lazy.NewMapValue(v.object)
+	for name, e := range v.compiled {
+		object.Append(name, func(*lazy.MapValue) ref.Val {
+			if e.err != nil {
+				return types.NewErr("composited variable %q fails to compile: %v", name, e.err)
+			}
+			value, cost, err := evaluate(ctx, e.program, vars)
+			if cost == math.MaxUint64 {
+				return types.NewErr("unable to calculate cost of variable %q", name)
+			}
+			spent(cost)
+			if err != nil {
+				return types.NewErr("composited variable %q fails to evaluate: %v", name, err)
+			}
+			return value
+		})
+	}
+	return object
+}
+
+// declared returns a type as a field of an object may have it. Types of objects are not
+// known there.
+func declared(t *cel.Type) *apiservercel.DeclType {
+	switch t {
+	case nil:
+		return apiservercel.DynType
+	case cel.AnyType:
+		return apiservercel.AnyType
+	case cel.BoolType:
+		return apiservercel.BoolType
+	case cel.BytesType:
+		return apiservercel.BytesType
+	case cel.DoubleType:
+		return apiservercel.DoubleType
+	case cel.DurationType:
+		return apiservercel.DurationType
+	case cel.IntType:
+		return apiservercel.IntType
+	case cel.NullType:
+		return apiservercel.NullType
+	case cel.StringType:
+		return apiservercel.StringType
+	case cel.TimestampType:
+		return apiservercel.TimestampType
+	case cel.UintType:
+		return apiservercel.UintType
+	}
+	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
+		switch of := t.Parameters(); len(of) {
+		case 1:
+			return apiservercel.NewListType(declared(of[0]), -1)
+		case 2:
+			return apiservercel.NewMapType(declared(of[0]), declared(of[1]), -1)
+		}
+	}
+	return apiservercel.DynType
+}

@@ -1,0 +1,266 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/policy"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Judgement is what a ValidatingAdmissionPolicy makes of a request.
+type Judgement struct {
+	Matched
+	// Evaluations are in the order in which their bindings come first: one for each param,
+	// however many bindings lead to it.
+	Evaluations []Evaluation
+	// Consequences are what follows of all that was found and is not as it should be, by
+	// binding, then by param, then by expression.
+	Consequences []Consequence
+}
+
+// Evaluation is one evaluation of a policy.
+type Evaluation struct {
+	Param Param
+	policy.Result
+	Start time.Time
+	// Groups are the groups of bindings that lead to it.
+	Groups []*snapshot.Group
+}
+
+// Consequence is what one binding makes of one finding. It rejects the request, or does
+// not.
+type Consequence struct {
+	Policy *snapshot.Entry
+	// Binding is nil for what is wrong with the policy, whichever binding applies.
+	Binding *snapshot.Entry
+	// Param is the one that the policy was evaluated with; nil if it was not evaluated.
+	Param *Param
+	Code  Code
+	// Finding is the finding of a validation, and Annotation the audit annotation that
+	// cannot be evaluated; nil if it is not about one.
+	Finding    *policy.Finding
+	Annotation *policy.Annotation
+	// Message and Reason are for the user.
+	Message string
+	Reason  metav1.StatusReason
+	// Forgiven tells that the failure policy is Ignore, and nothing follows (S17.6).
+	Forgiven bool
+	// Denies, Warns and Audits tell what follows. Actions are those of the binding, in
+	// order; they are nil if they do not count (S17.13).
+	Denies, Warns, Audits bool
+	Actions               []v1.ValidationAction
+}
+
+// Text is the message of a rejection (S17.15).
+func (c *Consequence) Text() string {
+	if c.Binding == nil {
+		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", c.Policy.Configuration, c.Message)
+	}
+	return fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", c.Policy.Configuration, c.Binding.Configuration, c.Message)
+}
+
+// Judge evaluates the policies of candidates about a request, each once for each param.
+// The error is an API status that rejects the request, whatever the failure policies are
+// (S17.5).
+func Judge(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, all bool) ([]Judgement, error) {
+	list := make([]Judgement, len(candidates))
+	values := NewValues(r, in)
+	for i := range candidates {
+		j := &list[i]
+		j.Matched = candidates[i].bindings(ctx, r, e, in, all)
+		if err := j.judge(ctx, r, values); err != nil {
+			return list[:i+1], err
+		}
+	}
+	return list, nil
+}
+
+// judge evaluates one policy.
+func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error {
+	if j.Err != nil {
+		j.Consequences = []Consequence{j.configuration(nil, j.Reason.Code, j.Err)}
+		return nil
+	}
+	// of has the evaluation of each param of each group; one group has one usually.
+	type cell struct{ group, evaluation int }
+	var cells []cell
+	quiet := true
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		if g.Err != nil {
+			quiet = false
+			continue
+		}
+		if !g.Applies {
+			continue
+		}
+		if len(g.Params) > 0 {
+			if _, err := values.Of(j.Candidate.Kind); err != nil {
+				if errors.Is(err, ErrUnknown) {
+					g.Decision = failed(Reason{entry: j.Candidate.Entry}, err)
+					continue
+				}
+				err = fmt.Errorf("failed to convert object version: %w", err)
+				g.Decision = failed(Reason{Code: NotConvertible, entry: j.Candidate.Entry},
+					&PolicyError{Policy: j.Candidate.Entry.Entry, Binding: g.Bindings[0].Entry, Err: err})
+				quiet = false
+				continue
+			}
+		}
+		if err := values.ReadNamespace(ctx); err != nil {
+			return err
+		}
+		for k := range g.Params {
+			n := j.evaluation(&g.Params[k])
+			if n < 0 {
+				n = len(j.Evaluations)
+				j.Evaluations = append(j.Evaluations, j.evaluate(ctx, r, values, g.Params[k]))
+				quiet = quiet && j.Evaluations[n].quiet()
+			}
+			j.Evaluations[n].Groups = append(j.Evaluations[n].Groups, g.Group)
+			cells = append(cells, cell{i, n})
+		}
+	}
+	if quiet {
+		return nil
+	}
+	// What follows is told by binding, so that the groups are taken apart.
+	type row struct {
+		binding *snapshot.Entry
+		cell    cell
+	}
+	var rows []row
+	for i := range j.Groups {
+		if g := &j.Groups[i]; g.Err != nil {
+			for _, b := range g.Bindings {
+				rows = append(rows, row{b, cell{i, -1}})
+			}
+		}
+	}
+	for _, c := range cells {
+		for _, b := range j.Groups[c.group].Bindings {
+			rows = append(rows, row{b, c})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return a.binding.Position - b.binding.Position })
+	for _, row := range rows {
+		if row.cell.evaluation < 0 {
+			g := &j.Groups[row.cell.group]
+			j.Consequences = append(j.Consequences, j.configuration(row.binding, g.Reason.Code, g.Err))
+			continue
+		}
+		j.follow(row.binding, &j.Evaluations[row.cell.evaluation])
+	}
+	return nil
+}
+
+// evaluation returns the place of the evaluation of a param, -1 when there is none yet.
+func (j *Judgement) evaluation(p *Param) int {
+	return slices.IndexFunc(j.Evaluations, func(e Evaluation) bool {
+		return e.Param.NamespacedName == p.NamespacedName && (e.Param.Object == nil) == (p.Object == nil)
+	})
+}
+
+func (j *Judgement) evaluate(ctx context.Context, r *Request, values *Values, p Param) Evaluation {
+	c := j.Candidate
+	request, err := values.Of(c.Kind)
+	if err != nil {
+		panic(fmt.Sprintf("objects that were converted cannot be: %v", err))
+	}
+	e := Evaluation{Param: p, Start: time.Now()}
+	e.Result = c.Entry.Policy.Validate(ctx, &policy.Input{Request: request, Own: r.Resource, Matched: c.Resource, Params: p.Object})
+	return e
+}
+
+// quiet tells whether nothing follows of an evaluation.
+func (e *Evaluation) quiet() bool {
+	return !slices.ContainsFunc(e.Findings, func(f policy.Finding) bool { return !f.Holds() }) &&
+		!slices.ContainsFunc(e.Annotations, func(a policy.Annotation) bool { return a.Err != nil })
+}
+
+// configuration is what follows of a configuration error: the failure policy decides, and
+// the actions of bindings do not count (S17.13).
+func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error) Consequence {
+	c := Consequence{
+		Policy: j.Candidate.Entry, Binding: binding, Code: code, Message: err.Error(), Reason: metav1.StatusReasonInvalid,
+		Forgiven: Forgives(j.Candidate.Entry.Entry),
+	}
+	c.Denies = !c.Forgiven
+	return c
+}
+
+// follow adds what a binding makes of an evaluation.
+func (j *Judgement) follow(binding *snapshot.Entry, e *Evaluation) {
+	base := Consequence{Policy: j.Candidate.Entry, Binding: binding, Param: &e.Param}
+	forgives := Forgives(j.Candidate.Entry.Entry)
+	for i := range e.Findings {
+		f := &e.Findings[i]
+		if f.Holds() {
+			continue
+		}
+		c := base
+		c.Finding, c.Message, c.Reason = f, f.Message, f.Reason
+		c.Code, c.Forgiven = EvaluationFailed, !f.Violated && forgives
+		switch {
+		case f.Violated:
+			c.Code = Violated
+		case e.Condition.Err != nil:
+			c.Code = ConditionFailed
+		}
+		if !c.Forgiven {
+			c.act(binding.Binding)
+		}
+		j.Consequences = append(j.Consequences, c)
+	}
+	for i := range e.Annotations {
+		a := &e.Annotations[i]
+		if a.Err == nil {
+			continue
+		}
+		c := base
+		c.Annotation, c.Message, c.Reason = a, a.Err.Error(), metav1.StatusReasonInvalid
+		c.Code, c.Forgiven, c.Denies = EvaluationFailed, forgives, !forgives
+		j.Consequences = append(j.Consequences, c)
+	}
+}
+
+// act says what the actions of a binding do (S17.11).
+func (c *Consequence) act(b *registration.Binding) {
+	c.Actions = b.Actions
+	for _, action := range b.Actions {
+		switch action {
+		case v1.Deny:
+			c.Denies = true
+		case v1.Warn:
+			c.Warns = true
+		case v1.Audit:
+			c.Audits = true
+		}
+	}
+}
+
+// Denied returns the texts of all consequences that reject the request, and the reason of
+// the first; none when it may go on.
+func Denied(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
+	for i := range judgements {
+		for k := range judgements[i].Consequences {
+			c := &judgements[i].Consequences[k]
+			if !c.Denies {
+				continue
+			}
+			if texts == nil {
+				reason = c.Reason
+			}
+			texts = append(texts, c.Text())
+		}
+	}
+	return texts, reason
+}

@@ -1,0 +1,387 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Params has the objects that policies refer to, as fresh as the registrations (S20.8). Its
+// methods end with the context. An error that is ErrUnknown says that the objects cannot be
+// seen.
+type Params interface {
+	// Scope tells whether the objects of a kind are in namespaces, and whether the kind is
+	// served at all.
+	Scope(ctx context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error)
+	// Get returns the object of a name; namespace is empty for a kind that is not in
+	// namespaces. The error of one that does not exist is the API status NotFound.
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
+	// List returns the objects that a selector selects, by name.
+	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error)
+}
+
+// Param is an object that a policy is evaluated with.
+type Param struct {
+	types.NamespacedName
+	// Object is nil when the policy has no params, or the binding names none; the name is
+	// empty then.
+	Object runtime.Object
+}
+
+// PolicyError is why it cannot be found out what a policy or one of its bindings says about
+// a request: a configuration error, for which the failure policy decides, and no action of
+// a binding counts (S17.13).
+type PolicyError struct {
+	Policy *registration.Entry
+	// Binding is nil for an error of the policy, whichever binding would apply.
+	Binding *registration.Entry
+	Err     error
+}
+
+// Error says what upstream says.
+func (e *PolicyError) Error() string {
+	if e.Binding == nil {
+		return fmt.Sprintf("failed to configure policy: %v", e.Err)
+	}
+	return fmt.Sprintf("failed to configure binding: %v", e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// Matched is a policy that is for a request, with what its bindings say about that.
+type Matched struct {
+	Candidate *Candidate
+	// Decision is about the policy: when it does not apply, or Err is the configuration
+	// error of the policy, there are no groups.
+	Decision
+	// Groups are the groups of bindings with a rule for the request, in order. The others
+	// are there only if they were asked for.
+	Groups []MatchedGroup
+}
+
+// MatchedGroup is a group of bindings.
+type MatchedGroup struct {
+	*snapshot.Group
+	// Decision is about each of the bindings: Err is their configuration error.
+	Decision
+	// Params are those that the policy is evaluated with, by namespace and name (S15.12);
+	// one without an Object when there are no params to be had, and none when the bindings
+	// are satisfied without an evaluation (S15.7).
+	Params []Param
+}
+
+// Policies says which policies are for a request, by the object as it is now (S14.13). It
+// reads the params that they are evaluated with. With all, bindings without a rule for the
+// request are among the groups, too.
+func Policies(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, all bool) []Matched {
+	list := make([]Matched, len(candidates))
+	for i := range candidates {
+		list[i] = candidates[i].bindings(ctx, r, e, in, all)
+	}
+	return list
+}
+
+// bindings says what the bindings of a policy say about a request.
+func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in *Input, all bool) Matched {
+	m := Matched{Candidate: c, Decision: c.selected(ctx, r, in)}
+	if m.Err != nil {
+		m.Err = &PolicyError{Policy: c.Entry.Entry, Err: unwrapped(m.Err)}
+		return m
+	}
+	if !m.Applies {
+		return m
+	}
+	namespaced, d := c.scope(ctx, in)
+	if !d.Applies {
+		m.Decision = d
+		return m
+	}
+	bindings := c.Entry.Bindings
+	if len(bindings.Groups) == 1 || all {
+		// There is nothing to look up.
+		target := targetOf(r)
+		var others []schema.GroupVersionResource
+		if e != nil {
+			others = e.EquivalentResourcesFor(r.Resource, r.Subresource)
+		}
+		for i, entry := range bindings.Table().Entries() {
+			if found, ok := match(entry, r, &target, others, e); ok {
+				m.Groups = append(m.Groups, found.group(ctx, &bindings.Groups[i], c.Entry, namespaced, r, in))
+			} else if all {
+				reason := Reason{Code: NoRule, entry: entry, request: r, others: others}
+				if excluded(entry, r, &target, others, e) {
+					reason.Code = Excluded
+				}
+				m.Groups = append(m.Groups, MatchedGroup{Group: &bindings.Groups[i], Decision: Decision{Reason: reason}})
+			}
+		}
+		return m
+	}
+	found := candidates(bindings.Table(), r, e)
+	if len(found) > 0 {
+		m.Groups = make([]MatchedGroup, len(found))
+	}
+	for i := range found {
+		m.Groups[i] = found[i].group(ctx, &bindings.Groups[found[i].Entry.Position], c.Entry, namespaced, r, in)
+	}
+	return m
+}
+
+// unwrapped is an error without the status that says it is internal, if that is ours.
+func unwrapped(err error) error {
+	var unknown *unknownKindError
+	if errors.As(err, &unknown) {
+		return unknown
+	}
+	return err
+}
+
+// scope tells whether the params of a policy are in namespaces. A kind that is not served
+// is an error of the policy (S15.4).
+func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d Decision) {
+	p := c.Entry.Entry.Policy
+	if p.ParamKind == nil {
+		return false, Decision{Applies: true}
+	}
+	err := p.ParamKindError
+	if err == nil {
+		served := false
+		if in.Params != nil {
+			namespaced, served, err = in.Params.Scope(ctx, *p.ParamKind)
+		}
+		if err == nil && !served {
+			err = &ParamKindError{*p.ParamKind}
+		}
+	}
+	switch {
+	case err == nil:
+		return namespaced, Decision{Applies: true}
+	case errors.Is(err, ErrUnknown):
+		return false, failed(Reason{entry: c.Entry}, err)
+	}
+	return false, failed(Reason{Code: ParamKindNotFound, entry: c.Entry}, &PolicyError{Policy: c.Entry.Entry, Err: err})
+}
+
+// ParamKindError tells that the kind of params is not served.
+type ParamKindError struct{ Kind schema.GroupVersionKind }
+
+// Error says what upstream says (S15.4).
+func (e *ParamKindError) Error() string {
+	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v'", e.Kind)
+}
+
+// group says what the bindings of a group, of which c is one, say about a request.
+func (c *Candidate) group(ctx context.Context, g *snapshot.Group, p *snapshot.Entry, namespaced bool, r *Request, in *Input) MatchedGroup {
+	m := MatchedGroup{Group: g, Decision: c.selected(ctx, r, in)}
+	if m.Err != nil {
+		m.Err = &PolicyError{Policy: p.Entry, Binding: c.Entry.Entry, Err: unwrapped(m.Err)}
+		return m
+	}
+	if !m.Applies {
+		return m
+	}
+	params, code, err := c.params(ctx, p, namespaced, r, in)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		m.Decision = failed(Reason{entry: c.Entry}, err)
+	case err != nil:
+		m.Decision = failed(Reason{Code: code, entry: c.Entry}, &PolicyError{Policy: p.Entry, Binding: c.Entry.Entry, Err: err})
+	default:
+		m.Params = params
+	}
+	return m
+}
+
+var (
+	errClusterScoped  = errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+	errNoNamespace    = errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+	errParamsNotFound = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+	errNoParamRef     = errors.New("one of name or selector must be provided")
+)
+
+// params returns what a binding has its policy evaluated with (S15.1 to S15.7).
+func (c *Candidate) params(ctx context.Context, p *snapshot.Entry, namespaced bool, r *Request, in *Input) ([]Param, Code, error) {
+	kind, ref := p.Entry.Policy.ParamKind, c.Entry.Entry.Binding.ParamRef
+	if kind == nil || ref == nil {
+		return noParam[:], None, nil
+	}
+	namespace := ref.Namespace
+	switch {
+	case !namespaced && namespace != "":
+		return nil, BadParamRef, errClusterScoped
+	case namespaced && namespace == "":
+		if namespace = r.Namespace; namespace == "" || r.ClusterScoped {
+			return nil, BadParamRef, errNoNamespace
+		}
+	}
+	var params []Param
+	switch {
+	case ref.Name != "":
+		object, err := in.Params.Get(ctx, *kind, namespace, ref.Name)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, ParamsUnreadable, err
+		default:
+			params = []Param{{types.NamespacedName{Namespace: namespace, Name: ref.Name}, object}}
+		}
+	case ref.Selector != nil:
+		if c.Entry.ParamSelectorError != nil {
+			return nil, BadParamRef, c.Entry.ParamSelectorError
+		}
+		objects, err := in.Params.List(ctx, *kind, namespace, c.Entry.ParamSelector)
+		if err != nil {
+			return nil, ParamsUnreadable, err
+		}
+		for _, object := range objects {
+			m, err := meta.Accessor(object)
+			if err != nil {
+				return nil, ParamsUnreadable, err
+			}
+			params = append(params, Param{types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, object})
+		}
+	default:
+		return nil, BadParamRef, errNoParamRef
+	}
+	if len(params) == 0 && ref.DenyMissing {
+		return nil, ParamsNotFound, errParamsNotFound
+	}
+	return params, None, nil
+}
+
+// noParam is what a policy without params is evaluated with.
+var noParam [1]Param
+
+// Values are what policies see of a request as it is at one time. Policies that matched
+// the same kind share those of that kind.
+type Values struct {
+	request *Request
+	in      *Input
+	// namespace is that of the request, once it was read.
+	namespace *corev1.Namespace
+	kinds     []kindValues
+}
+
+type kindValues struct {
+	kind    schema.GroupVersionKind
+	input   *expression.Input
+	request *expression.Request
+	err     error
+}
+
+// NewValues returns what policies see of a request; it is of no use any more when the
+// object has changed.
+func NewValues(r *Request, in *Input) *Values { return &Values{request: r, in: in} }
+
+// ReadNamespace reads the namespace of the request, if policies see one. The error is an
+// API status that rejects the request, whatever the failure policies are (S17.5).
+func (v *Values) ReadNamespace(ctx context.Context) error {
+	r := v.request
+	if v.namespace != nil || r.Namespace == "" || r.Kind == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		return nil
+	}
+	if v.in.Namespace == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, r.Namespace)
+	}
+	namespace, err := v.in.Namespace(ctx, r.Namespace)
+	if err != nil {
+		return err
+	}
+	v.namespace = namespace
+	for i := range v.kinds {
+		if in := v.kinds[i].input; in != nil {
+			in.NamespaceObject = namespace
+		}
+	}
+	return nil
+}
+
+// Of returns the values in a kind. The error says that the objects cannot be converted.
+func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
+	for i := range v.kinds {
+		if v.kinds[i].kind == kind {
+			return v.kinds[i].request, v.kinds[i].err
+		}
+	}
+	one := kindValues{kind: kind}
+	object, old, err := v.in.Objects.Seen(kind)
+	if err != nil {
+		one.err = err
+	} else {
+		one.input = v.request.input(v.in, kind, object, old, v.namespace)
+		one.request = expression.NewRequest(one.input)
+	}
+	v.kinds = append(v.kinds, one)
+	return one.request, one.err
+}
+
+// input is what expressions see of a request.
+func (r *Request) input(in *Input, kind schema.GroupVersionKind, object, old runtime.Object, namespace *corev1.Namespace) *expression.Input {
+	return &expression.Input{
+		Object: object, OldObject: old, Kind: kind, RequestKind: r.Kind, Resource: r.Resource, Subresource: r.Subresource,
+		Name: r.Name, Namespace: r.Namespace, Operation: string(r.Operation), Options: r.Options, DryRun: r.DryRun,
+		User: r.User, Authorizer: in.Authorizer, NamespaceObject: namespace,
+	}
+}
+
+// PolicyDenial is what a request is rejected with for what a policy says: the first of the
+// messages, with the code of its reason, and all of them as causes (S17.15 to S17.17).
+func (r *Request) PolicyDenial(object runtime.Object, reason metav1.StatusReason, messages []string) *apierrors.StatusError {
+	err := apierrors.NewForbidden(r.Resource.GroupResource(), r.nameOf(object), errors.New(messages[0]))
+	if reason == "" {
+		reason = metav1.StatusReasonInvalid
+	}
+	err.ErrStatus.Reason, err.ErrStatus.Code = reason, codeOf(reason)
+	for _, message := range messages {
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: message})
+	}
+	return err
+}
+
+// codeOf is the HTTP status code of a reason (S17.8).
+func codeOf(reason metav1.StatusReason) int32 {
+	switch reason {
+	case metav1.StatusReasonForbidden:
+		return 403
+	case metav1.StatusReasonUnauthorized:
+		return 401
+	case metav1.StatusReasonRequestEntityTooLarge:
+		return 413
+	}
+	return 422
+}
+
+// nameOf is what a rejection calls the object (S17.16).
+func (r *Request) nameOf(object runtime.Object) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	if object == nil {
+		return "Unknown"
+	}
+	m, err := meta.Accessor(object)
+	switch {
+	case err != nil:
+		return "Unknown/errorGettingName"
+	case m.GetName() != "":
+		return m.GetName()
+	case m.GetGenerateName() != "":
+		return m.GetGenerateName()
+	}
+	return "Unknown"
+}

@@ -1,0 +1,269 @@
+package registration
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/api/admissionregistration/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Policy is the action of judging or changing an object by CEL expressions.
+type Policy struct {
+	// ParamKind is the kind of the objects that its bindings may refer to; nil when the
+	// policy has no params. If ParamKindError is set, the kind cannot be read.
+	ParamKind      *schema.GroupVersionKind
+	ParamKindError error
+	// Variables may be used by all that follows, each by those after it (S16.10).
+	Variables []Variable
+	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
+	Validations      []Validation
+	AuditAnnotations []AuditAnnotation
+	// Mutations are those of a MutatingAdmissionPolicy, in order.
+	Mutations []Mutation
+	// Reinvoked is reinvocationPolicy IfNeeded; MutatingPolicies only.
+	Reinvoked bool
+}
+
+// Variable is a named expression.
+type Variable struct {
+	Name       string
+	Expression string
+}
+
+// Validation is an expression that must be true.
+type Validation struct {
+	Expression string
+	// Message is empty when there is none.
+	Message string
+	// MessageExpression is empty when there is none.
+	MessageExpression string
+	// Reason is that of the rejection; it is never empty (S17.8).
+	Reason metav1.StatusReason
+}
+
+// AuditAnnotation is an expression whose value is written to the audit event.
+type AuditAnnotation struct {
+	Key             string
+	ValueExpression string
+}
+
+// Mutation is an expression that says how the object is changed.
+type Mutation struct {
+	// JSONPatch tells that the value is a list of operations; otherwise it is an object
+	// that is merged.
+	JSONPatch  bool
+	Expression string
+}
+
+// Binding is the action of putting a policy into force.
+type Binding struct {
+	// PolicyName names the policy.
+	PolicyName string
+	// ParamRef says which params the policy is evaluated with; nil when the binding names
+	// none.
+	ParamRef *ParamRef
+	// Actions are what is done about a violation, in order; ValidatingBindings only.
+	Actions []v1.ValidationAction
+}
+
+// ParamRef says which objects are params: that of a name, or all that a selector selects.
+type ParamRef struct {
+	Name     string
+	Selector *metav1.LabelSelector
+	// Namespace is where they are; empty means that of the request, for a kind in
+	// namespaces (S15.4).
+	Namespace string
+	// DenyMissing tells that it is an error when there are none (S15.7).
+	DenyMissing bool
+}
+
+// IsPolicy tells whether a resource is one of those that no policy judges, so that a
+// broken one can always be repaired (S14.16).
+func IsPolicy(resource schema.GroupResource) bool {
+	if resource.Group != GroupName {
+		return false
+	}
+	for i := range sources {
+		if d := &sources[i]; (d.Policies || d.Binds) && d.Resource == resource.Resource {
+			return true
+		}
+	}
+	return false
+}
+
+func parseValidatingPolicy(obj runtime.Object) ([]*Entry, bool) {
+	c, ok := obj.(*v1.ValidatingAdmissionPolicy)
+	if !ok {
+		return nil, false
+	}
+	e := newPolicy(ValidatingPolicies, &c.ObjectMeta, c.Spec.FailurePolicy, c.Spec.MatchConstraints, c.Spec.MatchConditions, c.Spec.ParamKind, c.Spec.Variables)
+	e.Policy.Validations = each(c.Spec.Validations, func(v *v1.Validation) Validation {
+		return Validation{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression, Reason: or(v.Reason, metav1.StatusReasonInvalid)}
+	})
+	e.Policy.AuditAnnotations = each(c.Spec.AuditAnnotations, func(a *v1.AuditAnnotation) AuditAnnotation { return AuditAnnotation(*a) })
+	return []*Entry{e}, true
+}
+
+func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
+	var c *v1.MutatingAdmissionPolicy
+	switch obj := obj.(type) {
+	case *v1.MutatingAdmissionPolicy:
+		c = obj
+	case *v1beta1.MutatingAdmissionPolicy:
+		c = policyToV1(obj)
+	default:
+		return nil, false
+	}
+	e := newPolicy(MutatingPolicies, &c.ObjectMeta, c.Spec.FailurePolicy, c.Spec.MatchConstraints, c.Spec.MatchConditions, c.Spec.ParamKind, c.Spec.Variables)
+	e.Policy.Mutations = each(c.Spec.Mutations, func(m *v1.Mutation) Mutation {
+		out := Mutation{JSONPatch: m.PatchType == v1.PatchTypeJSONPatch}
+		switch {
+		case out.JSONPatch && m.JSONPatch != nil:
+			out.Expression = m.JSONPatch.Expression
+		case !out.JSONPatch && m.ApplyConfiguration != nil:
+			out.Expression = m.ApplyConfiguration.Expression
+		}
+		return out
+	})
+	e.Policy.Reinvoked = c.Spec.ReinvocationPolicy == v1.IfNeededReinvocationPolicy
+	// A deletion never reaches the plugin, whatever the rules say (S18.1).
+	for _, rules := range [][]Rule{e.Rules, e.Exclude} {
+		for i := range rules {
+			rules[i].Operations = changing(rules[i].Operations)
+		}
+	}
+	return []*Entry{e}, true
+}
+
+// changing returns the operations of a list that have an object to change.
+func changing(operations []string) []string {
+	if slices.Contains(operations, "*") {
+		return []string{"CREATE", "UPDATE", "CONNECT"}
+	}
+	return slices.DeleteFunc(slices.Clone(operations), func(o string) bool { return o == "DELETE" })
+}
+
+func parseValidatingBinding(obj runtime.Object) ([]*Entry, bool) {
+	c, ok := obj.(*v1.ValidatingAdmissionPolicyBinding)
+	if !ok {
+		return nil, false
+	}
+	e := newBinding(ValidatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)
+	e.Binding.Actions = c.Spec.ValidationActions
+	return []*Entry{e}, true
+}
+
+func parseMutatingBinding(obj runtime.Object) ([]*Entry, bool) {
+	switch c := obj.(type) {
+	case *v1.MutatingAdmissionPolicyBinding:
+		return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, c.Spec.PolicyName, c.Spec.ParamRef, c.Spec.MatchResources)}, true
+	case *v1beta1.MutatingAdmissionPolicyBinding:
+		s := &c.Spec
+		return []*Entry{newBinding(MutatingBindings, &c.ObjectMeta, s.PolicyName, paramRefToV1(s.ParamRef), matchToV1(s.MatchResources))}, true
+	}
+	return nil, false
+}
+
+// newPolicy makes an entry with what all policies have. Nothing of it is ever empty:
+// absent constraints match nothing.
+func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicyType, match *v1.MatchResources, conditions []v1.MatchCondition, kind *v1.ParamKind, variables []v1.Variable) *Entry {
+	e := whole(source, meta)
+	e.Policy = &Policy{Variables: each(variables, func(v *v1.Variable) Variable { return Variable(*v) })}
+	e.FailurePolicy = FailurePolicy(or(failure, v1.Fail))
+	e.MatchConditions = each(conditions, func(c *v1.MatchCondition) MatchCondition { return MatchCondition(*c) })
+	if match != nil {
+		e.Match = matching(match, e.MatchConditions)
+	}
+	if kind != nil {
+		gv, err := schema.ParseGroupVersion(kind.APIVersion)
+		gvk := gv.WithKind(kind.Kind)
+		e.Policy.ParamKind, e.Policy.ParamKindError = &gvk, err
+	}
+	return e
+}
+
+func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.ParamRef, match *v1.MatchResources) *Entry {
+	e := whole(source, meta)
+	e.Binding = &Binding{PolicyName: policy}
+	// The policy that it puts into force has the failure policy that counts.
+	e.FailurePolicy = Fail
+	e.NamespaceSelector, e.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+	if match != nil {
+		e.Match = matching(match, nil)
+	}
+	if ref != nil {
+		e.Binding.ParamRef = &ParamRef{
+			Name: ref.Name, Selector: ref.Selector, Namespace: ref.Namespace,
+			DenyMissing: or(ref.ParameterNotFoundAction, v1.AllowAction) == v1.DenyAction,
+		}
+	}
+	return e
+}
+
+// whole makes the entry of an object that is one entry.
+func whole(source Source, meta *metav1.ObjectMeta) *Entry {
+	return newEntry(source, meta, 0, "", map[string]int{})
+}
+
+// matching returns which requests a policy or binding is for.
+func matching(m *v1.MatchResources, conditions []MatchCondition) Match {
+	return Match{
+		Rules: each(m.ResourceRules, namedRule), Exclude: each(m.ExcludeResourceRules, namedRule),
+		Equivalent:        or(m.MatchPolicy, v1.Exact) == v1.Equivalent,
+		NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, MatchConditions: conditions,
+	}
+}
+
+func namedRule(r *v1.NamedRuleWithOperations) Rule {
+	return Rule{
+		Operations:  each(r.Operations, func(o *v1.OperationType) string { return string(*o) }),
+		APIGroups:   r.APIGroups,
+		APIVersions: r.APIVersions, Resources: r.Resources, ResourceNames: r.ResourceNames,
+		Scope: string(or(r.Scope, v1.AllScopes)),
+	}
+}
+
+func policyToV1(c *v1beta1.MutatingAdmissionPolicy) *v1.MutatingAdmissionPolicy {
+	s := &c.Spec
+	out := &v1.MutatingAdmissionPolicy{ObjectMeta: c.ObjectMeta}
+	out.Spec = v1.MutatingAdmissionPolicySpec{
+		ParamKind: (*v1.ParamKind)(s.ParamKind), MatchConstraints: matchToV1(s.MatchConstraints),
+		Variables:       each(s.Variables, func(v *v1beta1.Variable) v1.Variable { return v1.Variable(*v) }),
+		FailurePolicy:   recast[v1.FailurePolicyType](s.FailurePolicy),
+		MatchConditions: each(s.MatchConditions, func(m *v1beta1.MatchCondition) v1.MatchCondition { return v1.MatchCondition(*m) }),
+		Mutations: each(s.Mutations, func(m *v1beta1.Mutation) v1.Mutation {
+			return v1.Mutation{
+				PatchType: v1.PatchType(m.PatchType), ApplyConfiguration: (*v1.ApplyConfiguration)(m.ApplyConfiguration),
+				JSONPatch: (*v1.JSONPatch)(m.JSONPatch),
+			}
+		}),
+		ReinvocationPolicy: v1.ReinvocationPolicyType(s.ReinvocationPolicy),
+	}
+	return out
+}
+
+func matchToV1(m *v1beta1.MatchResources) *v1.MatchResources {
+	if m == nil {
+		return nil
+	}
+	rule := func(r *v1beta1.NamedRuleWithOperations) v1.NamedRuleWithOperations {
+		return v1.NamedRuleWithOperations{ResourceNames: r.ResourceNames, RuleWithOperations: r.RuleWithOperations}
+	}
+	return &v1.MatchResources{
+		NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, MatchPolicy: recast[v1.MatchPolicyType](m.MatchPolicy),
+		ResourceRules: each(m.ResourceRules, rule), ExcludeResourceRules: each(m.ExcludeResourceRules, rule),
+	}
+}
+
+func paramRefToV1(r *v1beta1.ParamRef) *v1.ParamRef {
+	if r == nil {
+		return nil
+	}
+	return &v1.ParamRef{
+		Name: r.Name, Namespace: r.Namespace, Selector: r.Selector,
+		ParameterNotFoundAction: recast[v1.ParameterNotFoundActionType](r.ParameterNotFoundAction),
+	}
+}

@@ -189,7 +189,7 @@ func (a *api) customChanged() {
 		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion})
 	}
 	if err := a.discovery.SetCustom(shown); err != nil {
-		klog.ErrorS(err, "Discovery of custom resources")
+		klog.ErrorS(err, "Could not update the discovery of custom resources")
 	}
 	a.openapi.SetCustom(documented)
 }

@@ -54,7 +54,7 @@ func TestRollback(t *testing.T) {
 			want(t, "after a dry run", h.Get(path+name).At("spec", "rollbackTo"), nil)
 			r := h.Must(http.StatusCreated, "POST", path+name+"/rollback", body(name, `"by":"me"`))
 			want(t, "answer", r.Text("kind")+" "+r.Text("status")+" "+r.Text("message"), fmt.Sprintf("Status Success rollback request for deployment %q succeeded", name))
-			if got := strings.Join(r.Header.Values("Warning"), ""); !strings.Contains(got, "this server runs no controller that carries it out") {
+			if got := strings.Join(r.Header.Values("Warning"), ""); !strings.Contains(got, "this server runs no controller that performs it") {
 				t.Errorf("warning %q", got)
 			}
 			got := h.Get(path + name)

@@ -28,6 +28,9 @@ type Options struct {
 	// about uninitialized objects (S11.17). With nil, conditions that use it fail, and
 	// no user may write an uninitialized object.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Params has the objects that admission policies refer to. With nil no kind is known,
+	// and a policy with a paramKind fails.
+	Params Params
 	// Registrations, if set, is where the initializers that are registered now are read
 	// when an InitializerConfiguration is written through this server: all of them must
 	// have an order together. A server that does not store them leaves it nil.
@@ -85,6 +88,8 @@ type Engine struct {
 	mutating     mutatingPlugin
 	validating   validatingPlugin
 	external     validatingPlugin
+
+	validatingPolicies validatingPolicies
 }
 
 // pluginCaller calls the webhooks of one plugin.
@@ -124,6 +129,19 @@ func New(o Options) (*Engine, error) {
 			return nil, err
 		}
 		*p.plugin = webhookPlugin{source: p.source, snapshots: o.Snapshots, dispatcher: dispatcher}
+	}
+	for _, p := range []struct {
+		plugin *policyPlugin
+		source registration.Source
+	}{
+		{&e.validatingPolicies.policyPlugin, registration.ValidatingPolicies},
+	} {
+		policies, err := e.policies(p.source)
+		if err != nil {
+			e.Close()
+			return nil, err
+		}
+		*p.plugin = policyPlugin{source: p.source, snapshots: o.Snapshots, policies: policies}
 	}
 	return e, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -50,9 +51,15 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	trial := tried(a)
 	request := plan.NewRequest(trial)
 	links := links(chain, trial, o)
-	in := &plan.Input{Objects: objects.New(trial, o), NamespaceLabels: e.namespaceLabels, Authorizer: e.options.Authorizer}
+	in := &plan.Input{
+		Objects: objects.New(trial, o), NamespaceLabels: e.namespaceLabels, Namespace: e.namespace, Params: e.options.Params,
+		Authorizer: e.options.Authorizer,
+	}
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
+			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)
+		}
+		in.Namespace = func(context.Context, string) (*corev1.Namespace, error) {
 			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)
 		}
 	}

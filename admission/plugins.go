@@ -13,7 +13,9 @@ import (
 const (
 	NamespaceLifecycleName = "NamespaceLifecycle"
 	InitializersName       = registration.InitializersPlugin
+	MutatingPolicyName     = registration.MutatingPolicyPlugin
 	MutatingWebhookName    = registration.MutatingPlugin
+	ValidatingPolicyName   = registration.ValidatingPolicyPlugin
 	GenericWebhookName     = registration.ExternalPlugin
 	ValidatingWebhookName  = registration.ValidatingPlugin
 )
@@ -25,14 +27,15 @@ type Known struct {
 	Default bool
 }
 
-// Recommended returns the engine's own plugins in the recommended order (S9.3,
-// S9.4). A host with plugins of its own inserts them: mutators before
+// Recommended returns the engine's own plugins in the recommended order (S9.3, S9.4,
+// S19.2). A host with plugins of its own inserts them: mutators before
 // MutatingWebhookName, quota at the end.
 func Recommended() []Known {
 	return []Known{
 		{NamespaceLifecycleName, true},
 		{InitializersName, true},
 		{MutatingWebhookName, true},
+		{ValidatingPolicyName, true},
 		{GenericWebhookName, true},
 		{ValidatingWebhookName, true},
 	}

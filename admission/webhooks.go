@@ -54,7 +54,7 @@ func (p *webhookPlugin) run(ctx context.Context, a admission.Attributes, o admis
 // is registered applies to it. That is asked first, so that a broken registration can be
 // repaired while there is no snapshot (S2.40).
 func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes) (*snapshot.Snapshot, error) {
-	if plan.Exempt(a.GetKind(), a.GetResource().GroupResource()) {
+	if plan.ExemptFrom(source, a.GetKind(), a.GetResource().GroupResource()) {
 		return nil, nil
 	}
 	return from.Acquire(ctx, snapshot.Subject{

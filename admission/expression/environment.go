@@ -117,15 +117,15 @@ func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.
 }
 
 // LooksAtCaller tells whether an expression looks at who makes the request, and whether
-// it asks what they may do. An expression that does not compile looks at nothing.
+// it asks what they may do. An expression that cannot be read looks at nothing.
 func LooksAtCaller(expression string) (user, rights bool) {
-	checked, issues := environmentOf(conditions).StoredExpressionsEnv().Compile(expression)
-	if issues != nil {
+	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
+	if issues.Err() != nil {
 		return false, false
 	}
 	// A use of the variable request is harmless if it selects another field.
 	requests, harmless := 0, 0
-	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.IdentKind:
 			switch e.AsIdent() {

@@ -227,7 +227,7 @@ func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 // evaluate asks the match conditions (S2.29 to S2.36).
 func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decision {
 	if in.UserUnknown != "" || in.RightsUnknown != "" {
-		if err := in.unseen(c.Entry.MatchConditions); err != nil {
+		if err := in.unseen("match condition", c.Entry.MatchConditions); err != nil {
 			return failed(Reason{Code: ConditionFailed, entry: c.Entry}, err)
 		}
 	}
@@ -272,15 +272,16 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 	return d
 }
 
-// unseen is ErrUnknown if a condition looks at what the Input does not know.
-func (in *Input) unseen(conditions []registration.MatchCondition) error {
+// unseen is ErrUnknown if an expression looks at what the Input does not know; kind says
+// what the expressions are.
+func (in *Input) unseen(kind string, conditions []registration.MatchCondition) error {
 	for _, c := range conditions {
 		user, rights := expression.LooksAtCaller(c.Expression)
 		switch {
 		case user && in.UserUnknown != "":
-			return fmt.Errorf("%w: match condition %q: %s", ErrUnknown, c.Name, in.UserUnknown)
+			return fmt.Errorf("%w: %s %q: %s", ErrUnknown, kind, c.Name, in.UserUnknown)
 		case rights && in.RightsUnknown != "":
-			return fmt.Errorf("%w: match condition %q: %s", ErrUnknown, c.Name, in.RightsUnknown)
+			return fmt.Errorf("%w: %s %q: %s", ErrUnknown, kind, c.Name, in.RightsUnknown)
 		}
 	}
 	return nil

@@ -264,3 +264,19 @@ func Denied(judgements []Judgement) (texts []string, reason metav1.StatusReason)
 	}
 	return texts, reason
 }
+
+// Skipped is why a policy was not evaluated and nothing follows.
+func (j *Judgement) Skipped() Reason {
+	if !j.Applies {
+		return j.Reason
+	}
+	// The reason of a binding says more when it is the only one.
+	if len(j.Candidate.Entry.Bindings.All) == 1 && len(j.Groups) == 1 {
+		if g := &j.Groups[0]; !g.Applies {
+			return g.Reason
+		} else if len(g.Params) == 0 {
+			return Reason{Code: NoParams, entry: j.Candidate.Entry}
+		}
+	}
+	return Reason{Code: NoBindingApplies, entry: j.Candidate.Entry}
+}

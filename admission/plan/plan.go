@@ -86,6 +86,8 @@ type Effect string
 const (
 	// Call: the webhook is called.
 	Call Effect = "call"
+	// Evaluate: the policy is evaluated, and does not reject the request.
+	Evaluate Effect = "evaluate"
 	// Pend: the initializer's name is added to the object.
 	Pend Effect = "pend"
 	// Run: the compiled-in plugin takes part.
@@ -116,6 +118,12 @@ type Step struct {
 	ReviewVersion  string  `json:"reviewVersion,omitempty"`
 	FailurePolicy  string  `json:"failurePolicy,omitempty"`
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
+	// Evaluations are what the expressions of a policy say, with each param; Consequences
+	// what its bindings make of that, in the order in which they count; and Bindings are
+	// those that do not apply, if the plan was asked for what does not.
+	Evaluations  []PolicyEvaluation  `json:"evaluations,omitempty"`
+	Consequences []PolicyConsequence `json:"consequences,omitempty"`
+	Bindings     []SkippedBinding    `json:"bindings,omitempty"`
 	// MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that
 	// it may be called a second time.
 	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
@@ -148,8 +156,14 @@ type Entry struct {
 	Name          string `json:"name"`
 }
 
-// String names the entry as messages do: configuration/name.
-func (e *Entry) String() string { return e.Configuration + "/" + e.Name }
+// String names the entry as messages do: configuration/name, or the name of the object
+// that is the entry.
+func (e *Entry) String() string {
+	if e.Name == "" {
+		return e.Configuration
+	}
+	return e.Configuration + "/" + e.Name
+}
 
 // As is what a review says that a request is about.
 type As struct {
@@ -223,6 +237,8 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 		})
 	case l.Source.Source == registration.Initializing:
 		b.initializers(l)
+	case l.Source.Policies && pass == registration.ValidatingPass:
+		b.policies(l)
 	case pass == registration.MutatingPass:
 		b.serial(l)
 	default:
@@ -408,6 +424,19 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 		}
 		return
 	}
+	b.inOrder(l, candidates, func(i int) {
+		c := &candidates[i]
+		d := c.Decide(b.ctx, b.request, b.input)
+		if b.over && (d.Applies || d.Err != nil || d.Forgiven != nil) {
+			d = Decision{Reason: Reason{Code: NotReached}}
+		}
+		f(c, &d)
+	})
+}
+
+// inOrder calls f with the place of each candidate, and adds the other entries of a plugin
+// in their places, with the reason.
+func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 	no := Reason{Code: NoRule, request: b.request}
 	if ExemptFrom(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource()) {
 		no.Code = NotAsked
@@ -415,23 +444,23 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 		no.others = b.equivalents.EquivalentResourcesFor(b.request.Resource, b.request.Subresource)
 	}
 	target := targetOf(b.request)
+	next := 0
 	for _, e := range b.snapshot.Entries(l.Source.Source) {
-		if len(candidates) == 0 || candidates[0].Entry != e {
-			reason := no
-			reason.entry = e
-			if no.Code == NoRule && excluded(e, b.request, &target, no.others, b.equivalents) {
-				reason.Code = Excluded
-			}
-			b.skip(l, e, reason)
+		if next < len(candidates) && candidates[next].Entry == e {
+			f(next)
+			next++
 			continue
 		}
-		c := &candidates[0]
-		candidates = candidates[1:]
-		d := c.Decide(b.ctx, b.request, b.input)
-		if b.over && (d.Applies || d.Err != nil || d.Forgiven != nil) {
-			d = Decision{Reason: Reason{Code: NotReached}}
+		reason := no
+		reason.entry = e
+		switch {
+		case no.Code != NoRule:
+		case e.Entry.Policy != nil && e.Bindings == nil:
+			reason.Code = NoBinding
+		case excluded(e, b.request, &target, no.others, b.equivalents):
+			reason.Code = Excluded
 		}
-		f(c, &d)
+		b.skip(l, e, reason)
 	}
 }
 
@@ -502,7 +531,7 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 		Pass: l.Source.Pass.String(), Plugin: l.Plugin, Entry: entryOf(c.Entry), Rule: &c.Rule,
 		FailurePolicy: string(c.Entry.FailurePolicy),
 	}
-	if w := c.Entry.Webhook; w != nil {
+	if c.Entry.Webhook != nil || c.Entry.Entry.Policy != nil {
 		step.As = &As{
 			APIVersion: c.Resource.GroupVersion().String(), Kind: c.Kind.Kind, Resource: c.Resource.Resource,
 			Subresource: c.Subresource, Equivalent: c.Equivalent,
@@ -510,6 +539,8 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 		if own := step.As.APIVersion; !c.Kind.Empty() && own != c.Kind.GroupVersion().String() {
 			step.As.APIVersion, step.As.ResourceAPIVersion = c.Kind.GroupVersion().String(), own
 		}
+	}
+	if w := c.Entry.Webhook; w != nil {
 		version, _ := c.ReviewVersion()
 		step.ReviewVersion, step.TimeoutSeconds = string(version), w.Timeout.Seconds()
 		step.MayGoAhead, step.MayReinvoke = c.MayGoAhead(), w.MayReinvoke

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -106,6 +107,12 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 	if !m.Applies {
 		return m
 	}
+	if in.UserUnknown != "" || in.RightsUnknown != "" {
+		if err := in.unseenBy(c.Entry.Entry); err != nil {
+			m.Decision = failed(Reason{entry: c.Entry}, err)
+			return m
+		}
+	}
 	namespaced, d := c.scope(ctx, in)
 	if !d.Applies {
 		m.Decision = d
@@ -140,6 +147,28 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 		m.Groups[i] = found[i].group(ctx, &bindings.Groups[found[i].Entry.Position], c.Entry, namespaced, r, in)
 	}
 	return m
+}
+
+// unseenBy is ErrUnknown if an expression of a policy looks at what the Input does not know.
+func (in *Input) unseenBy(e *registration.Entry) error {
+	list := slices.Clone(e.MatchConditions)
+	add := func(what, text string) {
+		list = append(list, registration.MatchCondition{Name: what, Expression: text})
+	}
+	for _, v := range e.Policy.Variables {
+		add(v.Name, v.Expression)
+	}
+	for _, v := range e.Policy.Validations {
+		add(v.Expression, v.Expression)
+		add(v.MessageExpression, v.MessageExpression)
+	}
+	for _, a := range e.Policy.AuditAnnotations {
+		add(a.Key, a.ValueExpression)
+	}
+	for _, m := range e.Policy.Mutations {
+		add(m.Expression, m.Expression)
+	}
+	return in.unseen("expression", list)
 }
 
 // unwrapped is an error without the status that says it is internal, if that is ours.

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -14,12 +15,14 @@ func (p *Plan) Print(w io.Writer) error {
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		number, text := "", s.String()
-		if s.Effect == Call || s.Effect == Pend || s.Effect == Run {
+		if s.Effect == Call || s.Effect == Evaluate || s.Effect == Pend || s.Effect == Run {
 			acts++
 			number = fmt.Sprint(acts, ".")
 		}
 		if s.Reason != nil {
 			text = s.Reason.Message
+		} else if more := s.summary(); more != "" {
+			text += ": " + more
 		}
 		if s.Effect == Ignored {
 			text += " (failurePolicy is Ignore)"
@@ -29,6 +32,38 @@ func (p *Plan) Print(w io.Writer) error {
 			name = s.Entry.String()
 		}
 		fmt.Fprintf(t, "%-2s %s\t%s\t%s\n", number, s.Effect, name, text)
+		s.printEvaluations(t)
 	}
 	return t.Flush()
+}
+
+// printEvaluations writes what a policy found that is not as it should be, and which
+// bindings do not apply, one line each.
+func (s *Step) printEvaluations(w io.Writer) {
+	for i := range s.Evaluations {
+		e := &s.Evaluations[i]
+		for k := range e.Validations {
+			v := &e.Validations[k]
+			if v.Verdict == "holds" || v.Index == nil {
+				continue
+			}
+			fmt.Fprintf(w, "\t\tvalidation %d %s", *v.Index+1, v.Verdict)
+			if e.Param != "" {
+				fmt.Fprintf(w, " with param %s", e.Param)
+			}
+			fmt.Fprintf(w, ", cost %d of %d", v.Cost, v.CostLimit)
+			if v.Because != "" {
+				fmt.Fprintf(w, ", because this is false: %s", v.Because)
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	for i := range s.Consequences {
+		if c := &s.Consequences[i]; c.Binding != "" && !c.Ignored {
+			fmt.Fprintf(w, "\t\tbinding %s (%s): %s\n", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " "))
+		}
+	}
+	for i := range s.Bindings {
+		fmt.Fprintf(w, "\t\tbinding %s does not apply: %s\n", s.Bindings[i].Binding, s.Bindings[i].Reason.Message)
+	}
 }

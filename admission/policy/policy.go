@@ -169,3 +169,10 @@ func (p *Policy) options(in *Input, authorizer bool) expression.Options {
 		Budget: expression.RunBudget,
 	}
 }
+
+// What expressions may cost, in the units of CEL: all of an evaluation but its conditions,
+// and each one of them.
+const (
+	CostLimit           = expression.RunBudget
+	ExpressionCostLimit = expression.PerExpression
+)

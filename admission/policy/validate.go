@@ -221,6 +221,12 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 	r.Annotations = annotations
 }
 
+// Why returns the part of a validation that makes it false; empty when the expression as a
+// whole is to blame, or the validation is not false.
+func (p *Policy) Why(ctx context.Context, in *Input, index int) string {
+	return p.Run(ctx, in).Why(p.Validations[index].Holds)
+}
+
 // value is the text of an outcome, if it is one.
 func value(o *expression.Outcome) (string, bool) {
 	if o.Value == nil {

@@ -121,7 +121,7 @@ func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attribute
 // for the log.
 func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
-		p.complaints.log(ctx, h, nil, "Dropped an audit annotation of a webhook", "key", key[:min(len(key), maxLoggedKey)])
+		p.complaints.log(ctx, h, nil, "Dropped an audit annotation", "key", key[:min(len(key), maxLoggedKey)])
 	}
 }
 

@@ -89,6 +89,8 @@ func deprecatedCounter(name, help string) func() *metrics.Counter {
 // Register makes metrics show before they count.
 func Register() {
 	discarded()
+	validatingMetrics()
+	evaluations()
 	for _, d := range deprecations {
 		d.counter()
 	}

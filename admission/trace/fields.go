@@ -1,4 +1,4 @@
-// Code generated from the comments of json.go by go test -run Described -update. DO NOT EDIT.
+// Code generated from the comments of json.go and json_policy.go by go test -run Described -update. DO NOT EDIT.
 
 package trace
 
@@ -70,6 +70,7 @@ func (StepRecord) SwaggerDoc() map[string]string {
 		"revision":   "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
 		"readAt":     "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
 		"pending":    "Pending are the initializers that the object was given.",
+		"judgements": "Judgements are what admission policies did, in order.",
 		"calls":      "Calls are the webhooks that were selected, in the order in which their answers count.",
 		"discarded":  "Discarded are calls that were made ahead of turn and whose answers were not used.",
 		"conditions": "Conditions are the match conditions that were evaluated.",
@@ -151,5 +152,85 @@ func (SkipRecord) SwaggerDoc() map[string]string {
 		"entry":  "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
 		"code":   "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
 		"reason": "Entry is the entry, Code names the test that it failed, and Reason is a sentence.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (JudgementRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                 "JudgementRecord is what one admission policy did about a request.",
+		"policy":           "Policy is the policy, FailurePolicy its failure policy.",
+		"failurePolicy":    "Policy is the policy, FailurePolicy its failure policy.",
+		"rule":             "Rule is the index of the rule that matched.",
+		"kind":             "Kind, Resource and Subresource are what the policy sees the request is about. Equivalent tells that this differs from the request's own.",
+		"resource":         "Kind, Resource and Subresource are what the policy sees the request is about. Equivalent tells that this differs from the request's own.",
+		"subresource":      "Kind, Resource and Subresource are what the policy sees the request is about. Equivalent tells that this differs from the request's own.",
+		"equivalent":       "Kind, Resource and Subresource are what the policy sees the request is about. Equivalent tells that this differs from the request's own.",
+		"evaluations":      "Evaluations are those that were made, one for each param.",
+		"consequences":     "Consequences are what follows of all that was found and is not as it should be, in the order in which they count, 64 at most. MoreConsequences counts the others.",
+		"moreConsequences": "Consequences are what follows of all that was found and is not as it should be, in the order in which they count, 64 at most. MoreConsequences counts the others.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (EvaluationRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                 "EvaluationRecord is one evaluation of a policy.",
+		"param":            "Param is the object that was param.",
+		"bindings":         "Bindings are the names of bindings that lead to the evaluation, 16 at most. MoreBindings counts the others.",
+		"moreBindings":     "Bindings are the names of bindings that lead to the evaluation, 16 at most. MoreBindings counts the others.",
+		"start":            "Start is when the evaluation began, Micros how long it took.",
+		"micros":           "Start is when the evaluation began, Micros how long it took.",
+		"cost":             "Cost is what all expressions cost together, in the units of CEL.",
+		"falseCondition":   "FalseCondition is the name of the match condition that was false: nothing else was evaluated then.",
+		"validations":      "Validations are those that were evaluated.",
+		"auditAnnotations": "AuditAnnotations are those that were evaluated.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ParamRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":          "ParamRecord names an object.",
+		"namespace": "Namespace is empty for a kind that is not in namespaces.",
+		"name":      "Name is the name.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ValidationRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":           "ValidationRecord is one validation that was evaluated.",
+		"index":      "Index is the place of the validation in the policy; it is absent for what stands for all validations together.",
+		"verdict":    "Verdict is holds, violated or failed.",
+		"message":    "Message is what the user is told, Expression what the validation says; both are absent when it holds.",
+		"expression": "Message is what the user is told, Expression what the validation says; both are absent when it holds.",
+		"cost":       "Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds it took.",
+		"nanos":      "Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds it took.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AnnotationRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":      "AnnotationRecord is one audit annotation that was evaluated.",
+		"key":   "Key is the key in the policy. Value is absent when nothing was recorded.",
+		"value": "Key is the key in the policy. Value is absent when nothing was recorded.",
+		"error": "Error is why there is no value.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ConsequenceRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "ConsequenceRecord is what one binding made of one thing that is not as it should be.",
+		"binding": "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
+		"param":   "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
+		"code":    "Code names what is wrong, Message is what the user is told, Reason the reason of a rejection.",
+		"message": "Code names what is wrong, Message is what the user is told, Reason the reason of a rejection.",
+		"reason":  "Code names what is wrong, Message is what the user is told, Reason the reason of a rejection.",
+		"actions": "Actions are those of the binding that count, in order.",
+		"denied":  "Denied tells that the request is rejected for it, Ignored that nothing follows, because the failure policy is Ignore.",
+		"ignored": "Denied tells that the request is rejected for it, Ignored that nothing follows, because the failure policy is Ignore.",
 	}
 }

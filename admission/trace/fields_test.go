@@ -13,16 +13,20 @@ import (
 	"testing"
 )
 
-// The descriptions that OpenAPI has of a Record are the comments of json.go.
+// The descriptions that OpenAPI has of a Record are the comments of json.go and json_policy.go.
 func TestFieldsAreDescribedAsTheirCommentsSay(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "json.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
+	var decls []ast.Decl
+	for _, name := range []string{"json.go", "json_policy.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decls = append(decls, file.Decls...)
 	}
 	var b bytes.Buffer
-	fmt.Fprint(&b, "// Code generated from the comments of json.go by go test -run Described -update. DO NOT EDIT.\n\npackage trace\n")
+	fmt.Fprint(&b, "// Code generated from the comments of json.go and json_policy.go by go test -run Described -update. DO NOT EDIT.\n\npackage trace\n")
 	types := 0
-	for _, d := range file.Decls {
+	for _, d := range decls {
 		decl, ok := d.(*ast.GenDecl)
 		if !ok || decl.Tok != token.TYPE {
 			continue

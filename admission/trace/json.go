@@ -27,12 +27,12 @@ type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeAllowed: the request could go on, and every webhook was asked.
+	// OutcomeAllowed: the request could go on, and every webhook and policy was asked.
 	OutcomeAllowed Outcome = "Allowed"
-	// OutcomeFailedOpen: the request could go on, and at least one webhook was ignored
-	// because it could not be asked.
+	// OutcomeFailedOpen: the request could go on, and at least one webhook or policy was
+	// ignored because it could not be asked.
 	OutcomeFailedOpen Outcome = "FailedOpen"
-	// OutcomeDenied: a webhook or a plugin rejected the request.
+	// OutcomeDenied: a webhook, a policy or a plugin rejected the request.
 	OutcomeDenied Outcome = "Denied"
 	// OutcomeFailed: the request was rejected because somebody could not be asked.
 	OutcomeFailed Outcome = "Failed"
@@ -48,7 +48,8 @@ func (t *Trace) Outcome() Outcome {
 		if s.Err != nil {
 			return rejection(&s)
 		}
-		if s.Run != nil && slices.ContainsFunc(s.Run.Calls, func(c Call) bool { return c.Ignored }) {
+		if s.Run != nil && (slices.ContainsFunc(s.Run.Calls, func(c Call) bool { return c.Ignored }) ||
+			slices.ContainsFunc(s.Run.Judgements, func(j Judgement) bool { return j.Forgiven() })) {
 			outcome = OutcomeFailedOpen
 		}
 	}
@@ -60,6 +61,14 @@ func rejection(s *Step) Outcome {
 		for i := range s.Run.Calls {
 			if c := &s.Run.Calls[i]; c.Rejected() {
 				if c.Verdict == Failed {
+					return OutcomeFailed
+				}
+				return OutcomeDenied
+			}
+		}
+		for i := range s.Run.Judgements {
+			if j := &s.Run.Judgements[i]; j.Denied() {
+				if j.failedToJudge() {
 					return OutcomeFailed
 				}
 				return OutcomeDenied
@@ -195,6 +204,8 @@ type StepRecord struct {
 	ReadAt   *Time  `json:"readAt,omitempty"`
 	// Pending are the initializers that the object was given.
 	Pending []string `json:"pending,omitempty"`
+	// Judgements are what admission policies did, in order.
+	Judgements []JudgementRecord `json:"judgements,omitempty"`
 	// Calls are the webhooks that were selected, in the order in which their answers
 	// count.
 	Calls []CallRecord `json:"calls,omitempty"`
@@ -313,6 +324,7 @@ func (r *Record) DeepCopyInto(out *Record) {
 		s := &out.Steps[i]
 		s.ReadAt = s.ReadAt.DeepCopy()
 		s.Pending = slices.Clone(s.Pending)
+		s.Judgements = copyJudgements(s.Judgements)
 		s.Calls, s.Discarded = copyCalls(s.Calls), copyCalls(s.Discarded)
 		s.Conditions, s.Skips = slices.Clone(s.Conditions), slices.Clone(s.Skips)
 	}
@@ -403,6 +415,12 @@ func (w writer) step(s *Step) StepRecord {
 		out.ReadAt = &read
 	}
 	if w.secret && s.Err != nil && slices.ContainsFunc(run.Calls, func(c Call) bool { return c.UID != "" && c.Rejected() }) {
+		out.Error = withheld
+	}
+	for i := range run.Judgements {
+		out.Judgements = append(out.Judgements, w.judgement(&run.Judgements[i]))
+	}
+	if w.secret && s.Err != nil && slices.ContainsFunc(run.Judgements, func(j Judgement) bool { return j.Denied() }) {
 		out.Error = withheld
 	}
 	for i := range run.Calls {

@@ -51,6 +51,9 @@ func (l *complaints) log(ctx context.Context, h *registration.Origin, err error,
 		return
 	}
 	values := append([]any{"webhook", h.Name, "configuration", h.Configuration}, more...)
+	if h.Source.Descriptor().Policies {
+		values = append([]any{"policy", h.Configuration}, more...)
+	}
 	if leftOut > 0 {
 		values = append(values, "leftOut", leftOut)
 	}

@@ -39,6 +39,7 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 		p.Observer(alone)
 	}
 	count(ctx, a, t)
+	p.publishPolicies(ctx, a, t)
 	p.annotate(ctx, a, t)
 	for i := range t.Calls {
 		c := &t.Calls[i]

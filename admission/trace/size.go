@@ -32,6 +32,9 @@ func (t *Trace) Size() int {
 		if r := s.Run; r != nil {
 			size += sizeOfRun + sizeOfCalls(r.Calls) + sizeOfCalls(r.Discarded)
 			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + len(r.Pending)*sizeOfString
+			for i := range r.Judgements {
+				size += r.Judgements[i].size()
+			}
 			for i := range r.Conditions {
 				size += sizeOf(r.Conditions[i].Err)
 			}
@@ -67,4 +70,25 @@ func sizeOf(err error) int {
 		return sizeOfError + len(status.Status().Message)
 	}
 	return sizeOfError + len(err.Error())
+}
+
+// size is about how much memory a judgement takes. The texts of expressions are those of
+// the policy.
+func (j *Judgement) size() int {
+	size := int(unsafe.Sizeof(*j))
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		size += int(unsafe.Sizeof(*e)) + len(e.Bindings)*int(unsafe.Sizeof("")) + sizeOfString
+		for k := range e.Validations {
+			v := &e.Validations[k]
+			size += int(unsafe.Sizeof(*v)) + len(v.Message) + sizeOf(v.Err)
+		}
+		for k := range e.Annotations {
+			size += int(unsafe.Sizeof(e.Annotations[k])) + len(e.Annotations[k].Value) + sizeOf(e.Annotations[k].Err)
+		}
+	}
+	for i := range j.Consequences {
+		size += int(unsafe.Sizeof(j.Consequences[i])) + sizeOfString
+	}
+	return size
 }

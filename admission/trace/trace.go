@@ -219,6 +219,8 @@ type Run struct {
 	// Discarded are the calls that were made ahead of turn and whose answers were not
 	// used.
 	Discarded []Call
+	// Judgements are what policies did, in order.
+	Judgements []Judgement
 	// Pending are the names of the initializers that the object was given.
 	Pending []string
 	// Conditions are the match conditions that were evaluated, in order.
@@ -471,6 +473,9 @@ func (r *Run) String() string {
 	for _, name := range r.Pending {
 		fmt.Fprintf(&b, "  the object waits for %s\n", name)
 	}
+	for i := range r.Judgements {
+		fmt.Fprintf(&b, "  %s\n", r.Judgements[i].String())
+	}
 	for i := range r.Calls {
 		fmt.Fprintf(&b, "  %s\n", r.Calls[i].String())
 	}
@@ -478,6 +483,10 @@ func (r *Run) String() string {
 		fmt.Fprintf(&b, "  %s\n", r.Discarded[i].String())
 	}
 	for _, s := range r.Skips {
+		if s.Entry.Source.Descriptor().Policies {
+			fmt.Fprintf(&b, "  %s is not evaluated: %s\n", &s.Entry, s.Reason)
+			continue
+		}
 		fmt.Fprintf(&b, "  %s is not called: %s\n", &s.Entry, s.Reason)
 	}
 	if r.Err != nil {

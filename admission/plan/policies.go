@@ -1,0 +1,310 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/admission/policy"
+)
+
+// PolicyEvaluation is what the expressions of a policy say about a request.
+type PolicyEvaluation struct {
+	// Param names the object that is param, as namespace/name; empty when there is none.
+	Param string `json:"param,omitempty"`
+	// Bindings are the names of those that lead to it.
+	Bindings []string `json:"bindings"`
+	// Verdict is admitted, excluded when a match condition is false, violated or failed.
+	Verdict string `json:"verdict"`
+	// FalseCondition is the name of the match condition that is false.
+	FalseCondition string `json:"falseCondition,omitempty"`
+	// Cost is what all expressions cost together, in the units of CEL; CostLimit is what
+	// they may.
+	Cost      uint64 `json:"cost"`
+	CostLimit uint64 `json:"costLimit"`
+	// Validations are those that were evaluated.
+	Validations []PolicyValidation `json:"validations,omitempty"`
+	// AuditAnnotations are the values that would be recorded, by key.
+	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+}
+
+// PolicyValidation is what one validation says.
+type PolicyValidation struct {
+	// Index is its place in the policy; absent for what stands for all of them together.
+	Index *int `json:"index,omitempty"`
+	// Verdict is holds, violated or failed.
+	Verdict    string `json:"verdict"`
+	Expression string `json:"expression,omitempty"`
+	// Because is the part of the expression that makes it false, if that is less than all
+	// of it.
+	Because string `json:"because,omitempty"`
+	// Message is what the user is told.
+	Message string `json:"message,omitempty"`
+	// Cost is what the expression costs, and CostLimit what it may.
+	Cost      uint64 `json:"cost"`
+	CostLimit uint64 `json:"costLimit"`
+}
+
+// PolicyConsequence is what one binding makes of what is not as it should be.
+type PolicyConsequence struct {
+	// Binding is absent for what is wrong with the policy itself.
+	Binding string   `json:"binding,omitempty"`
+	Param   string   `json:"param,omitempty"`
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Reason  string   `json:"reason,omitempty"`
+	Actions []string `json:"actions,omitempty"`
+	// Denied tells that the request is rejected for it, Ignored that nothing follows,
+	// because the failure policy is Ignore.
+	Denied  bool `json:"denied,omitempty"`
+	Ignored bool `json:"ignored,omitempty"`
+}
+
+// SkippedBinding is a binding that does not apply.
+type SkippedBinding struct {
+	Binding string      `json:"binding"`
+	Reason  Explanation `json:"reason"`
+}
+
+// policies adds the policies of a plugin. All of them are evaluated, whatever the others
+// say (S17.3).
+func (b *builder) policies(l *Link) {
+	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
+	if b.over {
+		if b.all {
+			b.inOrder(l, candidates, func(i int) { b.skip(l, candidates[i].Entry, Reason{Code: NotReached}) })
+		}
+		return
+	}
+	judgements, err := Judge(b.ctx, candidates, b.request, b.equivalents, b.input, b.all)
+	values := NewValues(b.request, b.input)
+	add := func(i int) {
+		if i < len(judgements) {
+			b.judged(l, &judgements[i], values)
+		}
+	}
+	if b.all {
+		b.inOrder(l, candidates, add)
+	} else {
+		for i := range candidates {
+			add(i)
+		}
+	}
+	if err != nil {
+		// The namespace that policies see is missing, or cannot be read.
+		step := Step{
+			Pass: l.Source.Pass.String(), Plugin: l.Plugin, Effect: Reject,
+			Reason: &Explanation{Code: NamespaceNotFound.String(), Message: oneLine(err)},
+		}
+		if errors.Is(err, ErrUnknown) {
+			step.Effect, step.Reason.Code = Undecided, Unknown.String()
+		} else {
+			b.reject(err.Error())
+		}
+		b.plan.Steps = append(b.plan.Steps, step)
+		return
+	}
+	if texts, reason := Denied(judgements); texts != nil {
+		b.reject(b.request.PolicyDenial(b.input.Objects.Newest(), reason, texts).Error())
+	}
+}
+
+// judged adds the step of a policy.
+func (b *builder) judged(l *Link, j *Judgement, values *Values) {
+	step := b.step(l, j.Candidate)
+	step.Effect = Evaluate
+	for i := range j.Evaluations {
+		step.Evaluations = append(step.Evaluations, b.evaluation(j, &j.Evaluations[i], values))
+	}
+	for i := range j.Consequences {
+		step.Consequences = append(step.Consequences, consequence(&j.Consequences[i]))
+	}
+	if b.all {
+		step.Bindings = j.skippedBindings()
+	}
+	switch {
+	case j.Unknown || j.unknownBinding() != nil:
+		reason := j.Reason
+		if !j.Unknown {
+			reason = *j.unknownBinding()
+		}
+		step.Effect, step.Reason = Undecided, &Explanation{reason.Code.String(), reason.String()}
+	case len(j.Consequences) > 0:
+		step.Effect, step.Reason = Ignored, j.explanation()
+		switch {
+		case j.denies() >= 0:
+			step.Effect = Reject
+		case !j.allForgiven():
+			// It warns or records.
+			step.Effect = Evaluate
+		}
+	case len(j.Evaluations) == 0 || j.excluded():
+		if !b.all {
+			return
+		}
+		reason := j.Skipped()
+		step.Effect, step.Reason = Skip, &Explanation{reason.Code.String(), reason.String()}
+		if j.Applies && len(j.Evaluations) > 0 {
+			reason = Reason{Code: ConditionFalse, entry: j.Candidate.Entry, condition: j.Evaluations[0].Condition.False}
+			step.Reason = &Explanation{reason.Code.String(), reason.String()}
+		}
+	}
+	b.plan.Steps = append(b.plan.Steps, step)
+}
+
+// unknownBinding is the reason of the first group about which nothing can be known.
+func (j *Judgement) unknownBinding() *Reason {
+	for i := range j.Groups {
+		if j.Groups[i].Unknown {
+			return &j.Groups[i].Reason
+		}
+	}
+	return nil
+}
+
+// excluded tells whether a match condition is false in all evaluations.
+func (j *Judgement) excluded() bool {
+	for i := range j.Evaluations {
+		if j.Evaluations[i].Condition.False == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// denies returns the place of the first consequence that rejects the request, -1 if none
+// does.
+func (j *Judgement) denies() int {
+	for i := range j.Consequences {
+		if j.Consequences[i].Denies {
+			return i
+		}
+	}
+	return -1
+}
+
+func (j *Judgement) allForgiven() bool {
+	for i := range j.Consequences {
+		if !j.Consequences[i].Forgiven {
+			return false
+		}
+	}
+	return true
+}
+
+// explanation says what the first consequence is that counts most.
+func (j *Judgement) explanation() *Explanation {
+	c := &j.Consequences[max(j.denies(), 0)]
+	return &Explanation{c.Code.String(), strings.ReplaceAll(c.Text(), "\n", " ")}
+}
+
+// skippedBindings are the bindings that do not apply.
+func (j *Judgement) skippedBindings() []SkippedBinding {
+	var list []SkippedBinding
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		reason := g.Reason
+		switch {
+		case g.Err != nil || g.Unknown:
+			continue
+		case g.Applies && len(g.Params) == 0:
+			reason = Reason{Code: NoParams}
+		case g.Applies:
+			continue
+		}
+		for _, binding := range g.Bindings {
+			list = append(list, SkippedBinding{binding.Configuration, Explanation{reason.Code.String(), reason.String()}})
+		}
+	}
+	return list
+}
+
+func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) PolicyEvaluation {
+	out := PolicyEvaluation{Param: e.Param.text(), Verdict: "admitted", Cost: e.Cost, CostLimit: policy.CostLimit}
+	for _, g := range e.Groups {
+		for _, binding := range g.Bindings {
+			out.Bindings = append(out.Bindings, binding.Configuration)
+		}
+	}
+	if e.Condition.False != nil {
+		out.Verdict, out.FalseCondition = "excluded", e.Condition.False.Name
+	}
+	for i := range e.Findings {
+		f := &e.Findings[i]
+		v := PolicyValidation{Verdict: "holds", Message: f.Message, Cost: f.Cost, CostLimit: policy.ExpressionCostLimit}
+		if !f.Whole {
+			v.Index, v.Expression = &f.Index, j.Candidate.Entry.Policy.Validations[f.Index].Expression
+		}
+		switch {
+		case f.Violated:
+			v.Verdict, out.Verdict = "violated", "violated"
+			v.Because = b.because(j, e, f.Index, values)
+		case f.Err != nil:
+			v.Verdict = "failed"
+			if out.Verdict != "violated" {
+				out.Verdict = "failed"
+			}
+		}
+		out.Validations = append(out.Validations, v)
+	}
+	for _, a := range e.Annotations {
+		if a.Value != "" {
+			if out.AuditAnnotations == nil {
+				out.AuditAnnotations = map[string]string{}
+			}
+			out.AuditAnnotations[a.Key] = a.Value
+		}
+	}
+	return out
+}
+
+// because returns the part of an expression that makes it false.
+func (b *builder) because(j *Judgement, e *Evaluation, index int, values *Values) string {
+	if values.ReadNamespace(b.ctx) != nil {
+		return ""
+	}
+	c := j.Candidate
+	request, err := values.Of(c.Kind)
+	if err != nil {
+		return ""
+	}
+	return c.Entry.Policy.Why(b.ctx, &policy.Input{Request: request, Own: b.request.Resource, Matched: c.Resource, Params: e.Param.Object}, index)
+}
+
+func consequence(c *Consequence) PolicyConsequence {
+	out := PolicyConsequence{Param: c.Param.text(), Code: c.Code.String(), Message: c.Message, Reason: string(c.Reason), Denied: c.Denies, Ignored: c.Forgiven}
+	if c.Binding != nil {
+		out.Binding = c.Binding.Configuration
+	}
+	for _, action := range c.Actions {
+		out.Actions = append(out.Actions, string(action))
+	}
+	return out
+}
+
+// text names the param; empty when there is none.
+func (p *Param) text() string {
+	switch {
+	case p == nil || p.Object == nil:
+		return ""
+	case p.Namespace == "":
+		return p.Name
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// summary says in a few words what a policy's step comes to.
+func (s *Step) summary() string {
+	if len(s.Evaluations) == 0 {
+		return ""
+	}
+	most := uint64(0)
+	for i := range s.Evaluations {
+		most = max(most, s.Evaluations[i].Cost)
+	}
+	text := fmt.Sprintf("%s, cost %d of %d", s.Evaluations[0].Verdict, most, s.Evaluations[0].CostLimit)
+	if n := len(s.Evaluations); n > 1 {
+		text = fmt.Sprintf("%d params, %s", n, text)
+	}
+	return text
+}

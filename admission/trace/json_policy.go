@@ -1,0 +1,190 @@
+package trace
+
+import "slices"
+
+// JudgementRecord is what one admission policy did about a request.
+type JudgementRecord struct {
+	// Policy is the policy, FailurePolicy its failure policy.
+	Policy        EntryRecord `json:"policy"`
+	FailurePolicy string      `json:"failurePolicy"`
+	// Rule is the index of the rule that matched.
+	Rule int `json:"rule"`
+	// Kind, Resource and Subresource are what the policy sees the request is about.
+	// Equivalent tells that this differs from the request's own.
+	Kind        KindRecord     `json:"kind"`
+	Resource    ResourceRecord `json:"resource"`
+	Subresource string         `json:"subresource,omitempty"`
+	Equivalent  bool           `json:"equivalent,omitempty"`
+	// Evaluations are those that were made, one for each param.
+	Evaluations []EvaluationRecord `json:"evaluations,omitempty"`
+	// Consequences are what follows of all that was found and is not as it should be, in
+	// the order in which they count, 64 at most. MoreConsequences counts the others.
+	Consequences     []ConsequenceRecord `json:"consequences,omitempty"`
+	MoreConsequences int                 `json:"moreConsequences,omitempty"`
+}
+
+// EvaluationRecord is one evaluation of a policy.
+type EvaluationRecord struct {
+	// Param is the object that was param.
+	Param *ParamRecord `json:"param,omitempty"`
+	// Bindings are the names of bindings that lead to the evaluation, 16 at most.
+	// MoreBindings counts the others.
+	Bindings     []string `json:"bindings,omitempty"`
+	MoreBindings int      `json:"moreBindings,omitempty"`
+	// Start is when the evaluation began, Micros how long it took.
+	Start  Time  `json:"start"`
+	Micros int64 `json:"micros"`
+	// Cost is what all expressions cost together, in the units of CEL.
+	Cost int64 `json:"cost"`
+	// FalseCondition is the name of the match condition that was false: nothing else was
+	// evaluated then.
+	FalseCondition string `json:"falseCondition,omitempty"`
+	// Validations are those that were evaluated.
+	Validations []ValidationRecord `json:"validations,omitempty"`
+	// AuditAnnotations are those that were evaluated.
+	AuditAnnotations []AnnotationRecord `json:"auditAnnotations,omitempty"`
+}
+
+// ParamRecord names an object.
+type ParamRecord struct {
+	// Namespace is empty for a kind that is not in namespaces.
+	Namespace string `json:"namespace,omitempty"`
+	// Name is the name.
+	Name string `json:"name"`
+}
+
+// ValidationRecord is one validation that was evaluated.
+type ValidationRecord struct {
+	// Index is the place of the validation in the policy; it is absent for what stands for
+	// all validations together.
+	Index *int `json:"index,omitempty"`
+	// Verdict is holds, violated or failed.
+	Verdict string `json:"verdict"`
+	// Message is what the user is told, Expression what the validation says; both are
+	// absent when it holds.
+	Message    string `json:"message,omitempty"`
+	Expression string `json:"expression,omitempty"`
+	// Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds
+	// it took.
+	Cost  int64 `json:"cost"`
+	Nanos int64 `json:"nanos"`
+}
+
+// AnnotationRecord is one audit annotation that was evaluated.
+type AnnotationRecord struct {
+	// Key is the key in the policy. Value is absent when nothing was recorded.
+	Key   string `json:"key"`
+	Value string `json:"value,omitempty"`
+	// Error is why there is no value.
+	Error string `json:"error,omitempty"`
+}
+
+// ConsequenceRecord is what one binding made of one thing that is not as it should be.
+type ConsequenceRecord struct {
+	// Binding is absent for what is wrong with the policy itself, Param if it is not about
+	// an evaluation with one.
+	Binding string       `json:"binding,omitempty"`
+	Param   *ParamRecord `json:"param,omitempty"`
+	// Code names what is wrong, Message is what the user is told, Reason the reason of a
+	// rejection.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Reason  string `json:"reason,omitempty"`
+	// Actions are those of the binding that count, in order.
+	Actions []string `json:"actions,omitempty"`
+	// Denied tells that the request is rejected for it, Ignored that nothing follows,
+	// because the failure policy is Ignore.
+	Denied  bool `json:"denied,omitempty"`
+	Ignored bool `json:"ignored,omitempty"`
+}
+
+// maxConsequences is how many consequences of a policy are in a Record.
+const maxConsequences = 64
+
+func (w writer) judgement(j *Judgement) JudgementRecord {
+	out := JudgementRecord{
+		Policy: entryRecord(&j.Policy), FailurePolicy: string(j.FailurePolicy), Rule: j.Rule,
+		Kind: kindRecord(j.Kind), Resource: resourceRecord(j.Resource), Subresource: j.Subresource, Equivalent: j.Equivalent,
+	}
+	for i := range j.Evaluations {
+		out.Evaluations = append(out.Evaluations, w.evaluation(&j.Evaluations[i]))
+	}
+	list := j.Consequences
+	if len(list) > maxConsequences {
+		out.MoreConsequences = len(list) - maxConsequences
+		list = list[:maxConsequences]
+	}
+	for i := range list {
+		c := &list[i]
+		out.Consequences = append(out.Consequences, ConsequenceRecord{
+			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.said(c.Message, c.Configuration), Reason: string(c.Reason),
+			Actions: slices.Clone(c.Actions), Denied: c.Denied, Ignored: c.Forgiven,
+		})
+	}
+	return out
+}
+
+func (w writer) evaluation(e *Evaluation) EvaluationRecord {
+	out := EvaluationRecord{
+		Param: paramRecord(e.Param), Bindings: slices.Clone(e.Bindings), MoreBindings: e.More,
+		Start: at(e.Start), Micros: e.Latency.Microseconds(), Cost: int64(e.Cost), FalseCondition: e.False,
+	}
+	for i := range e.Validations {
+		v := &e.Validations[i]
+		one := ValidationRecord{Verdict: v.Verdict(), Message: w.said(v.Message, false), Expression: cut(v.Expression), Cost: int64(v.Cost), Nanos: v.Latency.Nanoseconds()}
+		if !v.Whole {
+			one.Index = copyOf(&v.Index)
+		}
+		out.Validations = append(out.Validations, one)
+	}
+	for i := range e.Annotations {
+		a := &e.Annotations[i]
+		out.AuditAnnotations = append(out.AuditAnnotations, AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(text(a.Err), false)})
+	}
+	return out
+}
+
+// said is a text that may come of the object, unless it is about configuration.
+func (w writer) said(s string, configuration bool) string {
+	if w.secret && !configuration && s != "" {
+		return withheld
+	}
+	return cut(s)
+}
+
+func paramRecord(p *Param) *ParamRecord {
+	if p == nil {
+		return nil
+	}
+	return &ParamRecord{Namespace: p.Namespace, Name: p.Name}
+}
+
+func copyJudgements(list []JudgementRecord) []JudgementRecord {
+	list = slices.Clone(list)
+	for i := range list {
+		j := &list[i]
+		j.Evaluations, j.Consequences = slices.Clone(j.Evaluations), slices.Clone(j.Consequences)
+		for k := range j.Evaluations {
+			e := &j.Evaluations[k]
+			e.Param = copyOf(e.Param)
+			e.Bindings, e.AuditAnnotations = slices.Clone(e.Bindings), slices.Clone(e.AuditAnnotations)
+			e.Validations = slices.Clone(e.Validations)
+			for n := range e.Validations {
+				e.Validations[n].Index = copyOf(e.Validations[n].Index)
+			}
+		}
+		for k := range j.Consequences {
+			c := &j.Consequences[k]
+			c.Param, c.Actions = copyOf(c.Param), slices.Clone(c.Actions)
+		}
+	}
+	return list
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	out := *p
+	return &out
+}

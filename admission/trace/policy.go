@@ -1,0 +1,226 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Judgement is what one policy did about a request.
+type Judgement struct {
+	// Policy is the policy, FailurePolicy its failure policy.
+	Policy        registration.Origin
+	FailurePolicy registration.FailurePolicy
+	// Rule is the index of the rule that matched. Kind, Resource and Subresource are what
+	// the policy sees the request is about; Equivalent tells that this differs from the
+	// request's own.
+	Rule        int
+	Kind        schema.GroupVersionKind
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Equivalent  bool
+	// Evaluations are those that were made, one for each param, in order.
+	Evaluations []Evaluation
+	// Consequences are what follows of all that was found and is not as it should be, in
+	// the order in which they count.
+	Consequences []Consequence
+}
+
+// Evaluation is one evaluation of a policy.
+type Evaluation struct {
+	// Param names the object that was param; nil when there was none.
+	Param *Param
+	// Bindings are the names of bindings that lead to it, MaxBindings at most, and More
+	// counts the others.
+	Bindings []string
+	More     int
+	Start    time.Time
+	Latency  time.Duration
+	// Cost is what all expressions cost together, in the units of CEL.
+	Cost uint64
+	// Conditions tells that there were match conditions, which took ConditionLatency and
+	// of which ConditionErrors failed. False is the name of the one that was false: nothing
+	// else was evaluated then.
+	Conditions       bool
+	ConditionLatency time.Duration
+	ConditionErrors  int
+	False            string
+	// Validations are those that were evaluated, in order.
+	Validations []Validation
+	// Annotations are the audit annotations that were evaluated, in order.
+	Annotations []Annotation
+}
+
+// MaxBindings is how many bindings of an evaluation are named.
+const MaxBindings = 16
+
+// Param names an object.
+type Param struct{ Namespace, Name string }
+
+// String names the object as messages do.
+func (p *Param) String() string {
+	if p.Namespace == "" {
+		return p.Name
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// Validation is one validation that was evaluated.
+type Validation struct {
+	// Index is its place in the policy; Whole tells that it stands for all that were not
+	// evaluated, and there is no index.
+	Index int
+	Whole bool
+	// Violated tells that it is false. Err is why it could not be evaluated.
+	Violated bool
+	Err      error
+	// Message is what the user is told about it; empty when it holds.
+	Message string
+	// Expression is what it says; empty when it holds.
+	Expression string
+	Cost       uint64
+	Latency    time.Duration
+}
+
+// Verdict names what came of the validation: holds, violated or failed.
+func (v *Validation) Verdict() string {
+	switch {
+	case v.Violated:
+		return "violated"
+	case v.Err != nil:
+		return "failed"
+	}
+	return "holds"
+}
+
+// Annotation is one audit annotation that was evaluated.
+type Annotation struct {
+	Key string
+	// Value is empty when nothing is recorded; Err is why there is no value.
+	Value string
+	Err   error
+	Cost  uint64
+}
+
+// Consequence is what one binding made of one thing that is not as it should be.
+type Consequence struct {
+	// Binding is empty for what is wrong with the policy itself. Param is nil if it is not
+	// about an evaluation.
+	Binding string
+	Param   *Param
+	// Code is that of package plan. Configuration tells that the policy could not be
+	// evaluated, Index is the place of the expression, and Key the audit annotation, if it
+	// is about one.
+	Code          string
+	Configuration bool
+	Index         int
+	Key           string
+	// Message is what the user is told, Reason the reason of a rejection.
+	Message string
+	Reason  metav1.StatusReason
+	// Actions are those of the binding that count, in order. Denied tells that the request
+	// is rejected for it, Forgiven that nothing follows, because the failure policy is
+	// Ignore.
+	Actions  []string
+	Denied   bool
+	Forgiven bool
+	Latency  time.Duration
+}
+
+// The actions of bindings.
+const (
+	ActionDeny  = "Deny"
+	ActionWarn  = "Warn"
+	ActionAudit = "Audit"
+)
+
+// Denied tells whether the policy rejects the request.
+func (j *Judgement) Denied() bool {
+	for i := range j.Consequences {
+		if j.Consequences[i].Denied {
+			return true
+		}
+	}
+	return false
+}
+
+// Forgiven tells whether something failed that the failure policy lets pass.
+func (j *Judgement) Forgiven() bool {
+	for i := range j.Consequences {
+		if j.Consequences[i].Forgiven {
+			return true
+		}
+	}
+	return false
+}
+
+// failedToJudge tells whether the first thing that rejects the request is no violation, but
+// something that could not be evaluated.
+func (j *Judgement) failedToJudge() bool {
+	for i := range j.Consequences {
+		if c := &j.Consequences[i]; c.Denied {
+			return c.Code != violatedCode
+		}
+	}
+	return false
+}
+
+// violatedCode is the code of a validation that is false.
+const violatedCode = "Violated"
+
+// String describes the judgement for people, one line for the policy and one for each
+// consequence. Times are left out.
+func (j *Judgement) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, about a %s %s: ", &j.Policy, j.Kind.GroupVersion(), j.Kind.Kind)
+	excluded := 0
+	for i := range j.Evaluations {
+		if j.Evaluations[i].False != "" {
+			excluded++
+		}
+	}
+	switch {
+	case len(j.Evaluations) == 0:
+		b.WriteString("not evaluated")
+	case excluded == len(j.Evaluations):
+		fmt.Fprintf(&b, "match condition %q is false", j.Evaluations[0].False)
+	case len(j.Consequences) == 0:
+		b.WriteString("no objection")
+	case j.Denied():
+		b.WriteString("denied")
+	default:
+		b.WriteString("not denied")
+	}
+	if n := len(j.Evaluations); n > 1 {
+		fmt.Fprintf(&b, ", evaluated with %d params", n)
+	}
+	for i := range j.Consequences {
+		fmt.Fprintf(&b, "\n    %s", j.Consequences[i].String())
+	}
+	return b.String()
+}
+
+// String describes the consequence on one line.
+func (c *Consequence) String() string {
+	var b strings.Builder
+	if c.Binding != "" {
+		fmt.Fprintf(&b, "binding %s", c.Binding)
+		if c.Param != nil {
+			fmt.Fprintf(&b, " with param %s", c.Param)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(c.Message)
+	switch {
+	case c.Forgiven:
+		b.WriteString("; the request goes on, because failurePolicy is Ignore")
+	case len(c.Actions) > 0:
+		fmt.Fprintf(&b, " (%s)", strings.Join(c.Actions, ", "))
+	}
+	return b.String()
+}

@@ -1,0 +1,215 @@
+package trace
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/metrics"
+	"k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/warning"
+	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// ValidationFailureAnnotation is the key of the audit annotation that lists the violations
+// whose bindings have the action Audit (S17.18).
+const ValidationFailureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
+
+// maxFailures is how many violations the annotation lists.
+const maxFailures = 50
+
+// validationFailure is one of them.
+type validationFailure struct {
+	Message           string   `json:"message"`
+	Policy            string   `json:"policy"`
+	Binding           string   `json:"binding"`
+	ExpressionIndex   int      `json:"expressionIndex"`
+	ValidationActions []string `json:"validationActions"`
+}
+
+// publishPolicies lets the readers read what policies did: metrics, warnings, audit
+// annotations and the log (S17.11, S17.18 to S17.23).
+func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes, t *Run) {
+	var failures []validationFailure
+	for i := range t.Judgements {
+		j := &t.Judgements[i]
+		countPolicy(ctx, a, t.Source, j)
+		for k := range j.Consequences {
+			c := &j.Consequences[k]
+			if c.Forgiven {
+				p.complaints.log(ctx, &j.Policy, fmt.Errorf("%s", c.Message), "A policy failed and was ignored: its failurePolicy is Ignore",
+					"binding", c.Binding, "operation", t.Request.Operation, "resource", t.Request.Resource)
+			}
+			if slices.Contains(c.Actions, ActionWarn) {
+				warning.AddWarning(ctx, "", fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", j.Policy.Configuration, c.Binding, c.Message))
+			}
+			if slices.Contains(c.Actions, ActionAudit) {
+				failures = append(failures, validationFailure{c.Message, j.Policy.Configuration, c.Binding, c.Index, c.Actions})
+			}
+		}
+		p.annotatePolicy(ctx, a, j)
+	}
+	if len(failures) == 0 {
+		return
+	}
+	if len(failures) > maxFailures {
+		klog.FromContext(ctx).Info("Audit annotation was cut: it lists 50 violations", "violations", len(failures), "resource", t.Request.Resource)
+		failures = failures[:maxFailures]
+	}
+	value, err := json.Marshal(failures)
+	if err != nil {
+		panic(fmt.Sprintf("audit annotation cannot be encoded: %v", err))
+	}
+	if err := a.AddAnnotationWithLevel(ValidationFailureAnnotation, string(value), audit.LevelMetadata); err != nil {
+		klog.FromContext(ctx).Error(err, "Audit annotation of policies was dropped", "key", ValidationFailureAnnotation)
+	}
+}
+
+// annotatePolicy records the values of the policy's audit annotations: the distinct ones of
+// all evaluations (S17.19).
+func (p *Publisher) annotatePolicy(ctx context.Context, a admission.Attributes, j *Judgement) {
+	var keys []string
+	values := map[string][]string{}
+	for i := range j.Evaluations {
+		for _, annotation := range j.Evaluations[i].Annotations {
+			if annotation.Value == "" {
+				continue
+			}
+			list, known := values[annotation.Key]
+			if !known {
+				keys = append(keys, annotation.Key)
+			}
+			if !slices.Contains(list, annotation.Value) {
+				values[annotation.Key] = append(list, annotation.Value)
+			}
+		}
+	}
+	for _, key := range keys {
+		p.add(ctx, a, &j.Policy, j.Policy.Configuration+"/"+key, strings.Join(values[key], ", "), audit.LevelMetadata)
+	}
+}
+
+// policyMetrics are those of one kind of policies.
+type policyMetrics struct {
+	checks  *basemetrics.CounterVec
+	latency *basemetrics.HistogramVec
+}
+
+// validatingMetrics have the names and labels of upstream's (S17.21).
+var validatingMetrics = sync.OnceValue(func() *policyMetrics {
+	const namespace, subsystem = "apiserver", "validating_admission_policy"
+	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
+	m := &policyMetrics{
+		checks: basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
+			Help:           "Validations that were false or failed, by policy, binding, kind of error and what followed: deny, warn, audit, or allow for an error that failurePolicy Ignore let pass.",
+			StabilityLevel: basemetrics.BETA,
+		}, labels),
+		latency: basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
+			Help:           "How long the expressions of validations took that were false or failed, by policy, binding, kind of error and what followed.",
+			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
+			StabilityLevel: basemetrics.BETA,
+		}, labels),
+	}
+	legacyregistry.MustRegister(m.checks, m.latency)
+	return m
+})
+
+// evaluations counts what upstream's metrics leave out: what came of every evaluation
+// (F19).
+var evaluations = sync.OnceValue(func() *basemetrics.CounterVec {
+	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission_policy", Name: "evaluations_total",
+		Help:           "Evaluations of admission policies, by kind of policy, policy and outcome: admitted, excluded when a match condition is false, violated, error, or ignored_error when failurePolicy Ignore let the error pass. An evaluation serves all bindings that lead to it. Policies that could not be evaluated count once for each binding, as error or ignored_error.",
+		StabilityLevel: basemetrics.ALPHA,
+	}, []string{"type", "policy", "outcome"})
+	legacyregistry.MustRegister(c)
+	return c
+})
+
+// policyKind is the label kind of the metrics of match conditions, and policyType that of
+// type, for both kinds of policies (S17.23).
+const policyKind, policyType = "policy", "validate"
+
+func countPolicy(ctx context.Context, a admission.Attributes, source registration.Source, j *Judgement) {
+	name, operation := j.Policy.Configuration, string(a.GetOperation())
+	kind := source.Descriptor().Pass.String()
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		if e.Conditions {
+			metrics.Metrics.ObserveMatchConditionEvaluationTime(ctx, e.ConditionLatency, name, policyKind, policyType, operation)
+			for range e.ConditionErrors {
+				metrics.Metrics.ObserveMatchConditionEvalError(ctx, name, policyKind, policyType, operation)
+			}
+		}
+		evaluations().WithLabelValues(kind, name, e.outcome(j.FailurePolicy)).Inc()
+	}
+	for i := range j.Consequences {
+		c := &j.Consequences[i]
+		if c.Configuration {
+			outcome := "error"
+			if c.Forgiven {
+				outcome = "ignored_error"
+			}
+			evaluations().WithLabelValues(kind, name, outcome).Inc()
+			continue
+		}
+		if source != registration.ValidatingPolicies {
+			continue
+		}
+		observe := func(action string) {
+			m, class := validatingMetrics(), errorClass(c.Message)
+			m.checks.WithContext(ctx).WithLabelValues(name, c.Binding, class, action).Inc()
+			m.latency.WithContext(ctx).WithLabelValues(name, c.Binding, class, action).Observe(c.Latency.Seconds())
+		}
+		switch {
+		case c.Key != "" && c.Denied:
+			observe("deny")
+		case c.Key == "" && c.Forgiven:
+			observe("allow")
+		}
+		for _, action := range c.Actions {
+			observe(strings.ToLower(action))
+		}
+	}
+}
+
+// outcome is that of an evaluation, for the metric.
+func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
+	failed := slices.ContainsFunc(e.Annotations, func(a Annotation) bool { return a.Err != nil })
+	for i := range e.Validations {
+		if e.Validations[i].Violated {
+			return "violated"
+		}
+		failed = failed || e.Validations[i].Err != nil
+	}
+	switch {
+	case failed && policy == registration.Ignore:
+		return "ignored_error"
+	case failed:
+		return "error"
+	case e.False != "":
+		return "excluded"
+	}
+	return "admitted"
+}
+
+// errorClass is what upstream makes of a message (S17.22).
+func errorClass(message string) string {
+	switch {
+	case strings.HasPrefix(message, "compilation"):
+		return "compile_error"
+	case strings.HasPrefix(message, "validation failed due to running out of cost budget"):
+		return "out_of_budget"
+	}
+	return "invalid_error"
+}

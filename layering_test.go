@@ -43,7 +43,7 @@ var layers = []struct {
 		"server/explain", "server/replicas", "server/replicas/v1alpha1",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/rejections", "server/traces", "server/traces/v1alpha1",
-		"server/stack", "server/storage", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
+		"server/stack", "server/storage", "server/waiting", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},
 	{"server/customresources", []string{
@@ -73,12 +73,13 @@ var layers = []struct {
 		"the built-in kinds, for the tests of what describes them"},
 	{"server/catalog", []string{"admission/initializers"}, "data about kinds, and what initializers may change in them"},
 	{"server/auth", nil, "users and rules"},
-	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "admission/initializers"},
+	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "server/waiting", "admission/initializers"},
 		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
 	{"server/stack", nil, "the stacks of requests"},
 	{"server/initialization", []string{"admission/initializers"}, "readers and writers of what is pending, around a storage"},
 	{"server/storage", []string{"server/inflight"}, "etcd3 stores; who waits for a watch cache gives its place back"},
 	{"server/inflight", nil, "requests handled at once"},
+	{"server/waiting", nil, "creates that wait, outside of all handlers"},
 	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
 	{"server/etcd", nil, "the embedded etcd and clients"},
 

@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
-	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/stack"
+	"github.com/gatehouse-dev/gatehouse/server/waiting"
 )
 
 // issuer names this server in the tokens of service accounts.
@@ -32,8 +32,8 @@ var audiences = authenticator.Audiences{issuer}
 const (
 	// maxRequestBody bounds the body of a request, in bytes, as in kube-apiserver.
 	maxRequestBody = 3 << 20
-	// maxWaiting bounds the creates that wait for initializers beside the requests
-	// that are handled.
+	// maxWaiting bounds the creates that wait for initializers in addition to the
+	// requests that are handled.
 	maxWaiting = 10_000
 )
 
@@ -55,8 +55,9 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
+	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return through(api, s.filters(c)...)
+		return through(api, s.filters(c, room)...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
@@ -76,7 +77,7 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
 	if config.AuditBackend != nil {
-		config.AuditBackend = resources.AuditBackend(config.AuditBackend)
+		config.AuditBackend = room.AuditBackend(config.AuditBackend)
 	}
 	return config, nil
 }
@@ -87,7 +88,7 @@ type filter func(next http.Handler) http.Handler
 // filters are what a request passes on its way to the API, outermost first. The library's
 // own chain is one of them: authentication, audit, authorization and more, in the order
 // of kube-apiserver.
-func (s *settings) filters(c *genericapiserver.Config) []filter {
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room) []filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
 		LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
@@ -96,7 +97,7 @@ func (s *settings) filters(c *genericapiserver.Config) []filter {
 		func(next http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
-		limiter.Doorway,
+		room.Doorway,
 		stack.Handler,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
 		withTimeToAnswer,

@@ -5,9 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
-
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/resources"
 )
 
 // revisionHeader is in the answer to every write that admission judged: the
@@ -48,40 +47,11 @@ func showRevision(next http.Handler) http.Handler {
 			return
 		}
 		j := &judged{}
-		w = responsewriter.WrapForHTTP1Or2(&judgedWriter{ResponseWriter: w, judged: j})
+		w = resources.AnsweringWith(w, func(header http.Header) {
+			if by := j.by.Load(); by != nil {
+				header.Set(revisionHeader, by.Revision)
+			}
+		})
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), judgedKey{}, j)))
 	})
-}
-
-// judgedWriter adds the header when the response begins.
-type judgedWriter struct {
-	http.ResponseWriter
-	judged *judged
-	begun  bool
-}
-
-var _ responsewriter.UserProvidedDecorator = (*judgedWriter)(nil)
-
-func (w *judgedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Header has the header also for who takes it to answer elsewhere, later.
-func (w *judgedWriter) Header() http.Header {
-	header := w.ResponseWriter.Header()
-	if by := w.judged.by.Load(); by != nil && !w.begun {
-		header.Set(revisionHeader, by.Revision)
-	}
-	return header
-}
-
-func (w *judgedWriter) WriteHeader(code int) {
-	w.Header()
-	w.begun = true
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *judgedWriter) Write(data []byte) (int, error) {
-	if !w.begun {
-		w.WriteHeader(http.StatusOK)
-	}
-	return w.ResponseWriter.Write(data)
 }

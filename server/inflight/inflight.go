@@ -23,7 +23,7 @@ type Options struct {
 	// Reads and Writes bound the requests that only read and those that write.
 	Reads, Writes int
 	// Yielded bounds the requests that gave back their place and go on; those
-	// beyond it keep theirs. As many may leave.
+	// beyond it keep theirs.
 	Yielded int
 	// LongRunning tells which requests do not count, watches above all.
 	LongRunning request.LongRunningRequestCheck
@@ -38,7 +38,7 @@ type Limiter struct {
 	// system:masters.
 	reads, writes             places
 	masterReads, masterWrites places
-	yielded, gone             atomic.Int64
+	yielded                   atomic.Int64
 }
 
 // mastersAside is how many of those who wait in line may be let in, for each place

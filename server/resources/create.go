@@ -4,67 +4,42 @@ import (
 	"context"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/server/waiting"
 )
 
-// accepting serves a request that may create an object with a handler that is
-// made for it, and answers 202 where the library says 201 and the object is
-// uninitialized (S11.27). The handler's storage says by the pointer whether it
-// is.
-func accepting(make func(accepted *bool) http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, req *http.Request) {
-		accepted := false
-		serve := make(&accepted)
-		serve(responsewriter.WrapForHTTP1Or2(&acceptedWriter{ResponseWriter: w, accepted: &accepted}), req)
+// code is that of the answer: 202 where the library says 201 and the object that was
+// created is uninitialized (S11.27).
+func (c *call) code(code int) int {
+	if code == http.StatusCreated && c.uninitialized {
+		return http.StatusAccepted
 	}
+	return code
 }
 
-// acceptedWriter is the response of accepting.
-type acceptedWriter struct {
-	http.ResponseWriter
-	accepted *bool
-}
-
-var _ responsewriter.UserProvidedDecorator = (*acceptedWriter)(nil)
-
-func (w *acceptedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *acceptedWriter) WriteHeader(code int) {
-	if code == http.StatusCreated && *w.accepted {
-		code = http.StatusAccepted
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-// creator is a storage whose creates wait until the object is initialized
-// (S11.24).
-type creator struct {
+// waitingCreater is a storage whose creates wait until the object is initialized
+// (S11.24), outside of the server's handlers if that can be.
+type waitingCreater struct {
 	rest.Creater
-	// leave, which may be nil, makes a wait that of an absent; it returns false
-	// when the request is answered already.
-	leave func(context.Context, *initialization.Creation) bool
+	call *call
 }
 
-// errLeft ends the work of the library on a create that is answered by absent.
-var errLeft = apierrors.NewServiceUnavailable("the object is stored and not yet initialized")
-
-func (c creator) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	creation := &initialization.Creation{}
-	created, err := c.Creater.Create(initialization.WithCreation(ctx, creation), obj, validate, options)
+	created, err := w.Creater.Create(initialization.WithCreation(ctx, creation), obj, validate, options)
 	if err != nil {
 		return nil, err
 	}
 	if creation.Waits() {
-		if c.leave != nil && c.leave(ctx, creation) {
-			return nil, errLeft
+		if w.call.leave(ctx, creation) {
+			return nil, waiting.ErrLeft
 		}
 		// The initializers need to get in.
 		inflight.Yield(ctx)
@@ -72,41 +47,53 @@ func (c creator) Create(ctx context.Context, obj runtime.Object, validate rest.V
 	return creation.Wait(ctx, created)
 }
 
-// telling is a storage that tells by the pointer whether what it created is
-// uninitialized.
-type telling struct {
+// leave has the creator wait when all handlers have returned, if it may.
+func (c *call) leave(ctx context.Context, creation *initialization.Creation) bool {
+	if !c.mayLeave {
+		return false
+	}
+	c.creation = creation
+	c.deadline, _ = ctx.Deadline()
+	return waiting.Leave(ctx)
+}
+
+// finish says how a create that has left is answered, and calls done then.
+func (c *call) finish(w http.ResponseWriter, req *http.Request, done func()) {
+	// The call itself holds on to more.
+	e, info, creation, deadline := c.Endpoint, c.info, c.creation, c.deadline
+	var created runtime.Object
+	var err error
+	waiting.Finish(w, req, func(ctx context.Context) {
+		created, err = creation.WaitUntil(ctx, deadline)
+	}, func(w http.ResponseWriter, req *http.Request) (code int) {
+		if done != nil {
+			defer done()
+		}
+		return e.serveCounted(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
+			e.answer(w, req, created, err)
+			return true
+		})
+	})
+}
+
+// answer answers a create that has waited.
+func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runtime.Object, err error) {
+	gv := e.Scope.Kind.GroupVersion()
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gv, w, req)
+		return
+	}
+	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, http.StatusCreated, created, false)
+}
+
+// notingCreater is a storage that notes whether what it created is uninitialized.
+type notingCreater struct {
 	rest.Creater
-	accepted *bool
+	call *call
 }
 
-func (t telling) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
-	created, err := t.Creater.Create(ctx, obj, validate, options)
-	*t.accepted = err == nil && initializers.Has(created)
+func (n notingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := n.Creater.Create(ctx, obj, validate, options)
+	n.call.uninitialized = err == nil && initializers.Has(created)
 	return created, err
-}
-
-// creatingUpdater and creatingPatcher are storages whose updates may create.
-// Those creates do not wait (S11.23).
-type creatingUpdater struct {
-	rest.Updater
-	accepted *bool
-}
-
-func (u creatingUpdater) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	stored, created, err := u.Updater.Update(ctx, name, obj, validateCreate, validate, force, options)
-	*u.accepted = err == nil && created && initializers.Has(stored)
-	return stored, created, err
-}
-
-type creatingPatcher struct {
-	rest.Patcher
-	accepted *bool
-}
-
-func (p creatingPatcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	return creatingUpdater{p.Patcher, p.accepted}.Update(ctx, name, obj, validateCreate, validate, force, options)
 }

@@ -170,7 +170,7 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 			Name:       path,
 			Namespaced: namespaced,
 			Kind:       kind.Kind,
-			Verbs:      verbs(storage),
+			Verbs:      verbsOf(storage),
 		},
 	}
 	if _, connects := storage.(rest.Connecter); !connects {
@@ -232,44 +232,4 @@ func (e *Endpoint) deprecate(scheme *runtime.Scheme) error {
 		e.Warnings = append(e.Warnings, deprecation.WarningMessage(obj))
 	}
 	return nil
-}
-
-// verbs lists what a storage can do, in the order discovery shows them.
-func verbs(storage rest.Storage) metav1.Verbs {
-	var v metav1.Verbs
-	add := func(verb string, ok bool) {
-		if ok && !slices.Contains(v, verb) {
-			v = append(v, verb)
-		}
-	}
-	_, creater := storage.(rest.Creater)
-	_, namedCreater := storage.(rest.NamedCreater)
-	_, getter := storage.(rest.Getter)
-	_, getterWithOptions := storage.(rest.GetterWithOptions)
-	_, lister := storage.(rest.Lister)
-	_, updater := storage.(rest.Updater)
-	_, patcher := storage.(rest.Patcher)
-	_, deleter := storage.(rest.GracefulDeleter)
-	_, collectionDeleter := storage.(rest.CollectionDeleter)
-	_, watcher := storage.(rest.Watcher)
-	connecter, isConnecter := storage.(rest.Connecter)
-	add("create", creater || namedCreater)
-	add("delete", deleter)
-	add("deletecollection", collectionDeleter)
-	add("get", getter || getterWithOptions)
-	add("list", lister)
-	add("patch", patcher)
-	add("update", updater)
-	add("watch", watcher)
-	if isConnecter {
-		for _, method := range connecter.ConnectMethods() {
-			add(connectVerbs[method], connectVerbs[method] != "")
-		}
-	}
-	sort.Strings(v)
-	return v
-}
-
-var connectVerbs = map[string]string{
-	"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
 }

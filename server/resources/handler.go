@@ -2,7 +2,6 @@ package resources
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,13 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 
-	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/waiting"
 )
 
 // minWatch is the shortest a watch without a timeout of its own may last;
@@ -63,10 +60,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	e, done := h.lookup(gvr, info.Subresource)
-	if done == nil {
-		done = func() {}
-	}
-	defer func() { done() }()
+	defer func() {
+		if done != nil {
+			done()
+		}
+	}()
 	if e == nil || !e.at(info) {
 		notServed(gvr, w, req)
 		return
@@ -80,8 +78,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		bound.Scope = e.Bind(req.Context())
 		e = &bound
 	}
-	var absent absent
-	handler := h.verb(e, info, req, &absent)
+	c := h.newCall(e, info, req)
+	handler := c.handler()
 	if handler == nil {
 		responsewriters.ErrorNegotiated(apierrors.NewMethodNotSupported(gvr.GroupResource(), verbName(info, req)),
 			e.Scope.Serializer, gvr.GroupVersion(), w, req)
@@ -91,26 +89,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gvr.GroupVersion(), w, req)
 		return
 	}
-	count := e.count
-	if h.Uncounted {
-		count = uncounted
-	}
-	count(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
-		handler(w, req)
-		if !absent.left() {
+	serve := func(w http.ResponseWriter, req *http.Request) (answered bool) {
+		w = answeringWith(w, c.code)
+		if !c.mayLeave {
+			handler(w, req)
 			return true
 		}
-		wait := absent.wait()
-		if e.leave(info, w, req, wait, done) {
-			done = func() {}
-			return false
+		if !waiting.Serve(handler, w, req) {
+			return true
 		}
-		// The initializers need to get in.
-		inflight.Yield(req.Context())
-		created, err := wait(req.Context())
-		e.answer(w, req, created, err)
-		return true
-	})
+		c.finish(w, req, done)
+		done = nil
+		return false
+	}
+	if h.Uncounted {
+		serve(w, req)
+		return
+	}
+	e.serveCounted(info, w, req, serve)
 }
 
 func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
@@ -122,115 +118,16 @@ func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*
 	return nil, nil
 }
 
-// verb returns what serves the request at the endpoint, nil when the endpoint
-// does not know the verb or the path is not one the verb has. When it has
-// returned, a creator that has to wait may be absent.
-func (h *Handler) verb(e *Endpoint, info *request.RequestInfo, req *http.Request, absent *absent) http.HandlerFunc {
-	admit := h.Admission
+func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Request) *call {
+	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers}
 	if e.Admit != nil {
-		admit = e.Admit(admit)
+		c.admit = e.Admit(c.admit)
 	}
 	if unstored := e.storesNothing(info); unstored || info.Subresource != "" {
 		// Writes to subresources must not change metadata.initializers (S11.41).
-		admit = keeper{admit, unstored}
+		c.admit = keeper{c.admit, unstored}
 	}
-	if c, ok := e.Storage.(rest.Connecter); ok {
-		if info.Name == "" || !slices.Contains(c.ConnectMethods(), req.Method) {
-			return nil
-		}
-		return handlers.ConnectResource(c, e.Scope, admit, e.Discovery.Name, info.Subresource != "")
-	}
-	named := info.Name != ""
-	// Writes to a collection of a namespaced resource need the namespace.
-	placed := !e.Discovery.Namespaced || info.Namespace != ""
-	transformed := transforms(req)
-	switch info.Verb {
-	case "get":
-		if _, unplaced := e.Storage.(Unplaced); !named || !placed && !unplaced {
-			return nil
-		}
-		if g, ok := e.Storage.(rest.GetterWithOptions); ok {
-			return handlers.GetResourceWithOptions(g, e.Scope, info.Subresource != "")
-		}
-		if g, ok := e.Storage.(rest.Getter); ok {
-			g = plainGetter{g}
-			if transformed {
-				g = bareGetter{g}
-			}
-			return handlers.GetResource(g, e.Scope)
-		}
-	case "list", "watch":
-		lister, isLister := e.Storage.(rest.Lister)
-		watcher, isWatcher := e.Storage.(rest.Watcher)
-		if transformed && isLister {
-			lister = bareLister{lister}
-		}
-		if isWatcher {
-			watcher = plainWatcher{watcher}
-		}
-		if transformed && isWatcher {
-			watcher = bareWatcher{watcher}
-		}
-		if (info.Verb == "list" && isLister) || (info.Verb == "watch" && isWatcher && isLister) {
-			return handlers.ListResource(lister, watcher, e.Scope, info.Verb == "watch", minWatch)
-		}
-	case "create":
-		if !placed {
-			return nil
-		}
-		if c, ok := e.Storage.(rest.NamedCreater); ok {
-			return handlers.CreateNamedResource(c, e.Scope, admit)
-		}
-		if c, ok := e.Storage.(rest.Creater); ok && (!named || info.Subresource != "") {
-			if info.Subresource != "" {
-				return handlers.CreateResource(c, e.Scope, admit)
-			}
-			c = plainCreater{c, e.Kind}
-			if !h.Initializers {
-				return handlers.CreateResource(c, e.Scope, admit)
-			}
-			wait := !includesUninitialized(req)
-			if wait && !transformed {
-				c = creator{c, absent.leave}
-			} else if wait {
-				c = creator{Creater: c}
-			}
-			return accepting(func(accepted *bool) http.HandlerFunc {
-				var c rest.Creater = telling{c, accepted}
-				if transformed {
-					c = bareCreater{c}
-				}
-				return absent.watching(handlers.CreateResource(c, e.Scope, admit))
-			})
-		}
-	case "update":
-		if u, ok := e.Storage.(rest.Updater); ok && named && placed {
-			return accepting(func(accepted *bool) http.HandlerFunc {
-				return handlers.UpdateResource(updater{creatingUpdater{u, accepted}, e.Kind, transformed}, e.Scope, admit)
-			})
-		}
-	case "patch":
-		if p, ok := e.Storage.(rest.Patcher); ok && named && placed {
-			return accepting(func(accepted *bool) http.HandlerFunc {
-				return e.patch(patcher{creatingPatcher{p, accepted}, e.Kind, transformed}, admit)
-			})
-		}
-	case "delete":
-		if d, ok := e.Storage.(rest.GracefulDeleter); ok && named && placed {
-			if transformed {
-				d = bareDeleter{d}
-			}
-			return handlers.DeleteResource(d, true, e.Scope, admit)
-		}
-	case "deletecollection":
-		if d, ok := e.Storage.(rest.CollectionDeleter); ok && !named && placed {
-			if transformed {
-				d = bareCollectionDeleter{d}
-			}
-			return handlers.DeleteCollection(d, true, e.Scope, admit)
-		}
-	}
-	return nil
+	return c
 }
 
 func verbName(info *request.RequestInfo, req *http.Request) string {

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
-
-	"github.com/gatehouse-dev/gatehouse/server/stack"
 )
 
 // explain turns errors that come from a client's mistake, and that the library
@@ -66,8 +64,7 @@ func (w plainWatcher) Watch(ctx context.Context, options *metainternalversion.Li
 	return events, explainRead(err)
 }
 
-// plainCreater, updater and patcher are storages whose errors are explained. The
-// latter two return bare objects if asked to.
+// plainCreater is a storage whose errors are explained.
 type plainCreater struct {
 	rest.Creater
 	kind schema.GroupVersionKind
@@ -76,33 +73,4 @@ type plainCreater struct {
 func (c plainCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	created, err := c.Creater.Create(ctx, obj, validate, options)
 	return created, explain(c.kind, "", err)
-}
-
-type updater struct {
-	rest.Updater
-	kind schema.GroupVersionKind
-	bare bool
-}
-
-func (u updater) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	stack.Grow()
-	stored, created, err := u.Updater.Update(ctx, name, obj, validateCreate, validate, force, options)
-	if u.bare {
-		stored = bare(stored)
-	}
-	return stored, created, explain(u.kind, name, err)
-}
-
-type patcher struct {
-	rest.Patcher
-	kind schema.GroupVersionKind
-	bare bool
-}
-
-func (p patcher) Update(ctx context.Context, name string, obj rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validate rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	return updater{p.Patcher, p.kind, p.bare}.Update(ctx, name, obj, validateCreate, validate, force, options)
 }

@@ -1,0 +1,61 @@
+package waiting
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// Room is where the creates of one server wait that have left its handlers. It is made by
+// NewRoom and safe for concurrent use.
+type Room struct {
+	limit  int64
+	inside atomic.Int64
+	// unanswered marks the audit record of a request that has left.
+	unanswered *metav1.Status
+}
+
+// NewRoom returns a Room for so many requests at once.
+func NewRoom(limit int) *Room {
+	return &Room{limit: int64(limit), unanswered: &metav1.Status{Message: "not yet answered"}}
+}
+
+// Doorway returns a handler that lets creates leave those behind it. It must be the first
+// of the server's handlers, so that what all others keep for a request is gone while the
+// request waits.
+func (r *Room) Doorway(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodPost {
+			next.ServeHTTP(w, req)
+			return
+		}
+		v := &visit{room: r}
+		defer v.end()
+		v.pass(next, w, req)
+		if finish, answered := v.close(); finish != nil {
+			if answered {
+				w = &discarding{}
+			}
+			finish(w, req)
+		}
+	})
+}
+
+// enter takes one of the places.
+func (r *Room) enter() bool {
+	if r.inside.Add(1) > r.limit {
+		r.inside.Add(-1)
+		return false
+	}
+	return true
+}
+
+// pass hands the request to the other handlers. It is a function of its own to leave
+// nothing on the stack.
+func (v *visit) pass(next http.Handler, w http.ResponseWriter, req *http.Request) {
+	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&outside{ResponseWriter: w, visit: v}),
+		req.WithContext(context.WithValue(req.Context(), visitKey{}, v)))
+}

@@ -186,7 +186,7 @@ func (a *api) customChanged() {
 	documented := []openapi.CustomVersion{}
 	for _, v := range a.custom.Versions() {
 		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
-		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion})
+		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion, Tag: v.Tag})
 	}
 	if err := a.discovery.SetCustom(shown); err != nil {
 		klog.ErrorS(err, "Could not update the discovery of custom resources")

@@ -23,6 +23,9 @@ type Version struct {
 	Resources []metav1.APIResource
 	// Aggregated says the same in the form of aggregated discovery.
 	Aggregated []apidiscoveryv2.APIResourceDiscovery
+	// Tag changes whenever the OpenAPI document of the version may have changed, and not
+	// with definitions that have no part in it.
+	Tag string
 }
 
 // Verbs, in the order upstream has them in discovery.
@@ -37,6 +40,8 @@ var (
 // The caller must not change what it gets.
 func (s *Server) Versions() []Version {
 	byGV := map[schema.GroupVersion]*Version{}
+	// What each version's document is built from.
+	builtFrom := map[schema.GroupVersion][]string{}
 	for _, e := range *s.snapshot.Load() {
 		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
 			continue
@@ -51,11 +56,14 @@ func (s *Server) Versions() []Version {
 				byGV[gv] = &Version{GroupVersion: gv}
 			}
 			byGV[gv].add(e, v)
+			builtFrom[gv] = append(builtFrom[gv], string(e.definition.crd.UID)+"/"+e.definition.crd.ResourceVersion)
 		}
 	}
 	list := make([]Version, 0, len(byGV))
 	for _, v := range byGV {
 		slices.SortStableFunc(v.Resources, func(a, b metav1.APIResource) int { return cmp.Compare(resourceOf(a.Name), resourceOf(b.Name)) })
+		slices.Sort(builtFrom[v.GroupVersion])
+		v.Tag = strings.Join(builtFrom[v.GroupVersion], ",")
 		slices.SortFunc(v.Aggregated, func(a, b apidiscoveryv2.APIResourceDiscovery) int { return cmp.Compare(a.Resource, b.Resource) })
 		list = append(list, *v)
 	}

@@ -113,3 +113,33 @@ func hasInitializers(metadata *spec.Schema) bool {
 	_, ok := field.Properties["pending"]
 	return ok
 }
+
+// TestATagChangesWithItsDocumentOnly: the OpenAPI documents of a definition stay when
+// another one changes, and when its own status does.
+func TestATagChangesWithItsDocumentOnly(t *testing.T) {
+	e := newEnv(t)
+	e.define(widgets)
+	e.define(strings.NewReplacer("widget", "gizmo", "Widget", "Gizmo", "wd", "gz", "example.com", "a.example.com").Replace(widgets))
+	tags := func() map[string]string {
+		found := map[string]string{}
+		for _, v := range e.Versions() {
+			found[v.String()] = v.Tag
+		}
+		return found
+	}
+	e.await(func() bool { return len(tags()) == 4 })
+	before := tags()
+	for gv, tag := range before {
+		if tag == "" {
+			t.Errorf("%s has no tag", gv)
+		}
+	}
+	e.update("gizmos.a.example.com", func(spec *apiextensionsSpec) { spec.Names.Categories = []string{"changed"} })
+	e.await(func() bool { return tags()["a.example.com/v1"] != before["a.example.com/v1"] })
+	after := tags()
+	for gv, tag := range before {
+		if same := after[gv] == tag; same != !strings.HasPrefix(gv, "a.") {
+			t.Errorf("%s: the tag was %q and is %q", gv, tag, after[gv])
+		}
+	}
+}

@@ -2,18 +2,19 @@ package openapi
 
 import (
 	"bytes"
+	"compress/flate"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
-	"weak"
 
 	"github.com/munnerz/goautoneg"
 )
 
-// document is one OpenAPI document, built when it is asked for.
+// document is one OpenAPI document, built once, when it is asked for.
 type document struct {
 	// build returns its JSON.
 	build func() ([]byte, error)
@@ -21,40 +22,82 @@ type document struct {
 	mu struct {
 		sync.Mutex
 		content
-		// text is the JSON for as long as it is in memory.
-		text weak.Pointer[[]byte]
+		// packed is the JSON, compressed, once the document is built: all documents
+		// together have more than 10 MB, which few clients ask for twice.
+		packed []byte
+		// readers are those who have the JSON in memory now, and share it.
+		readers int
 	}
 }
 
 // content is what a document says.
 type content struct {
+	// json is nil while nobody reads it.
 	json []byte
-	// etag is the hash of the JSON.
+	// etag is the hash of the JSON, size its length in bytes.
 	etag string
-	// since is when the document was first built with this etag.
+	size int
+	// since is when the document was built.
 	since time.Time
 }
 
-// load returns the document's content, and builds it if it is not in memory.
-func (d *document) load() (content, error) {
+// load returns the document's content until release is called. It builds the document
+// the first time.
+func (d *document) load() (c content, release func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := d.mu.content
-	if text := d.mu.text.Value(); text != nil {
-		c.json = *text
-		return c, nil
+	switch {
+	case d.mu.packed == nil:
+		err = d.first()
+	case d.mu.readers == 0:
+		err = d.unpack()
 	}
+	if err != nil {
+		return content{}, nil, err
+	}
+	d.mu.readers++
+	return d.mu.content, sync.OnceFunc(d.release), nil
+}
+
+func (d *document) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.readers--; d.mu.readers == 0 {
+		d.mu.json = nil
+	}
+}
+
+// unpack gets the JSON back; mu is held.
+func (d *document) unpack() error {
+	text := bytes.NewBuffer(make([]byte, 0, d.mu.size+bytes.MinRead))
+	if _, err := text.ReadFrom(flate.NewReader(bytes.NewReader(d.mu.packed))); err != nil {
+		return fmt.Errorf("unpacking: %w", err)
+	}
+	d.mu.json = text.Bytes()
+	return nil
+}
+
+// first builds the document; mu is held.
+func (d *document) first() error {
 	text, err := d.build()
 	if err != nil {
-		return content{}, err
+		return err
+	}
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
 	}
 	sum := sha256.Sum256(text)
-	if etag := hex.EncodeToString(sum[:]); etag != c.etag {
-		c = content{etag: etag, since: time.Now()}
-	}
-	d.mu.content, d.mu.text = c, weak.Make(&text)
-	c.json = text
-	return c, nil
+	d.mu.content = content{json: text, etag: hex.EncodeToString(sum[:]), size: len(text), since: time.Now()}
+	d.mu.packed = bytes.Clone(packed.Bytes())
+	return nil
 }
 
 // hash returns the document's ETag, and builds the document only if that was
@@ -63,8 +106,12 @@ func (d *document) hash() (string, error) {
 	if etag := d.known(); etag != "" {
 		return etag, nil
 	}
-	c, err := d.load()
-	return c.etag, err
+	c, release, err := d.load()
+	if err != nil {
+		return "", err
+	}
+	release()
+	return c.etag, nil
 }
 
 // known returns the document's ETag, empty if it was never built.
@@ -130,14 +177,12 @@ func (d *document) serve(w http.ResponseWriter, req *http.Request, p protobuf, l
 			w.WriteHeader(http.StatusNotModified)
 			return nil
 		}
-		c, err := d.load()
+		c, release, err := d.load()
 		if err != nil {
 			return err
 		}
-		// What was built now may be newer than what the hash was of.
-		if etag = c.etag; wanted == "" || wanted == etag {
-			return c.write(w, req, p, mediaType, wanted != "")
-		}
+		defer release()
+		return c.write(w, req, p, mediaType, wanted != "")
 	}
 	// A permanent redirect could be followed in circles when a document changes
 	// back.

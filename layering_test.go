@@ -34,7 +34,7 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
-	{"internal/cli", []string{"server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/nearest", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
 	{"initializer", nil, "works through the API, like any controller"},
 
@@ -110,6 +110,7 @@ var layers = []struct {
 	{"admission/expression", nil, "CEL"},
 	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
 	{"admission/review", nil, "wire formats"},
+	{"internal/nearest", nil, "names and typing errors"},
 }
 
 // The layout is the architecture, and imports point down only.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 )
 
 // Streams are what a command reads and writes. Results go to Out, everything
@@ -108,7 +110,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return usageError{fmt.Errorf("unknown command %q%s", args[0], suggestion("", args[0], names))}
+	return usageError{fmt.Errorf("unknown command %q%s", args[0], nearest.Suggestion("", args[0], names))}
 }
 
 func noArgs(_ *cobra.Command, args []string) error {

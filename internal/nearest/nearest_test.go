@@ -1,8 +1,8 @@
-package cli
+package nearest
 
 import "testing"
 
-func TestSuggestionIsForTypingErrorsOnly(t *testing.T) {
+func TestASuggestionIsForTypingErrorsOnly(t *testing.T) {
 	names := []string{"data-dir", "bind-address", "secure-port", "etcd-cafile", "etcd-keyfile", "v"}
 	for given, want := range map[string]string{
 		"data-dri":      " (did you mean --data-dir?)",
@@ -14,7 +14,7 @@ func TestSuggestionIsForTypingErrorsOnly(t *testing.T) {
 		"x":             "",
 		"":              "",
 	} {
-		if got := suggestion("--", given, names); got != want {
+		if got := Suggestion("--", given, names); got != want {
 			t.Errorf("suggestion for %q: got %q, want %q", given, got, want)
 		}
 	}

@@ -1,0 +1,2 @@
+// Package nearest finds the name that somebody meant who made a typing error.
+package nearest

@@ -50,6 +50,8 @@ var layers = []struct {
 		"server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
 		"admission/registration", "admission/trace",
 	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
+	{"server/election", nil, "reads and writes a Lease through a storage that its caller chooses"},
+	{"server/dormant", nil, "a transport of a client, and counts of keys in etcd"},
 	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
 		"reads the registrations that another package stores for the engine's snapshots"},
 	{"server/marks", nil, "a wrapper of etcd's client"},

@@ -1,0 +1,14 @@
+// Package election lets one of several servers act, as long as it holds a Lease.
+//
+// The Lease is an object like that of a kube-controller-manager, and works the same way:
+// client-go's elector renews it, and another server takes it over when it was not renewed
+// for its duration. It is read and written through a storage of the caller, who decides
+// whether admission is asked about it. See docs/decisions/004-the-lease-of-controllers.md.
+//
+// # Guarantees
+//
+// While a server acts, no other one does. A server that was paused, or cannot renew the
+// Lease, knows by its own clock when it must not act any more: Held is false then, before
+// any other server can have begun. A server that ends gives the Lease back only when
+// everything it did has ended.
+package election

@@ -1,0 +1,203 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// memory has one Lease.
+type memory struct {
+	mu    sync.Mutex
+	lease *coordinationv1.Lease
+}
+
+var errAway = errors.New("the storage is away")
+
+func (m *memory) Get(context.Context, string, string) (*coordinationv1.Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lease == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "controllers")
+	}
+	return m.lease.DeepCopy(), nil
+}
+
+func (m *memory) Create(_ context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lease != nil {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "leases"}, lease.Name)
+	}
+	m.lease = lease.DeepCopy()
+	m.lease.ResourceVersion = "1"
+	return m.lease.DeepCopy(), nil
+}
+
+func (m *memory) Update(_ context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lease == nil || m.lease.ResourceVersion != lease.ResourceVersion {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, lease.Name, errors.New("changed"))
+	}
+	version, err := strconv.Atoi(lease.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	m.lease = lease.DeepCopy()
+	m.lease.ResourceVersion = strconv.Itoa(version + 1)
+	return m.lease.DeepCopy(), nil
+}
+
+// server is one of several that want to act.
+type server struct {
+	*Election
+	acting atomic.Int32
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+func start(t *testing.T, name string, storage Leases, all *atomic.Int32) *server {
+	t.Helper()
+	e, err := New(Options{Leases: storage, Namespace: "kube-system", Name: "controllers", Identity: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &server{Election: e, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		e.Run(ctx, func(ctx context.Context) {
+			if !e.Held() {
+				t.Errorf("%s acts without the lease", name)
+			}
+			if n := all.Add(1); n > 1 {
+				t.Errorf("%d servers act", n)
+			}
+			s.acting.Add(1)
+			<-ctx.Done()
+			s.acting.Add(-1)
+			all.Add(-1)
+		})
+	}()
+	return s
+}
+
+func TestOneServerActsAndAnotherTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all atomic.Int32
+		storage := &memory{}
+		one := start(t, "one", storage, &all)
+		time.Sleep(3 * time.Second)
+		two := start(t, "two", storage, &all)
+		time.Sleep(time.Minute)
+		if one.acting.Load() != 1 || two.acting.Load() != 0 || !one.Held() || two.Held() {
+			t.Fatal("the first server does not act alone")
+		}
+		// Who ends gives the lease back: nobody waits until it has run out.
+		one.cancel()
+		<-one.ended
+		before := time.Now()
+		for two.acting.Load() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(before); took > 6*time.Second {
+			t.Errorf("the second server waited %s", took)
+		}
+		if one.Held() {
+			t.Error("the first server believes that it has the lease")
+		}
+		two.cancel()
+		<-two.ended
+	})
+}
+
+// cut is a storage that one server does not reach any more.
+type cut struct {
+	*memory
+	off atomic.Bool
+}
+
+func (c *cut) Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
+	if c.off.Load() {
+		return nil, errAway
+	}
+	return c.memory.Get(ctx, namespace, name)
+}
+
+func (c *cut) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if c.off.Load() {
+		return nil, errAway
+	}
+	return c.memory.Update(ctx, lease)
+}
+
+// A server that cannot renew the lease has stopped before another one begins, and acts
+// again when it gets the lease back.
+func TestAServerThatLosesTheLeaseStopsActing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all atomic.Int32
+		storage := &memory{}
+		link := &cut{memory: storage}
+		one := start(t, "one", link, &all)
+		time.Sleep(3 * time.Second)
+		two := start(t, "two", storage, &all)
+		time.Sleep(3 * time.Second)
+		link.off.Store(true)
+		for two.acting.Load() == 0 {
+			if one.Held() && two.Held() {
+				t.Fatal("two servers have the lease")
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if one.acting.Load() != 0 || one.Held() {
+			t.Error("the first server goes on")
+		}
+		link.off.Store(false)
+		two.cancel()
+		<-two.ended
+		for one.acting.Load() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		one.cancel()
+		<-one.ended
+	})
+}
+
+// A server that was paused for longer than the lease lasts knows at once that it does not
+// have it, before anything has told it so.
+func TestAServerThatWasPausedDoesNotHoldTheLease(t *testing.T) {
+	e, err := New(Options{Leases: &memory{}, Namespace: "n", Name: "l", Identity: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &lock{Election: e}
+		if err := l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "one", LeaseDurationSeconds: 15}); err != nil {
+			t.Fatal(err)
+		}
+		if !e.Held() {
+			t.Error("it does not have the lease")
+		}
+		time.Sleep(e.options.Deadline)
+		if e.Held() {
+			t.Error("it believes that it has the lease")
+		}
+	})
+}
+
+func TestDurationsThatMakeNoSense(t *testing.T) {
+	if _, err := New(Options{Leases: &memory{}, Namespace: "n", Name: "l", Identity: "one", Duration: time.Second, Deadline: time.Minute}); err == nil {
+		t.Error("accepted")
+	}
+}

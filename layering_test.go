@@ -39,7 +39,7 @@ var layers = []struct {
 	{"initializer", nil, "works through the API, like any controller"},
 
 	{"server", []string{
-		"server/auth", "server/catalog", "server/customresources", "server/discovery", "server/etcd", "server/fresh", "server/marks",
+		"server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
 		"server/explain", "server/replicas", "server/replicas/v1alpha1",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/rejections", "server/traces", "server/traces/v1alpha1",
@@ -50,6 +50,8 @@ var layers = []struct {
 		"server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
 		"admission/registration", "admission/trace",
 	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
+	{"server/controllers", []string{"internal/nearest", "server/dormant", "server/election", "server/namespaces"},
+		"work through the API, one server's at a time; what nobody uses costs nothing"},
 	{"server/election", nil, "reads and writes a Lease through a storage that its caller chooses"},
 	{"server/dormant", nil, "a transport of a client, and counts of keys in etcd"},
 	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},

@@ -46,6 +46,8 @@ type api struct {
 	openapi     *openapi.Handler
 	// resources handles requests for resources and for discovery.
 	resources http.Handler
+	// kindsChanged is called when discovery shows other kinds.
+	kindsChanged func()
 }
 
 // apiParts are what the API is made of.
@@ -135,6 +137,10 @@ func newAPI(p apiParts) (*api, error) {
 	return a, nil
 }
 
+// follow lets somebody know when discovery shows other kinds. It is called before
+// anything runs.
+func (a *api) follow(changed func()) { a.kindsChanged = changed }
+
 // install adds the API to what the server has besides: health checks, metrics, version.
 func (a *api) install(m *mux.PathRecorderMux) {
 	for _, prefix := range []string{"/api", "/apis"} {
@@ -192,6 +198,7 @@ func (a *api) customChanged() {
 		klog.ErrorS(err, "Could not update the discovery of custom resources")
 	}
 	a.openapi.SetCustom(documented)
+	a.kindsChanged()
 }
 
 // versions lists what discovery shows of endpoints, which are in order.

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -10,15 +8,17 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	restclient "k8s.io/client-go/rest"
-	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
+	"github.com/gatehouse-dev/gatehouse/server/dormant"
+	"github.com/gatehouse-dev/gatehouse/server/election"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 )
@@ -27,78 +27,86 @@ import (
 // namespace is being deleted.
 const replicaSettle = 2 * time.Second
 
+// leaseOfControllers is the name, in kube-system, of the Lease of the server that runs
+// the controllers.
+const leaseOfControllers = "gatehouse-controllers"
+
 // controllerParts are what controllers work with.
 type controllerParts struct {
 	settings *settings
+	serving  *serving
 	self     *loopback
 	admitter *admitter
 	stores   *stores
 	api      *api
-	etcd     clientv3.KV
+	kinds    []catalog.Group
+	etcd     etcdKeys
 }
 
-// controllers work on objects beside the request path. To add one, add a row: what makes
-// the function that runs until its context ends, or nil when the settings leave it out.
-var controllers = []struct {
-	name string
-	make func(controllerParts) (func(context.Context), error)
-}{
-	{"clusterrole-aggregation-controller", newRoleAggregation},
-	{"namespace-controller", newNamespaceController},
-}
-
-func newControllers(p controllerParts) ([]func(context.Context), error) {
-	var list []func(context.Context)
-	for _, c := range controllers {
-		run, err := c.make(p)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
-		}
-		if run != nil {
-			list = append(list, run)
-		}
-	}
-	return list, nil
-}
-
-func newRoleAggregation(p controllerParts) (func(context.Context), error) {
-	if p.settings.AuthorizationMode != "RBAC" {
-		return nil, nil
-	}
-	roles := clusterroleaggregation.NewClusterRoleAggregation(p.self.informers.Rbac().V1().ClusterRoles(), p.self.client.RbacV1())
-	return func(ctx context.Context) { roles.Run(ctx, 2) }, nil
-}
-
-func newNamespaceController(p controllerParts) (func(context.Context), error) {
-	as := restclient.CopyConfig(p.self.config)
-	as.Impersonate.UserName = "system:serviceaccount:kube-system:namespace-controller"
-	client, err := kubernetes.NewForConfig(as)
-	if err != nil {
-		return nil, err
-	}
-	// Custom resources have no protobuf.
-	as.ContentType, as.AcceptContentTypes = "", ""
-	objects, err := metadata.NewForConfig(as)
-	if err != nil {
-		return nil, err
-	}
-	builtins := builtinCollections(p.api.static, p.settings.EtcdPrefix, p.stores.places)
-	options := namespaces.Options{
-		Collections: func() []namespaces.Collection {
-			return append(slices.Clip(builtins), customCollections(p.api.custom.Versions(), p.settings.EtcdPrefix)...)
+// newControllers sets up what works on objects beside the request path, from when the
+// server is ready.
+func newControllers(p controllerParts) (*controllers.Controllers, error) {
+	s := p.settings
+	builtins := builtinCollections(p.api.static, s.EtcdPrefix, p.stores.places)
+	o := controllers.Options{
+		Selection: s.Controllers,
+		Loopback:  p.self.config, Informers: p.self.informers, RBAC: s.AuthorizationMode == "RBAC",
+		Etcd: p.etcd, Prefix: prefixes(p.api.static, s.EtcdPrefix, p.stores.places),
+		Namespaces: namespaces.Options{
+			Collections: func() []namespaces.Collection {
+				return append(slices.Clip(builtins), customCollections(p.api.custom.Versions(), s.EtcdPrefix)...)
+			},
+			Etcd: p.etcd,
 		},
-		Etcd: p.etcd, Client: client, Metadata: objects, Informers: p.self.informers,
+		RootCA: p.serving.ca,
 	}
-	if p.settings.sharesEtcd() {
-		options.Settle = replicaSettle
-	} else {
-		options.Creating = p.admitter.creations.UnderWay
+	if !s.sharesEtcd() {
+		o.Namespaces.Creating = p.admitter.creations.UnderWay
+		return controllers.New(o)
 	}
-	c, err := namespaces.New(options)
+	o.Namespaces.Settle = replicaSettle
+	leases, err := leasesOf(p.kinds)
 	if err != nil {
 		return nil, err
 	}
-	return c.Run, nil
+	o.Election, err = election.New(election.Options{
+		Leases: leases, Namespace: metav1.NamespaceSystem, Name: leaseOfControllers, Identity: replicaID(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return controllers.New(o)
+}
+
+// etcdKeys reads and watches keys of etcd.
+type etcdKeys interface {
+	clientv3.KV
+	clientv3.Watcher
+}
+
+// prefixes says where the objects of each resource are in etcd.
+func prefixes(static resources.Static, root string, storage serverstorage.StorageFactory) dormant.Prefix {
+	builtin := map[schema.GroupResource]string{}
+	groups := map[string]bool{}
+	for gvr, endpoints := range static {
+		groups[gvr.Group] = true
+		e := endpoints[""]
+		if e == nil {
+			continue
+		}
+		if _, stored := e.Storage.(rest.CollectionDeleter); stored {
+			builtin[gvr.GroupResource()] = path.Join(root, storage.ResourcePrefix(gvr.GroupResource())) + "/"
+		}
+	}
+	definitions := apiextensions.Resource("customresourcedefinitions")
+	builtin[definitions] = path.Join(root, definitions.Group, definitions.Resource) + "/"
+	return func(gr schema.GroupResource) string {
+		if groups[gr.Group] {
+			return builtin[gr]
+		}
+		// Custom resources, also those of a definition that is gone or yet to come.
+		return path.Join(root, gr.Group, gr.Resource) + "/"
+	}
 }
 
 // builtinCollections lists the built-in resources that a namespace can contain,

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
 )
 
@@ -102,6 +103,11 @@ type Options struct {
 	// read; 0 means 5 s and 10 min.
 	InitializerTimeout, InitializerRepairAfter time.Duration
 
+	// Controllers names the controllers to run, as --controllers of a
+	// kube-controller-manager does: names, "*" for those that run by default, "-name",
+	// and besides "+name", or "-*" for none. Empty means those that run by default.
+	Controllers []string
+
 	// DialWebhook opens connections to webhooks, with what their service or URL
 	// resolves to as address. It is for programs that embed a server and know
 	// another way to where its webhooks run; nil means TCP.
@@ -114,6 +120,9 @@ type Options struct {
 
 // The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
 const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.DefaultQuota
+
+// NoControllers, as Options.Controllers, runs no controller.
+const NoControllers = controllers.None
 
 // The values of --admission-consistency.
 const (
@@ -142,6 +151,7 @@ func Defaults() Options {
 		AdmissionTraceBytes:         8 << 20,
 		InitializerTimeout:          5 * time.Second,
 		InitializerRepairAfter:      10 * time.Minute,
+		Controllers:                 controllers.Default(),
 		Audit:                       options.NewAuditOptions(),
 	}
 }
@@ -166,6 +176,9 @@ func (o Options) withDefaults() Options {
 	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)
 	o.InitializerTimeout = cmp.Or(o.InitializerTimeout, d.InitializerTimeout)
 	o.InitializerRepairAfter = cmp.Or(o.InitializerRepairAfter, d.InitializerRepairAfter)
+	if len(o.Controllers) == 0 {
+		o.Controllers = d.Controllers
+	}
 	o.Audit = cmp.Or(o.Audit, d.Audit)
 	return o
 }

@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
 )
 
 // assembly is a server with all its parts in place, not yet serving. Each part is made
@@ -31,8 +32,9 @@ type assembly struct {
 	// boot is done once, when requests are served; furnisher does what was refused then.
 	boot      *boot
 	furnisher *furnisher
-	// controllers run until the server ends.
-	controllers []func(context.Context)
+	// running are what runs until the server ends; controllers run from when it is ready.
+	running     []func(context.Context)
+	controllers *controllers.Controllers
 }
 
 // assemble puts the parts of a server together. started tells whether the server is
@@ -100,10 +102,13 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if err := a.generic.AddBootSequenceHealthChecks(a.boot.checks()...); err != nil {
 		return nil, err
 	}
-	if a.controllers, err = newControllers(controllerParts{settings: s, self: a.loopback, admitter: a.admitter, stores: a.stores, api: a.api, etcd: db.client.KV}); err != nil {
+	if a.controllers, err = newControllers(controllerParts{
+		settings: s, serving: a.serving, self: a.loopback, admitter: a.admitter, stores: a.stores, api: a.api, kinds: kinds, etcd: db.client.Client,
+	}); err != nil {
 		return nil, err
 	}
-	a.controllers = append(a.controllers, publisher.Run, a.admitter.rejections.Run)
+	a.api.follow(a.controllers.KindsChanged)
+	a.running = []func(context.Context){publisher.Run, a.admitter.rejections.Run}
 	return a, nil
 }
 
@@ -141,7 +146,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		}
 		return nil
 	})
-	for _, run := range a.controllers {
+	for _, run := range a.running {
 		group.Go(func() error {
 			run(groupCtx)
 			return nil
@@ -158,6 +163,10 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		ready(a.serving.address)
 		// Starting took memory that serving does not need.
 		debug.FreeOSMemory()
+		group.Go(func() error {
+			a.controllers.Run(groupCtx)
+			return nil
+		})
 		a.furnisher.makeUp(groupCtx)
 		return nil
 	})

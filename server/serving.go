@@ -31,6 +31,8 @@ type serving struct {
 	// loopback is how the server reaches itself.
 	loopback *restclient.Config
 	address  Address
+	// ca are the PEM certificates by which clients verify the server.
+	ca []byte
 	// port is where the server listens.
 	port int
 	// advertised is the address under which others reach this server; nil when there is
@@ -62,7 +64,8 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	if err := v.secure(s, listener, certFile, keyFile); err != nil {
 		return nil, err
 	}
-	return v, v.writeKubeconfig(s, ca)
+	v.ca = ca
+	return v, v.writeKubeconfig(s)
 }
 
 // advertised returns the address under which others reach this server. The error
@@ -135,14 +138,14 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	return nil
 }
 
-// writeKubeconfig writes the credentials of the admin, who verifies the server with ca.
-func (v *serving) writeKubeconfig(s *settings, ca []byte) error {
+// writeKubeconfig writes the credentials of the admin.
+func (v *serving) writeKubeconfig(s *settings) error {
 	host := s.BindAddress
 	if net.ParseIP(host).IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	v.address = Address{URL: "https://" + net.JoinHostPort(host, strconv.Itoa(v.port)), Kubeconfig: s.KubeconfigOut}
-	kubeconfig := v.pki.Kubeconfig(v.address.URL, ca)
+	kubeconfig := v.pki.Kubeconfig(v.address.URL, v.ca)
 	var err error
 	if v.address.Admin, err = clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
 )
 
@@ -54,7 +55,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkNumbers, s.parseAdmission, s.checkAudit,
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -197,6 +198,13 @@ func (s *settings) parseAdmission() error {
 		if !served(k, s.versionsOff) || !s.runs(k.Plugin) {
 			s.notEnforced = append(s.notEnforced, k.Resource)
 		}
+	}
+	return nil
+}
+
+func (s *settings) checkControllers() error {
+	if err := controllers.Check(s.Controllers); err != nil {
+		return fmt.Errorf("--controllers: %w", err)
 	}
 	return nil
 }

@@ -58,6 +58,10 @@ requests and exits with 0.`,
 			if o.server.AdmissionTraceBytes = o.traceBytes; o.traceBytes == 0 {
 				o.server.AdmissionTraceBytes = -1
 			}
+			if len(o.server.Controllers) == 0 {
+				// As in a kube-controller-manager: nothing is chosen.
+				o.server.Controllers = []string{server.NoControllers}
+			}
 			return run(cmd.Context(), o)
 		},
 	}
@@ -112,6 +116,10 @@ requests and exits with 0.`,
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "time within which an initializer must act")
 		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", 10*time.Minute, "age after which a read removes an overdue initializer from an uninitialized object")
+	})
+	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
 	return cmd

@@ -39,6 +39,7 @@ func TestServeParsesTheContract(t *testing.T) {
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
 			AdmissionTraceBytes: 8 << 20,
 			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute,
+			Controllers: []string{"*"},
 		}
 		change(&o)
 		return o
@@ -86,6 +87,9 @@ func TestServeParsesTheContract(t *testing.T) {
 			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
 		})},
 		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},
+		{"--controllers +deployment,-garbagecollector", with(func(o *server.Options) { o.Controllers = []string{"+deployment", "-garbagecollector"} })},
+		{"--controllers -*", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
+		{"--controllers=", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
 		{"--allow-privileged=false", with(func(o *server.Options) { o.RefusePrivileged = true })},
 		{"--authorization-mode AlwaysAllow", with(func(o *server.Options) { o.AuthorizationMode = "AlwaysAllow" })},
 	} {
@@ -144,6 +148,8 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		{"negative bound", serveOptions{server: server.Options{DataDir: "d", AdmissionWebhookMaxInFlight: -1}}, "--admission-webhook-max-inflight -1 must not be negative"},
 		{"negative bound of reads", serveOptions{server: server.Options{DataDir: "d", MaxRequestsInFlight: -1}}, "--max-requests-inflight -1 must not be negative"},
 		{"negative bound of writes", serveOptions{server: server.Options{DataDir: "d", MaxMutatingRequestsInFlight: -1}}, "--max-mutating-requests-inflight -1 must not be negative"},
+		{"a controller that is unknown", serveOptions{server: server.Options{DataDir: "d", Controllers: []string{"+garbage-colector"}}},
+			`--controllers: there is no controller "garbage-colector" (did you mean garbage-collector?)`},
 		{"no quota", serveOptions{server: server.Options{DataDir: "d", EtcdQuota: -1}}, "--etcd-quota must be more than 0"},
 		{"prefix without slash", serveOptions{server: server.Options{DataDir: "d", EtcdPrefix: "p"}}, `--etcd-prefix "p" must start with a slash`},
 	} {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -34,6 +36,10 @@ type Server struct {
 	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
 
+// controllers are those that servers of tests run unless a test says which: no others
+// make objects of their own among those of the test.
+var controllers = []string{"namespace-controller", "clusterrole-aggregation-controller"}
+
 type runner interface {
 	// stop ends the server in order, kill at once. The error is what was wrong
 	// with the server's life.
@@ -41,7 +47,8 @@ type runner interface {
 	kill() error
 }
 
-// Start runs a server with the given flags of serve and stops it when the test
+// Start runs a server with the given flags of serve, and with two controllers only if
+// --controllers is not among them, and stops it when the test
 // is over. It fails the test when the server does not get ready, does not end
 // in order, or logs a panic.
 func Start(t testing.TB, args ...string) *Server {
@@ -70,6 +77,9 @@ func InProcess(t testing.TB, o server.Options) *Server {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
+	}
+	if o.Controllers == nil {
+		o.Controllers = controllers
 	}
 	s, err := startServerInside(o)
 	if err != nil {
@@ -100,6 +110,9 @@ func (s *Server) start(port string) error {
 		return err
 	}
 	args := append([]string{"serve", "--data-dir", s.DataDir, "--secure-port", port}, s.args...)
+	if !slices.Contains(s.args, "--controllers") {
+		args = append(args, "--controllers", strings.Join(controllers, ","))
+	}
 	attr := tied()
 	if s.wrap != nil {
 		name, args, attr = s.wrap(name, args...)
@@ -195,7 +208,7 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	data := filepath.Join(dir, "shared")
 	sharedStarted = true
 	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
-		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens})
+		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens, Controllers: controllers})
 	}
 	s := &Server{DataDir: data, args: []string{"--token-auth-file", tokens}}
 	if err := s.start("0"); err != nil {

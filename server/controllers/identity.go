@@ -1,0 +1,58 @@
+package controllers
+
+import (
+	"context"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
+	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+
+	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+)
+
+// serviceAccounts makes the ServiceAccount default in every namespace.
+func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := serviceaccountcontroller.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(),
+		client, serviceaccountcontroller.DefaultServiceAccountsControllerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.
+func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	published := t.only("metadata.name", rootcacertpublisher.RootCACertConfigMapName)
+	c, err := rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// emptyNamespaces empties namespaces that are being deleted.
+func emptyNamespaces(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	o := t.options.Namespaces
+	objects, err := t.metadata("namespace-controller")
+	if err != nil {
+		return nil, err
+	}
+	o.Client, o.Metadata, o.Informers = client, objects, t.informers
+	c, err := namespaces.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// aggregateRoles fills the cluster roles that are made of others.
+func aggregateRoles(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	if !t.options.RBAC {
+		return nil, nil
+	}
+	c := clusterroleaggregation.NewClusterRoleAggregation(t.informers.Rbac().V1().ClusterRoles(), client.RbacV1())
+	return func(ctx context.Context) { c.Run(ctx, 2) }, nil
+}

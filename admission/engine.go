@@ -55,14 +55,14 @@ type Options struct {
 	// Breaker says which failures in a row make a webhook server be skipped until
 	// it answers again: failures to connect, unless it says otherwise.
 	Breaker call.Breaker
-	// MaxInFlight is how many calls of a plugin to one webhook server are under
-	// way at once; further ones wait. Zero means 200.
+	// MaxInFlight limits the concurrent calls of a plugin to one webhook server;
+	// further ones wait. Zero means 200.
 	MaxInFlight int
 	// StepAside is called with the context of a request that has waited for
 	// webhooks for 100 ms, or is about to call one that took that long the last
 	// time; and what it returns when the request goes on. A host that bounds the
 	// requests it handles at once need not count it meanwhile. Nil means that
-	// nobody is told.
+	// nothing is called.
 	StepAside func(context.Context) (back func())
 	// Serial turns off that mutating webhooks which declare no side effects and
 	// may be reinvoked are called before their turn.
@@ -73,7 +73,7 @@ type Options struct {
 	// chain of handlers and is given nothing of its own, and otherwise one for every run
 	// of a plugin in which a rule matched. It must not change the trace, and the request
 	// waits for it. It may be called at the same time by several requests. Nil means that
-	// no one is interested.
+	// nothing is called.
 	Observer func(*trace.Trace)
 }
 
@@ -213,7 +213,7 @@ func circuits(plugin string) func(call.Circuit) {
 	return func(c call.Circuit) { observe(trace.Circuit(c)) }
 }
 
-// Close closes idle connections to webhooks. Calls under way go on; later ones
+// Close closes idle connections to webhooks. Running calls continue; later ones
 // fail.
 func (e *Engine) Close() {
 	for _, c := range e.callers {

@@ -44,7 +44,7 @@ type Options struct {
 	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// MaxResponseBytes is the size beyond which an answer is an error, after
-	// decompression. Zero means 16 MiB (S4.21). Who calls Post bounds the answer
+	// decompression. Zero means 16 MiB (S4.21). The caller of Post bounds the answer
 	// where it is read.
 	MaxResponseBytes int64
 	// MaxHeaderBytes bounds the headers of an answer. Zero means 1 MiB.
@@ -52,14 +52,14 @@ type Options struct {
 	// MaxTargets is how many webhook servers are remembered, with their idle
 	// connections. Zero means 200 (S8.7).
 	MaxTargets int
-	// MaxInFlight is how many calls to one webhook server are under way at once;
+	// MaxInFlight limits the concurrent calls to one webhook server;
 	// further ones wait, the one with the earliest deadline first, as long as what
 	// waits for all servers is not more than 256 MiB. Zero means 200.
 	MaxInFlight int
 	// Breaker says which failures in a row make a webhook server be skipped until
 	// it answers again. Zero means BreakerConnect.
 	Breaker Breaker
-	// Observe, if not nil, is told when a webhook server is skipped from now on,
+	// Observe, if not nil, is called when a webhook server is skipped from now on,
 	// and when it is no longer. It must be quick.
 	Observe func(Circuit)
 	// Wrap, if not nil, wraps what sends the requests to one webhook server, for
@@ -111,7 +111,7 @@ func New(o Options) (*Caller, error) {
 	return c, nil
 }
 
-// Close closes idle connections. Calls under way go on, and their connections are
+// Close closes idle connections. Running calls continue, and their connections are
 // closed when they end; further calls fail.
 func (c *Caller) Close() { c.targets.close() }
 

@@ -33,9 +33,9 @@
 // A server that could not be connected to five times in a row is not called until
 // it answers again: a call at a time tries it, after a second at first and ten at
 // most, or at once when its endpoints have changed (type [Breaker]). Of the calls
-// to one server, Options.MaxInFlight are under way at once; further ones wait for
-// a place, the one with the earliest deadline first, and those whose time would
-// not do fail at once. [Caller.Targets] tells how it stands.
+// to one server, at most Options.MaxInFlight run at the same time; further ones wait
+// for a slot, the one with the earliest deadline first, and a call fails immediately
+// if it cannot meet its deadline. [Caller.Targets] tells how it stands.
 //
 // # Concurrency
 //

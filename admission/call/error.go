@@ -19,7 +19,7 @@ const (
 	// NoVersion: the hook lists no AdmissionReview version that is known here.
 	NoVersion Class = iota + 1
 	// Client: the hook cannot be called as it is configured, such as with a CA
-	// bundle that is no PEM, or with credentials that cannot be used.
+	// bundle that is not PEM, or with credentials that cannot be used.
 	Client
 	// Transport: there is no complete answer. No connection, a certificate that
 	// is not trusted, a timeout, a connection that broke.
@@ -34,7 +34,7 @@ const (
 	PatchType
 	// PatchUndecodable: the patch is not a JSON patch.
 	PatchUndecodable
-	// PatchFailed: the patch does not apply, or what it makes is no object of the
+	// PatchFailed: the patch does not apply, or its result is not an object of the
 	// kind (S5.6, S7.15).
 	PatchFailed
 	// SideEffects: the hook declares none, and the request is a dry run.
@@ -45,7 +45,7 @@ const (
 	// reached several times in a row.
 	CircuitOpen
 	// Busy: the webhook server was not called, because too many calls of it are
-	// under way.
+	// running.
 	Busy
 )
 

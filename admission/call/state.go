@@ -38,7 +38,7 @@ type Target struct {
 	// NextAttempt is when it is tried again at the latest, if State is
 	// TargetOpen and there are requests.
 	NextAttempt time.Time
-	// InFlight is how many calls are under way, Waiting how many wait for a
+	// InFlight is how many calls are running, Waiting how many wait for a
 	// place, Latency what a call took lately.
 	InFlight, Waiting int
 	Latency           time.Duration

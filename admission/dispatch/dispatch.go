@@ -38,7 +38,7 @@ type Options struct {
 	// StepAside is called when a pass over the request of ctx has taken 100 ms, or
 	// when it begins if one of its hooks took that long the last time; and what it
 	// returns when the pass is over. Meanwhile the request waits for webhooks, and
-	// need not count among those that a server handles. Nil means nobody is told.
+	// need not count among those that a server handles. Nil means that nothing is called.
 	StepAside func(ctx context.Context) (back func())
 	// Publisher is given the record of every run; it must be set.
 	Publisher *trace.Publisher

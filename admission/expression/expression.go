@@ -15,7 +15,7 @@ import (
 )
 
 // Result is the type that an expression must have. Types are compared exactly: an
-// expression of type dyn is no bool (S13.14).
+// expression of type dyn is not a bool (S13.14).
 type Result uint8
 
 const (

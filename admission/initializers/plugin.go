@@ -18,7 +18,7 @@ import (
 // PluginName is the plugin's name on command lines and in metrics.
 const PluginName = registration.InitializersPlugin
 
-// Verb is what a caller must be allowed to do to an uninitialized object, beside
+// Verb is what a caller must be allowed to do to an uninitialized object, in addition to
 // the verb of the request.
 const Verb = "initialize"
 

@@ -13,7 +13,7 @@
 //
 // # Schemas
 //
-// Merge needs the schema of the object's kind. Who runs the engine has it: see Schemas. The
+// Merge needs the schema of the object's kind. The host of the engine provides it: see Schemas. The
 // package keeps none.
 //
 // # Errors

@@ -20,7 +20,7 @@ var errInitializers = errors.New("metadata.initializers cannot be changed by a p
 // the result, with its kind's defaults, the newest object (S18.3, S18.4). It tells whether
 // that differs from the object before. After an error the object is as before.
 //
-// A JSON patch whose test fails changes nothing, and is no error (S18.19). Nothing
+// A JSON patch whose test fails changes nothing, and is not an error (S18.19). Nothing
 // unknown may be in what a JSON patch makes of a typed object (S18.20).
 func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
 	object, err := s.mutated(f, change, schemas)

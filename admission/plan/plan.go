@@ -50,8 +50,8 @@ type Plan struct {
 	// timeout: one after the other in the mutating pass, those of a plugin at the same
 	// time in the validating pass. The time that a request has bounds it.
 	WorstCaseSeconds float64 `json:"worstCaseSeconds"`
-	// Notes say in sentences what the plan cannot know, and what was guessed. Whoever
-	// makes the plan adds them; New adds none.
+	// Notes say in sentences what the plan cannot know, and what was guessed. The caller of New
+	// adds them; New adds none.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -133,7 +133,7 @@ type Step struct {
 	// Location is where the rule, or the entry when no rule matched, is written, for
 	// registrations that come from files.
 	Location *Location `json:"location,omitempty"`
-	// Notes say what else is known about the step. Whoever makes the plan adds them.
+	// Notes say what else is known about the step. The caller of New adds them.
 	Notes []string `json:"notes,omitempty"`
 }
 

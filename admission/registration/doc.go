@@ -20,6 +20,6 @@
 // # For the engine
 //
 // Hooks and Initializers turn a stored object of any version into Hook and
-// Initializer values, which are complete: who reads them knows nothing of
+// Initializer values, which are complete: their readers need not know
 // versions and defaults.
 package registration

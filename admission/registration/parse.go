@@ -19,7 +19,7 @@ import (
 // Exact, an absent timeout as the default of the version, and an absent selector
 // selects nothing (S1.3).
 //
-// The entries share memory with the object. The error says that the object is no
+// The entries share memory with the object. The error says that the object is not a
 // registration, or cannot be read.
 func Entries(obj runtime.Object) ([]*Entry, error) {
 	obj, err := typed(obj)

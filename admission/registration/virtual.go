@@ -27,7 +27,7 @@ func IsVirtual(resource schema.GroupResource) bool {
 	return false
 }
 
-// Warnings returns what the writer of a registration object should be told, though
+// Warnings returns what the writer of a registration object should know, although
 // the object is stored: the rules that name virtual resources (S1.36).
 func Warnings(obj runtime.Object) []string {
 	var warnings []string

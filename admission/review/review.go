@@ -34,7 +34,7 @@ func Choose(versions []string) (Version, bool) {
 	return "", false
 }
 
-// Request is what a webhook is told about the API request, apart from the
+// Request is what a webhook receives about the API request, apart from the
 // objects. It is the same for every hook that sees the request as the same
 // kind; only the uid differs.
 type Request struct {

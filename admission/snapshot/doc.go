@@ -20,7 +20,7 @@
 // read: a snapshot holds every registration that was stored before that moment,
 // and a read that hangs makes it old.
 //
-// Whoever knows that something was written need not wait for the next second: Poke
+// A caller that knows of a write need not wait for the next second: Poke
 // begins a read, and Await waits until what was written is in use.
 //
 // Where registrations are read from is up to a Reader. ClientReader reads them

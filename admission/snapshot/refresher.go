@@ -47,7 +47,7 @@ type Options struct {
 	// (request.WithReceivedTimestamp), else when Acquire is called. One read serves
 	// all requests that wait. Reads should be cheap then.
 	Strict bool
-	// Observer, when set, is told the outcome of every read, by Run.
+	// Observer, when set, is called by Run with the outcome of every read.
 	Observer func(Read)
 }
 

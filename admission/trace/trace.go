@@ -341,7 +341,7 @@ type Call struct {
 	Position int
 	Matched  int
 	// Rule is the index of the rule that matched. Kind, Resource and
-	// Subresource are what the hook was told the request is about; Equivalent
+	// Subresource are what the review said the request is about; Equivalent
 	// tells that this differs from the request's own (S2.24).
 	Rule        int
 	Kind        schema.GroupVersionKind

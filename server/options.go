@@ -88,8 +88,8 @@ type Options struct {
 	// that are not answered in time besides, or "off". It holds for conversion
 	// webhooks, too.
 	AdmissionWebhookBreaker string
-	// AdmissionWebhookMaxInFlight is how many calls of an admission plugin to one
-	// webhook server are under way at once, and how many of all conversions; 0
+	// AdmissionWebhookMaxInFlight limits the concurrent calls of an admission plugin
+	// to one webhook server, and those of all conversions to one; 0
 	// means 200.
 	AdmissionWebhookMaxInFlight int
 	// AdmissionTraceBytes is about how much memory the traces of the latest requests may
@@ -99,7 +99,7 @@ type Options struct {
 	AdmissionTraceBytes  int
 	AdmissionTraceRedact bool
 	// InitializerTimeout is how long an initializer may take; InitializerRepairAfter
-	// the age at which an object that was left uninitialized is mended when it is
+	// the age at which an object that was left uninitialized is repaired when it is
 	// read; 0 means 5 s and 10 min.
 	InitializerTimeout, InitializerRepairAfter time.Duration
 

@@ -45,7 +45,7 @@ func New(o Options) (*Server, error) {
 	return &Server{settings: settings}, nil
 }
 
-// Run serves until ctx ends, then finishes the requests under way and returns
+// Run serves until ctx ends, then finishes running requests and returns
 // nil. It calls ready, which may be nil, once when the server is ready. An error
 // says in one sentence why the server could not start or go on.
 func (s *Server) Run(ctx context.Context, ready func(Address)) error {

@@ -26,7 +26,7 @@ import (
 // openPaths may be read by anybody.
 var openPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 
-// AuthenticationOptions say who is believed.
+// AuthenticationOptions say which credentials the server trusts.
 type AuthenticationOptions struct {
 	// ClientCA verifies client certificates.
 	ClientCA dynamiccertificates.CAContentProvider

@@ -11,8 +11,8 @@ import (
 )
 
 // Shared is a place where the servers on one etcd have what must be the same for
-// all of them: their certificate authority, so that a client that believes one of
-// them believes all, and the key that signs the tokens of service accounts.
+// all of them: their certificate authority, so that a client that trusts one of
+// them trusts all, and the key that signs the tokens of service accounts.
 //
 // Who can read these keys in etcd can become anybody, as is true of the tokens
 // and certificates that Kubernetes keeps there.

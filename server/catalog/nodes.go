@@ -71,7 +71,7 @@ func (n noAgent) authorize(ctx context.Context) error {
 	}
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
-		return apierrors.NewInternalError(fmt.Errorf("%s: who asks: %w", n.path, err))
+		return apierrors.NewInternalError(fmt.Errorf("%s: reading the user of the request: %w", n.path, err))
 	}
 	decision, reason, err := n.creates.Authorize(ctx, creating{attributes})
 	if err != nil {

@@ -11,8 +11,8 @@
 // pointer, so that Lookup takes no lock and allocates nothing.
 //
 // When a definition changes, the new one is swapped in, the watches of the old
-// one are ended (clients resume them and find the new one), the requests under
-// way finish on the old one, and then its stores are closed.
+// one are ended (clients resume them and find the new one), running
+// requests finish on the old one, and then its stores are closed.
 //
 // # Establishing
 //
@@ -50,6 +50,6 @@
 // # Deletion
 //
 // A definition under deletion refuses to create objects. Its finalizer deletes
-// every object and then the definition; creations that were under way when it
+// every object and then the definition; creations that were running when it
 // started are waited for, so none is left behind in storage.
 package customresources

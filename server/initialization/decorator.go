@@ -24,7 +24,7 @@ type Options struct {
 	// 0 means 5 s (S11.44).
 	Timeout time.Duration
 	// RepairAfter is the age at which an uninitialized object that somebody
-	// reads is mended, and RepairMargin what is added to it for clocks that
+	// reads is repaired, and RepairMargin what is added to it for clocks that
 	// differ; 0 means 10 min and 30 s (S11.50, S11.51).
 	RepairAfter, RepairMargin time.Duration
 	// MaxTimers bounds the objects whose timeouts are watched; those beyond it
@@ -36,11 +36,11 @@ type Options struct {
 	// Parallel tells whether an initializer may act at the same time as its
 	// neighbours. Nil means that none may.
 	Parallel func(initializer string) bool
-	// Discarded is told of objects that were deleted because their initialization
-	// failed, to do what their kind does after a deletion. Nil means nobody is.
+	// Discarded is called with objects that were deleted because their initialization
+	// failed, to do what their kind does after a deletion. Nil means nothing is called.
 	Discarded func(schema.GroupResource, runtime.Object)
-	// Observe is told what happens; it must not block, and not call back. Nil
-	// means nobody is.
+	// Observe is called with what happens; it must not block, and not call back.
+	// Nil means that nothing is called.
 	Observe func(Event)
 	// Clock is replaced by tests.
 	Clock clock.WithDelayedExecution
@@ -200,7 +200,7 @@ func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOpt
 }
 
 // Create stores the object and starts the clock of its first initializer. A
-// Creation in the context is told what to wait for.
+// Creation in the context gets what to wait for.
 func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if initializers.Has(obj) {
 		if err := normalize(obj); err != nil {
@@ -232,7 +232,7 @@ func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object,
 	return nil
 }
 
-// Get reads an object, and mends it first if it has been uninitialized for too
+// Get reads an object, and repairs it first if it has been uninitialized for too
 // long.
 func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	if err := s.Interface.Get(ctx, key, opts, out); err != nil || !initializers.Has(out) {

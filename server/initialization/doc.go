@@ -5,7 +5,7 @@
 // uninitialized objects do not see them; an object whose initialization failed is
 // deleted once everybody could see why; an initializer that does not act in time
 // is removed, or keeps the creator waiting no longer, as its failure policy says;
-// and an object that was left behind is mended when somebody reads it.
+// and an object that was left behind is repaired when a client reads it.
 //
 // # Waiting
 //

@@ -23,7 +23,7 @@ type Reading struct {
 	// Show decides whether a get shows an object in spite of Hide. It is asked
 	// about uninitialized objects only, with what they wait for. Nil means no.
 	Show func(*initializers.Initializers) bool
-	// Mend makes a get mend an object that has been uninitialized for too long,
+	// Mend makes a get repair an object that has been uninitialized for too long,
 	// before anything else (S11.50).
 	Mend bool
 }

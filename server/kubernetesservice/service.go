@@ -100,7 +100,7 @@ func New(o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// Publish makes the service, or mends its ports, and adds this server to its
+// Publish makes the service, or repairs its ports, and adds this server to its
 // endpoints. It waits until the informer has synced. When ctx ends before it
 // returns, the Publisher is of no more use.
 func (p *Publisher) Publish(ctx context.Context) error {

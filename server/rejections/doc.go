@@ -3,7 +3,7 @@
 // A controller whose creates are rejected sees the error. The person who made the owner,
 // such as a ReplicaSet, does not: they see an owner without objects. A Teller stands
 // around admission and leaves an Event on the owner, with the reason FailedAdmission and
-// what the controller was told.
+// what the controller received.
 //
 // No request waits for that, and none fails because of it. Equal events are counted in
 // one, many about one owner are put together, and the rate is limited, by the library that

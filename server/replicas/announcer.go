@@ -176,8 +176,8 @@ func (a *Announcer) Observe(r snapshot.Read) {
 	a.poke()
 }
 
-// Skip takes in which webhooks the server does not call now. Why they are not
-// called is told once for as long as that lasts. It does no I/O.
+// Skip takes in which webhooks the server does not call now. The announcement gives the
+// reason once for as long as that lasts. It does no I/O.
 func (a *Announcer) Skip(now []Skipped) {
 	now = slices.Clone(now[:min(len(now), maxSkipped)])
 	for i := range now {

@@ -12,7 +12,7 @@
 // when the announcement is gone. It announces itself before its first read, so
 // that there is no server that nobody waits for.
 //
-// Beside that, the key says of which kinds the server enforces nothing, because their
+// In addition, the key says of which kinds the server enforces nothing, because their
 // admission plugins do not run, and which webhooks it does not call, because their
 // servers could not be reached.
 //

@@ -21,7 +21,7 @@ import (
 const minWatch = 30 * time.Minute
 
 // Source finds endpoints. Lookup returns nil for what it does not serve. The
-// function it returns beside the endpoint is called when the request is over;
+// function that it returns with the endpoint is called when the request is over;
 // it may be nil.
 type Source interface {
 	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
@@ -44,9 +44,9 @@ type Handler struct {
 	// creators wait.
 	Initializers bool
 	// Authorizer decides who may get an uninitialized object without asking for
-	// such objects; nil means nobody may.
+	// such objects; nil means that no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// NotFound answers what is no resource request.
+	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
 	// Uncounted keeps the requests out of the metrics of requests.
 	Uncounted bool

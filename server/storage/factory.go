@@ -110,8 +110,8 @@ func (f *Factory) For(config *storagebackend.ConfigForResource, prefix string) g
 	}
 }
 
-// Close closes every store that was opened and stops the compactor. Requests
-// under way must have ended.
+// Close closes every store that was opened and stops the compactor. All requests
+// must have ended.
 func (f *Factory) Close() {
 	f.mu.Lock()
 	stores := f.mu.stores

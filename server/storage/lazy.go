@@ -164,7 +164,7 @@ func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {
 	return o.Stats(ctx)
 }
 
-// ReadinessCheck is nil for a storage that nobody has used: there is nothing in
+// ReadinessCheck is nil for a storage that was never used: there is nothing in
 // it to wait for.
 func (l *lazy) ReadinessCheck() error {
 	if o := l.used(); o != nil {

@@ -111,7 +111,7 @@ func (k kind) steps() []step {
 	create("in another namespace", "?dryRun=All", named(map[string]any{"namespace": "other"}))
 	create("with a resource version", "?dryRun=All", named(map[string]any{"resourceVersion": "5"}))
 	create("with a bad label", "?dryRun=All", named(map[string]any{"labels": map[string]any{"a": "not valid!"}}))
-	create("from text that is no JSON", "", "{nonsense")
+	create("from text that is not JSON", "", "{nonsense")
 	create("from nothing", "", "")
 	add(step{name: "create from a type that is not known", method: "POST", path: all, contentType: "text/csv", body: "a,b"})
 	for i, change := range k.Invalid {
@@ -151,7 +151,7 @@ func (k kind) steps() []step {
 	patch("merge, stale", mergeType, one, map[string]any{"metadata": map[string]any{"resourceVersion": "1"}})
 	patch("merge of nothing there", mergeType, all+"/none", labels("x"))
 	patch("of no known type", "text/plain", one, labels("x"))
-	patch("that is no JSON", mergeType, one, "{nonsense")
+	patch("that is not JSON", mergeType, one, "{nonsense")
 	for i, change := range k.Updates {
 		patch(fmt.Sprintf("update %d", i), mergeType, one+"?dryRun=All", change)
 	}

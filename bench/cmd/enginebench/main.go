@@ -75,7 +75,7 @@ func run(ctx context.Context, rounds int, bench, benchtime, out string) error {
 	}
 	command := fmt.Sprintf("cd bench && go run ./cmd/enginebench --rounds %d --bench %s --benchtime %s --report ../docs/benchmarks.md",
 		rounds, strconv.Quote(bench), benchtime)
-	return report.Write(out, "enginebench", "The engine beside upstream's webhook plugins", command, explanation+"```\n"+strings.TrimSpace(string(table))+"\n```\n")
+	return report.Write(out, "enginebench", "The engine compared with upstream's webhook plugins", command, explanation+"```\n"+strings.TrimSpace(string(table))+"\n```\n")
 }
 
 // explanation stands above the table.

@@ -143,7 +143,7 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 			command += fmt.Sprintf(" --%s %s", f.Name, f.Value)
 		}
 	})
-	return report.Write(o.report, "serverbench", "The server beside kube-apiserver", command, explanation+table.String())
+	return report.Write(o.report, "serverbench", "The server compared with kube-apiserver", command, explanation+table.String())
 }
 
 // explanation stands above the table.

@@ -24,7 +24,7 @@ const (
 	validatePath = "/validate--v1-pod"
 )
 
-// Registration is what the API server is told about the webhooks.
+// Registration says what the API server must know about the webhooks.
 type Registration struct {
 	// Version is the version of admissionregistration.k8s.io to write, v1 or
 	// v1beta1.
@@ -157,7 +157,7 @@ func (r Registration) Register(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// Unregister deletes the configurations. One that is gone already is no error.
+// Unregister deletes the configurations. A configuration that does not exist is not an error.
 func (r Registration) Unregister(ctx context.Context, c client.Client) error {
 	objects, err := r.objects()
 	if err != nil {

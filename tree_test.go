@@ -19,7 +19,8 @@ import (
 const modulePath = "github.com/gatehouse-dev/gatehouse"
 
 // walk calls visit for every file of the project, by its path from the root: not
-// for what a version control system or a server keeps there, nor for links.
+// for what a version control system or a server keeps there (.git is a file in a
+// worktree), nor for links.
 func walk(t *testing.T, visit func(file string)) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS("."), ".", func(file string, d fs.DirEntry, err error) error {
@@ -29,7 +30,7 @@ func walk(t *testing.T, visit func(file string)) {
 		if d.IsDir() && (d.Name() == ".git" || d.Name() == "gatehouse.data" || d.Name() == "gallery.data" || file == "bin") {
 			return fs.SkipDir
 		}
-		if d.Type().IsRegular() {
+		if d.Type().IsRegular() && d.Name() != ".git" {
 			visit(file)
 		}
 		return nil

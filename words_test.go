@@ -1,0 +1,266 @@
+package gatehouse_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// turns are turns of phrase that people have to read twice. What users read has none
+// of them: messages, help, documents, and the comments of packages and exported names.
+var turns = []struct {
+	pattern *regexp.Regexp
+	// except matches what a match may be all the same.
+	except *regexp.Regexp
+	// instead says what to write.
+	instead string
+}{
+	{
+		pattern: regexp.MustCompile(`(?i)\b(is|are|was|were|be|been|being)\s+told\b`),
+		instead: "say who reports it, or who gets it: the server reports, the client gets",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\b\w+\s+(is|are)\s+no\s+\w+`),
+		except:  regexp.MustCompile(`(?i)^there\s|\s(more|longer|less|different|other)$`),
+		instead: `"is not a ..."`,
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`),
+		instead: "repair, fix or correct",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bbelieve[sd]?\b`),
+		instead: "trust or accept",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bunder\s+way\b`),
+		instead: "running, in progress, or concurrent",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bbeside\b`),
+		instead: `"next to", "in addition to" or "compared with"`,
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\b(nobody|no\s+one)\s+(may|is|has)\b`),
+		instead: "name who: no user, no server, no client",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\b(will|would)\s+not\s+do\b`),
+		instead: "say what is missing: too short, cannot meet its deadline",
+	},
+	{
+		// A sentence without a head: "who waits gives its place back".
+		pattern: regexp.MustCompile(`(?i)([.:;]\s+|^)who(ever)?\s+[a-z]+s\b[^.;?]*([.;]|$)`),
+		instead: `"a request that waits", "a user that ..."`,
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bnot\s+(without|unlike|uncommon)\b`),
+		instead: "one positive statement",
+	},
+}
+
+// turn returns what is wrong with a text that people read, "" when nothing is.
+func turn(text string) string {
+	for _, t := range turns {
+		for _, m := range t.pattern.FindAllString(text, -1) {
+			if t.except == nil || !t.except.MatchString(m) {
+				return fmt.Sprintf("%q: write %s", m, t.instead)
+			}
+		}
+	}
+	return ""
+}
+
+func TestTurns(t *testing.T) {
+	for _, tc := range []struct{ text, match string }{
+		{"the client is told why", "is told"},
+		{"it was\n told twice", "was\n told"},
+		{"a list is no object", "list is no object"},
+		{"there is no such kind", ""},
+		{"the version is no longer served", ""},
+		{"The object is mended", "mended"},
+		{"an amended commit", ""},
+		{"certificates that are believed", "believed"},
+		{"calls under way", "under way"},
+		{"beside the server", "beside"},
+		{"besides this", ""},
+		{"nobody may read it", "nobody may"},
+		{"a time that would not do", "would not do"},
+		{"limits requests; who waits gives its place back", "; who waits gives its place back"},
+		{"the user who waits gets an answer", ""},
+		{"Who decides?", ""},
+		{"not without reason", "not without"},
+	} {
+		got := turn(tc.text)
+		if tc.match == "" && got != "" || !strings.HasPrefix(got, strconv.Quote(tc.match)) && tc.match != "" {
+			t.Errorf("%q: got %q, want it to begin with %q", tc.text, got, tc.match)
+		}
+	}
+}
+
+// Messages, help and documents are plain English.
+func TestPeopleReadPlainWords(t *testing.T) {
+	walk(t, func(file string) {
+		switch {
+		case path.Ext(file) == ".md":
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			line := 1
+			for _, paragraph := range regexp.MustCompile(`(?:[^\n]|\n[^\n])+\n*`).FindAllString(string(data), -1) {
+				if wrong := turn(paragraph); wrong != "" {
+					t.Errorf("%s:%d: %s", file, line, wrong)
+				}
+				line += strings.Count(paragraph, "\n")
+			}
+		case path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go"):
+			plainGo(t, file)
+		}
+	})
+}
+
+// plainGo checks the string literals of a Go file, and the comments that go doc shows.
+func plainGo(t *testing.T, file string) {
+	set := token.NewFileSet()
+	f, err := parser.ParseFile(set, file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(at token.Pos, text string) {
+		if wrong := turn(text); wrong != "" {
+			t.Errorf("%s: %s", set.Position(at), wrong)
+		}
+	}
+	// doc checks the comments of an exported name; the name itself may be any word.
+	doc := func(name *ast.Ident, groups ...*ast.CommentGroup) {
+		for _, g := range groups {
+			if name.IsExported() && g != nil {
+				check(g.Pos(), strings.TrimPrefix(g.Text(), name.Name+" "))
+			}
+		}
+	}
+	if f.Doc != nil {
+		check(f.Doc.Pos(), f.Doc.Text())
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
+				check(n.Pos(), text)
+			}
+		case *ast.FuncDecl:
+			doc(n.Name, n.Doc)
+		case *ast.GenDecl:
+			for _, s := range n.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					doc(s.Name, n.Doc, s.Doc, s.Comment)
+				case *ast.ValueSpec:
+					doc(s.Names[0], n.Doc, s.Doc, s.Comment)
+				}
+			}
+		case *ast.Field:
+			if len(n.Names) > 0 {
+				doc(n.Names[0], n.Doc, n.Comment)
+			}
+		}
+		return true
+	})
+}
+
+// The subject of a commit says which package, and, beginning with a verb, what the
+// commit does to it.
+var (
+	subjectForm = regexp.MustCompile(`^[a-z.][\w./-]*(, [\w./-]+)*: [a-z][\w-]* .*[^. ]$`)
+	// headless are first words of a summary that begins with something else than a verb.
+	headless = regexp.MustCompile(`: (an?|the|th(is|ese|at|ose)|it|its|what|wh(o|en|ere|ich)|how|no|not|none|nobody|nothing|every|each|one|two|all|both|some|many|when|if|in|on|for|with|\w+(ies|ing|tion|tions)) `)
+	// verbs end like the nouns of headless.
+	verbs = regexp.MustCompile(`: (bring|string|ring|mention|position|partition|caution|question) `)
+)
+
+const longestSubject = 72
+
+// subjectsSince is when the form of subjects became a rule.
+var subjectsSince = time.Date(2026, time.November, 22, 4, 0, 0, 0, time.UTC)
+
+// subject returns what is wrong with the subject of a commit, "" when nothing is.
+func subject(s string) string {
+	switch {
+	case len(s) > longestSubject:
+		return fmt.Sprintf("has %d characters, at most %d are allowed", len(s), longestSubject)
+	case !subjectForm.MatchString(s):
+		return `must have the form "package: imperative verb ...", without a full stop`
+	case headless.MatchString(s) && !verbs.MatchString(s):
+		return `must begin with an imperative verb after "package: "`
+	}
+	return turn(s)
+}
+
+func TestSubject(t *testing.T) {
+	for _, tc := range []struct {
+		subject string
+		ok      bool
+	}{
+		{"admission/call: send any body to a webhook with Post", true},
+		{"docs, test: say what Plan and Trace are (S2.2)", true},
+		{".ci: run the linter", true},
+		{"server: bring back the index", true},
+		{"send any body to a webhook", false},
+		{"server: Add a flag", false},
+		{"server: add a flag.", false},
+		{"server: what is refused is not stored", false},
+		{"server: adding a flag for it", false},
+		{"server: repair what was mended before", false},
+		{"server: " + strings.Repeat("add ", 17), false},
+	} {
+		if wrong := subject(tc.subject); (wrong == "") != tc.ok {
+			t.Errorf("%q: %q", tc.subject, wrong)
+		}
+	}
+}
+
+// The latest commits have subjects of the form that CONTRIBUTING.md asks for. Without
+// the history there is nothing to check.
+func TestCommitsHavePlainSubjects(t *testing.T) {
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", args...).Output()
+		if err != nil {
+			t.Skipf("git %s: %v", strings.Join(args, " "), err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if git("rev-parse", "--show-prefix") != "" {
+		t.Skip("the repository is that of another project")
+	}
+	if git("rev-parse", "--is-shallow-repository") == "true" {
+		t.Skip("the clone is shallow")
+	}
+	log := git("log", "--no-merges", "--max-count=50", "--format=%h %at %s")
+	for line := range strings.Lines(log) {
+		hash, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		at, text, _ := strings.Cut(rest, " ")
+		seconds, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			t.Fatalf("git log: %q: %v", line, err)
+		}
+		if time.Unix(seconds, 0).Before(subjectsSince) {
+			continue
+		}
+		if wrong := subject(text); wrong != "" {
+			t.Errorf("commit %s, %q: %s", hash, text, wrong)
+		}
+	}
+}

@@ -38,7 +38,7 @@ type PolicyValidation struct {
 	// Because is the part of the expression that makes it false, if that is less than all
 	// of it.
 	Because string `json:"because,omitempty"`
-	// Message is what the user is told.
+	// Message is what the user gets.
 	Message string `json:"message,omitempty"`
 	// Cost is what the expression costs, and CostLimit what it may.
 	Cost      uint64 `json:"cost"`

@@ -60,7 +60,7 @@ type ValidationRecord struct {
 	Index *int `json:"index,omitempty"`
 	// Verdict is holds, violated or failed.
 	Verdict string `json:"verdict"`
-	// Message is what the user is told, Expression what the validation says; both are
+	// Message is what the user gets, Expression what the validation says; both are
 	// absent when it holds.
 	Message    string `json:"message,omitempty"`
 	Expression string `json:"expression,omitempty"`
@@ -85,7 +85,7 @@ type ConsequenceRecord struct {
 	// an evaluation with one.
 	Binding string       `json:"binding,omitempty"`
 	Param   *ParamRecord `json:"param,omitempty"`
-	// Code names what is wrong, Message is what the user is told, Reason the reason of a
+	// Code names what is wrong, Message is what the user gets, Reason the reason of a
 	// rejection.
 	Code    string `json:"code"`
 	Message string `json:"message"`

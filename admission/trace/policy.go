@@ -79,7 +79,7 @@ type Validation struct {
 	// Violated tells that it is false. Err is why it could not be evaluated.
 	Violated bool
 	Err      error
-	// Message is what the user is told about it; empty when it holds.
+	// Message is what the user gets about it; empty when it holds.
 	Message string
 	// Expression is what it says; empty when it holds.
 	Expression string
@@ -120,7 +120,7 @@ type Consequence struct {
 	Configuration bool
 	Index         int
 	Key           string
-	// Message is what the user is told, Reason the reason of a rejection.
+	// Message is what the user gets, Reason the reason of a rejection.
 	Message string
 	Reason  metav1.StatusReason
 	// Actions are those of the binding that count, in order. Denied tells that the request

@@ -193,7 +193,7 @@ var (
 const longestSubject = 72
 
 // subjectsSince is when the form of subjects became a rule.
-var subjectsSince = time.Date(2026, time.November, 22, 4, 0, 0, 0, time.UTC)
+var subjectsSince = time.Date(2026, time.November, 22, 7, 0, 0, 0, time.UTC)
 
 // subject returns what is wrong with the subject of a commit, "" when nothing is.
 func subject(s string) string {

@@ -41,6 +41,7 @@ var layers = []struct {
 	{"server", []string{
 		"server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
 		"server/explain", "server/replicas", "server/replicas/v1alpha1",
+		"server/params",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/rejections", "server/traces", "server/traces/v1alpha1",
 		"server/stack", "server/storage", "server/waiting", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
@@ -56,6 +57,7 @@ var layers = []struct {
 	{"server/dormant", nil, "a transport of a client, and counts of keys in etcd"},
 	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
 		"reads the registrations that another package stores for the engine's snapshots"},
+	{"server/params", []string{"server/resources", "admission/initializers"}, "reads params as the API shows them"},
 	{"server/marks", nil, "a wrapper of etcd's client"},
 	{"server/kubernetesservice", nil, "works through the API and on leases of etcd"},
 	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/snapshot"},

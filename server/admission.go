@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+	"github.com/gatehouse-dev/gatehouse/server/params"
 	"github.com/gatehouse-dev/gatehouse/server/rejections"
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
 )
@@ -41,6 +42,8 @@ type admitter struct {
 	chain      apiadmission.Interface
 	plugins    []admission.Plugin
 	rejections *rejections.Teller
+	// params reads what policies refer to; it learns where from the API.
+	params *params.Reader
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 }
@@ -51,7 +54,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	a := &admitter{settings: s, creations: &namespaces.Creations{}}
+	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()})}
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: replicaID(), Address: address, MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
@@ -75,6 +78,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Snapshots:     snapshots{a.refresher},
 		Registrations: reader,
 		Namespaces:    cached,
+		Params:        a.params,
 		Authorizer:    authorize,
 		Configuration: configuration,
 		Resolver:      self.services(),

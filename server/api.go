@@ -92,6 +92,7 @@ func newAPI(p apiParts) (*api, error) {
 	for _, version := range s.versionsOff {
 		delete(registered, version)
 	}
+	holdPolicies(p.kinds, p.admitter.hold)
 	ring := newRing(s)
 	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins})
 	// What gatehouse.dev has.
@@ -127,6 +128,7 @@ func newAPI(p apiParts) (*api, error) {
 		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + kubernetesVersion, Custom: a.custom,
 	})
 	explanations.Serve(a.static, a.custom)
+	p.admitter.params.Serve(a.static, a.custom, a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}
 	a.resources = through(&resources.Handler{

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,7 +58,7 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
 				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
-				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v), ResetLike: legacy,
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v, notEnforced), ResetLike: legacy,
 			})
 			if err != nil {
 				return nil, nil, err
@@ -104,19 +102,14 @@ const rollback = "deployments/rollback"
 // warningsOf returns warnings, by path, for the kinds of a version that upstream
 // judges requests by or acts on and this server does not: who makes one must not
 // rely on it.
-func warningsOf(v catalog.Version) map[string][]string {
+func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 	if v.Storage[rollback] != nil {
 		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}
 	}
 	if v.Group != registrations.Group {
 		return nil
 	}
-	warnings := map[string][]string{}
-	for path := range v.Storage {
-		resource, _, _ := strings.Cut(path, "/")
-		warnings[path] = []string{resource + " are stored, but this server does not enforce them: register a webhook"}
-	}
-	return warnings
+	return pluginsOff(notEnforced)
 }
 
 // pluginsOff returns warnings, by path, for registrations that nothing enforces,

@@ -19,6 +19,7 @@ var newPlugin = map[string]func(pluginParts) (apiadmission.Interface, error){
 	admission.NamespaceLifecycleName: newNamespaceLifecycle,
 	admission.InitializersName:       func(p pluginParts) (apiadmission.Interface, error) { return p.engine.Initializers(), nil },
 	admission.MutatingWebhookName:    func(p pluginParts) (apiadmission.Interface, error) { return p.engine.MutatingWebhooks(), nil },
+	admission.ValidatingPolicyName:   func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ValidatingPolicies(), nil },
 	admission.GenericWebhookName:     func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ExternalHooks(), nil },
 	admission.ValidatingWebhookName:  func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ValidatingWebhooks(), nil },
 }

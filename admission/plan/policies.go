@@ -20,8 +20,8 @@ type PolicyEvaluation struct {
 	FalseCondition string `json:"falseCondition,omitempty"`
 	// Cost is what all expressions cost together, in the units of CEL; CostLimit is what
 	// they may.
-	Cost      uint64 `json:"cost"`
-	CostLimit uint64 `json:"costLimit"`
+	Cost      int64 `json:"cost"`
+	CostLimit int64 `json:"costLimit"`
 	// Validations are those that were evaluated.
 	Validations []PolicyValidation `json:"validations,omitempty"`
 	// AuditAnnotations are the values that would be recorded, by key.
@@ -41,8 +41,8 @@ type PolicyValidation struct {
 	// Message is what the user gets.
 	Message string `json:"message,omitempty"`
 	// Cost is what the expression costs, and CostLimit what it may.
-	Cost      uint64 `json:"cost"`
-	CostLimit uint64 `json:"costLimit"`
+	Cost      int64 `json:"cost"`
+	CostLimit int64 `json:"costLimit"`
 }
 
 // PolicyConsequence is what one binding makes of what is not as it should be.
@@ -220,7 +220,7 @@ func (j *Judgement) skippedBindings() []SkippedBinding {
 }
 
 func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) PolicyEvaluation {
-	out := PolicyEvaluation{Param: e.Param.text(), Verdict: "admitted", Cost: e.Cost, CostLimit: policy.CostLimit}
+	out := PolicyEvaluation{Param: e.Param.text(), Verdict: "admitted", Cost: int64(e.Cost), CostLimit: policy.CostLimit}
 	for _, g := range e.Groups {
 		for _, binding := range g.Bindings {
 			out.Bindings = append(out.Bindings, binding.Configuration)
@@ -231,7 +231,7 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 	}
 	for i := range e.Findings {
 		f := &e.Findings[i]
-		v := PolicyValidation{Verdict: "holds", Message: f.Message, Cost: f.Cost, CostLimit: policy.ExpressionCostLimit}
+		v := PolicyValidation{Verdict: "holds", Message: f.Message, Cost: int64(f.Cost), CostLimit: policy.ExpressionCostLimit}
 		if !f.Whole {
 			v.Index, v.Expression = &f.Index, j.Candidate.Entry.Policy.Validations[f.Index].Expression
 		}
@@ -298,7 +298,7 @@ func (s *Step) summary() string {
 	if len(s.Evaluations) == 0 {
 		return ""
 	}
-	most := uint64(0)
+	most := int64(0)
 	for i := range s.Evaluations {
 		most = max(most, s.Evaluations[i].Cost)
 	}

@@ -3,11 +3,13 @@ package trace
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
 	"k8s.io/apiserver/pkg/apis/audit"
@@ -103,26 +105,40 @@ type policyMetrics struct {
 	latency *basemetrics.HistogramVec
 }
 
-// validatingMetrics have the names and labels of upstream's (S17.21).
+// validatingMetrics are those of upstream, by name, labels and help (S17.21). A program that
+// has upstream's plugin in it has them already: then they are the same ones.
 var validatingMetrics = sync.OnceValue(func() *policyMetrics {
 	const namespace, subsystem = "apiserver", "validating_admission_policy"
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
-	m := &policyMetrics{
-		checks: basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+	return &policyMetrics{
+		checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
-			Help:           "Validations that were false or failed, by policy, binding, kind of error and what followed: deny, warn, audit, or allow for an error that failurePolicy Ignore let pass.",
+			Help:           "Validation admission policy check total, labeled by policy and further identified by binding and enforcement action taken.",
 			StabilityLevel: basemetrics.BETA,
-		}, labels),
-		latency: basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+		}, labels)),
+		latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
-			Help:           "How long the expressions of validations took that were false or failed, by policy, binding, kind of error and what followed.",
+			Help:           "Validation admission latency for individual validation expressions in seconds, labeled by policy and further including binding and enforcement action taken.",
 			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
 			StabilityLevel: basemetrics.BETA,
-		}, labels),
+		}, labels)),
 	}
-	legacyregistry.MustRegister(m.checks, m.latency)
-	return m
 })
+
+// registered registers a metric, and returns the one that counts: it may be there already.
+func registered[M basemetrics.Registerable](m M) M {
+	err := legacyregistry.Register(m)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if same, ok := there.ExistingCollector.(M); ok {
+			return same
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("a metric of policies cannot be registered: %v", err))
+	}
+	return m
+}
 
 // evaluations counts what upstream's metrics leave out: what came of every evaluation
 // (F19).

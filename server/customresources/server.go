@@ -200,6 +200,16 @@ func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*r
 	}
 }
 
+// ResourceOf returns the resource whose objects have a kind; ok is false when none is
+// served in that version.
+func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool) {
+	d := (*s.kinds.Load())[kind.GroupKind()]
+	if d == nil || d.endpoints[place{kind.Version, ""}] == nil {
+		return resource, false
+	}
+	return kind.GroupVersion().WithResource(d.crd.Spec.Names.Plural), true
+}
+
 // TypeConverter returns what knows the schema of a custom kind as it is served now; nil
 // when no definition defines the kind in that version. It is what server-side apply uses,
 // and is there as soon as the kind is served.

@@ -28,7 +28,7 @@ func namespacePrefix(root string) string { return path.Join(root, "namespaces") 
 
 // Namespaces is a table of the namespaces there are, as of the last read of a
 // Reader, with what a watch has shown since. It has of each namespace what
-// admission goes by: labels and phase. Those that are not yet initialized are not
+// admission goes by: all but managedFields. Those that are not yet initialized are not
 // in it. It implements admission.Namespaces and is safe for concurrent use.
 type Namespaces struct {
 	prefix  string
@@ -150,13 +150,8 @@ func (n *Namespaces) put(t *table, kv *mvccpb.KeyValue) error {
 		delete(t.byName, name)
 		return nil
 	}
-	t.byName[name] = entry{&corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: ns.UID, ResourceVersion: strconv.FormatInt(kv.ModRevision, 10),
-			Labels: ns.Labels, DeletionTimestamp: ns.DeletionTimestamp,
-		},
-		Status: corev1.NamespaceStatus{Phase: ns.Status.Phase},
-	}, kv.ModRevision}
+	ns.ResourceVersion, ns.ManagedFields = strconv.FormatInt(kv.ModRevision, 10), nil
+	t.byName[name] = entry{ns, kv.ModRevision}
 	return nil
 }
 

@@ -7,6 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	// It makes the scheme know the policies.
+	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
 )
 
 // Collection is where etcd keeps the objects of one kind.
@@ -16,15 +19,23 @@ type Collection struct {
 	// Prefix begins the keys; the rest of a key is an object's name.
 	Prefix string
 
-	codec runtime.Codec
+	decoder runtime.Decoder
 }
 
-// Collections lists the kinds, in an order that does not change. root is what all
+// policies are the registrations that are served with the built-in kinds.
+var policies = []string{
+	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+}
+
+// Collections lists the kinds that configure admission, in an order that does not change. root is what all
 // keys of the server begin with.
 func Collections(root string) []Collection {
 	list := make([]Collection, len(kinds))
 	for i, k := range kinds {
-		list[i] = Collection{Resource: k.plural, Prefix: path.Join(root, k.plural) + "/", codec: storageCodec(k.hub)}
+		list[i] = Collection{Resource: k.plural, Prefix: path.Join(root, k.plural) + "/", decoder: storageCodec(k.hub)}
+	}
+	for _, plural := range policies {
+		list = append(list, Collection{Resource: plural, Prefix: path.Join(root, plural) + "/", decoder: legacyscheme.Codecs.UniversalDeserializer()})
 	}
 	return list
 }
@@ -32,7 +43,7 @@ func Collections(root string) []Collection {
 // Decode reads an object as it is stored. revision is that of its last
 // modification. The error names the key.
 func (c *Collection) Decode(key, value []byte, revision int64) (runtime.Object, error) {
-	obj, err := runtime.Decode(c.codec, value)
+	obj, err := runtime.Decode(c.decoder, value)
 	if err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", key, err)
 	}

@@ -133,6 +133,9 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) 
 	return versions, nil
 }
 
+// Held returns a store as the kinds here are served: its writes are held.
+func Held(store *registry.Store, hold Hold) rest.Storage { return served{Store: store, hold: hold} }
+
 // served is a store with what discovery shows of it, whose writes are held.
 type served struct {
 	*registry.Store

@@ -31,6 +31,9 @@ type Options struct {
 	// Params has the objects that admission policies refer to. With nil no kind is known,
 	// and a policy with a paramKind fails.
 	Params Params
+	// Schemas has the schemas of the kinds that mutating admission policies change. With
+	// nil, a mutation of type ApplyConfiguration fails.
+	Schemas Schemas
 	// Registrations, if set, is where the initializers that are registered now are read
 	// when an InitializerConfiguration is written through this server: all of them must
 	// have an order together. A server that does not store them leaves it nil.
@@ -89,6 +92,7 @@ type Engine struct {
 	validating   validatingPlugin
 	external     validatingPlugin
 
+	mutatingPolicies   mutatingPolicies
 	validatingPolicies validatingPolicies
 }
 
@@ -134,6 +138,7 @@ func New(o Options) (*Engine, error) {
 		plugin *policyPlugin
 		source registration.Source
 	}{
+		{&e.mutatingPolicies.policyPlugin, registration.MutatingPolicies},
 		{&e.validatingPolicies.policyPlugin, registration.ValidatingPolicies},
 	} {
 		policies, err := e.policies(p.source)

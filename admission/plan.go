@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
 	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -51,9 +52,10 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	trial := tried(a)
 	request := plan.NewRequest(trial)
 	links := links(chain, trial, o)
+	set := objects.New(trial, o)
 	in := &plan.Input{
-		Objects: objects.New(trial, o), NamespaceLabels: e.namespaceLabels, Namespace: e.namespace, Params: e.options.Params,
-		Authorizer: e.options.Authorizer,
+		Objects: set, NamespaceLabels: e.namespaceLabels, Namespace: e.namespace, Params: e.options.Params,
+		Change: dispatch.Changer(set, e.options.Schemas), Authorizer: e.options.Authorizer,
 	}
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {

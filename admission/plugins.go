@@ -34,6 +34,7 @@ func Recommended() []Known {
 	return []Known{
 		{NamespaceLifecycleName, true},
 		{InitializersName, true},
+		{MutatingPolicyName, true},
 		{MutatingWebhookName, true},
 		{ValidatingPolicyName, true},
 		{GenericWebhookName, true},

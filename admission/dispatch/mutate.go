@@ -21,7 +21,7 @@ func (r *run) mutate(ctx context.Context) error {
 		if err := memory.resume(r.objects); err != nil {
 			return apierrors.NewInternalError(err)
 		}
-		wanted = func(step *plan.Candidate) bool { return memory.isMarked(&step.Entry.Origin) }
+		wanted = func(step *plan.Candidate) bool { return memory.isMarked(identityOf(&step.Entry.Origin)) }
 	}
 	ahead := &ahead{run: r, decisions: make([]decision, len(r.steps))}
 	defer ahead.land()
@@ -43,7 +43,7 @@ func (r *run) mutate(ctx context.Context) error {
 		}
 		ahead.launch(ctx, i, wanted)
 		c, err := r.call(ctx, i, to, ahead)
-		memory.called(step.Entry.Entry, c.Mutated)
+		memory.called(identityOf(&step.Entry.Origin), step.Entry.MayReinvoke, c.Mutated)
 		if c.Mutated {
 			again.SetShouldReinvoke()
 		}

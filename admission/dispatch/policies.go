@@ -10,6 +10,7 @@ import (
 	cached "k8s.io/apiserver/pkg/admission/plugin/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/gatehouse-dev/gatehouse/admission/mutation"
 	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/policy"
@@ -28,6 +29,9 @@ type PolicyOptions struct {
 	Namespace       func(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Params has the objects that policies refer to; nil means that no kind is known.
 	Params plan.Params
+	// Schemas has the schemas of the kinds that mutating policies change; without one, an
+	// apply configuration is an error.
+	Schemas mutation.Schemas
 	// Authorizer is what the variable authorizer asks; nil makes expressions that use it
 	// fail.
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -62,7 +66,7 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	record := &trace.Run{
 		Request: RequestOf(req), Source: p.options.Source, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: now,
 	}
-	in := p.input(a, o)
+	in := p.input(a, objects.New(a, o))
 	descriptor := p.options.Source.Descriptor()
 	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass)
 	judgements, err := plan.Judge(inside, steps, req, o.GetEquivalentResourceMapper(), in, false)
@@ -82,9 +86,9 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 }
 
 // input is what policies look at in one run.
-func (p *Policies) input(a admission.Attributes, o admission.ObjectInterfaces) *plan.Input {
+func (p *Policies) input(a admission.Attributes, set *objects.Set) *plan.Input {
 	in := &plan.Input{
-		Objects: objects.New(a, o), NamespaceLabels: p.options.NamespaceLabels, Namespace: p.options.Namespace, Params: p.options.Params,
+		Objects: set, NamespaceLabels: p.options.NamespaceLabels, Namespace: p.options.Namespace, Params: p.options.Params,
 	}
 	if p.options.Authorizer != nil {
 		// Equal questions are asked once (S16.13).
@@ -138,7 +142,13 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	for _, g := range e.Groups {
 		total += len(g.Bindings)
 	}
+	if e.Binding != nil {
+		total = 1
+	}
 	out.Bindings = make([]string, 0, min(total, trace.MaxBindings))
+	if e.Binding != nil {
+		out.Bindings = append(out.Bindings, e.Binding.Configuration)
+	}
 	for _, g := range e.Groups {
 		for _, b := range g.Bindings[:min(len(g.Bindings), trace.MaxBindings-len(out.Bindings))] {
 			out.Bindings = append(out.Bindings, b.Configuration)
@@ -156,6 +166,7 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 		}
 		out.Validations[i] = v
 	}
+	mutated(out, e, p)
 	for i := range e.Annotations {
 		a := &e.Annotations[i]
 		out.Annotations = append(out.Annotations, trace.Annotation{Key: a.Key, Value: a.Value, Err: a.Err, Cost: a.Cost})
@@ -165,7 +176,7 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 // followed is what traces say of a consequence.
 func followed(c *plan.Consequence) trace.Consequence {
 	out := trace.Consequence{
-		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Finding == nil && c.Annotation == nil,
+		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,
 		Message: c.Message, Reason: c.Reason, Denied: c.Denies, Forgiven: c.Forgiven,
 	}
 	if c.Binding != nil {
@@ -177,6 +188,8 @@ func followed(c *plan.Consequence) trace.Consequence {
 	switch {
 	case c.Finding != nil:
 		out.Index, out.Latency = c.Finding.Index, c.Finding.Elapsed
+	case c.Mutation != nil:
+		out.Index, out.Latency = c.Mutation.Index, c.Mutation.Elapsed
 	case c.Annotation != nil:
 		out.Key, out.Latency = c.Annotation.Key, c.Annotation.Elapsed
 	}

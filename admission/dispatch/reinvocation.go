@@ -8,17 +8,21 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/objects"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// identity tells hooks apart across snapshots (S5.2).
+// identity tells hooks apart across snapshots (S5.2), and evaluations of mutating policies
+// (S18.26).
 type identity struct {
 	configuration, name string
 	ordinal             int
+	// invocation is that of a policy.
+	invocation plan.Invocation
 }
 
 func identityOf(h *registration.Origin) identity {
-	return identity{h.Configuration, h.Name, h.Ordinal}
+	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal}
 }
 
 // memory is what the second mutating pass over a request must know of the
@@ -45,14 +49,14 @@ func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 	return m
 }
 
-// called notes that a hook was called, whatever came of it (S5.19). mutated
-// tells whether it changed the object: if so, those before it are marked, but
-// not itself (S5.18).
-func (m *memory) called(h *registration.Entry, mutated bool) {
+// called notes that a hook was called, whatever came of it (S5.19), and whether it may be
+// called again. mutated tells whether it changed the object: if so, those before it are
+// marked, but not itself (S5.18, S18.27).
+func (m *memory) called(id identity, repeats, mutated bool) {
 	if mutated {
 		m.markInvoked()
 	}
-	if id := identityOf(&h.Origin); h.MayReinvoke && !slices.Contains(m.invoked, id) {
+	if repeats && !slices.Contains(m.invoked, id) {
 		m.invoked = append(m.invoked, id)
 	}
 }
@@ -66,9 +70,7 @@ func (m *memory) markInvoked() {
 	m.invoked = m.invoked[:0]
 }
 
-func (m *memory) isMarked(h *registration.Origin) bool {
-	return slices.Contains(m.marked, identityOf(h))
-}
+func (m *memory) isMarked(id identity) bool { return slices.Contains(m.marked, id) }
 
 // keep remembers the object at the end of the first pass.
 func (m *memory) keep(s *objects.Set) error {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -55,30 +56,53 @@ func NewChange(t Type, value ref.Val) (*Change, error) {
 	return &Change{Type: t, Patch: patch}, nil
 }
 
-// MarshalJSON encodes what is to be changed: the configuration, or the array of the patch's
-// operations.
+// Empty tells that there is nothing to be changed.
+func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch) == 0 }
+
+// MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one
+// with the op merge for each field of a configuration, by path, whose value is merged into
+// what the object has there.
 func (c *Change) MarshalJSON() ([]byte, error) {
-	if c.Type == ApplyConfiguration {
-		return json.Marshal(c.Configuration)
-	}
-	operations := make([]map[string]any, len(c.Patch))
+	list := []operation{}
 	for i := range c.Patch {
-		operations[i] = operationOf(&c.Patch[i])
+		o := &c.Patch[i]
+		one := operation{Op: o.Op, Path: o.Path}
+		switch o.Op {
+		case "remove":
+		case "move", "copy":
+			one.From = o.From
+		default:
+			one.Value = &o.Value
+		}
+		list = append(list, one)
 	}
-	return json.Marshal(operations)
+	if c.Type == ApplyConfiguration {
+		list = merges(list, "", c.Configuration)
+	}
+	return json.Marshal(list)
 }
 
-// operationOf returns the members of an operation that it needs.
-func operationOf(o *review.Operation) map[string]any {
-	m := map[string]any{"op": o.Op, "path": o.Path}
-	switch o.Op {
-	case "remove":
-	case "move", "copy":
-		m["from"] = o.From
-	default:
-		m["value"] = o.Value
+// operation is an operation as it is encoded.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from,omitempty"`
+	Value *any   `json:"value,omitempty"`
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// merges appends the operations of a configuration.
+func merges(list []operation, path string, fields map[string]any) []operation {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, at := fields[name], path+"/"+escape.Replace(name)
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			list = merges(list, at, below)
+			continue
+		}
+		list = append(list, operation{Op: "merge", Path: at, Value: &value})
 	}
-	return m
+	return list
 }
 
 // configurationOf returns the fields of an Object.

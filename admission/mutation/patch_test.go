@@ -115,10 +115,10 @@ func TestChangesAreShownAsJSON(t *testing.T) {
 		expression string
 		want       string
 	}{
-		{mutation.ApplyConfiguration, `Object{spec: Object.spec{replicas: 2, l: ["x"]}}`, `{"spec":{"l":["x"],"replicas":2}}`},
+		{mutation.ApplyConfiguration, `Object{spec: Object.spec{replicas: 2, l: ["x"]}, metadata: Object.metadata{labels: {"a/b": "c"}}, status: Object.status{}}`, `[{"op":"merge","path":"/metadata/labels/a~1b","value":"c"},{"op":"merge","path":"/spec/l","value":["x"]},{"op":"merge","path":"/spec/replicas","value":2},{"op":"merge","path":"/status","value":{}}]`},
 		{mutation.JSONPatch, `false ? [JSONPatch{}] : []`, `[]`},
 		{mutation.JSONPatch, `[JSONPatch{op: "add", path: "/a"}, JSONPatch{op: "remove", path: "/b", value: 1}, JSONPatch{op: "copy", from: "/c", path: ""}]`,
-			`[{"op":"add","path":"/a","value":null},{"op":"remove","path":"/b"},{"from":"/c","op":"copy","path":""}]`},
+			`[{"op":"add","path":"/a","value":null},{"op":"remove","path":"/b"},{"op":"copy","path":"","from":"/c"}]`},
 	} {
 		change, err := evaluate(tt.mutation, tt.expression, nil)
 		if err != nil {

@@ -68,6 +68,9 @@ type Input struct {
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Params has the objects that policies refer to. Nil means that no kind is known.
 	Params Params
+	// Change changes Objects as mutating policies say. Nil means that it is not known what
+	// becomes of them.
+	Change Changer
 	// Authorizer is asked by conditions that ask it; with nil they fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// UserUnknown and RightsUnknown, if set, say why it cannot be seen who makes the

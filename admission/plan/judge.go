@@ -31,8 +31,20 @@ type Evaluation struct {
 	Param Param
 	policy.Result
 	Start time.Time
-	// Groups are the groups of bindings that lead to it.
+	// Groups are the groups of bindings that lead to it; nil for a mutating policy.
 	Groups []*snapshot.Group
+
+	// Binding leads to the evaluation of a mutating policy: the object changes in between,
+	// so that bindings share none.
+	Binding *snapshot.Entry
+	// Mutations are those of a mutating policy, in order; none when a condition is false, or
+	// there is no object to change.
+	Mutations []Mutation
+	// Spared tells that nothing but the conditions was evaluated, because this is the second
+	// mutating pass and the evaluation need not be repeated (S18.26).
+	Spared bool
+	// Failure is why a mutating policy could not be evaluated at all.
+	Failure error
 }
 
 // Consequence is what one binding makes of one finding. It rejects the request, or does
@@ -48,6 +60,8 @@ type Consequence struct {
 	// cannot be evaluated; nil if it is not about one.
 	Finding    *policy.Finding
 	Annotation *policy.Annotation
+	// Mutation is the mutation that failed; nil if it is not about one.
+	Mutation *Mutation
 	// Message and Reason are for the user.
 	Message string
 	Reason  metav1.StatusReason
@@ -59,8 +73,14 @@ type Consequence struct {
 	Actions               []v1.ValidationAction
 }
 
-// Text is the message of a rejection (S17.15).
+// Text is the message of a rejection (S17.15, S18.24).
 func (c *Consequence) Text() string {
+	if c.Policy.Source == registration.MutatingPolicies {
+		if c.Binding == nil {
+			return fmt.Sprintf("policy %q denied request: %s", c.Policy.Configuration, c.Message)
+		}
+		return fmt.Sprintf("policy '%s' with binding '%s' denied request: %s", c.Policy.Configuration, c.Binding.Configuration, c.Message)
+	}
 	if c.Binding == nil {
 		return fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", c.Policy.Configuration, c.Message)
 	}

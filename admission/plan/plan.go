@@ -125,7 +125,7 @@ type Step struct {
 	Consequences []PolicyConsequence `json:"consequences,omitempty"`
 	Bindings     []SkippedBinding    `json:"bindings,omitempty"`
 	// MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that
-	// it may be called a second time.
+	// the webhook may be called, or the policy evaluated, a second time.
 	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
 	// Reason says why the step does not do what it is there for; nil when it does.
@@ -237,7 +237,7 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 		})
 	case l.Source.Source == registration.Initializing:
 		b.initializers(l)
-	case l.Source.Policies && pass == registration.ValidatingPass:
+	case l.Source.Policies:
 		b.policies(l)
 	case pass == registration.MutatingPass:
 		b.serial(l)
@@ -539,6 +539,9 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 		if own := step.As.APIVersion; !c.Kind.Empty() && own != c.Kind.GroupVersion().String() {
 			step.As.APIVersion, step.As.ResourceAPIVersion = c.Kind.GroupVersion().String(), own
 		}
+	}
+	if p := c.Entry.Entry.Policy; p != nil {
+		step.MayReinvoke = p.Reinvoked
 	}
 	if w := c.Entry.Webhook; w != nil {
 		version, _ := c.ReviewVersion()

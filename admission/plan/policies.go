@@ -1,11 +1,13 @@
 package plan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/policy"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // PolicyEvaluation is what the expressions of a policy say about a request.
@@ -26,6 +28,26 @@ type PolicyEvaluation struct {
 	Validations []PolicyValidation `json:"validations,omitempty"`
 	// AuditAnnotations are the values that would be recorded, by key.
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
+	// Mutations are those of a mutating policy that were evaluated.
+	Mutations []PolicyMutation `json:"mutations,omitempty"`
+}
+
+// PolicyMutation is what one mutation does.
+type PolicyMutation struct {
+	// Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.
+	Index int    `json:"index"`
+	Type  string `json:"type"`
+	// Verdict is changed, unchanged, failed, or unknown when it cannot be seen what becomes
+	// of the object.
+	Verdict string `json:"verdict"`
+	// Patch is what it says, as the operations of a JSON patch; those of an apply
+	// configuration have the op merge.
+	Patch json.RawMessage `json:"patch,omitempty"`
+	// Message is why it failed, or what is not known.
+	Message string `json:"message,omitempty"`
+	// Cost is what the expression costs, and CostLimit what it may.
+	Cost      uint64 `json:"cost"`
+	CostLimit uint64 `json:"costLimit"`
 }
 
 // PolicyValidation is what one validation says.
@@ -67,7 +89,7 @@ type SkippedBinding struct {
 }
 
 // policies adds the policies of a plugin. All of them are evaluated, whatever the others
-// say (S17.3).
+// say (S17.3). Mutating ones change the object for all that follows.
 func (b *builder) policies(l *Link) {
 	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
 	if b.over {
@@ -76,7 +98,17 @@ func (b *builder) policies(l *Link) {
 		}
 		return
 	}
-	judgements, err := Judge(b.ctx, candidates, b.request, b.equivalents, b.input, b.all)
+	var (
+		judgements []Judgement
+		err        error
+		denied     = Denied
+	)
+	if l.Source.Pass == registration.MutatingPass {
+		judgements, err = Mutate(b.ctx, candidates, b.request, b.equivalents, b.input, nil, b.all)
+		denied = Refused
+	} else {
+		judgements, err = Judge(b.ctx, candidates, b.request, b.equivalents, b.input, b.all)
+	}
 	values := NewValues(b.request, b.input)
 	add := func(i int) {
 		if i < len(judgements) {
@@ -104,8 +136,12 @@ func (b *builder) policies(l *Link) {
 		b.plan.Steps = append(b.plan.Steps, step)
 		return
 	}
-	if texts, reason := Denied(judgements); texts != nil {
-		b.reject(b.request.PolicyDenial(b.input.Objects.Newest(), reason, texts).Error())
+	if texts, reason := denied(judgements); texts != nil {
+		denial := b.request.PolicyDenial
+		if l.Source.Pass == registration.MutatingPass {
+			denial = b.request.MutationDenial
+		}
+		b.reject(denial(b.input.Objects.Newest(), reason, texts).Error())
 	}
 }
 
@@ -247,6 +283,10 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 		}
 		out.Validations = append(out.Validations, v)
 	}
+	if e.Binding != nil {
+		out.Bindings = []string{e.Binding.Configuration}
+	}
+	out.mutations(j, e)
 	for _, a := range e.Annotations {
 		if a.Value != "" {
 			if out.AuditAnnotations == nil {
@@ -256,6 +296,37 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 		}
 	}
 	return out
+}
+
+// mutations adds what the mutations of an evaluation do, and what that comes to.
+func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
+	if e.Binding == nil {
+		return
+	}
+	if e.Failure != nil || e.Condition.Err != nil {
+		out.Verdict = "failed"
+	} else if e.Condition.False == nil {
+		out.Verdict = "unchanged"
+	}
+	for i := range e.Mutations {
+		m := &e.Mutations[i]
+		one := PolicyMutation{
+			Index: m.Index, Type: string(j.Candidate.Entry.Policy.Mutations[m.Index].Type()), Verdict: "unchanged", Patch: m.Patch(),
+			Cost: m.Cost, CostLimit: policy.ExpressionCostLimit,
+		}
+		switch {
+		case errors.Is(m.Err, ErrUnknown):
+			one.Verdict, one.Message = "unknown", m.Err.Error()
+		case m.Err != nil:
+			one.Verdict, one.Message = "failed", m.Err.Error()
+		case m.Changed:
+			one.Verdict = "changed"
+		}
+		if out.Verdict == "unchanged" || one.Verdict == "failed" {
+			out.Verdict = one.Verdict
+		}
+		out.Mutations = append(out.Mutations, one)
+	}
 }
 
 // because returns the part of an expression that makes it false.

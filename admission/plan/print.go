@@ -58,6 +58,21 @@ func (s *Step) printEvaluations(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
+	for i := range s.Evaluations {
+		e := &s.Evaluations[i]
+		for k := range e.Mutations {
+			m := &e.Mutations[k]
+			fmt.Fprintf(w, "\t\tmutation %d, %s, binding %s", m.Index+1, m.Type, e.Bindings[0])
+			if e.Param != "" {
+				fmt.Fprintf(w, " with param %s", e.Param)
+			}
+			fmt.Fprintf(w, ", cost %d of %d: %s", m.Cost, m.CostLimit, m.Verdict)
+			if m.Patch != nil {
+				fmt.Fprintf(w, " by %s", m.Patch)
+			}
+			fmt.Fprintln(w)
+		}
+	}
 	for i := range s.Consequences {
 		if c := &s.Consequences[i]; c.Binding != "" && !c.Ignored {
 			fmt.Fprintf(w, "\t\tbinding %s (%s): %s\n", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " "))

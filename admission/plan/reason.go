@@ -94,6 +94,8 @@ const (
 	Violated
 	// EvaluationFailed: an expression cannot be evaluated.
 	EvaluationFailed
+	// PatchFailed: what a mutation gives cannot be applied to the object.
+	PatchFailed
 
 	// The codes from here on are facts of run time, which only traces have.
 
@@ -116,7 +118,7 @@ var codes = [...]string{
 	NoDryRun: "NoDryRun", NoSideEffects: "NoSideEffects", NoReviewVersion: "NoReviewVersion", Rejected: "Rejected",
 	NoBinding: "NoBinding", NoBindingApplies: "NoBindingApplies", ParamKindNotFound: "ParamKindNotFound", BadParamRef: "BadParamRef",
 	ParamsNotFound: "ParamsNotFound", ParamsUnreadable: "ParamsUnreadable", NoParams: "NoParams",
-	Violated: "Violated", EvaluationFailed: "EvaluationFailed",
+	Violated: "Violated", EvaluationFailed: "EvaluationFailed", PatchFailed: "PatchFailed",
 	CircuitOpen: "CircuitOpen", Busy: "Busy", OutOfTime: "OutOfTime",
 }
 

@@ -90,6 +90,7 @@ func deprecatedCounter(name, help string) func() *metrics.Counter {
 func Register() {
 	discarded()
 	validatingMetrics()
+	mutatingMetrics()
 	evaluations()
 	for _, d := range deprecations {
 		d.counter()

@@ -126,7 +126,7 @@ func (CallRecord) SwaggerDoc() map[string]string {
 func (PatchOperation) SwaggerDoc() map[string]string {
 	return map[string]string{
 		"":      "PatchOperation is an operation of a JSON patch.",
-		"op":    "Op is add, remove, replace, move, copy or test.",
+		"op":    "Op is add, remove, replace, move, copy or test; or merge for a field of an apply configuration.",
 		"path":  "Path is a JSON pointer, and so is From.",
 		"from":  "Path is a JSON pointer, and so is From.",
 		"value": "Value is absent when the operation has none, and when the record is redacted.",
@@ -185,6 +185,23 @@ func (EvaluationRecord) SwaggerDoc() map[string]string {
 		"falseCondition":   "FalseCondition is the name of the match condition that was false: nothing else was evaluated then.",
 		"validations":      "Validations are those that were evaluated.",
 		"auditAnnotations": "AuditAnnotations are those that were evaluated.",
+		"mutations":        "Mutations are those of a mutating policy that were evaluated. Spared tells that there are none because the evaluation was not to be repeated.",
+		"spared":           "Mutations are those of a mutating policy that were evaluated. Spared tells that there are none because the evaluation was not to be repeated.",
+		"error":            "Error is why a mutating policy could not be evaluated at all.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (MutationRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "MutationRecord is one mutation that was evaluated.",
+		"index":   "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
+		"type":    "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
+		"mutated": "Mutated tells that the mutation changed the object. Patch is what it said.",
+		"patch":   "Mutated tells that the mutation changed the object. Patch is what it said.",
+		"error":   "Error is why nothing was changed.",
+		"cost":    "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
+		"micros":  "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
 	}
 }
 

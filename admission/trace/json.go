@@ -280,7 +280,8 @@ type CallRecord struct {
 
 // PatchOperation is an operation of a JSON patch.
 type PatchOperation struct {
-	// Op is add, remove, replace, move, copy or test.
+	// Op is add, remove, replace, move, copy or test; or merge for a field of an apply
+	// configuration.
 	Op string `json:"op"`
 	// Path is a JSON pointer, and so is From.
 	Path string `json:"path"`
@@ -336,10 +337,7 @@ func copyCalls(calls []CallRecord) []CallRecord {
 		c := &calls[i]
 		c.Deprecated, c.Warnings = slices.Clone(c.Deprecated), slices.Clone(c.Warnings)
 		c.AuditAnnotations = maps.Clone(c.AuditAnnotations)
-		c.Patch = slices.Clone(c.Patch)
-		for k := range c.Patch {
-			c.Patch[k].Value = slices.Clone(c.Patch[k].Value)
-		}
+		c.Patch = copyPatch(c.Patch)
 	}
 	return calls
 }
@@ -471,6 +469,14 @@ func (w writer) call(c *Call) CallRecord {
 		out.AuditAnnotations[key] = withheld
 	}
 	return out
+}
+
+func copyPatch(list []PatchOperation) []PatchOperation {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Value = slices.Clone(list[i].Value)
+	}
+	return list
 }
 
 // patch returns the operations of a patch that was applied, and so can be read.

@@ -43,6 +43,29 @@ type EvaluationRecord struct {
 	Validations []ValidationRecord `json:"validations,omitempty"`
 	// AuditAnnotations are those that were evaluated.
 	AuditAnnotations []AnnotationRecord `json:"auditAnnotations,omitempty"`
+	// Mutations are those of a mutating policy that were evaluated. Spared tells that there
+	// are none because the evaluation was not to be repeated.
+	Mutations []MutationRecord `json:"mutations,omitempty"`
+	Spared    bool             `json:"spared,omitempty"`
+	// Error is why a mutating policy could not be evaluated at all.
+	Error string `json:"error,omitempty"`
+}
+
+// MutationRecord is one mutation that was evaluated.
+type MutationRecord struct {
+	// Index is the place of the mutation in the policy, Type is ApplyConfiguration or
+	// JSONPatch.
+	Index int    `json:"index"`
+	Type  string `json:"type"`
+	// Mutated tells that the mutation changed the object. Patch is what it said.
+	Mutated bool             `json:"mutated,omitempty"`
+	Patch   []PatchOperation `json:"patch,omitempty"`
+	// Error is why nothing was changed.
+	Error string `json:"error,omitempty"`
+	// Cost is what the expression cost, in the units of CEL; Micros is how long it took to
+	// evaluate it and to change the object.
+	Cost   int64 `json:"cost"`
+	Micros int64 `json:"micros"`
 }
 
 // ParamRecord names an object.
@@ -137,6 +160,14 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		}
 		out.Validations = append(out.Validations, one)
 	}
+	out.Spared, out.Error = e.Spared, w.said(text(e.Err), false)
+	for i := range e.Mutations {
+		m := &e.Mutations[i]
+		out.Mutations = append(out.Mutations, MutationRecord{
+			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch), Error: w.said(text(m.Err), false),
+			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
+		})
+	}
 	for i := range e.Annotations {
 		a := &e.Annotations[i]
 		out.AuditAnnotations = append(out.AuditAnnotations, AnnotationRecord{Key: a.Key, Value: w.said(a.Value, false), Error: w.said(text(a.Err), false)})
@@ -168,6 +199,10 @@ func copyJudgements(list []JudgementRecord) []JudgementRecord {
 			e := &j.Evaluations[k]
 			e.Param = copyOf(e.Param)
 			e.Bindings, e.AuditAnnotations = slices.Clone(e.Bindings), slices.Clone(e.AuditAnnotations)
+			e.Mutations = slices.Clone(e.Mutations)
+			for n := range e.Mutations {
+				e.Mutations[n].Patch = copyPatch(e.Mutations[n].Patch)
+			}
 			e.Validations = slices.Clone(e.Validations)
 			for n := range e.Validations {
 				e.Validations[n].Index = copyOf(e.Validations[n].Index)

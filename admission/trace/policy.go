@@ -54,6 +54,39 @@ type Evaluation struct {
 	Validations []Validation
 	// Annotations are the audit annotations that were evaluated, in order.
 	Annotations []Annotation
+	// Mutations are those of a mutating policy that were evaluated, in order. Spared tells
+	// that there are none because the evaluation need not be repeated in the second round.
+	Mutations []Mutation
+	Spared    bool
+	// Err is why a mutating policy could not be evaluated at all.
+	Err error
+}
+
+// Mutated tells whether a mutation changed the object.
+func (e *Evaluation) Mutated() bool {
+	for i := range e.Mutations {
+		if e.Mutations[i].Changed {
+			return true
+		}
+	}
+	return false
+}
+
+// Mutation is one mutation that was evaluated.
+type Mutation struct {
+	// Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.
+	Index int
+	Type  string
+	// Patch is what is to be changed, as the operations of a JSON patch; those of an apply
+	// configuration have the op merge. It is nil when there is nothing to change, or Err is
+	// why that is not known.
+	Patch []byte
+	// Changed tells that the object is another one afterwards.
+	Changed bool
+	// Err is why nothing was changed.
+	Err     error
+	Cost    uint64
+	Latency time.Duration
 }
 
 // MaxBindings is how many bindings of an evaluation are named.
@@ -189,6 +222,8 @@ func (j *Judgement) String() string {
 		b.WriteString("not evaluated")
 	case excluded == len(j.Evaluations):
 		fmt.Fprintf(&b, "match condition %q is false", j.Evaluations[0].False)
+	case j.Policy.Source == registration.MutatingPolicies:
+		b.WriteString(j.changes())
 	case len(j.Consequences) == 0:
 		b.WriteString("no objection")
 	case j.Denied():
@@ -203,6 +238,33 @@ func (j *Judgement) String() string {
 		fmt.Fprintf(&b, "\n    %s", j.Consequences[i].String())
 	}
 	return b.String()
+}
+
+// changes says what a mutating policy did.
+func (j *Judgement) changes() string {
+	changed, spared := 0, 0
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		if e.Spared {
+			spared++
+		}
+		for k := range e.Mutations {
+			if e.Mutations[k].Changed {
+				changed++
+			}
+		}
+	}
+	switch {
+	case j.Denied():
+		return "denied"
+	case spared == len(j.Evaluations):
+		return "not repeated"
+	case changed == 0:
+		return "changed nothing"
+	case changed == 1:
+		return "changed the object"
+	}
+	return fmt.Sprintf("changed the object %d times", changed)
 }
 
 // String describes the consequence on one line.

@@ -167,7 +167,12 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 				metrics.Metrics.ObserveMatchConditionEvalError(ctx, name, policyKind, policyType, operation)
 			}
 		}
-		evaluations().WithLabelValues(kind, name, e.outcome(j.FailurePolicy)).Inc()
+		if !e.Spared {
+			evaluations().WithLabelValues(kind, name, e.outcome(j.FailurePolicy)).Inc()
+		}
+	}
+	for i := range j.Evaluations {
+		countMutations(ctx, j, &j.Evaluations[i])
 	}
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
@@ -199,9 +204,45 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 	}
 }
 
+// mutatingMetrics have the names and labels of upstream's (S18.31).
+var mutatingMetrics = sync.OnceValue(func() *policyMetrics {
+	const namespace, subsystem = "apiserver", "mutating_admission_policy"
+	labels := []string{"policy", "policy_binding", "error_type"}
+	m := &policyMetrics{
+		checks: basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
+			Help:           "Mutations that were evaluated and applied, by policy, binding and kind of error: no_error when there was none.",
+			StabilityLevel: basemetrics.ALPHA,
+		}, labels),
+		latency: basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
+			Help:           "How long mutations took to evaluate and to apply, by policy, binding and kind of error.",
+			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
+			StabilityLevel: basemetrics.ALPHA,
+		}, labels),
+	}
+	legacyregistry.MustRegister(m.checks, m.latency)
+	return m
+})
+
+// countMutations counts every mutation, those among them whose errors the failure policy
+// let pass (S18.31).
+func countMutations(ctx context.Context, j *Judgement, e *Evaluation) {
+	for i := range e.Mutations {
+		mutation, class := &e.Mutations[i], "no_error"
+		if mutation.Err != nil {
+			class = errorClass(mutation.Err.Error())
+		}
+		m := mutatingMetrics()
+		m.checks.WithContext(ctx).WithLabelValues(j.Policy.Configuration, e.Bindings[0], class).Inc()
+		m.latency.WithContext(ctx).WithLabelValues(j.Policy.Configuration, e.Bindings[0], class).Observe(mutation.Latency.Seconds())
+	}
+}
+
 // outcome is that of an evaluation, for the metric.
 func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
-	failed := slices.ContainsFunc(e.Annotations, func(a Annotation) bool { return a.Err != nil })
+	failed := e.Err != nil || slices.ContainsFunc(e.Annotations, func(a Annotation) bool { return a.Err != nil }) ||
+		slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return m.Err != nil })
 	for i := range e.Validations {
 		if e.Validations[i].Violated {
 			return "violated"

@@ -83,6 +83,10 @@ func (j *Judgement) size() int {
 			v := &e.Validations[k]
 			size += int(unsafe.Sizeof(*v)) + len(v.Message) + sizeOf(v.Err)
 		}
+		for k := range e.Mutations {
+			m := &e.Mutations[k]
+			size += int(unsafe.Sizeof(*m)) + len(m.Patch) + sizeOf(m.Err)
+		}
 		for k := range e.Annotations {
 			size += int(unsafe.Sizeof(e.Annotations[k])) + len(e.Annotations[k].Value) + sizeOf(e.Annotations[k].Err)
 		}

@@ -1,0 +1,316 @@
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/mutation"
+	"github.com/gatehouse-dev/gatehouse/admission/policy"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Mutation is what one mutation of a MutatingAdmissionPolicy did.
+type Mutation struct {
+	// Index is its place in the policy.
+	Index int
+	// Outcome is what the expression gave; Err also says why that could not be applied.
+	// Elapsed covers both.
+	policy.Outcome
+	// Changed tells that the object is another one afterwards.
+	Changed bool
+}
+
+// Patch is what the expression gave, as the operations of a JSON patch; nil when it gave
+// nothing to change.
+func (m *Mutation) Patch() []byte {
+	if m.Change == nil || m.Change.Empty() {
+		return nil
+	}
+	data, err := json.Marshal(m.Change)
+	if err != nil {
+		panic(fmt.Sprintf("what is to be changed cannot be encoded: %v", err))
+	}
+	return data
+}
+
+// Invocation names one evaluation of a mutating policy in a way that holds across
+// snapshots (S18.26).
+type Invocation struct {
+	Policy, Binding string
+	// Namespace and Name are those of the param; empty when there is none.
+	Namespace, Name string
+}
+
+// Round decides which evaluations of mutating policies take place in one of the two
+// mutating passes over a request, and is told of them.
+type Round interface {
+	// Wanted tells whether an evaluation whose conditions are true goes on (S18.26).
+	Wanted(Invocation) bool
+	// Invoked is told of each that went on: whether it may be repeated, and whether it
+	// changed the object (S18.27).
+	Invoked(i Invocation, repeats, changed bool)
+}
+
+// Changer changes the object of a request, as *objects.Set does. Changed tells whether the
+// object is another one than before. An error that is ErrUnknown says that it is not known
+// here what becomes of the object.
+type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
+
+// Mutate evaluates the mutating policies of candidates about a request, one binding and one
+// param after the other, and changes the object as each says (S18.2, S18.3). All are
+// matched before the first one changes anything (S14.13). A nil Round wants everything.
+//
+// The error is an API status that rejects the request, whatever the failure policies are
+// (S17.5).
+func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, round Round, all bool) ([]Judgement, error) {
+	list := make([]Judgement, len(candidates))
+	values := NewValues(r, in)
+	var steps []invocation
+	for i := range candidates {
+		list[i].Matched = candidates[i].bindings(ctx, r, e, in, all)
+		steps = list[i].invocations(steps, values)
+	}
+	if len(steps) == 0 {
+		return list, nil
+	}
+	if err := values.ReadNamespace(ctx); err != nil {
+		return list, err
+	}
+	m := &mutator{ctx: ctx, request: r, in: in, values: values, round: round}
+	for _, step := range steps {
+		m.invoke(step)
+	}
+	for i := range list {
+		list[i].follows()
+	}
+	return list, nil
+}
+
+// invocation is one evaluation that is due.
+type invocation struct {
+	judgement *Judgement
+	binding   *snapshot.Entry
+	param     Param
+}
+
+// invocations appends the evaluations of a policy, in order, and adds what is wrong with its
+// configuration.
+func (j *Judgement) invocations(steps []invocation, values *Values) []invocation {
+	if j.Err != nil {
+		j.Consequences = []Consequence{j.misconfigured(nil, j.Reason.Code, j.Err)}
+		return steps
+	}
+	type row struct {
+		binding *snapshot.Entry
+		group   *MatchedGroup
+	}
+	var rows []row
+	for i := range j.Groups {
+		g := &j.Groups[i]
+		if g.Err == nil && !g.Applies {
+			continue
+		}
+		for _, b := range g.Bindings {
+			rows = append(rows, row{b, g})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return a.binding.Position - b.binding.Position })
+	for _, row := range rows {
+		if row.group.Err != nil {
+			j.Consequences = append(j.Consequences, j.misconfigured(row.binding, row.group.Reason.Code, row.group.Err))
+			continue
+		}
+		if _, err := values.Of(j.Candidate.Kind); err != nil {
+			if errors.Is(err, ErrUnknown) {
+				row.group.Decision = failed(Reason{entry: j.Candidate.Entry}, err)
+				continue
+			}
+			err = &PolicyError{Policy: j.Candidate.Entry.Entry, Err: err}
+			j.Consequences = append(j.Consequences, j.misconfigured(nil, NotConvertible, err))
+			continue
+		}
+		for _, param := range row.group.Params {
+			steps = append(steps, invocation{j, row.binding, param})
+		}
+	}
+	return steps
+}
+
+// misconfigured is what follows of a configuration error of a mutating policy (S18.24).
+func (j *Judgement) misconfigured(binding *snapshot.Entry, code Code, err error) Consequence {
+	c := j.configuration(binding, code, err)
+	c.Reason = metav1.StatusReasonForbidden
+	return c
+}
+
+// mutator runs one mutating pass over one object.
+type mutator struct {
+	ctx     context.Context
+	request *Request
+	in      *Input
+	// values are those of the object as it is now.
+	values *Values
+	round  Round
+}
+
+// invoke evaluates a policy for one binding and one param: conditions, then whether it is
+// wanted in this round, then mutations (S18.5).
+func (m *mutator) invoke(step invocation) {
+	j := step.judgement
+	c := j.Candidate
+	j.Evaluations = append(j.Evaluations, Evaluation{Param: step.param, Binding: step.binding})
+	e := &j.Evaluations[len(j.Evaluations)-1]
+	e.Start = time.Now()
+	defer func() { e.Elapsed = time.Since(e.Start) }()
+	request, err := m.values.Of(c.Kind)
+	if err != nil {
+		// What an earlier policy made of the object cannot be converted (D52, D55).
+		e.Failure = fmt.Errorf("failed to convert object: %w", err)
+		return
+	}
+	in := &policy.Input{Request: request, Own: m.request.Resource, Matched: c.Resource, Params: step.param.bare()}
+	p := c.Entry.Policy
+	e.Condition = p.Match(m.ctx, in)
+	e.Cost = e.Condition.Cost
+	if e.Condition.False != nil || e.Condition.Err != nil {
+		return
+	}
+	key := keyOf(c.Entry, step.binding, &step.param)
+	if m.round != nil && !m.round.Wanted(key) {
+		e.Spared = true
+		return
+	}
+	changed := false
+	if m.in.Objects.Newest() != nil {
+		e.Mutations = make([]Mutation, len(p.Mutations))
+		for i := range p.Mutations {
+			one := &e.Mutations[i]
+			one.Index = i
+			m.mutate(one, p, in, c.Kind)
+			e.Cost += one.Cost
+			if !one.Changed {
+				continue
+			}
+			changed = true
+			if in.Request, err = m.values.Of(c.Kind); err != nil {
+				// The object was changed in this very kind.
+				panic(fmt.Sprintf("an object in %s cannot be had in that kind: %v", c.Kind, err))
+			}
+		}
+	}
+	if m.round != nil {
+		m.round.Invoked(key, c.Entry.Entry.Policy.Reinvoked, changed)
+	}
+}
+
+// mutate evaluates one mutation and changes the object.
+func (m *mutator) mutate(one *Mutation, p *policy.Policy, in *policy.Input, kind schema.GroupVersionKind) {
+	start := time.Now()
+	one.Outcome = p.Mutate(m.ctx, in, one.Index)
+	if one.Err == nil {
+		if m.in.Change == nil {
+			one.Err = fmt.Errorf("%w: what becomes of the object is not known here", ErrUnknown)
+		} else {
+			one.Changed, one.Err = m.in.Change(kind, one.Change)
+		}
+	}
+	if one.Changed {
+		m.values.Changed()
+	}
+	one.Elapsed = time.Since(start)
+}
+
+func keyOf(p, binding *snapshot.Entry, param *Param) Invocation {
+	return Invocation{Policy: p.Configuration, Binding: binding.Configuration, Namespace: param.Namespace, Name: param.Name}
+}
+
+// bare returns the param as mutating policies see it: one of a built-in kind says neither
+// its version nor its kind (S15.11, D78).
+func (p *Param) bare() runtime.Object {
+	if p.Object == nil || isUnstructured(p.Object) || p.Object.GetObjectKind().GroupVersionKind().Empty() {
+		return p.Object
+	}
+	object := p.Object.DeepCopyObject()
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return object
+}
+
+func isUnstructured(object runtime.Object) bool {
+	_, ok := object.(runtime.Unstructured)
+	return ok
+}
+
+// Changed tells that the object is another one now.
+func (v *Values) Changed() { v.kinds = v.kinds[:0] }
+
+// follows adds what follows of the evaluations of a mutating policy: all errors are kept,
+// whatever came after them (S18.24).
+func (j *Judgement) follows() {
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		base := Consequence{
+			Policy: j.Candidate.Entry, Binding: e.Binding, Param: &e.Param,
+			Reason: metav1.StatusReasonInvalid, Forgiven: Forgives(j.Candidate.Entry.Entry),
+		}
+		base.Denies = !base.Forgiven
+		if err := e.Failure; err != nil {
+			c := base
+			c.Code, c.Message = NotConvertible, err.Error()
+			j.Consequences = append(j.Consequences, c)
+		}
+		if err := e.Condition.Err; err != nil {
+			c := base
+			c.Code, c.Message = ConditionFailed, err.Error()
+			j.Consequences = append(j.Consequences, c)
+		}
+		for k := range e.Mutations {
+			one := &e.Mutations[k]
+			if one.Err == nil || errors.Is(one.Err, ErrUnknown) {
+				continue
+			}
+			c := base
+			c.Mutation, c.Code, c.Message = one, EvaluationFailed, one.Err.Error()
+			if one.Change != nil {
+				c.Code = PatchFailed
+			}
+			j.Consequences = append(j.Consequences, c)
+		}
+	}
+}
+
+// Refused returns the texts of all that rejects the request after Mutate, configuration
+// errors first, and the reason of the first; none when the request may go on (S18.24).
+func Refused(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
+	for _, configuration := range []bool{true, false} {
+		for i := range judgements {
+			for k := range judgements[i].Consequences {
+				c := &judgements[i].Consequences[k]
+				if !c.Denies || (c.Param == nil) != configuration {
+					continue
+				}
+				if texts == nil {
+					reason = c.Reason
+				}
+				texts = append(texts, c.Text())
+			}
+		}
+	}
+	return texts, reason
+}
+
+// MutationDenial is what a request is rejected with for mutating policies. Unlike those of
+// PolicyDenial, the code is 403 whatever the reason is (S18.24, F23).
+func (r *Request) MutationDenial(object runtime.Object, reason metav1.StatusReason, messages []string) *apierrors.StatusError {
+	err := r.PolicyDenial(object, reason, messages)
+	err.ErrStatus.Code, err.ErrStatus.Message = 403, messages[0]
+	return err
+}

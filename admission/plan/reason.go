@@ -145,7 +145,7 @@ func (r Reason) String() string {
 	case None:
 		return ""
 	case NotAsked:
-		return fmt.Sprintf("%s are never asked about %s", r.asked(), resourceText(r.request.Resource, ""))
+		return fmt.Sprintf("%s for %s", r.asked(), resourceText(r.request.Resource, ""))
 	case NoRule:
 		return r.noRule()
 	case Excluded:
@@ -168,7 +168,7 @@ func (r Reason) String() string {
 	case SameName:
 		return "an earlier initializer has the same name"
 	case NotReached:
-		return "something before it rejects the request"
+		return "an earlier step rejects the request"
 	case NoBinding:
 		return "no binding puts it into force"
 	case NoBindingApplies:
@@ -193,9 +193,9 @@ func (r Reason) String() string {
 // asked names what the entry is one of.
 func (r Reason) asked() string {
 	if r.entry != nil && r.entry.Entry.Policy != nil {
-		return "policies"
+		return "policies are never evaluated"
 	}
-	return "hooks"
+	return "webhooks are never called"
 }
 
 // oneLine is the text of an error on one line.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
@@ -16,7 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/admission"
+	applyconfigurations "k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -215,3 +220,48 @@ func (s *served) written(content map[string]any) (runtime.Object, error) {
 	initializers.Set(object, sent)
 	return object, nil
 }
+
+// widgetSchemas describe custom resources as their definitions do.
+const widgetSchemas = `{
+	"com.example.v1.Widget": {
+		"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
+		"properties": {
+			"apiVersion": {"type": "string"}, "kind": {"type": "string"},
+			"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			"size": {"type": "integer"}, "color": {"type": "string"}
+		}
+	},
+	"com.example.v2.Widget": {
+		"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v2", "kind": "Widget"}],
+		"properties": {
+			"apiVersion": {"type": "string"}, "kind": {"type": "string"},
+			"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			"big": {"type": "integer"}, "color": {"type": "string"}
+		}
+	}
+}`
+
+// schemasOf are the schemas of the catalogue: those of built-in kinds, and of widgets.
+type schemasOf struct{ builtin, custom managedfields.TypeConverter }
+
+func (s schemasOf) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	switch {
+	case kind.Kind == "Widget":
+		return s.custom
+	case versioned[kind] == nil || strings.HasSuffix(kind.Kind, "Options"):
+		return nil
+	}
+	return s.builtin
+}
+
+var catalogueSchemas = func() schemasOf {
+	var definitions map[string]*spec.Schema
+	if err := json.Unmarshal([]byte(widgetSchemas), &definitions); err != nil {
+		panic(err)
+	}
+	custom, err := managedfields.NewTypeConverter(definitions, false)
+	if err != nil {
+		panic(err)
+	}
+	return schemasOf{applyconfigurations.NewTypeConverter(scheme.Scheme), custom}
+}()

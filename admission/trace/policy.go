@@ -234,10 +234,34 @@ func (j *Judgement) String() string {
 	if n := len(j.Evaluations); n > 1 {
 		fmt.Fprintf(&b, ", evaluated with %d params", n)
 	}
+	for i := range j.Evaluations {
+		j.Evaluations[i].mutations(&b)
+	}
 	for i := range j.Consequences {
 		fmt.Fprintf(&b, "\n    %s", j.Consequences[i].String())
 	}
 	return b.String()
+}
+
+// mutations writes what the mutations of a mutating policy did, one line for each. Those
+// that failed are among the consequences.
+func (e *Evaluation) mutations(b *strings.Builder) {
+	for i := range e.Mutations {
+		m := &e.Mutations[i]
+		if m.Err != nil {
+			continue
+		}
+		fmt.Fprintf(b, "\n    binding %s", e.Bindings[0])
+		if e.Param != nil {
+			fmt.Fprintf(b, " with param %s", e.Param)
+		}
+		fmt.Fprintf(b, ": mutation %d ", m.Index+1)
+		if m.Changed {
+			fmt.Fprintf(b, "changed the object: %s", m.Patch)
+		} else {
+			b.WriteString("changed nothing")
+		}
+	}
 }
 
 // changes says what a mutating policy did.

@@ -22,6 +22,7 @@ import (
 	applyconfigurations "k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -207,7 +208,15 @@ func (s *served) written(content map[string]any) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	content = runtime.DeepCopyJSON(content)
+	data, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	// A server keeps integers.
+	content = nil
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
+		return nil, err
+	}
 	unstructured.RemoveNestedField(content, "metadata", "initializers")
 	object, err := s.held(content)
 	if err != nil || !found {
@@ -221,7 +230,7 @@ func (s *served) written(content map[string]any) (runtime.Object, error) {
 	return object, nil
 }
 
-// widgetSchemas describe custom resources as their definitions do.
+// widgetSchemas describe custom resources as their definitions do, and the kind Scale.
 const widgetSchemas = `{
 	"com.example.v1.Widget": {
 		"type": "object", "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
@@ -238,15 +247,24 @@ const widgetSchemas = `{
 			"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
 			"big": {"type": "integer"}, "color": {"type": "string"}
 		}
+	},
+	"io.k8s.api.autoscaling.v1.Scale": {
+		"type": "object", "x-kubernetes-group-version-kind": [{"group": "autoscaling", "version": "v1", "kind": "Scale"}],
+		"properties": {
+			"apiVersion": {"type": "string"}, "kind": {"type": "string"},
+			"metadata": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			"spec": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
+			"status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+		}
 	}
 }`
 
-// schemasOf are the schemas of the catalogue: those of built-in kinds, and of widgets.
+// schemasOf are the schemas of the catalogue: those of built-in kinds, and those above.
 type schemasOf struct{ builtin, custom managedfields.TypeConverter }
 
 func (s schemasOf) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	switch {
-	case kind.Kind == "Widget":
+	case kind.Kind == "Widget", kind.Kind == "Scale":
 		return s.custom
 	case versioned[kind] == nil || strings.HasSuffix(kind.Kind, "Options"):
 		return nil

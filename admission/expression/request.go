@@ -42,6 +42,10 @@ type Input struct {
 	// Authorizer answers the variable authorizer. With nil, an expression that
 	// uses it fails.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Plain tells that expressions see objects of built-in kinds as maps and lists, like
+	// custom ones. Otherwise they see the Go types, which is cheaper, and looks the same
+	// unless parts of an object are joined with values that the expression makes (S18.17).
+	Plain bool
 	// NamespaceObject is the namespace of the request; nil when the request has none, or is
 	// about a Namespace (S16.6).
 	NamespaceObject *corev1.Namespace
@@ -159,9 +163,9 @@ func (r *Run) ResolveName(name string) (any, bool) {
 	in := r.in
 	switch name {
 	case "object":
-		return once(&r.object, func() ref.Val { return objectValue(in.Object) }), true
+		return once(&r.object, func() ref.Val { return in.value(in.Object) }), true
 	case "oldObject":
-		return once(&r.oldObject, func() ref.Val { return objectValue(in.OldObject) }), true
+		return once(&r.oldObject, func() ref.Val { return in.value(in.OldObject) }), true
 	case "request":
 		return r.toldAs(r.o.Resource), true
 	case "namespaceObject":
@@ -196,6 +200,18 @@ func once(value *ref.Val, make func() ref.Val) ref.Val {
 		*value = make()
 	}
 	return *value
+}
+
+// value makes one of the two objects a value.
+func (in *Input) value(obj runtime.Object) ref.Val {
+	if _, ok := obj.(*unstructured.Unstructured); ok || obj == nil || !in.Plain {
+		return objectValue(obj)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(content)
 }
 
 func objectValue(obj runtime.Object) ref.Val {

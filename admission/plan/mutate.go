@@ -74,6 +74,7 @@ type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (change
 func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, round Round, all bool) ([]Judgement, error) {
 	list := make([]Judgement, len(candidates))
 	values := NewValues(r, in)
+	values.plain = true
 	var steps []invocation
 	for i := range candidates {
 		list[i].Matched = candidates[i].bindings(ctx, r, e, in, all)

@@ -301,6 +301,8 @@ var noParam [1]Param
 type Values struct {
 	request *Request
 	in      *Input
+	// plain is expression.Input.Plain.
+	plain bool
 	// namespace is that of the request, once it was read.
 	namespace *corev1.Namespace
 	kinds     []kindValues
@@ -353,6 +355,7 @@ func (v *Values) Of(kind schema.GroupVersionKind) (*expression.Request, error) {
 		one.err = err
 	} else {
 		one.input = v.request.input(v.in, kind, object, old, v.namespace)
+		one.input.Plain = v.plain
 		one.request = expression.NewRequest(one.input)
 	}
 	v.kinds = append(v.kinds, one)

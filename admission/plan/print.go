@@ -75,7 +75,11 @@ func (s *Step) printEvaluations(w io.Writer) {
 	}
 	for i := range s.Consequences {
 		if c := &s.Consequences[i]; c.Binding != "" && !c.Ignored {
-			fmt.Fprintf(w, "\t\tbinding %s (%s): %s\n", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " "))
+			actions := ""
+			if len(c.Actions) > 0 {
+				actions = fmt.Sprintf(" (%s)", strings.Join(c.Actions, ", "))
+			}
+			fmt.Fprintf(w, "\t\tbinding %s%s: %s\n", c.Binding, actions, strings.ReplaceAll(c.Message, "\n", " "))
 		}
 	}
 	for i := range s.Bindings {

@@ -1,29 +1,14 @@
 package initializers
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Constraint says that one initializer acts before another, and who says so.
-type Constraint struct {
-	Earlier, Later string
-	// By is the initializer that has the other in its list After or Before.
-	By *registration.Entry
-}
-
-func (c Constraint) String() string {
-	if c.By.Name == c.Later {
-		return fmt.Sprintf("%q is after %q (configuration %q)", c.Later, c.Earlier, c.By.Configuration)
-	}
-	return fmt.Sprintf("%q is before %q (configuration %q)", c.Earlier, c.Later, c.By.Configuration)
-}
-
 // CycleError says that initializers cannot be ordered: each acts before the
 // next, and the last before the first.
-type CycleError struct{ Constraints []Constraint }
+type CycleError struct{ Constraints []registration.Constraint }
 
 func (e *CycleError) Error() string {
 	parts := make([]string, len(e.Constraints))
@@ -37,28 +22,14 @@ func (e *CycleError) Error() string {
 // initializers contradict one another, else nil. Names that are not in the list
 // mean nothing. The cycle it names is the same for the same list.
 func CheckOrder(list []*registration.Entry) error {
-	known := make(map[string]bool, len(list))
-	for _, i := range list {
-		known[i.Name] = true
-	}
 	// earlier has what must act before an initializer, by name.
-	earlier := map[string][]Constraint{}
-	add := func(c Constraint) {
-		if known[c.Earlier] && known[c.Later] {
-			earlier[c.Later] = append(earlier[c.Later], c)
-		}
-	}
-	for _, i := range list {
-		for _, name := range i.After {
-			add(Constraint{Earlier: name, Later: i.Name, By: i})
-		}
-		for _, name := range i.Before {
-			add(Constraint{Earlier: i.Name, Later: name, By: i})
-		}
+	earlier := map[string][]registration.Constraint{}
+	for _, c := range registration.Constraints(list) {
+		earlier[c.Later] = append(earlier[c.Later], c)
 	}
 	done := map[string]bool{}
-	var walk func(name string, path []Constraint) *CycleError
-	walk = func(name string, path []Constraint) *CycleError {
+	var walk func(name string, path []registration.Constraint) *CycleError
+	walk = func(name string, path []registration.Constraint) *CycleError {
 		for n, c := range path {
 			if c.Later == name {
 				return cycle(path[n:])
@@ -84,7 +55,7 @@ func CheckOrder(list []*registration.Entry) error {
 }
 
 // cycle turns a path, which goes from later to earlier, around.
-func cycle(path []Constraint) *CycleError {
+func cycle(path []registration.Constraint) *CycleError {
 	e := &CycleError{}
 	for n := len(path) - 1; n >= 0; n-- {
 		e.Constraints = append(e.Constraints, path[n])

@@ -15,9 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// PluginName is the plugin's name on command lines and in metrics.
-const PluginName = registration.InitializersPlugin
-
 // Verb is what a caller must be allowed to do to an uninitialized object, in addition to
 // the verb of the request.
 const Verb = "initialize"

@@ -1,6 +1,51 @@
 package registration
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
+
+// Constraint is something that an initializer asks of the order: Earlier acts before
+// Later.
+type Constraint struct {
+	Earlier, Later string
+	// By is the initializer that asks for it, one of the two.
+	By *Entry
+	// at is its place in the list.
+	at int
+}
+
+// String says it in words.
+func (c Constraint) String() string {
+	if c.By.Name == c.Later {
+		return fmt.Sprintf("%q is after %q (configuration %q)", c.Later, c.Earlier, c.By.Configuration)
+	}
+	return fmt.Sprintf("%q is before %q (configuration %q)", c.Earlier, c.Later, c.By.Configuration)
+}
+
+// Constraints lists what initializers ask of their order by After and Before, in the
+// order of the list. Names that are not in it mean nothing.
+func Constraints(list []*Entry) []Constraint {
+	known := make(map[string]bool, len(list))
+	for _, i := range list {
+		known[i.Name] = true
+	}
+	var constraints []Constraint
+	add := func(earlier, later string, at int) {
+		if known[earlier] && known[later] {
+			constraints = append(constraints, Constraint{earlier, later, list[at], at})
+		}
+	}
+	for at, i := range list {
+		for _, name := range i.After {
+			add(name, i.Name, at)
+		}
+		for _, name := range i.Before {
+			add(i.Name, name, at)
+		}
+	}
+	return constraints
+}
 
 // arrange puts initializers into the order in which they act. The list comes in
 // the order of S11.5, and stays in it except where an initializer must come
@@ -15,23 +60,21 @@ func arrange(list []*Entry) []*Entry {
 			first[in.Name] = i
 		}
 	}
+	constraints := Constraints(list)
+	if len(constraints) == 0 {
+		return list
+	}
 	// earlier has, per place, the places that must come earlier.
 	earlier := make([][]int, len(list))
-	wishes := false
-	for i, in := range list {
-		for _, name := range in.After {
-			if j, ok := first[name]; ok {
-				earlier[i], wishes = append(earlier[i], j), true
-			}
+	for _, c := range constraints {
+		sooner, later := first[c.Earlier], first[c.Later]
+		// Who asks for it need not be the first of its name.
+		if c.By.Name == c.Later {
+			later = c.at
+		} else {
+			sooner = c.at
 		}
-		for _, name := range in.Before {
-			if j, ok := first[name]; ok {
-				earlier[j], wishes = append(earlier[j], i), true
-			}
-		}
-	}
-	if !wishes {
-		return list
+		earlier[later] = append(earlier[later], sooner)
 	}
 	const (
 		untouched = iota

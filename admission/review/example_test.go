@@ -6,15 +6,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
-func ExampleApplyPatchToMap() {
+func ExamplePatch_ApplyToMap() {
 	pod := map[string]any{"kind": "Pod", "metadata": map[string]any{"name": "web"}}
-	patched, changed, err := review.ApplyPatchToMap(pod, []byte(`[{"op":"add","path":"/metadata/labels","value":{"team":"red"}}]`))
-	fmt.Println(patched, changed, err)
+	apply := func(text string) {
+		patch, err := review.DecodePatch([]byte(text))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(patch.ApplyToMap(pod))
+	}
+	apply(`[{"op":"add","path":"/metadata/labels","value":{"team":"red"}}]`)
 	fmt.Println(pod)
-	_, _, err = review.ApplyPatchToMap(pod, []byte(`[{"op":"remove","path":"/metadata/annotations/a"}]`))
-	fmt.Println(err)
+	apply(`[{"op":"remove","path":"/metadata/annotations/a"}]`)
 	// Output:
 	// map[kind:Pod metadata:map[labels:map[team:red] name:web]] true <nil>
 	// map[kind:Pod metadata:map[name:web]]
-	// operation 1, remove /metadata/annotations/a: there is no /metadata/annotations
+	// map[] false operation 1, remove /metadata/annotations/a: there is no /metadata/annotations
 }

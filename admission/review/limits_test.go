@@ -33,10 +33,10 @@ func TestPatchesCannotGrowObjectsWithoutBound(t *testing.T) {
 		{"S5.6 an object that no decoder would read again", deep(maxDepth), errDeep},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := ApplyPatch([]byte(`{}`), []byte(c.patch)); !errors.Is(err, c.want) {
+			if _, err := applyPatch([]byte(`{}`), []byte(c.patch)); !errors.Is(err, c.want) {
 				t.Errorf("applied to text: %v, want %v", err, c.want)
 			}
-			_, changed, err := ApplyPatchToMap(map[string]any{}, []byte(c.patch))
+			_, changed, err := applyPatchToMap(map[string]any{}, []byte(c.patch))
 			if !errors.Is(err, c.want) || changed != (err == nil) {
 				t.Errorf("applied to an object: %v, changed %v, want %v", err, changed, c.want)
 			}

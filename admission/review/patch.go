@@ -159,21 +159,3 @@ func (p Patch) Members() (names []string, ok bool) {
 	}
 	return names, true
 }
-
-// ApplyPatch is [DecodePatch] followed by [Patch.Apply].
-func ApplyPatch(doc, patch []byte) ([]byte, error) {
-	p, err := DecodePatch(patch)
-	if err != nil {
-		return nil, err
-	}
-	return p.Apply(doc)
-}
-
-// ApplyPatchToMap is [DecodePatch] followed by [Patch.ApplyToMap].
-func ApplyPatchToMap(obj map[string]any, patch []byte) (patched map[string]any, changed bool, err error) {
-	p, err := DecodePatch(patch)
-	if err != nil {
-		return nil, false, err
-	}
-	return p.ApplyToMap(obj)
-}

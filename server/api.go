@@ -85,12 +85,12 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 // newAPI makes the resources, and what describes them.
 func newAPI(p apiParts) (*api, error) {
 	s, authorizer := p.settings, p.config.Authorization.Authorizer
-	registered, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold)
+	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold)
 	if err != nil {
 		return nil, err
 	}
 	for _, version := range s.versionsOff {
-		delete(registered, version)
+		delete(registrationStorage, version)
 	}
 	holdPolicies(p.kinds, p.admitter.hold)
 	ring := newRing(s)
@@ -107,7 +107,7 @@ func newAPI(p apiParts) (*api, error) {
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
 	a := &api{}
 	var builtin []*resources.Endpoint
-	if a.static, builtin, err = endpoints(p.kinds, registered, s.notEnforced, own, p.config, models); err != nil {
+	if a.static, builtin, err = endpoints(p.kinds, registrationStorage, s.notEnforced, own, p.config, models); err != nil {
 		return nil, err
 	}
 	shown := versions(builtin)

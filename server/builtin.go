@@ -50,7 +50,7 @@ type family struct {
 // endpoints makes the endpoints of the groups, in their order, of the kinds that
 // configure admission, and of our own group. notEnforced
 // are the resources that configure admission which does not run.
-func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Storage, notEnforced []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+func endpoints(groups []catalog.Group, registrationStorage map[string]map[string]rest.Storage, notEnforced []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
@@ -74,12 +74,12 @@ func endpoints(groups []catalog.Group, registered map[string]map[string]rest.Sto
 		}
 		// The policies that upstream has in v1 come first, then our own kinds.
 		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-			if registered[version] == nil {
+			if registrationStorage[version] == nil {
 				continue
 			}
 			gv := schema.GroupVersion{Group: registrations.Group, Version: version}
 			_, err := b.add("registrations", &resources.Group{
-				GroupVersion: gv, Storage: registered[version], Hub: registrations.Hub(gv),
+				GroupVersion: gv, Storage: registrationStorage[version], Hub: registrations.Hub(gv),
 				Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
 				Warnings: pluginsOff(notEnforced),
 			})

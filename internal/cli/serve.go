@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/gatehouse-dev/gatehouse/server"
 )
@@ -28,7 +27,8 @@ func newServe(streams Streams) *cobra.Command {
 }
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
-	o := &serveOptions{server: server.Options{Audit: options.NewAuditOptions()}}
+	d := server.Defaults()
+	o := &serveOptions{server: server.Options{Audit: d.Audit}}
 	var allowPrivileged bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -70,22 +70,22 @@ requests and exits with 0.`,
 	addSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&s.DataDir, "data-dir", dataDir(), "directory for everything the server writes: etcd data, certificates, admin.kubeconfig")
-		f.StringVar(&s.BindAddress, "bind-address", "127.0.0.1", "IP address to listen on")
+		f.StringVar(&s.BindAddress, "bind-address", d.BindAddress, "IP address to listen on")
 		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
-		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", 400, "maximum concurrent requests that only read; the server answers more with 429")
-		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "maximum concurrent requests that write; the server answers more with 429")
-		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", "10.0.0.0/24", "IP range for the cluster IPs of services")
+		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "maximum concurrent requests that only read; the server answers more with 429")
+		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server answers more with 429")
+		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.EtcdServers, "etcd-servers", nil, "URLs of an external etcd cluster (default an embedded etcd in the data directory)")
-		f.Var(newByteCount(&s.MinFreeDisk, server.DefaultMinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
-		f.Var(newByteCount(&s.EtcdQuota, server.DefaultEtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
-		f.StringVar(&s.EtcdPrefix, "etcd-prefix", "/registry", "prefix of every key in etcd")
+		f.Var(newByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
+		f.Var(newByteCount(&s.EtcdQuota, d.EtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
+		f.StringVar(&s.EtcdPrefix, "etcd-prefix", d.EtcdPrefix, "prefix of every key in etcd")
 		f.StringVar(&s.EtcdCAFile, "etcd-cafile", "", "PEM file with the CA of the external etcd")
 		f.StringVar(&s.EtcdCertFile, "etcd-certfile", "", "PEM file with the client certificate for the external etcd")
 		f.StringVar(&s.EtcdKeyFile, "etcd-keyfile", "", "PEM file with the key of --etcd-certfile")
@@ -96,7 +96,7 @@ requests and exits with 0.`,
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
 		f.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file with the CAs trusted for client certificates, in addition to the server's own")
 		f.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of tokens: token,user,uid,"group1,group2"`)
-		f.StringVar(&s.AuthorizationMode, "authorization-mode", "RBAC", "RBAC or AlwaysAllow")
+		f.StringVar(&s.AuthorizationMode, "authorization-mode", d.AuthorizationMode, "RBAC or AlwaysAllow")
 	})
 	addSection(cmd, "Admission", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -107,15 +107,15 @@ requests and exits with 0.`,
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on)")
-		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", time.Second, "how often the server reads registrations")
-		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", 5*time.Second, "maximum age of the last read of registrations; the server refuses writes when it is older")
-		f.StringVar(&s.AdmissionConsistency, "admission-consistency", "bounded", "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
-		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", "connect", "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
-		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", 200, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
-		f.IntVar(&o.traceBytes, "admission-trace-bytes", 8<<20, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
+		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", d.AdmissionRefreshInterval, "how often the server reads registrations")
+		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", d.AdmissionMaxStaleness, "maximum age of the last read of registrations; the server refuses writes when it is older")
+		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
+		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
+		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
+		f.IntVar(&o.traceBytes, "admission-trace-bytes", d.AdmissionTraceBytes, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
-		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", 5*time.Second, "time within which an initializer must act")
-		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", 10*time.Minute, "age after which a read removes an overdue initializer from an uninitialized object")
+		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", d.InitializerTimeout, "time within which an initializer must act")
+		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", d.InitializerRepairAfter, "age after which a read removes an overdue initializer from an uninitialized object")
 	})
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false

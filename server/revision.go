@@ -15,24 +15,22 @@ import (
 // used, this is the oldest.
 const revisionHeader = "Gatehouse-Registration-Revision"
 
-// judged is kept in the context of a request that writes. The response may be
-// written while admission goes on, after a timeout, so that access is atomic.
-type judged struct {
-	by atomic.Pointer[snapshot.Snapshot]
-}
+// oldest is kept in the context of a request that writes: the first snapshot that it was
+// admitted by, which is the oldest. The response may be written while admission goes on,
+// after a timeout, so that access is atomic.
+type oldest struct{ atomic.Pointer[snapshot.Snapshot] }
 
-type judgedKey struct{}
+type oldestKey struct{}
 
-// snapshots has the registrations in force, and notes who was judged by which.
+// snapshots has the registrations in force, and notes which ones a request was admitted by.
 type snapshots struct{ *snapshot.Refresher }
 
 // Acquire implements admission.Snapshots.
 func (s snapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {
 	found, err := s.Refresher.Acquire(ctx, subject)
 	if err == nil {
-		if j, ok := ctx.Value(judgedKey{}).(*judged); ok {
-			// Snapshots get younger: the first one is the oldest.
-			j.by.CompareAndSwap(nil, found)
+		if o, ok := ctx.Value(oldestKey{}).(*oldest); ok {
+			o.CompareAndSwap(nil, found)
 		}
 	}
 	return found, err
@@ -46,12 +44,12 @@ func showRevision(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		j := &judged{}
+		o := &oldest{}
 		w = resources.AnsweringWith(w, func(header http.Header) {
-			if by := j.by.Load(); by != nil {
+			if by := o.Load(); by != nil {
 				header.Set(revisionHeader, by.Revision)
 			}
 		})
-		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), judgedKey{}, j)))
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), oldestKey{}, o)))
 	})
 }

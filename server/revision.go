@@ -18,7 +18,9 @@ const revisionHeader = "Gatehouse-Registration-Revision"
 // oldest is kept in the context of a request that writes: the first snapshot that it was
 // admitted by, which is the oldest. The response may be written while admission goes on,
 // after a timeout, so that access is atomic.
-type oldest struct{ atomic.Pointer[snapshot.Snapshot] }
+type oldest struct {
+	atomic.Pointer[snapshot.Snapshot]
+}
 
 type oldestKey struct{}
 

@@ -135,6 +135,9 @@ func Build(o Options) ([]Group, []Hook, error) {
 	}
 	answerForNodes(groups, o.Authorizer)
 	letInitializersChange(groups)
+	if err := refinePolicies(groups, o.Client.Discovery()); err != nil {
+		return nil, nil, fmt.Errorf("admission policies: %w", err)
+	}
 	return groups, hooks, nil
 }
 

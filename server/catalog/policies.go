@@ -1,0 +1,332 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	celast "github.com/google/cel-go/common/ast"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/discovery"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/resolver"
+)
+
+const (
+	validatingPolicies = "validatingadmissionpolicies"
+	validatingBindings = "validatingadmissionpolicybindings"
+	mutatingPolicies   = "mutatingadmissionpolicies"
+	mutatingBindings   = "mutatingadmissionpolicybindings"
+)
+
+// refinePolicies changes upstream's strategies of admission policies and their
+// bindings where that is decided: updates that change nothing are not held to new
+// rules (D75, D76), and writers are warned of what cannot work (D58, D59, D68, D77).
+func refinePolicies(groups []Group, kinds discovery.DiscoveryInterface) error {
+	resolve, err := resolver.NewDiscoveryResourceResolver(kinds)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if g.Name != admissionregistration.GroupName {
+			continue
+		}
+		for _, v := range g.Versions {
+			refine(v.Storage, validatingPolicies, validatingPolicyStrategy{})
+			refine(v.Storage, mutatingPolicies, mutatingPolicyStrategy{})
+			refine(v.Storage, validatingBindings, bindingStrategy{policies: getter(v.Storage, validatingPolicies), kinds: resolve})
+			refine(v.Storage, mutatingBindings, bindingStrategy{policies: getter(v.Storage, mutatingPolicies), kinds: resolve})
+		}
+	}
+	return nil
+}
+
+func getter(storage map[string]rest.Storage, resource string) rest.Getter {
+	g, _ := storage[resource].(rest.Getter)
+	return g
+}
+
+// refine puts a refinement around the strategies of a resource, if there is one.
+func refine(storage map[string]rest.Storage, resource string, r refinement) {
+	store := registryOf(storage[resource])
+	if store == nil {
+		return
+	}
+	store.CreateStrategy = refinedCreate{store.CreateStrategy.(declarativeCreate), r}
+	store.UpdateStrategy = refinedUpdate{store.UpdateStrategy.(updateStrategy), r}
+}
+
+// refinement is what Gatehouse does otherwise than upstream with one kind.
+type refinement interface {
+	// before returns the stored object as upstream's validation of an update is to
+	// see it. It changes neither object.
+	before(obj, old runtime.Object) runtime.Object
+	// errors returns what is left of the errors of an update.
+	errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList
+	// warnings tells a writer what of a valid object cannot work.
+	warnings(ctx context.Context, obj runtime.Object) []string
+}
+
+// declarativeCreate is all that the library asks of the create strategies of
+// policies and bindings: what a wrapper leaves out is skipped without a word.
+type declarativeCreate interface {
+	rest.RESTCreateStrategy
+	rest.DeclarativeValidationStrategy
+}
+
+type refinedCreate struct {
+	declarativeCreate
+	refinement refinement
+}
+
+// WarningsOnCreate implements rest.RESTCreateStrategy.
+func (s refinedCreate) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	return append(s.declarativeCreate.WarningsOnCreate(ctx, obj), s.refinement.warnings(ctx, obj)...)
+}
+
+type refinedUpdate struct {
+	updateStrategy
+	refinement refinement
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s refinedUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := s.updateStrategy.ValidateUpdate(ctx, obj, s.refinement.before(obj, old))
+	if len(errs) == 0 {
+		return nil
+	}
+	return s.refinement.errors(obj, old, errs)
+}
+
+// WarningsOnUpdate implements rest.RESTUpdateStrategy.
+func (s refinedUpdate) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	return append(s.updateStrategy.WarningsOnUpdate(ctx, obj, old), s.refinement.warnings(ctx, obj)...)
+}
+
+// validatingPolicyStrategy refines ValidatingAdmissionPolicy.
+type validatingPolicyStrategy struct{}
+
+// before shows the texts of stored variables as those of validations too, since
+// that is where upstream looks for the texts that compile as stored (D76).
+func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
+	policy := old.(*admissionregistration.ValidatingAdmissionPolicy)
+	if len(policy.Spec.Variables) == 0 {
+		return old
+	}
+	shown := *policy
+	shown.Spec.Validations = slices.Concat(policy.Spec.Validations, asValidations(policy.Spec.Variables))
+	return &shown
+}
+
+func (validatingPolicyStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList {
+	return errs
+}
+
+func (validatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) []string {
+	spec := &obj.(*admissionregistration.ValidatingAdmissionPolicy).Spec
+	warnings := repeated(spec.Variables)
+	for i, a := range spec.AuditAnnotations {
+		if usesAuthorizer(a.ValueExpression, spec.Variables) {
+			warnings = append(warnings, fmt.Sprintf(
+				"spec.auditAnnotations[%d].valueExpression: authorizer is not available here: the expression always fails, and under failurePolicy Fail so does the request", i))
+		}
+	}
+	return warnings
+}
+
+// mutatingPolicyStrategy refines MutatingAdmissionPolicy.
+type mutatingPolicyStrategy struct{}
+
+// before shows the texts of stored JSON patches as those of apply configurations
+// too, since that is where upstream looks for the texts that compile as stored (D76).
+func (mutatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
+	policy := old.(*admissionregistration.MutatingAdmissionPolicy)
+	shown := *policy
+	shown.Spec.Mutations = slices.Clip(policy.Spec.Mutations)
+	for _, m := range policy.Spec.Mutations {
+		if m.JSONPatch != nil {
+			shown.Spec.Mutations = append(shown.Spec.Mutations, admissionregistration.Mutation{
+				ApplyConfiguration: &admissionregistration.ApplyConfiguration{Expression: m.JSONPatch.Expression},
+			})
+		}
+	}
+	return &shown
+}
+
+// errors takes the errors of variables from a ValidatingAdmissionPolicy with the
+// same variables, whose stored texts compile as stored (D76): this kind has no
+// validations in which upstream would find them.
+func (mutatingPolicyStrategy) errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList {
+	const variables = "spec.variables["
+	ofVariable := func(err *field.Error) bool { return strings.HasPrefix(err.Field, variables) }
+	first := slices.IndexFunc(errs, ofVariable)
+	before := old.(*admissionregistration.MutatingAdmissionPolicy)
+	if first < 0 || len(before.Spec.Variables) == 0 {
+		return errs
+	}
+	after := obj.(*admissionregistration.MutatingAdmissionPolicy)
+	standIn := &admissionregistration.ValidatingAdmissionPolicy{Spec: admissionregistration.ValidatingAdmissionPolicySpec{
+		ParamKind: after.Spec.ParamKind, Variables: after.Spec.Variables,
+	}}
+	stored := &admissionregistration.ValidatingAdmissionPolicy{Spec: admissionregistration.ValidatingAdmissionPolicySpec{
+		Validations: asValidations(before.Spec.Variables),
+	}}
+	ofVariables := slices.DeleteFunc(validation.ValidateValidatingAdmissionPolicyUpdate(standIn, stored),
+		func(err *field.Error) bool { return !ofVariable(err) })
+	return slices.Insert(slices.DeleteFunc(slices.Clone(errs), ofVariable), first, ofVariables...)
+}
+
+func (mutatingPolicyStrategy) warnings(_ context.Context, obj runtime.Object) []string {
+	return repeated(obj.(*admissionregistration.MutatingAdmissionPolicy).Spec.Variables)
+}
+
+func asValidations(variables []admissionregistration.Variable) []admissionregistration.Validation {
+	list := make([]admissionregistration.Validation, len(variables))
+	for i, v := range variables {
+		list[i].Expression = v.Expression
+	}
+	return list
+}
+
+// repeated warns of variables that are defined again (S13.17, D77).
+func repeated(variables []admissionregistration.Variable) []string {
+	var warnings []string
+	seen := map[string]int{}
+	for i, v := range variables {
+		if first, again := seen[v.Name]; again {
+			warnings = append(warnings, fmt.Sprintf("spec.variables[%d].name: %q is defined in spec.variables[%d] too: the last definition counts", i, v.Name, first))
+			continue
+		}
+		seen[v.Name] = i
+	}
+	return warnings
+}
+
+// usesAuthorizer tells whether an expression asks the authorizer, itself or through
+// variables.
+func usesAuthorizer(expression string, variables []admissionregistration.Variable) bool {
+	named := make(map[string]string, len(variables))
+	for _, v := range variables {
+		named[v.Name] = v.Expression
+	}
+	var uses func(string) bool
+	uses = func(expression string) bool {
+		env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Env(environment.StoredExpressions)
+		if err != nil {
+			return false
+		}
+		parsed, issues := env.Parse(expression)
+		if issues.Err() != nil {
+			return false
+		}
+		found := celast.MatchDescendants(celast.NavigateAST(parsed.NativeRep()), func(e celast.NavigableExpr) bool {
+			switch e.Kind() {
+			case celast.IdentKind:
+				return e.AsIdent() == "authorizer"
+			case celast.SelectKind:
+				of := e.AsSelect()
+				if of.Operand().Kind() != celast.IdentKind || of.Operand().AsIdent() != "variables" {
+					return false
+				}
+				text, known := named[of.FieldName()]
+				// Each variable is looked at once, so that the search ends.
+				delete(named, of.FieldName())
+				return known && uses(text)
+			}
+			return false
+		})
+		return len(found) > 0
+	}
+	return uses(expression)
+}
+
+// bindingStrategy refines both kinds of bindings.
+type bindingStrategy struct {
+	policies rest.Getter
+	kinds    resolver.ResourceResolver
+}
+
+// binding is what both kinds have in common.
+type binding struct {
+	policy   string
+	paramRef *admissionregistration.ParamRef
+}
+
+func bindingOf(obj runtime.Object) binding {
+	switch b := obj.(type) {
+	case *admissionregistration.ValidatingAdmissionPolicyBinding:
+		return binding{b.Spec.PolicyName, b.Spec.ParamRef}
+	case *admissionregistration.MutatingAdmissionPolicyBinding:
+		return binding{b.Spec.PolicyName, b.Spec.ParamRef}
+	}
+	return binding{}
+}
+
+// before shows a paramRef that did not change as the very same one: upstream
+// compares pointers, and asks for the rights again when these differ (S13.21, D75).
+func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
+	is, was := bindingOf(obj), bindingOf(old)
+	if is.policy != was.policy || !equality.Semantic.DeepEqual(is.paramRef, was.paramRef) {
+		return old
+	}
+	switch b := old.(type) {
+	case *admissionregistration.ValidatingAdmissionPolicyBinding:
+		shown := *b
+		shown.Spec.ParamRef = is.paramRef
+		return &shown
+	case *admissionregistration.MutatingAdmissionPolicyBinding:
+		shown := *b
+		shown.Spec.ParamRef = is.paramRef
+		return &shown
+	}
+	return old
+}
+
+func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
+
+// warnings tells of a policy, or of a kind of params, that does not exist (S13.18,
+// D58), and of a policy that only bindings in files can name (D68).
+func (s bindingStrategy) warnings(ctx context.Context, obj runtime.Object) []string {
+	b := bindingOf(obj)
+	if strings.HasSuffix(b.policy, validation.StaticConfigSuffix) {
+		return []string{fmt.Sprintf("spec.policyName: %q is the name of a policy from a static manifest, which only a binding from a static manifest can bind: this binding has no effect", b.policy)}
+	}
+	found, err := s.policies.Get(ctx, b.policy, &metav1.GetOptions{})
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return []string{fmt.Sprintf("spec.policyName: there is no policy %q: the binding has no effect until there is one", b.policy)}
+		}
+		return nil
+	}
+	var kind *admissionregistration.ParamKind
+	switch policy := found.(type) {
+	case *admissionregistration.ValidatingAdmissionPolicy:
+		kind = policy.Spec.ParamKind
+	case *admissionregistration.MutatingAdmissionPolicy:
+		kind = policy.Spec.ParamKind
+	}
+	if kind == nil {
+		return nil
+	}
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	if _, err := s.kinds.Resolve(gvk); err == nil || !missing(err) {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.policyName: the policy's paramKind %s is not served: the policy's failurePolicy decides on every request it matches until it is", gvk)}
+}
+
+// missing tells whether discovery knows that there is no such kind.
+func missing(err error) bool {
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+}

@@ -73,7 +73,7 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 		Authenticator: config.Authentication.Authenticator, Audiences: audiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
 		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: utilnet.PortRange{Base: 30000, Size: 2768},
-		EventTTL: s.EventTTL,
+		EventTTL: s.EventTTL, Enable: s.enabledResources(),
 	})
 	if err != nil {
 		return nil, nil, err

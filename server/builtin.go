@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +56,18 @@ func endpoints(groups []catalog.Group, registrationStorage map[string]map[string
 	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
+	addRegistrations := func(version string) error {
+		if registrationStorage[version] == nil {
+			return nil
+		}
+		gv := schema.GroupVersion{Group: registrations.Group, Version: version}
+		_, err := b.add("registrations", &resources.Group{
+			GroupVersion: gv, Storage: registrationStorage[version], Hub: registrations.Hub(gv),
+			Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
+			Warnings: pluginsOff(notEnforced),
+		})
+		return err
+	}
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
@@ -68,23 +82,22 @@ func endpoints(groups []catalog.Group, registrationStorage map[string]map[string
 					e.Discovery.ShortNames, e.Discovery.Categories = nil, nil
 				}
 			}
+			// Resources of one version stand together.
+			if g.Name == registrations.Group {
+				if err := addRegistrations(v.Version); err != nil {
+					return nil, nil, err
+				}
+			}
 		}
 		if g.Name != registrations.Group {
 			continue
 		}
-		// The policies that upstream has in v1 come first, then our own kinds.
-		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-			if registrationStorage[version] == nil {
-				continue
-			}
-			gv := schema.GroupVersion{Group: registrations.Group, Version: version}
-			_, err := b.add("registrations", &resources.Group{
-				GroupVersion: gv, Storage: registrationStorage[version], Hub: registrations.Hub(gv),
-				Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
-				Warnings: pluginsOff(notEnforced),
-			})
-			if err != nil {
-				return nil, nil, err
+		// What upstream has comes first, then the versions that only we have.
+		for _, version := range []string{"v1beta1", "v1alpha1"} {
+			if !slices.ContainsFunc(g.Versions, func(v catalog.Version) bool { return v.Version == version }) {
+				if err := addRegistrations(version); err != nil {
+					return nil, nil, err
+				}
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
@@ -39,6 +40,21 @@ func switchedOff(config []string) ([]string, error) {
 		}
 	}
 	return off, nil
+}
+
+// betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1.
+var betaPolicies = []schema.GroupVersionResource{
+	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicies"},
+	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicybindings"},
+}
+
+// enabledResources lists the built-in resources that are served only because --runtime-config
+// asks for them in so many words: v1beta1 is on without it, for webhooks (S13.3, D45).
+func (o *Options) enabledResources() []schema.GroupVersionResource {
+	if slices.Contains(o.RuntimeConfig, registrations.Group+"/v1beta1=true") {
+		return betaPolicies
+	}
+	return nil
 }
 
 // onlyServed leaves out of what a Reader finds the kinds that only have versions that

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/server"
@@ -165,6 +167,60 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 			}
 			if token := request.Header.Get("Authorization"); client != tc.client || token != tc.token {
 				t.Errorf("client certificate of %q and authorization %q, want %q and %q", client, token, tc.client, tc.token)
+			}
+		})
+	}
+}
+
+// TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has
+// the kinds of MutatingAdmissionPolicy only if --runtime-config says so in so many
+// words, and they are the objects of v1.
+func TestMutatingPoliciesInV1beta1(t *testing.T) {
+	dir := t.TempDir()
+	const policies = "/mutatingadmissionpolicies"
+	for _, c := range []struct {
+		name   string
+		config []string
+		served bool
+	}{
+		{"D45: by default", nil, false},
+		{"D45: with the version, but without a value", []string{"admissionregistration.k8s.io/v1beta1"}, false},
+		{"S13.3: in so many words", []string{"admissionregistration.k8s.io/v1beta1=true"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := harness.InProcess(t, server.Options{DataDir: dir, RuntimeConfig: c.config})
+			defer s.Stop(t)
+			h := s.HTTP(t, nil)
+			for path, served := range map[string]bool{
+				"v1" + policies: true, "v1/validatingadmissionpolicies": true,
+				"v1beta1" + policies: c.served, "v1beta1" + policies + "bindings": false, "v1beta1/mutatingadmissionpolicybindings": c.served,
+				"v1beta1/validatingadmissionpolicies": false, "v1beta1/validatingadmissionpolicybindings": false,
+				"v1beta1/mutatingwebhookconfigurations": true, "v1alpha1" + policies: false, "v1alpha1/mutatingadmissionpolicybindings": false,
+			} {
+				if code := h.Do("GET", registered+path, "").Code; (code == http.StatusOK) != served || (code != http.StatusOK && code != http.StatusNotFound) {
+					t.Errorf("%s: %d, want served %t", path, code, served)
+				}
+			}
+			if !c.served {
+				return
+			}
+			kinds := map[string]bool{}
+			for _, r := range h.Get(registered + "v1beta1").At("resources").([]any) {
+				kinds[fmt.Sprint(harness.At(r, "name"))] = true
+			}
+			if !kinds["mutatingadmissionpolicies"] || !kinds["mutatingwebhookconfigurations"] {
+				t.Errorf("discovery of v1beta1: %v", kinds)
+			}
+			created := h.Must(http.StatusCreated, "POST", registered+"v1beta1"+policies, `{"metadata":{"name":"p"},"spec":{"reinvocationPolicy":"Never",
+				"matchConstraints":{"resourceRules":[{"apiGroups":["never.example.com"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["nothings"]}]},
+				"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`)
+			const deprecated = "admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy is deprecated in v1.37+, unavailable in v1.40+; use admissionregistration.k8s.io/v1 MutatingAdmissionPolicy"
+			if w := created.Header.Values("Warning"); !slices.ContainsFunc(w, func(w string) bool { return strings.Contains(w, deprecated) }) {
+				t.Errorf("warnings %q, want %q", w, deprecated)
+			}
+			stable := h.Get(registered + "v1" + policies + "/p")
+			if created.Text("apiVersion") != "admissionregistration.k8s.io/v1beta1" || stable.Text("apiVersion") != "admissionregistration.k8s.io/v1" || created.Text("metadata", "uid") != stable.Text("metadata", "uid") {
+				t.Errorf("S13.4: %s\n%s", created.Raw, stable.Raw)
 			}
 		})
 	}

@@ -68,6 +68,9 @@ type Options struct {
 	NodePorts    utilnet.PortRange
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
+
+	// Enable adds resources that upstream has and does not serve by default.
+	Enable []schema.GroupVersionResource
 }
 
 // Group is one built-in API group.
@@ -104,6 +107,7 @@ func Build(o Options) ([]Group, []Hook, error) {
 		return nil, nil, err
 	}
 	enabled := controlplane.DefaultAPIResourceConfigSource()
+	enabled.EnableResources(o.Enable...)
 	var groups []Group
 	var hooks []Hook
 	for _, p := range providers {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -50,7 +52,7 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 }
 
 func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return admissionregistration.Validate(asWritten(ctx, obj))
+	return append(admissionregistration.Validate(asWritten(ctx, obj)), validation.ValidateStaticSuffix(webhooksName(obj), field.NewPath("metadata", "name"))...)
 }
 
 func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -62,7 +64,19 @@ func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string
 }
 
 func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []string {
-	return admissionregistration.Warnings(obj)
+	return append(admissionregistration.Warnings(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
+}
+
+// webhooksName is the name of a configuration of webhooks, and empty for the other
+// kinds: what ends like the names of static manifests is theirs (S13.13).
+func webhooksName(obj runtime.Object) string {
+	switch c := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return c.Name
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return c.Name
+	}
+	return ""
 }
 
 // asWritten returns obj in the version of the request: v1beta1 allows some things

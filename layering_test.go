@@ -43,7 +43,7 @@ var layers = []struct {
 		"server/explain", "server/replicas", "server/replicas/v1alpha1",
 		"server/params",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
-		"server/rejections", "server/traces", "server/traces/v1alpha1",
+		"server/rejections", "server/traces", "server/traces/v1alpha1", "server/typechecking",
 		"server/stack", "server/storage", "server/waiting", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},

@@ -33,6 +33,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/traces"
 	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/server/typechecking"
 )
 
 // api is what clients can ask for: resources, and what tells which there are.
@@ -44,6 +45,8 @@ type api struct {
 	conversions *call.Caller
 	discovery   *discovery.Handler
 	openapi     *openapi.Handler
+	// types checks the types of policies' expressions.
+	types *typechecking.Controller
 	// resources handles requests for resources and for discovery.
 	resources http.Handler
 	// kindsChanged is called when discovery shows other kinds.
@@ -112,6 +115,7 @@ func newAPI(p apiParts) (*api, error) {
 	}
 	shown := versions(builtin)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
+	a.types = newTypeChecking(p.self.client.Discovery(), models)
 	if err := a.addCustom(p, append(slices.Clip(shown), definitions)); err != nil {
 		return nil, err
 	}
@@ -177,6 +181,7 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },
 		OnChange:            a.customChanged,
+		OnSchema:            a.types.SchemaChanged,
 		Webhooks:            a.conversions,
 		// With those that wait for it, a webhook takes half of the places at most.
 		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),

@@ -58,7 +58,8 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 			},
 			Etcd: p.etcd,
 		},
-		RootCA: p.serving.ca,
+		CheckTypes: p.api.types.Run,
+		RootCA:     p.serving.ca,
 	}
 	if !s.sharesEtcd() {
 		o.Namespaces.Creating = p.admitter.creations.UnderWay

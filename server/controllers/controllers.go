@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -37,6 +38,9 @@ type Options struct {
 	Election *election.Election
 	// Namespaces is what empties namespaces; its clients and informers are set here.
 	Namespaces namespaces.Options
+	// CheckTypes writes, until its context ends, what the expressions of policies get wrong
+	// about types.
+	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
 	// RootCA are the PEM certificates by which pods know the server.
 	RootCA []byte
 }

@@ -126,5 +126,4 @@ var elsewhere = []string{
 	"storage-version-migrator-controller",
 	"storageversion-garbage-collector-controller", "storage-version-gc",
 	"taint-eviction-controller",
-	"validatingadmissionpolicy-status-controller",
 }

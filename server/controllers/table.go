@@ -25,6 +25,7 @@ type row struct {
 }
 
 var (
+	policies     = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}
 	claims       = schema.GroupResource{Resource: "persistentvolumeclaims"}
 	daemonSets   = schema.GroupResource{Group: "apps", Resource: "daemonsets"}
 	deployments  = schema.GroupResource{Group: "apps", Resource: "deployments"}
@@ -45,5 +46,13 @@ var table = []row{
 	{name: "root-ca-certificate-publisher-controller", aliases: []string{"root-ca-cert-publisher"}, account: "root-ca-cert-publisher", make: rootCertificate},
 	{name: "namespace-controller", aliases: []string{"namespace"}, account: "namespace-controller", make: emptyNamespaces},
 	{name: "clusterrole-aggregation-controller", aliases: []string{"clusterrole-aggregation"}, account: "clusterrole-aggregation-controller", make: aggregateRoles},
+	{name: "validatingadmissionpolicy-status-controller", account: "validatingadmissionpolicy-status-controller", wakes: []schema.GroupResource{policies}, make: checkTypes},
 	{name: "garbage-collector-controller", aliases: []string{"garbagecollector"}, account: "generic-garbage-collector", make: collectGarbage},
+}
+
+// checkTypes checks the types of policies' expressions.
+func checkTypes(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	return func(ctx context.Context) {
+		t.options.CheckTypes(ctx, client.AdmissionregistrationV1().ValidatingAdmissionPolicies())
+	}, nil
 }

@@ -69,6 +69,9 @@ type Options struct {
 	// OnChange, if set, is called after what Versions or the OpenAPI documents
 	// return may have changed. It must not block.
 	OnChange func()
+	// OnSchema, if set, is called after OnChange when the kinds of a group, or
+	// their schemas, have changed. It must not block.
+	OnSchema func(group string)
 }
 
 // Server serves definitions and what they define. It is made by New and safe for

@@ -94,7 +94,7 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	if !served || old.definition != d || old.crd.ResourceVersion != crd.ResourceVersion {
 		s.swap(ctx, key, &entry{d, crd})
 	}
-	if !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+	if !established(crd) {
 		s.establish.QueueCRD(name, s.options.EstablishDelay)
 	}
 	return nil
@@ -114,6 +114,9 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	}
 	s.store(next)
 	s.changed()
+	if s.options.OnSchema != nil && (!served || e == nil || old.definition != e.definition || established(old.crd) != established(e.crd)) {
+		s.options.OnSchema(key.Group)
+	}
 	if served && (e == nil || old.definition != e.definition) {
 		s.retire(ctx, old.definition)
 	}
@@ -133,6 +136,10 @@ func (s *Server) changed() {
 	if s.options.OnChange != nil {
 		s.options.OnChange()
 	}
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
 // retire ends the watches of a definition that nobody finds any more, and closes
@@ -159,7 +166,7 @@ func (s *Server) eachServed(f func(d *definition, version string) error) error {
 	})
 	for _, key := range keys {
 		e := snapshot[key]
-		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
+		if !established(e.crd) {
 			continue
 		}
 		for _, v := range e.crd.Spec.Versions {

@@ -1,0 +1,9 @@
+// Package typechecking writes status.typeChecking of ValidatingAdmissionPolicies:
+// what the expressions of a policy get wrong about the kinds it judges (S16.17 to
+// S16.21).
+//
+// Upstream does this in kube-controller-manager. The check is upstream's own, so that
+// the warnings have the same text; it never changes a verdict. The controller differs
+// in two ways (D61): it checks a policy at most once per second, and it checks again
+// when the schema of a custom kind changes.
+package typechecking

@@ -91,13 +91,15 @@ func loadKinds() ([]kind, error) {
 func loadScripts() ([]script, error) { return documents[script]("cases/scripts.yaml") }
 
 // documents decodes every document of an embedded YAML file, strictly. {ns} in
-// the file stands for the namespace.
+// the file stands for the namespace, except where every case has its own.
 func documents[T any](path string) ([]T, error) {
 	data, err := files.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	data = bytes.ReplaceAll(data, []byte("{ns}"), []byte(namespace))
+	if !strings.HasPrefix(path, policyCases) {
+		data = bytes.ReplaceAll(data, []byte("{ns}"), []byte(namespace))
+	}
 	var all []T
 	reader := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(data)))
 	defer reader.Close()

@@ -126,6 +126,9 @@ func compare(kube, gatehouse answer) []difference {
 	if !slices.Equal(kube.Warnings, gatehouse.Warnings) {
 		out = append(out, difference{Path: "warnings", Kube: kube.Warnings, Gatehouse: gatehouse.Warnings})
 	}
+	if kube.Audit != nil || gatehouse.Audit != nil {
+		out = walk(out, "audit", kube.Audit, gatehouse.Audit)
+	}
 	return walk(out, "body", kube.Body, gatehouse.Body)
 }
 

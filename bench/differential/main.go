@@ -18,8 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// settle is how long the answers to an asynchronous step may differ.
-const settle = 3 * time.Second
+// settle is how long the answers to an asynchronous step may differ; expected is how
+// long they may differ from what a case expects.
+const settle, expected = 3 * time.Second, 15 * time.Second
 
 var errDifferent = errors.New("the servers differ")
 
@@ -29,14 +30,15 @@ func main() {
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	only := flag.String("run", "", "only the cases that match this `regexp`, such as apps/v1/deployments")
 	compatibility := flag.String("compatibility", "", "`file` to write what differs to, in Markdown")
+	upstream := flag.Bool("upstream", false, "ask kube-apiserver alone whether it answers what the cases of policies expect")
 	flag.Parse()
-	if err := run(ctx, *binaries, *only, *compatibility); err != nil {
+	if err := run(ctx, *binaries, *only, *compatibility, *upstream); err != nil {
 		fmt.Fprintln(os.Stderr, "differential:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binaries, only, compatibility string) (err error) {
+func run(ctx context.Context, binaries, only, compatibility string, upstream bool) (err error) {
 	cases, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -58,12 +60,26 @@ func run(ctx context.Context, binaries, only, compatibility string) (err error) 
 
 	var sessions [2]*session
 	for i, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
-		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)))
+		if upstream && kind != peer.KubeAPIServer {
+			continue
+		}
+		audit, err := newAuditLog(filepath.Join(dir, string(kind)))
+		if err != nil {
+			return err
+		}
+		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)), audit.flags()...)
 		if err != nil {
 			return err
 		}
 		defer s.Stop()
-		if sessions[i], err = newSession(s.Config); err != nil {
+		if kind == peer.KubeAPIServer {
+			checking, stop := context.WithCancel(ctx)
+			defer stop()
+			if err := checkTypes(checking, s.Config); err != nil {
+				return err
+			}
+		}
+		if sessions[i], err = newSession(string(kind), s.Config, audit); err != nil {
 			return err
 		}
 	}
@@ -72,7 +88,11 @@ func run(ctx context.Context, binaries, only, compatibility string) (err error) 
 		return err
 	}
 	r := &runner{kube: sessions[0], gatehouse: sessions[1], tally: tally{known: known}, unsettled: map[string]bool{}}
-	err = r.all(ctx, cases)
+	if upstream {
+		err = r.policies(ctx, cases)
+	} else {
+		err = r.all(ctx, cases)
+	}
 	r.tally.print(os.Stdout)
 	if err != nil {
 		return err
@@ -86,6 +106,9 @@ func run(ctx context.Context, binaries, only, compatibility string) (err error) 
 			return err
 		}
 	}
+	if len(r.tally.unexpected) > 0 {
+		return errUnexpected
+	}
 	if len(r.tally.unknown) > 0 {
 		return errDifferent
 	}
@@ -94,10 +117,18 @@ func run(ctx context.Context, binaries, only, compatibility string) (err error) 
 
 // runner sends every case to both servers.
 type runner struct {
+	// gatehouse is nil if kube-apiserver alone is asked.
 	kube, gatehouse *session
 	tally           tally
 	// unsettled are objects that are not waited for any more.
 	unsettled map[string]bool
+}
+
+func (r *runner) sessions() []*session {
+	if r.gatehouse == nil {
+		return []*session{r.kube}
+	}
+	return []*session{r.kube, r.gatehouse}
 }
 
 func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
@@ -138,13 +169,17 @@ func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
 			}
 		}
 	}
-	return nil
+	return r.policies(ctx, only)
 }
 
 func (r *runner) run(ctx context.Context, name string, steps []step) error {
 	r.tally.cases++
 	for _, st := range steps {
 		differences, err := r.step(ctx, st)
+		if errors.Is(err, errUnexpected) {
+			r.tally.unexpected = append(r.tally.unexpected, fmt.Sprintf("%s: %s: %v", name, st.name, err))
+			err = nil
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", name, st.name, err)
 		}
@@ -176,17 +211,25 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 		r.unsettled[st.settled] = len(differences) > 0
 	}
 	deadline := time.Now().Add(settle)
+	if st.expect != nil {
+		deadline = time.Now().Add(expected)
+	}
 	for {
 		var answers [2]answer
-		for i, s := range []*session{r.kube, r.gatehouse} {
+		for i, s := range r.sessions() {
 			var err error
 			if answers[i], err = s.do(ctx, st); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return nil, err
 			}
 		}
-		differences := compare(answers[0], answers[1])
-		if len(differences) == 0 || !st.async || r.unsettled[st.settled] || st.method != http.MethodGet || time.Now().After(deadline) {
-			return differences, nil
+		unexpected := st.expect.met(answers[0])
+		var differences []difference
+		if r.gatehouse != nil {
+			differences = compare(answers[0], answers[1])
+		}
+		if agreed := len(differences) == 0 && unexpected == nil; agreed || !st.async || r.unsettled[st.settled] ||
+			(st.method != http.MethodGet && st.expect == nil) || time.Now().After(deadline) {
+			return differences, unexpected
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):

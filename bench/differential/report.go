@@ -14,7 +14,9 @@ import (
 type tally struct {
 	cases, requests, same int
 	unknown               []difference
-	known                 []*known
+	// unexpected are answers of kube-apiserver that a case does not expect.
+	unexpected []string
+	known      []*known
 }
 
 // print writes the differences that have no reason, and the sums.
@@ -27,10 +29,15 @@ func (t *tally) print(w io.Writer) {
 		}
 		fmt.Fprintf(w, "  %s\n    kube-apiserver: %s\n    gatehouse:      %s\n", d.Path, show(d.Kube), show(d.Gatehouse))
 	}
+	for _, u := range t.unexpected {
+		fmt.Fprintf(w, "\nunexpected: %s\n", u)
+	}
 	fmt.Fprintf(w, "\n%d cases, %d requests, %d answered the same; %d differences without a reason\n",
 		t.cases, t.requests, t.same, len(t.unknown))
 	for _, k := range t.known {
-		fmt.Fprintf(w, "  known: %s (%d)\n", k.Title, k.seen)
+		if k.seen > 0 {
+			fmt.Fprintf(w, "  known: %s (%d)\n", k.Title, k.seen)
+		}
 	}
 }
 

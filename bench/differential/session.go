@@ -8,8 +8,11 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"k8s.io/client-go/rest"
 )
@@ -24,20 +27,26 @@ type answer struct {
 	ContentType string
 	Warnings    []string
 	Body        any
+	// Audit has the annotations of the request's audit event, if they were asked for.
+	Audit map[string]any
 }
 
 // session talks to one server.
 type session struct {
+	// name is the server's.
+	name   string
 	host   string
 	client *http.Client
+	// audit is its audit log.
+	audit *auditLog
 }
 
-func newSession(config *rest.Config) (*session, error) {
+func newSession(name string, config *rest.Config, audit *auditLog) (*session, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "differential"
 	config.Timeout = patience
 	client, err := rest.HTTPClientFor(config)
-	return &session{config.Host, client}, err
+	return &session{name, config.Host, client, audit}, err
 }
 
 // do sends a step. Its error says that there was no answer at all.
@@ -58,6 +67,7 @@ func (s *session) do(ctx context.Context, st step) (answer, error) {
 		return answer{}, err
 	}
 	a.Body = normalize(a.Body)
+	normalize(a.Audit)
 	for i, w := range a.Warnings {
 		a.Warnings[i] = normalizeText(w)
 	}
@@ -92,6 +102,14 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	if st.as != "" {
 		req.Header.Set("Impersonate-User", st.as)
 	}
+	for _, group := range st.groups {
+		req.Header.Add("Impersonate-Group", group)
+	}
+	id := ""
+	if st.audited {
+		id = uuid.NewString()
+		req.Header.Set("Audit-ID", id)
+	}
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
@@ -102,6 +120,12 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 		return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
 	}
 	a := answer{Code: resp.StatusCode, Warnings: resp.Header.Values("Warning")}
+	if st.audited {
+		slices.Sort(a.Warnings)
+		if a.Audit, err = s.audit.annotations(ctx, id); err != nil {
+			return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
+		}
+	}
 	a.ContentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if strings.HasSuffix(a.ContentType, "json") && json.Unmarshal(data, &a.Body) == nil {
 		return a, nil

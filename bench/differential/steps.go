@@ -25,8 +25,9 @@ type step struct {
 	method, path string
 	contentType  string
 	accept       string
-	// as is the user to impersonate; empty for the administrator.
-	as string
+	// as is the user to impersonate, with these groups; empty for the administrator.
+	as     string
+	groups []string
 	// body is sent as JSON, unless it is a string.
 	body any
 	// edit, when set, makes the body from the object at read, which each server
@@ -37,6 +38,10 @@ type step struct {
 	// set, is an object to read so before the step.
 	async   bool
 	settled string
+	// audited steps compare what the audit log says of the request.
+	audited bool
+	// expect is what kube-apiserver must answer; nil means anything.
+	expect *expectation
 }
 
 func (s script) steps() ([]step, error) {

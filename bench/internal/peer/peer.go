@@ -35,15 +35,14 @@ const (
 )
 
 // MissingPlugins are the admission plugins that kube-apiserver runs by default
-// and gatehouse does not have. Both sides run NamespaceLifecycle,
-// MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
+// and gatehouse does not have. Both sides run NamespaceLifecycle and the plugins of
+// admission policies and webhooks.
 var MissingPlugins = []string{
 	"LimitRanger", "ServiceAccount", "TaintNodesByCondition", "PodSecurity", "Priority",
 	"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
 	"PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
 	"ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-	"NodeDeclaredFeatureValidator", "PodResizeValidator", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
-	"ResourceQuota",
+	"NodeDeclaredFeatureValidator", "PodResizeValidator", "ResourceQuota",
 }
 
 // Server is a running server.
@@ -60,12 +59,15 @@ type Server struct {
 	Etcd    *Process
 	// etcdURL is where the etcd is, empty if it is embedded.
 	etcdURL string
+	// flags are more of them, for the server.
+	flags []string
 }
 
 // Start starts a server with everything it keeps in dir, and waits until it is
-// ready. A second start in the same directory finds the data of the first.
-func Start(ctx context.Context, b Binaries, kind Kind, dir string) (*Server, error) {
-	return start(ctx, b, kind, dir, "")
+// ready. A second start in the same directory finds the data of the first. The server
+// gets flags in addition to its own.
+func Start(ctx context.Context, b Binaries, kind Kind, dir string, flags ...string) (*Server, error) {
+	return start(ctx, b, kind, dir, "", flags)
 }
 
 // Join starts another server of the same kind on the same etcd, which must not be
@@ -74,10 +76,10 @@ func (s *Server) Join(ctx context.Context, b Binaries, dir string) (*Server, err
 	if s.etcdURL == "" {
 		return nil, fmt.Errorf("the etcd of %s is embedded", s.Kind)
 	}
-	return start(ctx, b, s.Kind, dir, s.etcdURL)
+	return start(ctx, b, s.Kind, dir, s.etcdURL, s.flags)
 }
 
-func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string) (*Server, error) {
+func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flags []string) (*Server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string) (*Se
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Kind: kind, etcdURL: etcdURL, Config: &rest.Config{
+	s := &Server{Kind: kind, etcdURL: etcdURL, flags: flags, Config: &rest.Config{
 		Host:            "https://127.0.0.1:" + strconv.Itoa(port),
 		BearerToken:     Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: creds.ca},
@@ -145,7 +147,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		flags = append(flags, "--admission-trace-bytes=0")
 	}
 	var err error
-	s.Process, err = launch(dir, program, nil, flags...)
+	s.Process, err = launch(dir, program, nil, append(flags, s.flags...)...)
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
@@ -67,15 +66,15 @@ type apiParts struct {
 
 // newKinds makes the built-in kinds, and what is to run once requests are served.
 func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.Config, st *stores) ([]catalog.Group, []catalog.Hook, error) {
-	tokens, err := serviceaccount.JWTTokenGenerator(issuer, v.pki.TokenKey)
+	tokens, err := serviceaccount.JWTTokenGenerator(v.tokens.issuers[0], v.tokens.signer)
 	if err != nil {
 		return nil, nil, fmt.Errorf("key of service account tokens: %w", err)
 	}
 	kinds, hooks, err := catalog.Build(catalog.Options{
 		Storage: st.places, RESTOptions: st.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
-		Authenticator: config.Authentication.Authenticator, Audiences: audiences,
+		Authenticator: config.Authentication.Authenticator, Audiences: v.tokens.issuers,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
-		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: utilnet.PortRange{Base: 30000, Size: 2768},
+		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
 		EventTTL: s.EventTTL, Enable: s.enabledResources(),
 	})
 	if err != nil {

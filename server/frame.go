@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -22,12 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/stack"
 	"github.com/gatehouse-dev/gatehouse/server/waiting"
 )
-
-// issuer names this server in the tokens of service accounts.
-const issuer = "https://kubernetes.default.svc.cluster.local"
-
-// audiences are for whom the tokens of service accounts are.
-var audiences = authenticator.Audiences{issuer}
 
 const (
 	// maxRequestBody bounds the body of a request, in bytes, as in kube-apiserver.
@@ -116,14 +109,14 @@ func through(handler http.Handler, filters ...filter) http.Handler {
 
 // identify configures who a caller is.
 func identify(config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
-	keys, err := serviceaccount.StaticPublicKeysGetter([]any{v.pki.TokenKey.Public()})
+	keys, err := serviceaccount.StaticPublicKeysGetter(v.tokens.public)
 	if err != nil {
 		return fmt.Errorf("key of service account tokens: %w", err)
 	}
-	config.Authentication.APIAudiences = audiences
+	config.Authentication.APIAudiences = v.tokens.issuers
 	config.Authentication.Authenticator, err = auth.NewAuthenticator(auth.AuthenticationOptions{
 		ClientCA: v.info.ClientCA, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
-		Issuer: issuer, Keys: keys, Audiences: audiences, Client: self.client,
+		Issuers: v.tokens.issuers, Keys: keys, Audiences: v.tokens.issuers, Client: self.client,
 	})
 	return err
 }

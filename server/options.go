@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
@@ -44,12 +45,22 @@ type Options struct {
 	ClientCAFile                   string
 	// TokenAuthFile is a CSV file of tokens, users and groups.
 	TokenAuthFile string
+	// ServiceAccountSigningKeyFile is a PEM file with the key that signs the tokens of
+	// service accounts; empty means a key that the server has made. Tokens are verified
+	// with it and with ServiceAccountKeyFiles, PEM files with public keys or certificates.
+	ServiceAccountSigningKeyFile string
+	ServiceAccountKeyFiles       []string
+	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
+	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
+	ServiceAccountIssuers []string
 	// AuthorizationMode is RBAC, the default, or AlwaysAllow.
 	AuthorizationMode string
 
 	// ServiceClusterIPRange is where cluster IPs come from; empty means
 	// 10.0.0.0/24.
 	ServiceClusterIPRange string
+	// NodePorts is the range that node ports come from; the zero value means 30000-32767.
+	NodePorts utilnet.PortRange
 	// AdvertiseAddress is the IP address under which the service kubernetes leads to
 	// this server. Empty means BindAddress, or, if that is unspecified or a loopback
 	// address, that of the interface with the default route, as in kube-apiserver.
@@ -140,6 +151,7 @@ func Defaults() Options {
 		EtcdQuota:                   DefaultEtcdQuota,
 		AuthorizationMode:           "RBAC",
 		ServiceClusterIPRange:       "10.0.0.0/24",
+		NodePorts:                   utilnet.PortRange{Base: 30000, Size: 2768},
 		MaxRequestsInFlight:         400,
 		MaxMutatingRequestsInFlight: 200,
 		EventTTL:                    time.Hour,
@@ -165,6 +177,7 @@ func (o Options) withDefaults() Options {
 	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
 	o.AuthorizationMode = cmp.Or(o.AuthorizationMode, d.AuthorizationMode)
 	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)
+	o.NodePorts = cmp.Or(o.NodePorts, d.NodePorts)
 	o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, d.MaxRequestsInFlight)
 	o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight, d.MaxMutatingRequestsInFlight)
 	o.EventTTL = cmp.Or(o.EventTTL, d.EventTTL)

@@ -26,8 +26,10 @@ import (
 // serving is how clients reach the server: its certificates, its address, and the
 // kubeconfig of the admin.
 type serving struct {
-	pki  *auth.PKI
-	info *genericapiserver.SecureServingInfo
+	pki *auth.PKI
+	// tokens are the keys of service account tokens.
+	tokens *tokenKeys
+	info   *genericapiserver.SecureServingInfo
 	// loopback is how the server reaches itself.
 	loopback *restclient.Config
 	address  Address
@@ -52,6 +54,9 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 		shared = &auth.Shared{Etcd: db.client.KV, Prefix: s.ownKey("pki")}
 	}
 	if v.pki, err = auth.LoadPKI(ctx, filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
+		return nil, err
+	}
+	if v.tokens, err = s.tokenKeys(v.pki.TokenKey); err != nil {
 		return nil, err
 	}
 	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA

@@ -124,6 +124,7 @@ func (s *settings) checkFiles() error {
 	for _, file := range []struct{ flag, path string }{
 		{"--tls-cert-file", s.TLSCertFile}, {"--tls-private-key-file", s.TLSPrivateKeyFile},
 		{"--client-ca-file", s.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
+		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
 		{"--admission-control-config-file", s.AdmissionConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
 		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},

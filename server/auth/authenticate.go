@@ -34,9 +34,9 @@ type AuthenticationOptions struct {
 	TokenFile string
 	// LoopbackToken is the server's own.
 	LoopbackToken string
-	// Issuer, Keys and Audiences are what tokens of service accounts are checked
+	// Issuers, Keys and Audiences are what tokens of service accounts are checked
 	// against; Client reads the objects they are bound to.
-	Issuer    string
+	Issuers   []string
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
 	Client    kubernetes.Interface
@@ -58,7 +58,7 @@ func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
 		}
 		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(o.Audiences, file))
 	}
-	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator([]string{o.Issuer}, o.Keys, o.Audiences,
+	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator(o.Issuers, o.Keys, o.Audiences,
 		serviceaccount.NewValidator(boundObjects{o.Client})))
 	token := tokenunion.New(tokens...)
 

@@ -17,6 +17,7 @@ var layers = []struct {
 }{
 	{"cmd/gatehouse", []string{"internal/cli"}, "main is the command line and nothing else"},
 	{"test", nil, "its tests see a server as clients do, with the harness"},
+	{"test/envtest", nil, "its tests start the programs as the test libraries of operators do"},
 	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
 	{"test/operations", nil, "its tests do what docs/operations.md says"},
 	{"test/chaos", nil, "its tests see a server as clients and its machine do, when everything goes wrong"},

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main})
+	testscript.Main(m, map[string]func(){"gatehouse": main, "kubectl-gatehouse": main, "kube-apiserver": main})
 }
 
 // TestSessions runs the scripts in testdata/script, each a whole session with

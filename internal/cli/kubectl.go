@@ -108,9 +108,10 @@ func dataDir() string {
 
 // defaultKubeconfig makes the server's kubeconfig the default one by setting
 // KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
-// use a server that no kubeconfig names, nil if it may.
+// use a server that no kubeconfig names, nil if it may. Who calls this program kubectl
+// expects what any kubectl does.
 func defaultKubeconfig() error {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || program == kubectlProgram {
 		return nil
 	}
 	path := filepath.Join(dataDir(), "admin.kubeconfig")

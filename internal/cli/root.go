@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,14 +19,11 @@ type Streams struct {
 	Err io.Writer
 }
 
-// Main runs gatehouse with the arguments after the program's name and returns
-// its exit code. It writes what went wrong to streams.Err, in one sentence.
-func Main(ctx context.Context, args []string, streams Streams) int {
-	root := newRoot(streams)
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
+// report says what went wrong with a command, in one sentence, and returns its exit
+// code.
+func report(cmd *cobra.Command, err error, streams Streams) int {
 	if err != nil {
-		fmt.Fprintf(streams.Err, "%s: %v\n", root.DisplayName(), err)
+		fmt.Fprintf(streams.Err, "%s: %v\n", cmd.Root().DisplayName(), err)
 	}
 	code := exitCode(err)
 	if code == exitUsage {
@@ -73,21 +67,13 @@ time, by webhooks and initializers that are API objects.`,
 
   # talk to it, from another terminal
   gatehouse kubectl get namespaces`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          knownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if isPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.Err)
-	root.SetFlagErrorFunc(flagError)
-	root.SetUsageFunc(usage)
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newVersion(streams))
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newEnvtest(streams), newVersion(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }
@@ -95,8 +81,7 @@ time, by webhooks and initializers that are API objects.`,
 // isPlugin tells whether kubectl runs this program as its plugin, which goes by the name
 // of the program. A plugin works on the cluster that kubectl works on.
 func isPlugin() bool {
-	name := filepath.Base(os.Args[0])
-	return strings.TrimSuffix(name, ".exe") == "kubectl-gatehouse"
+	return program == "kubectl-gatehouse"
 }
 
 // knownCommand refuses what is no command, with the nearest one that is.

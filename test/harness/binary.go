@@ -21,6 +21,9 @@ func Binary(t testing.TB) string {
 	return path
 }
 
+// BinaryPath is Binary where there is no test at hand.
+func BinaryPath() (string, error) { return binary() }
+
 var binary = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv("GATEHOUSE_BINARY"); given != "" {
 		return filepath.Abs(given)

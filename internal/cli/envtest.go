@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+func newEnvtest(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "envtest",
+		Short: "Stand in for the programs that envtest starts",
+		Long: `Test libraries start a kube-apiserver and an etcd from a folder of programs:
+envtest of controller-runtime, kube-api-test for Java, envtest-js, the envtest
+crate for Rust, and KUTTL. These commands make such a folder with Gatehouse in
+it. The suites themselves do not change.`,
+		Example: `  # run the tests of an operator
+  KUBEBUILDER_ASSETS="$(gatehouse envtest path)" go test ./...
+
+  # a folder for other libraries, or to keep
+  gatehouse envtest install ./bin`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:   "install DIR",
+			Short: "Put kube-apiserver, etcd and kubectl into a folder",
+			Args:  oneDirectory,
+			RunE: func(_ *cobra.Command, args []string) error {
+				if err := installPrograms(args[0]); err != nil {
+					return err
+				}
+				fmt.Fprintf(streams.Out, "%s has kube-apiserver, etcd and kubectl now; set KUBEBUILDER_ASSETS to it\n", args[0])
+				return nil
+			},
+		},
+		&cobra.Command{
+			Use:   "path",
+			Short: "Print a folder with the programs, for KUBEBUILDER_ASSETS",
+			Long: `Print the path of a folder with kube-apiserver, etcd and kubectl. It is in your
+cache, and it is made when it is missing or of another build.`,
+			Args: noArgs,
+			RunE: func(*cobra.Command, []string) error {
+				dir, err := cachedPrograms()
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(streams.Out, dir)
+				return nil
+			},
+		},
+	)
+	return cmd
+}
+
+func oneDirectory(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usageError{errors.New("name one directory, such as ./bin")}
+	}
+	return nil
+}
+
+// cachedPrograms returns a folder in the user's cache with the programs of this build.
+// Each place that gatehouse is started from has a folder of its own.
+func cachedPrograms() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("your cache: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	place := sha256.Sum256([]byte(self))
+	dir := filepath.Join(cache, "gatehouse", "envtest", fmt.Sprintf("%x", place[:8]))
+	return dir, installPrograms(dir)
+}
+
+// installPrograms puts this program into a directory under the names that it stands in
+// for. Whoever starts one of them meanwhile gets the old program or the new one.
+func installPrograms(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	first := filepath.Join(dir, kubeAPIServerProgram)
+	if err := installFile(self, first); err != nil {
+		return fmt.Errorf("installing %s: %w", first, err)
+	}
+	for _, name := range []string{etcdProgram, kubectlProgram} {
+		link := filepath.Join(dir, name)
+		if target, err := os.Readlink(link); err == nil && target == kubeAPIServerProgram {
+			continue
+		}
+		if err := replace(link, func(temporary string) error { return os.Symlink(kubeAPIServerProgram, temporary) }); err != nil {
+			return fmt.Errorf("installing %s: %w", link, err)
+		}
+	}
+	return nil
+}
+
+// installFile makes a file the same as another one: by a link, or by a copy where that
+// cannot be.
+func installFile(from, to string) error {
+	source, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	switch there, err := os.Lstat(to); {
+	case err == nil && (os.SameFile(source, there) || there.Mode().IsRegular() && there.Size() == source.Size() && there.ModTime().Equal(source.ModTime())):
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return replace(to, func(temporary string) error {
+		if os.Link(from, temporary) == nil {
+			return nil
+		}
+		return copyFile(from, temporary, source)
+	})
+}
+
+// replace puts what create makes in the place of a file, at once.
+func replace(path string, create func(temporary string) error) error {
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".install-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	temporary := filepath.Join(dir, filepath.Base(path))
+	if err := create(temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+func copyFile(from, to string, info fs.FileInfo) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	// The time tells a copy of this build from that of another.
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"os"
+	"strings"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+// etcdDefaults are what etcd does for tests where neither its command line nor its
+// environment says otherwise. etcd takes them from its environment.
+var etcdDefaults = []struct{ variable, value string }{
+	// What etcd logs at other levels is of no interest to a test.
+	{"ETCD_LOG_LEVEL", "error"},
+	// A cluster of one elects itself; waiting for others would only delay it.
+	{"ETCD_HEARTBEAT_INTERVAL", "10"},
+	{"ETCD_ELECTION_TIMEOUT", "100"},
+}
+
+// runEtcd turns this process into etcd, the real one, with all of its flags. It returns
+// only when etcd does.
+func runEtcd(args []string) {
+	// The members of a cluster must agree on how long they wait for one another.
+	if !manyMembers(args) {
+		for _, d := range etcdDefaults {
+			if _, set := os.LookupEnv(d.variable); !set {
+				os.Setenv(d.variable, d.value)
+			}
+		}
+	}
+	etcdmain.Main(append([]string{etcdProgram}, args...))
+}
+
+// manyMembers tells whether etcd is to be one of several members.
+func manyMembers(args []string) bool {
+	for i, arg := range args {
+		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !given && i+1 < len(args) {
+			value = args[i+1]
+		}
+		if strings.HasPrefix(name, "discovery") || name == "initial-cluster" && strings.Contains(value, ",") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+
+	"github.com/gatehouse-dev/gatehouse/server"
+)
+
+// upstreamFlags are the flags of kube-apiserver, a name and a type in each line.
+//
+//go:embed kubeapiserver_flags.txt
+var upstreamFlags string
+
+// upstreamPlugins are the names of kube-apiserver's admission plugins, one in each line.
+//
+//go:embed kubeapiserver_plugins.txt
+var upstreamPlugins string
+
+// generated lists the lines of a generated file.
+func generated(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// kubeAPIServer is the command line of kube-apiserver where it is more than that of
+// serve.
+type kubeAPIServer struct {
+	certDir       string
+	featureGates  []string
+	nodePorts     utilnet.PortRange
+	eventTTL      time.Duration
+	issuers       []string
+	tokenKeys     []string
+	signingKey    string
+	storage       string
+	version       bool
+	withoutEffect []string
+}
+
+// newKubeAPIServer returns the command that stands in for kube-apiserver: serve, with
+// the names and defaults of kube-apiserver's flags.
+func newKubeAPIServer(streams Streams) *cobra.Command {
+	return newKubeAPIServerCommand(streams, func(ctx context.Context, o *serveOptions) error { return runServe(ctx, o, streams) })
+}
+
+func newKubeAPIServerCommand(streams Streams, run func(context.Context, *serveOptions) error) *cobra.Command {
+	k := &kubeAPIServer{}
+	var cmd *cobra.Command
+	cmd = newServeCommand(func(ctx context.Context, o *serveOptions) error {
+		if k.version {
+			fmt.Fprintf(streams.Out, "Kubernetes %s\n", currentVersion().Kubernetes)
+			return nil
+		}
+		remove, err := k.apply(cmd.Flags(), o, streams.Err)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		return run(ctx, o)
+	})
+	cmd.Use = kubeAPIServerProgram
+	cmd.Short = "Gatehouse with the command line of kube-apiserver"
+	cmd.Long = `Gatehouse, started under the name kube-apiserver, accepts the command line of
+kube-apiserver. It is for programs that start a kube-apiserver for tests, such as
+the envtest of controller-runtime: 'gatehouse envtest --help' has more.
+
+Flags of kube-apiserver that mean nothing here are accepted with a warning. A
+webhook or a policy is in force as soon as its registration is acknowledged:
+--admission-consistency is strict. Other differences are in docs/testing.md.`
+	cmd.Example = `  # what envtest runs, in short
+  kube-apiserver --etcd-servers http://127.0.0.1:2379 --cert-dir /tmp/certs \
+    --secure-port 6443 --client-ca-file ca.crt --authorization-mode RBAC`
+	k.addFlags(cmd)
+	setDefault(cmd, "allow-privileged", "false")
+	setDefault(cmd, "admission-consistency", "strict")
+	// Suites begin to serve webhooks after they registered them.
+	setDefault(cmd, "admission-webhook-breaker", "off")
+	cmd.Flags().Lookup("data-dir").DefValue = "gatehouse in the directory of --cert-dir, or a temporary directory"
+	return cmd
+}
+
+// setDefault changes the default of a flag.
+func setDefault(cmd *cobra.Command, name, value string) {
+	f := cmd.Flags().Lookup(name)
+	if err := f.Value.Set(value); err != nil {
+		panic(fmt.Sprintf("cli: the default of --%s: %v", name, err))
+	}
+	f.DefValue = value
+}
+
+func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
+	addSection(cmd, "Of kube-apiserver", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&k.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, which are made when they are missing; --tls-cert-file is preferred to it")
+		f.StringSliceVar(&k.featureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
+		f.StringArrayVar(&k.issuers, "service-account-issuer", nil, "issuers of service account tokens; the first one is that of new tokens")
+		f.StringArrayVar(&k.tokenKeys, "service-account-key-file", nil, "PEM files with the public keys, or certificates, that service account tokens are verified with")
+		f.StringVar(&k.signingKey, "service-account-signing-key-file", "", "PEM file with the key that service account tokens are signed with")
+		k.nodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
+		f.Var(&k.nodePorts, "service-node-port-range", "range that node ports of services are taken from")
+		f.DurationVar(&k.eventTTL, "event-ttl", time.Hour, "how long events are kept")
+		f.StringVar(&k.storage, "storage-backend", "", "etcd3, which is the only one")
+		f.BoolVar(&k.version, "version", false, "print the release of Kubernetes and exit")
+	})
+	addSection(cmd, "Accepted, with a warning that they have no effect", func(f *pflag.FlagSet) {
+		for _, line := range generated(upstreamFlags) {
+			name, kind, _ := strings.Cut(line, " ")
+			if cmd.Flags().Lookup(name) != nil {
+				continue
+			}
+			flag := f.VarPF(&noEffect{kind: kind, seen: func() { k.withoutEffect = append(k.withoutEffect, "--"+name) }}, name, "", "")
+			if kind == "" {
+				flag.NoOptDefVal = "true"
+			}
+		}
+	})
+}
+
+// noEffect is the value of a flag that is accepted and means nothing.
+type noEffect struct {
+	kind string
+	seen func()
+}
+
+// Set implements pflag.Value.
+func (n *noEffect) Set(string) error {
+	n.seen()
+	return nil
+}
+
+// String implements pflag.Value.
+func (n *noEffect) String() string { return "" }
+
+// Type implements pflag.Value.
+func (n *noEffect) Type() string { return n.kind }
+
+// apply makes server options of the command line and warns of what it leaves out. What
+// it returns removes the temporary files that it made.
+func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (remove func(), err error) {
+	warn := func(format string, args ...any) {
+		fmt.Fprintf(warnings, kubeAPIServerProgram+": "+format+"\n", args...)
+	}
+	if len(k.withoutEffect) > 0 {
+		slices.Sort(k.withoutEffect)
+		warn("without effect here: %s", strings.Join(slices.Compact(k.withoutEffect), ", "))
+	}
+	if k.storage != "" && k.storage != "etcd3" {
+		return nil, usageError{fmt.Errorf("--storage-backend %q: etcd3 is the only one", k.storage)}
+	}
+	if err := setFeatureGates(k.featureGates); err != nil {
+		return nil, err
+	}
+	s := &o.server
+	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
+	s.ServiceAccountIssuers, s.ServiceAccountKeyFiles, s.ServiceAccountSigningKeyFile = k.issuers, k.tokenKeys, k.signingKey
+	if err := chooseAuthorization(s, warn); err != nil {
+		return nil, err
+	}
+	chooseAdmission(s, warn)
+	chooseAddresses(s, warn)
+	remove = func() {}
+	if !flags.Changed("data-dir") {
+		if k.certDir != "" {
+			s.DataDir = filepath.Join(k.certDir, "gatehouse")
+		} else {
+			if s.DataDir, err = os.MkdirTemp("", "gatehouse-"); err != nil {
+				return nil, fmt.Errorf("temporary data directory: %w", err)
+			}
+			remove = func() { os.RemoveAll(s.DataDir) }
+		}
+	}
+	if err := k.certificates(s); err != nil {
+		remove()
+		return nil, err
+	}
+	return remove, nil
+}
+
+// setFeatureGates switches feature gates, which Kubernetes keeps once for a process.
+func setFeatureGates(entries []string) error {
+	gates := make([]string, len(entries))
+	for i, entry := range entries {
+		// Gates of other components are none of an API server's business.
+		component, gate, ok := strings.Cut(entry, ":")
+		if !ok {
+			component, gate = "kube", entry
+		}
+		if component != "kube" {
+			return usageError{fmt.Errorf("--feature-gates %q: the only component is kube", entry)}
+		}
+		gates[i] = gate
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.Set(strings.Join(gates, ",")); err != nil {
+		return usageError{fmt.Errorf("--feature-gates: %w", err)}
+	}
+	return nil
+}
+
+// chooseAuthorization reduces the list of kube-apiserver to the one mode that decides.
+func chooseAuthorization(s *server.Options, warn func(string, ...any)) error {
+	modes := strings.Split(s.AuthorizationMode, ",")
+	if slices.Contains(modes, "AlwaysAllow") {
+		s.AuthorizationMode = "AlwaysAllow"
+		return nil
+	}
+	for _, mode := range modes {
+		switch mode {
+		case "RBAC":
+		case "Node":
+			// What it adds to RBAC is for kubelets.
+			warn("--authorization-mode: Node has no effect here; nodes may do what RBAC lets them")
+		default:
+			return usageError{fmt.Errorf("--authorization-mode %q is not supported: it must be RBAC, Node,RBAC or AlwaysAllow", mode)}
+		}
+	}
+	if !slices.Contains(modes, "RBAC") {
+		return usageError{fmt.Errorf("--authorization-mode %q is not supported without RBAC", s.AuthorizationMode)}
+	}
+	s.AuthorizationMode = "RBAC"
+	return nil
+}
+
+// chooseAdmission leaves out the plugins of kube-apiserver that are not here, and
+// versions of the API that cannot be switched.
+func chooseAdmission(s *server.Options, warn func(string, ...any)) {
+	known, upstream := server.PluginNames(), generated(upstreamPlugins)
+	missing := func(name string) bool { return !slices.Contains(known, name) && slices.Contains(upstream, name) }
+	for _, list := range []*[]string{&s.EnableAdmissionPlugins, &s.AdmissionControl} {
+		*list = slices.DeleteFunc(slices.Clone(*list), func(name string) bool {
+			if !missing(name) {
+				return false
+			}
+			warn("the admission plugin %s is not in this server", name)
+			return true
+		})
+	}
+	// A plugin that is not here is disabled already.
+	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
+	s.RuntimeConfig = slices.DeleteFunc(slices.Clone(s.RuntimeConfig), func(entry string) bool {
+		if server.CanSwitch(entry) {
+			return false
+		}
+		// All versions that this server has are on.
+		if _, value, given := strings.Cut(entry, "="); given && value != "true" {
+			warn("--runtime-config %s has no effect here", entry)
+		}
+		return true
+	})
+}
+
+// chooseAddresses leaves out addresses that have no meaning here.
+func chooseAddresses(s *server.Options, warn func(string, ...any)) {
+	if ip := net.ParseIP(s.AdvertiseAddress); ip != nil && ip.IsLoopback() {
+		// Nothing can be told of it to others: an endpoint must not be a loopback address.
+		s.AdvertiseAddress = ""
+	}
+	first, rest, two := strings.Cut(s.ServiceClusterIPRange, ",")
+	if s.ServiceClusterIPRange = first; two {
+		warn("--service-cluster-ip-range: cluster IPs are taken from %s only, not from %s", first, rest)
+	}
+}
+
+// certificates finds the serving certificate, or makes one as kube-apiserver does.
+func (k *kubeAPIServer) certificates(s *server.Options) error {
+	if k.certDir == "" || s.TLSCertFile != "" {
+		return nil
+	}
+	secure := options.NewSecureServingOptions()
+	secure.BindAddress = net.ParseIP(s.BindAddress)
+	secure.ServerCert.CertDirectory, secure.ServerCert.PairName = k.certDir, "apiserver"
+	if err := secure.MaybeDefaultWithSelfSignedCerts("localhost", []string{"kubernetes.default.svc", "kubernetes.default", "kubernetes"}, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
+	}
+	s.TLSCertFile, s.TLSPrivateKeyFile = secure.ServerCert.CertKey.CertFile, secure.ServerCert.CertKey.KeyFile
+	return nil
+}

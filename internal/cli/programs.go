@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The programs that test libraries start. Under these names this one stands in for them.
+const (
+	kubeAPIServerProgram = "kube-apiserver"
+	etcdProgram          = "etcd"
+	kubectlProgram       = "kubectl"
+)
+
+// program is the name that this one was started under. It is read once: kubectl's parts
+// need os.Args changed.
+var program = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+
+// Main runs the program that name stands for, the last part of os.Args[0], with the
+// arguments after it, and returns its exit code. It writes what went wrong to
+// streams.Err, in one sentence. Every name but those of the programs that gatehouse
+// stands in for means gatehouse itself.
+func Main(ctx context.Context, args []string, streams Streams) int {
+	switch program {
+	case etcdProgram:
+		runEtcd(args)
+		return exitOK
+	case kubectlProgram:
+		runKubectl(args, streams)
+		return exitOK
+	case kubeAPIServerProgram:
+		return execute(ctx, newKubeAPIServer(streams), args, streams)
+	}
+	return execute(ctx, newRoot(streams), args, streams)
+}
+
+// execute runs a command and returns its exit code.
+func execute(ctx context.Context, root *cobra.Command, args []string, streams Streams) int {
+	root.SetArgs(args)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	cmd, err := root.ExecuteContextC(ctx)
+	return report(cmd, err, streams)
+}

@@ -81,7 +81,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Params:        a.params,
 		Authorizer:    authorize,
 		Configuration: configuration,
-		Resolver:      self.services(),
+		Resolver:      s.addresses.before(self.services()),
 		Dial:          s.DialWebhook,
 		Breaker:       s.breaker,
 		MaxInFlight:   s.AdmissionWebhookMaxInFlight,

@@ -167,7 +167,7 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 	}
 	var err error
 	if a.conversions, err = customresources.NewCaller(call.Options{
-		Resolver:    p.self.services(),
+		Resolver:    p.settings.addresses.before(p.self.services()),
 		Dial:        p.settings.DialWebhook,
 		Breaker:     p.settings.breaker,
 		MaxInFlight: p.settings.AdmissionWebhookMaxInFlight,

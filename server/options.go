@@ -119,6 +119,10 @@ type Options struct {
 	// and besides "+name", or "-*" for none. Empty means those that run by default.
 	Controllers []string
 
+	// ServiceAddresses say where webhooks are whose services lead nowhere here, each as
+	// NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the service.
+	ServiceAddresses []string
+
 	// DialWebhook opens connections to webhooks, with what their service or URL
 	// resolves to as address. It is for programs that embed a server and know
 	// another way to where its webhooks run; nil means TCP.

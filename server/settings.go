@@ -32,6 +32,8 @@ type settings struct {
 	notEnforced []string
 	// breaker is AdmissionWebhookBreaker.
 	breaker call.Breaker
+	// addresses is ServiceAddresses.
+	addresses serviceAddresses
 	// serviceRange is ServiceClusterIPRange, and serviceIP the address in it that the
 	// service kubernetes has.
 	serviceRange *net.IPNet
@@ -95,6 +97,9 @@ func (s *settings) parseAddresses() error {
 	}
 	if s.serviceIP, err = kubernetesservice.IP(s.serviceRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %s: %w", s.ServiceClusterIPRange, err)
+	}
+	if s.addresses, err = parseServiceAddresses(s.ServiceAddresses); err != nil {
+		return err
 	}
 	if s.AdvertiseAddress == "" {
 		return nil

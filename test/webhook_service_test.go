@@ -197,3 +197,38 @@ func TestWebhooksBehindServices(t *testing.T) {
 		})
 	})
 }
+
+// S8.21: the webhook of a service runs where --service-address says, behind a certificate
+// for the service's name.
+func TestServiceAddressesLeadToWebhooks(t *testing.T) {
+	t.Parallel()
+	hooks := harness.NewWebhookServer(t, []string{"web.hooks.svc"})
+	hook := hooks.Hook("/check", harness.Allow)
+	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", ServiceAddresses: []string{
+		"hooks/web=" + hooks.Address(), "hooks/other:8443=" + hooks.Address(),
+	}})
+	h := s.HTTP(t, nil)
+	for _, tc := range []struct {
+		service string
+		port    int
+		want    string
+	}{
+		{"web", 443, ""},
+		{"web", 8443, ""},
+		{"other", 8443, "certificate is valid for localhost, web.hooks.svc, not other.hooks.svc"},
+		{"other", 443, `service "other" not found`},
+	} {
+		w := webhook("check", "default", hook)
+		w["clientConfig"] = map[string]any{"caBundle": hook.CABundle(),
+			"service": map[string]any{"namespace": "hooks", "name": tc.service, "port": tc.port, "path": "/check"}}
+		configuration := asJSON(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": validating, "metadata": map[string]any{"name": "hook"}, "webhooks": []any{w}})
+		if r := h.Do("PATCH", registrationsPath("v1", validating)+"/hook?fieldManager=t&force=true", configuration, "Content-Type", applyPatch); r.Code >= 300 {
+			t.Fatalf("%d %s", r.Code, r.Raw)
+		}
+		message := h.Do("POST", configMaps("default")+"?dryRun=All", configMap("c")).Text("message")
+		if message == "" != (tc.want == "") || !strings.Contains(message, tc.want) {
+			t.Errorf("%s:%d: %q, want %q", tc.service, tc.port, message, tc.want)
+		}
+	}
+	want(t, "reviews", len(hook.Reviews()), 2)
+}

@@ -112,6 +112,7 @@ requests and exits with 0.`,
 		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
 		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
 		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
+		f.StringArrayVar(&s.ServiceAddresses, "service-address", nil, "address of a service whose webhook runs elsewhere, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 		f.IntVar(&o.traceBytes, "admission-trace-bytes", d.AdmissionTraceBytes, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", d.InitializerTimeout, "time within which an initializer must act")

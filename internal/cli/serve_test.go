@@ -86,6 +86,9 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
 			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
 		})},
+		{"--service-address a/b=127.0.0.1:1 --service-address a/c:8443=127.0.0.1:2", with(func(o *server.Options) {
+			o.ServiceAddresses = []string{"a/b=127.0.0.1:1", "a/c:8443=127.0.0.1:2"}
+		})},
 		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},
 		{"--controllers +deployment,-garbagecollector", with(func(o *server.Options) { o.Controllers = []string{"+deployment", "-garbagecollector"} })},
 		{"--controllers -*", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},

@@ -186,7 +186,7 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),
 	}
 	if p.settings.sharesEtcd() {
-		options.EstablishDelay = replicaSettle
+		options.EstablishDelay = p.admitter.settle
 	}
 	a.custom, err = customresources.New(options)
 	return err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"path"
 	"slices"
 	"strings"
@@ -26,6 +27,14 @@ import (
 // replicaSettle is how long other replicas may take to hear of a new kind, or that a
 // namespace is being deleted.
 const replicaSettle = 2 * time.Second
+
+// settle returns how long to wait for other replicas; 0 when there are none.
+func (a *admitter) settle(ctx context.Context) time.Duration {
+	if alone, err := a.announcer.Alone(ctx); err != nil || !alone {
+		return replicaSettle
+	}
+	return 0
+}
 
 // leaseOfControllers is the name, in kube-system, of the Lease of the server that runs
 // the controllers.
@@ -61,11 +70,11 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 		CheckTypes: p.api.types.Run,
 		RootCA:     p.serving.ca,
 	}
+	o.Namespaces.Creating = p.admitter.creations.UnderWay
 	if !s.sharesEtcd() {
-		o.Namespaces.Creating = p.admitter.creations.UnderWay
 		return controllers.New(o)
 	}
-	o.Namespaces.Settle = replicaSettle
+	o.Namespaces.Settle = p.admitter.settle
 	leases, err := leasesOf(p.kinds)
 	if err != nil {
 		return nil, err

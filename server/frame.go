@@ -44,7 +44,9 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 	// Requests are bounded by package inflight, which lets waiting ones step aside.
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
 	config.MaxRequestBodyBytes = maxRequestBody
-	config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	if !s.EndAtOnce {
+		config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	}
 	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)

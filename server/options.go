@@ -37,6 +37,12 @@ type Options struct {
 	// is watched. EtcdQuota is how many bytes its database may have; 0 means
 	// DefaultEtcdQuota.
 	MinFreeDisk, EtcdQuota int64
+	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written: a
+	// crash of the machine loses data. It is for tests.
+	UnsafeNoFsync bool
+	// EndAtOnce lets the server end without finishing the requests under way. It is for
+	// tests.
+	EndAtOnce bool
 
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
 	// neither; ClientCAFile verifies client certificates besides the server's

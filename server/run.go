@@ -88,11 +88,13 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if err != nil {
 		return nil, err
 	}
-	if err := a.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
-		publisher.Withdraw()
-		return nil
-	}); err != nil {
-		return nil, err
+	if !s.EndAtOnce {
+		if err := a.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
+			publisher.Withdraw()
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange}
 	a.boot = newBoot(a.furnisher.inOrder(), slices.Concat(a.furnisher.atOnce(), []bootStep{
@@ -188,6 +190,9 @@ func (a *assembly) serve(ctx context.Context) error {
 		return err
 	}
 	defer stopHangUp()
+	if connections := a.serving.connections; connections != nil {
+		defer context.AfterFunc(ctx, connections.closeAll)()
+	}
 	a.generic.ShutdownTimeout = shutdownTimeout
 	return a.generic.PrepareRun().RunWithContext(ctx)
 }

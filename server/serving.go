@@ -37,6 +37,9 @@ type serving struct {
 	ca []byte
 	// port is where the server listens.
 	port int
+	// connections are those of clients, the server itself among them; nil unless they
+	// are to be closed at the end.
+	connections *connections
 	// advertised is the address under which others reach this server; nil when there is
 	// none.
 	advertised net.IP
@@ -128,6 +131,10 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	loopback, err := dynamiccertificates.NewStaticSNICertKeyContent("loopback", loopbackCert, loopbackKey, genericapiserver.LoopbackClientServerNameOverride)
 	if err != nil {
 		return fmt.Errorf("loopback certificate: %w", err)
+	}
+	if s.EndAtOnce {
+		v.connections = newConnections(listener)
+		listener = v.connections
 	}
 	v.info = &genericapiserver.SecureServingInfo{
 		Listener: inflight.Pace(listener), Cert: cert, ClientCA: clients,

@@ -39,7 +39,7 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	db := &database{endpoints: s.EtcdServers}
 	var err error
 	if !s.sharesEtcd() {
-		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.DataDir, "etcd"), MinFree: s.MinFreeDisk, Quota: s.EtcdQuota})
+		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.DataDir, "etcd"), MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
 		if err != nil {
 			return nil, err
 		}

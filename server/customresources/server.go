@@ -64,8 +64,8 @@ type Options struct {
 	MaxConversions int
 	// EstablishDelay is how long a definition is served before it becomes
 	// Established. Where several servers share an etcd it gives the others time
-	// to serve it too: upstream waits 5 s. 0 means not at all.
-	EstablishDelay time.Duration
+	// to serve it too: upstream waits 5 s. Nil means not at all.
+	EstablishDelay func(context.Context) time.Duration
 	// OnChange, if set, is called after what Versions or the OpenAPI documents
 	// return may have changed. It must not block.
 	OnChange func()

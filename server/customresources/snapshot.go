@@ -8,6 +8,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -95,7 +96,11 @@ func (s *Server) sync(ctx context.Context, name string) error {
 		s.swap(ctx, key, &entry{d, crd})
 	}
 	if !established(crd) {
-		s.establish.QueueCRD(name, s.options.EstablishDelay)
+		var delay time.Duration
+		if s.options.EstablishDelay != nil {
+			delay = s.options.EstablishDelay(ctx)
+		}
+		s.establish.QueueCRD(name, delay)
 	}
 	return nil
 }

@@ -35,6 +35,9 @@ type Options struct {
 	MinFree int64
 	// Quota is how many bytes the database may have; 0 means DefaultQuota.
 	Quota int64
+	// NoFsync lets etcd answer before the disk has what was written: a crash of the
+	// machine loses data, a crash of the process does not.
+	NoFsync bool
 
 	// free tells how much of a disk is free; nil asks the operating system.
 	free func(dir string) (uint64, error)
@@ -113,6 +116,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	// Kubernetes objects may be 1.5 MiB in storage; etcd counts the request.
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.QuotaBackendBytes = limit
+	cfg.UnsafeNoFsync = o.NoFsync
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}

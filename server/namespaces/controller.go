@@ -45,9 +45,9 @@ type Options struct {
 	// admitted before, by this server. Nil means never.
 	Creating func(namespace string) bool
 	// Settle is how long after its deletion began a namespace may still get
-	// objects through other replicas, which have yet to hear of it; 0 when
+	// objects through other replicas, which have yet to hear of it; nil when
 	// there is one server only.
-	Settle time.Duration
+	Settle func(context.Context) time.Duration
 }
 
 const (
@@ -154,9 +154,11 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if creating {
 		return errCreating
 	}
-	if wait := c.Settle - time.Since(ns.DeletionTimestamp.Time); wait > 0 {
-		c.queue.AddAfter(name, wait)
-		return nil
+	if c.Settle != nil {
+		if wait := c.Settle(ctx) - time.Since(ns.DeletionTimestamp.Time); wait > 0 {
+			c.queue.AddAfter(name, wait)
+			return nil
+		}
 	}
 	return c.finalize(ctx, name)
 }

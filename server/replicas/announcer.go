@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -215,6 +216,18 @@ func (a *Announcer) Covers(begin time.Time) error {
 		return errors.New("could not renew the announcement of this server in etcd, so other servers might not wait for it")
 	}
 	return nil
+}
+
+// Alone tells whether no other server is announced. One that starts now reads what is
+// stored after it was announced.
+func (a *Announcer) Alone(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
+	defer cancel()
+	found, err := a.options.Etcd.Get(ctx, a.options.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return false, fmt.Errorf("reading from etcd which servers there are: %w", err)
+	}
+	return !slices.ContainsFunc(found.Kvs, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) != a.key }), nil
 }
 
 // grant gets a lease and announces the server with it.

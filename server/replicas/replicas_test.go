@@ -283,6 +283,26 @@ func TestLostAnnouncementIsMadeAgain(t *testing.T) {
 	s.eventually("back", "podpolicy", summary{text(second), true, map[string]string{"a": text(second)}})
 }
 
+// A server is alone until another one is announced, whether or not it is announced itself.
+func TestAServerIsAloneUntilAnotherIsAnnounced(t *testing.T) {
+	s := newStore(t)
+	check := func(a *Announcer, want bool) {
+		t.Helper()
+		if alone, err := a.Alone(t.Context()); err != nil || alone != want {
+			t.Errorf("alone: %t, %v; want %t", alone, err, want)
+		}
+	}
+	silent := NewAnnouncer(Options{Etcd: s.client.Client, Prefix: prefix, ID: "silent", MaxStaleness: time.Second})
+	check(silent, true)
+	a, stop := s.running("a")
+	check(a, true)
+	check(silent, false)
+	b, _ := s.running("b")
+	check(a, false)
+	stop()
+	check(b, true)
+}
+
 // What a server does not call is told of the registrations concerned, again only
 // when it is something else, and no longer when it is called.
 func TestSkippedWebhooksAreTold(t *testing.T) {

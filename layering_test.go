@@ -35,8 +35,9 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
-	{"internal/cli", []string{"internal/nearest", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/nearest", "internal/scratch", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
+	{"internal/scratch", nil, "temporary directories and who has them"},
 	{"initializer", nil, "works through the API, like any controller"},
 
 	{"server", []string{

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
 	"os"
 	"strings"
+	"syscall"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
 // etcdDefaults are what etcd does for tests where neither its command line nor its
@@ -28,6 +32,7 @@ func runEtcd(args []string) {
 			}
 		}
 	}
+	go watchSuite(dataDirOf(args))
 	etcdmain.Main(append([]string{etcdProgram}, args...))
 }
 
@@ -43,4 +48,39 @@ func manyMembers(args []string) bool {
 		}
 	}
 	return false
+}
+
+// dataDirOf returns the value of --data-dir.
+func dataDirOf(args []string) string {
+	dir := os.Getenv("ETCD_DATA_DIR")
+	for i, arg := range args {
+		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name != "data-dir" {
+			continue
+		}
+		if dir = value; !given && i+1 < len(args) {
+			dir = args[i+1]
+		}
+	}
+	return dir
+}
+
+// watchSuite ends etcd with the process that started it, and then removes the data
+// directory if it is a temporary one of envtest.
+func watchSuite(dataDir string) {
+	data, err := scratch.Adopt(dataDir, startedBy)
+	if err != nil {
+		// etcd says what is wrong with its directory.
+		return
+	}
+	gone := orphaned(context.Background())
+	if gone == nil {
+		return
+	}
+	<-gone
+	if data != nil {
+		data.Remove()
+		os.Exit(exitError)
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 }

@@ -115,6 +115,11 @@ KUBECONFIG
     The kubeconfig files that gatehouse kubectl uses instead of the one in the
     data directory, as with any kubectl. serve does not read it.
 
+GATEHOUSE_END_WITH_PARENT
+    Servers for tests, which are serve --test and those that 'gatehouse envtest'
+    installs, end with the process that started them. With the value false they
+    go on until they are stopped.
+
 HTTPS_PROXY, NO_PROXY
     How serve reaches webhooks, as with any Kubernetes API server.`,
 		},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -41,6 +41,11 @@ func generated(text string) []string {
 	}
 	return lines
 }
+
+// suiteControllers run beside a kube-apiserver of a test library. Others would make or
+// delete objects, which its tests do not expect: an envtest has no controllers. With these,
+// namespaces can be deleted and the roles admin, edit and view have rules.
+var suiteControllers = []string{"namespace-controller", "clusterrole-aggregation-controller"}
 
 // kubeAPIServer is the command line of kube-apiserver where it is more than that of
 // serve.
@@ -71,11 +76,13 @@ func newKubeAPIServerCommand(streams Streams, run func(context.Context, *serveOp
 			fmt.Fprintf(streams.Out, "Kubernetes %s\n", currentVersion().Kubernetes)
 			return nil
 		}
-		remove, err := k.apply(cmd.Flags(), o, streams.Err)
+		ctx, stop := whileParentLives(ctx)
+		defer stop()
+		end, err := k.apply(cmd.Flags(), o, streams.Err)
 		if err != nil {
 			return err
 		}
-		defer remove()
+		defer func() { end(ctx.Err() != nil && cmd.Context().Err() == nil) }()
 		return run(ctx, o)
 	})
 	cmd.Use = kubeAPIServerProgram
@@ -95,6 +102,7 @@ webhook or a policy is in force as soon as its registration is acknowledged:
 	setDefault(cmd, "admission-consistency", "strict")
 	// Suites begin to serve webhooks after they registered them.
 	setDefault(cmd, "admission-webhook-breaker", "off")
+	cmd.Flags().Lookup("controllers").DefValue = strings.Join(suiteControllers, ",")
 	cmd.Flags().Lookup("data-dir").DefValue = "gatehouse in the directory of --cert-dir, or a temporary directory"
 	return cmd
 }
@@ -155,8 +163,9 @@ func (n *noEffect) String() string { return "" }
 func (n *noEffect) Type() string { return n.kind }
 
 // apply makes server options of the command line and warns of what it leaves out. What
-// it returns removes the temporary files that it made.
-func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (remove func(), err error) {
+// it returns is to be called when the server has ended, and removes temporary files: its
+// own ones, and if the suite is gone those that the suite has made.
+func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (end func(orphaned bool), err error) {
 	warn := func(format string, args ...any) {
 		fmt.Fprintf(warnings, kubeAPIServerProgram+": "+format+"\n", args...)
 	}
@@ -171,6 +180,7 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 		return nil, err
 	}
 	s := &o.server
+	s.UnsafeNoFsync, s.EndAtOnce = true, true
 	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
 	s.ServiceAccountIssuers, s.ServiceAccountKeyFiles, s.ServiceAccountSigningKeyFile = k.issuers, k.tokenKeys, k.signingKey
 	if err := chooseAuthorization(s, warn); err != nil {
@@ -178,22 +188,37 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	}
 	chooseAdmission(s, warn)
 	chooseAddresses(s, warn)
-	remove = func() {}
-	if !flags.Changed("data-dir") {
-		if k.certDir != "" {
-			s.DataDir = filepath.Join(k.certDir, "gatehouse")
+	if !flags.Changed("controllers") {
+		s.Controllers = suiteControllers
+	}
+	certs, err := scratch.Adopt(k.certDir, startedBy)
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
+	var data *scratch.Dir
+	switch {
+	case flags.Changed("data-dir"):
+	case k.certDir != "":
+		s.DataDir = filepath.Join(k.certDir, "gatehouse")
+	default:
+		if data, err = scratch.New(); err != nil {
+			return nil, fmt.Errorf("temporary data directory: %w", err)
+		}
+		s.DataDir = data.Path()
+	}
+	end = func(orphaned bool) {
+		data.Remove()
+		if orphaned {
+			certs.Remove()
 		} else {
-			if s.DataDir, err = os.MkdirTemp("", "gatehouse-"); err != nil {
-				return nil, fmt.Errorf("temporary data directory: %w", err)
-			}
-			remove = func() { os.RemoveAll(s.DataDir) }
+			certs.Release()
 		}
 	}
 	if err := k.certificates(s); err != nil {
-		remove()
+		end(false)
 		return nil, err
 	}
-	return remove, nil
+	return end, nil
 }
 
 // setFeatureGates switches feature gates, which Kubernetes keeps once for a process.

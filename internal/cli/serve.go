@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -20,6 +21,40 @@ type serveOptions struct {
 	verbosity int
 	// traceBytes is --admission-trace-bytes: 0 stands for no traces.
 	traceBytes int
+	// test is --test.
+	test bool
+}
+
+// testDefaults are what serve --test does where the command line does not say otherwise.
+var testDefaults = []struct{ flag, value string }{
+	{"secure-port", "0"},
+	{"admission-consistency", "strict"},
+	// Tests begin to serve webhooks after they registered them.
+	{"admission-webhook-breaker", "off"},
+	{"min-free-disk", "0"},
+}
+
+// forTests makes a server one that starts and ends quickly and leaves nothing behind.
+// What it returns removes what it made.
+func (o *serveOptions) forTests(flags *pflag.FlagSet) (remove func(), err error) {
+	for _, d := range testDefaults {
+		if !flags.Changed(d.flag) {
+			if err := flags.Set(d.flag, d.value); err != nil {
+				panic(fmt.Sprintf("cli: the default of --%s in tests: %v", d.flag, err))
+			}
+		}
+	}
+	o.server.UnsafeNoFsync, o.server.EndAtOnce = true, true
+	if flags.Changed("data-dir") {
+		scratch.Sweep()
+		return func() {}, nil
+	}
+	dir, err := scratch.New()
+	if err != nil {
+		return nil, fmt.Errorf("temporary data directory: %w", err)
+	}
+	o.server.DataDir = dir.Path()
+	return dir.Remove, nil
 }
 
 func newServe(streams Streams) *cobra.Command {
@@ -46,6 +81,9 @@ requests and exits with 0.`,
   # any free port, and the kubeconfig somewhere else
   gatehouse serve --secure-port 0 --kubeconfig-out ./kubeconfig
 
+  # a server for tests: a temporary one, on any free port
+  gatehouse serve --test
+
   # one of several servers on an etcd cluster
   gatehouse serve --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379 \
     --etcd-cafile ca.crt --etcd-certfile client.crt --etcd-keyfile client.key`,
@@ -62,7 +100,17 @@ requests and exits with 0.`,
 				// As in a kube-controller-manager: nothing is chosen.
 				o.server.Controllers = []string{server.NoControllers}
 			}
-			return run(cmd.Context(), o)
+			if !o.test {
+				return run(cmd.Context(), o)
+			}
+			remove, err := o.forTests(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			defer remove()
+			ctx, stop := whileParentLives(cmd.Context())
+			defer stop()
+			return run(ctx, o)
 		},
 	}
 	cmd.Flags().SortFlags = false
@@ -78,6 +126,7 @@ requests and exits with 0.`,
 		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server answers more with 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
+		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless given, no fsync, strict consistency, no breaker; it ends at once, and with the process that started it")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {

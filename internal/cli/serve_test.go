@@ -89,6 +89,14 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--service-address a/b=127.0.0.1:1 --service-address a/c:8443=127.0.0.1:2", with(func(o *server.Options) {
 			o.ServiceAddresses = []string{"a/b=127.0.0.1:1", "a/c:8443=127.0.0.1:2"}
 		})},
+		{"--test --data-dir d", with(func(o *server.Options) {
+			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 0, -1, true, true
+			o.AdmissionConsistency, o.AdmissionWebhookBreaker = "strict", "off"
+		})},
+		{"--test --data-dir d --secure-port 1 --admission-consistency bounded", with(func(o *server.Options) {
+			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 1, -1, true, true
+			o.AdmissionWebhookBreaker = "off"
+		})},
 		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},
 		{"--controllers +deployment,-garbagecollector", with(func(o *server.Options) { o.Controllers = []string{"+deployment", "-garbagecollector"} })},
 		{"--controllers -*", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},

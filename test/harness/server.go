@@ -56,6 +56,13 @@ func Start(t testing.TB, args ...string) *Server {
 	return StartOn(t, t.TempDir(), args...)
 }
 
+// StartTest runs a server for tests, with the given flags of serve besides --test. It
+// chooses its own data directory.
+func StartTest(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return StartOn(t, "", append([]string{"--test"}, args...)...)
+}
+
 // StartOn is Start with a data directory, which may have data.
 func StartOn(t testing.TB, dir string, args ...string) *Server {
 	t.Helper()
@@ -110,6 +117,9 @@ func (s *Server) start(port string) error {
 		return err
 	}
 	args := append([]string{"serve", "--data-dir", s.DataDir, "--secure-port", port}, s.args...)
+	if s.DataDir == "" {
+		args = append([]string{"serve"}, s.args...)
+	}
 	if !slices.Contains(s.args, "--controllers") {
 		args = append(args, "--controllers", strings.Join(controllers, ","))
 	}

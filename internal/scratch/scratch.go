@@ -1,0 +1,130 @@
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	// own is what the names of the directories begin with that New makes.
+	own = "gatehouse-scratch-"
+	// suites is what the names of the directories begin with that envtest of
+	// controller-runtime makes for the programs that it starts. It removes them when it
+	// stops the programs, and nobody does when it is killed.
+	suites = "k8s_test_framework_"
+	// mark is the locked file in a directory. It holds the process id of the owner.
+	mark = ".gatehouse-scratch"
+)
+
+// Dir is a temporary directory of this process. Its methods do nothing for a nil one.
+type Dir struct {
+	path string
+	mark *os.File
+}
+
+// New makes a temporary directory, and removes those that nobody has any more.
+func New() (*Dir, error) {
+	Sweep()
+	path, err := os.MkdirTemp("", own)
+	if err != nil {
+		return nil, err
+	}
+	return take(path, os.Getpid())
+}
+
+// Adopt takes a directory that envtest has made for this process, whose owner is the
+// process that runs envtest, and removes those that nobody has any more. It returns nil
+// for any other directory: those are kept by whoever made them.
+func Adopt(path string, owner int) (*Dir, error) {
+	Sweep()
+	path = filepath.Clean(path)
+	if filepath.Dir(path) != filepath.Clean(os.TempDir()) || !strings.HasPrefix(filepath.Base(path), suites) {
+		return nil, nil
+	}
+	return take(path, owner)
+}
+
+// take marks a directory. The mark is locked before others can see it.
+func take(path string, owner int) (*Dir, error) {
+	f, err := os.CreateTemp(path, mark+"-")
+	if err != nil {
+		return nil, fmt.Errorf("marking %s: %w", path, err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		_, err = f.WriteString(strconv.Itoa(owner))
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(path, mark))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("marking %s: %w", path, err)
+	}
+	return &Dir{path: path, mark: f}, nil
+}
+
+// Path returns the name of the directory.
+func (d *Dir) Path() string { return d.path }
+
+// Remove removes the directory with what is in it.
+func (d *Dir) Remove() {
+	if d == nil {
+		return
+	}
+	os.RemoveAll(d.path)
+	d.mark.Close()
+}
+
+// Release leaves the directory to its owner.
+func (d *Dir) Release() {
+	if d == nil {
+		return
+	}
+	os.Remove(filepath.Join(d.path, mark))
+	d.mark.Close()
+}
+
+// Sweep removes the directories whose process and whose owner are gone. It leaves those
+// of other users alone, and is best effort.
+func Sweep() {
+	for _, prefix := range []string{own, suites} {
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*", mark))
+		if err != nil {
+			continue
+		}
+		for _, name := range left {
+			if abandoned(name) {
+				os.RemoveAll(filepath.Dir(name))
+			}
+		}
+	}
+}
+
+// abandoned tells whether nobody has the directory of a mark.
+func abandoned(name string) bool {
+	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		return false
+	}
+	text := make([]byte, 20)
+	n, _ := f.Read(text)
+	owner, err := strconv.Atoi(string(text[:n]))
+	if err != nil || owner <= 0 {
+		return false
+	}
+	return errors.Is(syscall.Kill(owner, 0), syscall.ESRCH)
+}

@@ -35,6 +35,7 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
+	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"internal/cli", []string{"internal/nearest", "internal/scratch", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
 	{"internal/scratch", nil, "temporary directories and who has them"},
@@ -306,6 +307,25 @@ func TestTheEngineStaysSmall(t *testing.T) {
 			if in(dep, rule.pkg) {
 				t.Errorf("the engine depends on %s: %s", dep, rule.why)
 			}
+		}
+	}
+}
+
+// Who tests with the server links nothing of it: the package needs client-go, and what
+// client-go needs.
+func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
+	deps := func(packages ...string) []string {
+		t.Helper()
+		out, err := exec.Command("go", append([]string{"list", "-deps"}, packages...)...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	allowed := deps("k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/restmapper", "k8s.io/client-go/discovery/cached/memory", "k8s.io/client-go/tools/clientcmd")
+	for _, dep := range deps("./gatehousetest") {
+		if strings.Contains(dep, ".") && dep != modulePath+"/gatehousetest" && !slices.Contains(allowed, dep) {
+			t.Errorf("gatehousetest depends on %s", dep)
 		}
 	}
 }

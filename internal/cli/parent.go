@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -28,6 +30,9 @@ func orphaned(ctx context.Context) <-chan struct{} {
 	if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
 		return nil
 	}
+	// What is logged after the parent has ended goes nowhere, and must not end this process
+	// before it has cleaned up.
+	signal.Ignore(syscall.SIGPIPE)
 	gone := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(parentInterval)

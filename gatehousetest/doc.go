@@ -1,0 +1,36 @@
+// Package gatehousetest gives a Go test an API server with admission.
+//
+//	func TestPods(t *testing.T) {
+//		config := gatehousetest.Start(t)
+//		// a *rest.Config, for client-go or controller-runtime
+//	}
+//
+// The server is a process of its own: nothing of it is linked into the test. It is started
+// by the first test that asks for one and is shared by the tests of a test binary, unless
+// a test asks for one of its [Own]. It keeps its data in a temporary directory and ends
+// with the test process, however that ends.
+//
+// # What a test gets
+//
+// Definitions, policies, webhook configurations and other objects come from files
+// ([Manifests]) or from Go ([Objects]). [Webhooks] serves webhooks in the test process and
+// points the configurations there, certificates included. All of them are in force when
+// Start returns, and are removed when the test is over; definitions stay on a shared
+// server.
+//
+// Whenever admission rejects or changes a write that was made with the configuration, the
+// log of the test has the trace: which webhooks were called, what each answered, and why
+// others were not called.
+//
+// # The program
+//
+// The server's program is, in this order: $GATEHOUSE_BINARY; what 'go build' makes of
+// github.com/gatehouse-dev/gatehouse/cmd/gatehouse in the module of the test, for which
+// 'go get -tool' of that package adds it to go.mod; gatehouse on the PATH.
+//
+// # Concurrency
+//
+// All functions may be called by tests that run in parallel. Tests on a shared server see
+// each other's objects: webhooks and policies of one judge the writes of another while
+// both run. Select by namespace, or use Own.
+package gatehousetest

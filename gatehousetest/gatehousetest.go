@@ -1,0 +1,129 @@
+package gatehousetest
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+)
+
+// Option says what a test needs.
+type Option func(*options)
+
+type options struct {
+	own      bool
+	flags    []string
+	files    []string
+	objects  []runtime.Object
+	handler  http.Handler
+	noTraces bool
+}
+
+// Own starts a server for this test alone, with flags of 'gatehouse serve' besides --test.
+// It takes about half a second, and stops when the test is over.
+func Own(flags ...string) Option {
+	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
+}
+
+// Manifests makes the objects in files, and in the .yaml, .yml and .json files of
+// directories, before Start returns.
+func Manifests(paths ...string) Option {
+	return func(o *options) { o.files = append(o.files, paths...) }
+}
+
+// Objects makes objects before Start returns. Those of kinds that client-go does not know
+// need apiVersion and kind.
+func Objects(objects ...runtime.Object) Option {
+	return func(o *options) { o.objects = append(o.objects, objects...) }
+}
+
+// Webhooks serves webhooks in the test process, from before they are registered until the
+// test is over. The clientConfig of every webhook configuration among the objects of the
+// test, and of every definition that has a conversion webhook, is made to lead there: its
+// path stays, and so need not be changed what is installed in a cluster.
+func Webhooks(handler http.Handler) Option {
+	return func(o *options) { o.handler = handler }
+}
+
+// WithoutTraces keeps traces out of the log of the test.
+func WithoutTraces() Option { return func(o *options) { o.noTraces = true } }
+
+// Start returns a client configuration of a server, for its administrator. Everything that
+// the options ask for is in force when it returns. It fails the test when that cannot be.
+//
+// The configuration has no limit on the rate of requests. The caller may change it.
+func Start(t testing.TB, opts ...Option) *rest.Config {
+	t.Helper()
+	o := &options{}
+	for _, opt := range opts {
+		opt(o)
+	}
+	s, err := o.server(t)
+	if err != nil {
+		t.Fatalf("gatehousetest: %v", err)
+	}
+	test := newRunning(t, s, o)
+	if err := test.install(t.Context(), o); err != nil {
+		t.Fatalf("gatehousetest: %v", err)
+	}
+	return rest.CopyConfig(test.config)
+}
+
+// As returns a client configuration for another user, who may do what the roles of the
+// test give to them and to their groups. It belongs to the server of the last Start.
+func As(t testing.TB, user string, groups ...string) *rest.Config {
+	t.Helper()
+	config := rest.CopyConfig(current(t).config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return config
+}
+
+// running is a test with a server.
+type running struct {
+	server *process
+	// config is the administrator's, and logs traces.
+	config *rest.Config
+	traces *traceLog
+	// undo is what to do when the test is over, last first.
+	undo []func()
+}
+
+// tests are those with a server, by name.
+var tests sync.Map
+
+func newRunning(t testing.TB, s *process, o *options) *running {
+	r := &running{server: s, config: rest.CopyConfig(s.admin)}
+	if !o.noTraces {
+		r.traces = &traceLog{t: t, server: s}
+		r.config.Wrap(r.traces.around)
+	}
+	tests.Store(t.Name(), r)
+	t.Cleanup(func() {
+		if r.traces != nil {
+			r.traces.end()
+		}
+		for i := len(r.undo) - 1; i >= 0; i-- {
+			r.undo[i]()
+		}
+		tests.CompareAndDelete(t.Name(), r)
+	})
+	return r
+}
+
+// current returns the server of a test or of the test that it is a part of.
+func current(t testing.TB) *running {
+	t.Helper()
+	for name := t.Name(); ; {
+		if r, ok := tests.Load(name); ok {
+			return r.(*running)
+		}
+		i := strings.LastIndexByte(name, '/')
+		if i < 0 {
+			t.Fatal("gatehousetest: this test has no server: call Start first")
+		}
+		name = name[:i]
+	}
+}

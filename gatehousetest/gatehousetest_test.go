@@ -1,0 +1,308 @@
+package gatehousetest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// policy is the webhooks of testdata/webhooks.yaml.
+func policy(t *testing.T) http.Handler {
+	answer := func(w http.ResponseWriter, r *http.Request, change func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse)) {
+		review := &admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+			t.Error(err)
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		change(review.Request, review.Response)
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/validate", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+			if request.Name == "big" {
+				response.Allowed, response.Result = false, &metav1.Status{Message: "it is too big"}
+			}
+		})
+	})
+	mux.HandleFunc("/mutate", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+			if request.Name == "plain" {
+				return
+			}
+			response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+			response.Patch = []byte(`[{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]`)
+		})
+	})
+	return mux
+}
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+}
+
+// recorder is a test whose log and failures are of interest.
+type recorder struct {
+	testing.TB
+	mu     sync.Mutex
+	logged []string
+	failed []string
+}
+
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logged = append(r.logged, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = append(r.failed, fmt.Sprintf(format, args...))
+}
+
+// taken returns what was logged and what failed, and forgets it.
+func (r *recorder) taken() (logged, failed string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	logged, failed = strings.Join(r.logged, "\n"), strings.Join(r.failed, "\n")
+	r.logged, r.failed = nil, nil
+	return logged, failed
+}
+
+func TestWebhooksOfTheTestProcess(t *testing.T) {
+	r := &recorder{TB: t}
+	clients, err := kubernetes.NewForConfig(Start(r, Manifests("testdata/webhooks.yaml"), Webhooks(policy(t))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := clients.CoreV1().ConfigMaps("default")
+	t.Cleanup(func() {
+		for _, name := range []string{"plain", "labelled"} {
+			_ = maps.Delete(context.Background(), name, metav1.DeleteOptions{})
+		}
+	})
+	t.Run("a rejection is in the log, with the reason", func(t *testing.T) {
+		if _, err := maps.Create(t.Context(), configMap("big"), metav1.CreateOptions{}); err == nil {
+			t.Error("admitted")
+		}
+		logged, _ := r.taken()
+		for _, want := range []string{"admission trace", "sizes.example.com", "it is too big"} {
+			if !strings.Contains(logged, want) {
+				t.Errorf("the log has no %q:\n%s", want, logged)
+			}
+		}
+	})
+	t.Run("a change is in the log", func(t *testing.T) {
+		got, err := maps.Create(t.Context(), configMap("labelled"), metav1.CreateOptions{})
+		if err != nil || got.Labels["seen"] != "yes" {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if logged, _ := r.taken(); !strings.Contains(logged, "labels.example.com") || !strings.Contains(logged, "/metadata/labels") {
+			t.Errorf("the log has\n%s", logged)
+		}
+	})
+	t.Run("what admission let pass as it was is not in the log", func(t *testing.T) {
+		if _, err := maps.Create(t.Context(), configMap("plain"), metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+		if logged, _ := r.taken(); logged != "" {
+			t.Errorf("the log has\n%s", logged)
+		}
+	})
+	t.Run("Admitted and Rejected", func(t *testing.T) {
+		if got := Admitted(r, configMap("other")); got == nil || got.GetLabels()["seen"] != "yes" {
+			t.Errorf("admitted as %v", got)
+		}
+		if err := Rejected(r, configMap("big"), "sizes.example.com"); err == nil {
+			t.Error("no error")
+		}
+		if _, failed := r.taken(); failed != "" {
+			t.Errorf("failed: %s", failed)
+		}
+		Admitted(r, configMap("big"))
+		Rejected(r, configMap("other"), "sizes.example.com")
+		Rejected(r, configMap("big"), "labels.example.com")
+		_, failed := r.taken()
+		for _, want := range []string{
+			`ConfigMap "default/big" was rejected: admission webhook "sizes.example.com" denied the request: it is too big`,
+			`ConfigMap "default/other" was admitted, want it rejected by "sizes.example.com"`,
+			`ConfigMap "default/big" was rejected, and not by "labels.example.com"`,
+		} {
+			if !strings.Contains(failed, want) {
+				t.Errorf("no failure %q in\n%s", want, failed)
+			}
+		}
+		if _, err := maps.Get(t.Context(), "other", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("it was stored: %v", err)
+		}
+	})
+}
+
+// What the test before installed is gone, and its definitions stay.
+func TestTestsShareAServer(t *testing.T) {
+	var first *rest.Config
+	t.Run("one test", func(t *testing.T) {
+		first = Start(t, Manifests("testdata"), Webhooks(policy(t)))
+		got := Admitted(t, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "g"}, "spec": map[string]any{"size": int64(2)},
+		}})
+		if got == nil || got.GetNamespace() != "default" {
+			t.Errorf("admitted as %v", got)
+		}
+		Rejected(t, configMap("big"), "sizes.example.com")
+	})
+	t.Run("another test", func(t *testing.T) {
+		second := Start(t)
+		if first.Host != second.Host {
+			t.Errorf("the servers are %s and %s", first.Host, second.Host)
+		}
+		Admitted(t, configMap("big"))
+		Rejected(t, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "g"}, "spec": map[string]any{"size": int64(0)},
+		}}, "spec.size")
+	})
+}
+
+func TestATestHasAServerOfItsOwn(t *testing.T) {
+	config := Start(t, Own("--allow-privileged=false"), Objects(
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "viewers", Namespace: "default"},
+			Subjects:   []rbacv1.Subject{{Kind: "Group", APIGroup: rbacv1.GroupName, Name: "viewers"}},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", APIGroup: rbacv1.GroupName, Name: "view"},
+		},
+		configMap("seen"),
+	))
+	if config.Host == Start(t, WithoutTraces()).Host {
+		t.Error("it is the shared server")
+	}
+	// The last Start is that of the shared server.
+	config = Start(t, Own(), Objects(configMap("seen")))
+	clients, err := kubernetes.NewForConfig(As(t, "ada", "viewers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = clients.CoreV1().ConfigMaps("default").Get(t.Context(), "seen", metav1.GetOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "ada"`) {
+		t.Errorf("without a role: %v", err)
+	}
+	if config.Host != As(t, "ada").Host {
+		t.Error("As is about another server")
+	}
+}
+
+// victimVariable makes the test process one that waits to be killed.
+const victimVariable = "GATEHOUSETEST_VICTIM"
+
+// TestVictim is not a test but the process that TestServersEndWithTheTestProcess kills.
+func TestVictim(t *testing.T) {
+	if os.Getenv(victimVariable) == "" {
+		t.Skip("runs in a process of its own")
+	}
+	fmt.Printf("\nserver %s\n", Start(t).Host)
+	select {}
+}
+
+// A server ends with the test process, also when that is killed, and leaves no file behind.
+func TestServersEndWithTheTestProcess(t *testing.T) {
+	temp := t.TempDir()
+	victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")
+	victim.Env = append(os.Environ(), victimVariable+"=yes", "TMPDIR="+temp)
+	victim.Stderr = os.Stderr
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = victim.Process.Kill()
+		_ = victim.Wait()
+	}()
+	host := ""
+	for lines := bufio.NewScanner(out); host == "" && lines.Scan(); {
+		host, _ = strings.CutPrefix(lines.Text(), "server https://")
+		if host == lines.Text() {
+			host = ""
+		}
+	}
+	connection, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection.Close()
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the server has ended", func() error {
+		if connection, err := net.Dial("tcp", host); err == nil {
+			connection.Close()
+			return errors.New("it still listens")
+		}
+		return nil
+	})
+	harness.Eventually(t, "its files are gone", func() error {
+		left, err := os.ReadDir(temp)
+		if err == nil {
+			for _, entry := range left {
+				if strings.HasPrefix(entry.Name(), "gatehouse-scratch-") {
+					return fmt.Errorf("%s is there", entry.Name())
+				}
+			}
+		}
+		return err
+	})
+}
+
+func TestErrorsSayWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	nameless := filepath.Join(dir, "nameless.yaml")
+	if err := os.WriteFile(nameless, []byte("metadata: {name: x}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name string
+		o    options
+		want string
+	}{
+		{"no such file", options{files: []string{filepath.Join(dir, "none.yaml")}}, "no such file"},
+		{"an object without a kind", options{files: []string{nameless}}, "object 1 has no apiVersion or no kind"},
+		{"a directory without objects", options{files: []string{t.TempDir()}}, "has no object in a .yaml, .yml or .json file"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := tc.o.read(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+	t.Run("a server that does not start", func(t *testing.T) {
+		_, err := startProcess([]string{"--no-such-flag"})
+		if err == nil || !strings.Contains(err.Error(), "unknown flag --no-such-flag") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package gatehousetest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// startTimeout is how long a server may take to start on a busy machine, stopTimeout how
+// long it may take to end.
+const startTimeout, stopTimeout = 2 * time.Minute, 30 * time.Second
+
+var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)
+
+// process is a server.
+type process struct {
+	cmd        *exec.Cmd
+	binary     string
+	kubeconfig string
+	admin      *rest.Config
+	log        safeBuffer
+	// done is closed when it has ended.
+	done chan struct{}
+}
+
+// shared is the server of the tests that did not ask for their own.
+var shared = sync.OnceValues(func() (*process, error) { return startProcess(nil) })
+
+// server returns the server for a test.
+func (o *options) server(t testing.TB) (*process, error) {
+	if !o.own {
+		s, err := shared()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-s.done:
+			return nil, fmt.Errorf("the shared server has ended\n%s", s.log.String())
+		default:
+			return s, nil
+		}
+	}
+	s, err := startProcess(o.flags)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := s.stop(); err != nil {
+				t.Errorf("gatehousetest: %v", err)
+			}
+		})
+	}
+	return s, err
+}
+
+// startProcess starts a server. It ends with this process, because it looks whether its
+// parent lives.
+func startProcess(flags []string) (*process, error) {
+	binary, err := binary()
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(binary, append([]string{"serve", "--test"}, flags...)...), binary: binary, done: make(chan struct{})}
+	// With pipes of its own it does not keep 'go test' waiting for an inherited one.
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Stderr = &p.log
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the server: %w", err)
+	}
+	ready := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if m := readyLine.FindStringSubmatch(lines.Text()); m != nil {
+				ready <- m[2]
+			}
+		}
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
+	select {
+	case p.kubeconfig = <-ready:
+	case <-p.done:
+		return nil, fmt.Errorf("the server ended before it was ready (%s)\n%s", p.cmd.ProcessState, p.log.String())
+	case <-timer.C:
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return nil, fmt.Errorf("the server was not ready within %s\n%s", startTimeout, p.log.String())
+	}
+	if p.admin, err = clientcmd.BuildConfigFromFlags("", p.kubeconfig); err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	p.admin.QPS = -1
+	p.admin.WarningHandler = rest.NoWarnings{}
+	return p, nil
+}
+
+// stop ends a server.
+func (p *process) stop() error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	timer := time.NewTimer(stopTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return fmt.Errorf("the server did not end within %s\n%s", stopTimeout, p.log.String())
+	}
+	if state := p.cmd.ProcessState; !state.Success() {
+		return fmt.Errorf("the server ended with %s\n%s", state, p.log.String())
+	}
+	return nil
+}
+
+// safeBuffer is a buffer for concurrent use.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(data)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

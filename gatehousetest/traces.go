@@ -1,0 +1,132 @@
+package gatehousetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// traceHeader has the ID of the trace of a write.
+const traceHeader = "Gatehouse-Trace"
+
+// tracesPath is where the server has the traces.
+const tracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces/"
+
+// traceLog writes the traces of writes that were rejected or changed to the log of a test.
+type traceLog struct {
+	t      testing.TB
+	server *process
+
+	mu struct {
+		sync.Mutex
+		// ended is set when the test is over, and its log closed.
+		ended bool
+	}
+}
+
+func (l *traceLog) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.ended = true
+}
+
+// around returns a transport that looks at the answers to writes.
+func (l *traceLog) around(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil {
+			if id := response.Header.Get(traceHeader); id != "" {
+				l.show(request.Context(), id)
+			}
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// record is what of an AdmissionTrace says whether it is of interest.
+type record struct {
+	Outcome string `json:"outcome"`
+	Steps   []struct {
+		Calls []struct {
+			Mutated bool `json:"mutated"`
+		} `json:"calls"`
+	} `json:"steps"`
+}
+
+func (r *record) interesting() bool {
+	if r.Outcome != "Allowed" {
+		return true
+	}
+	for _, s := range r.Steps {
+		for _, c := range s.Calls {
+			if c.Mutated {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// showTimeout bounds the time for one trace, whose request may have little left.
+const showTimeout = 10 * time.Second
+
+func (l *traceLog) show(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), showTimeout)
+	defer cancel()
+	text, err := l.read(ctx, id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.mu.ended:
+	case err != nil:
+		l.t.Logf("the trace %s cannot be shown: %v", id, err)
+	case text != "":
+		l.t.Logf("admission trace\n%s", text)
+	}
+}
+
+// read returns a trace as text, nothing for one that is not of interest.
+func (l *traceLog) read(ctx context.Context, id string) (string, error) {
+	client, err := rest.HTTPClientFor(l.server.admin)
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.server.admin.Host+tracesPath+id, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound {
+		// The server keeps some traces, or none, as its flags say.
+		return "", nil
+	}
+	r := &record{}
+	if err := json.NewDecoder(response.Body).Decode(r); err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the server answers %s", response.Status)
+	}
+	if !r.interesting() {
+		return "", nil
+	}
+	text, err := exec.CommandContext(ctx, l.server.binary, "trace", id, "--kubeconfig", l.server.kubeconfig).Output()
+	return strings.TrimRight(string(text), "\n"), err
+}

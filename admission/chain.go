@@ -30,8 +30,12 @@ type Plugin struct {
 // The result is safe for concurrent use if the plugins are.
 func Chain(plugins ...Plugin) admission.Interface {
 	links := make([]admission.Interface, len(plugins))
+	others := 0
 	for i, p := range plugins {
-		links[i] = metrics.WithControllerMetrics(recording(p), p.Name)
+		if _, ok := p.Interface.(acting); ok {
+			others++
+		}
+		links[i] = metrics.WithControllerMetrics(recording(p, others), p.Name)
 	}
 	return metrics.WithStepMetrics(&twice{admission.NewChainHandler(links...)})
 }
@@ -84,6 +88,10 @@ func note(ctx context.Context, a admission.Attributes) {
 
 func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	note(ctx, a)
+	traced := trace.FromContext(ctx) != nil
+	if traced {
+		ctx = watching(ctx)
+	}
 	if err := t.chained.Admit(ctx, a, o); err != nil {
 		return err
 	}
@@ -92,17 +100,20 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 		return nil
 	}
 	again.SetIsReinvoke()
+	if traced {
+		ctx = watching(ctx)
+	}
 	return t.chained.Admit(ctx, a, o)
 }
 
 // recording returns a plugin that adds its verdicts to the trace of the request, if
 // somebody follows it. It takes part in the same passes. The plugins of an Engine add
-// what they do themselves.
-func recording(p Plugin) admission.Interface {
+// what they do themselves; others is how many of them stand before this plugin.
+func recording(p Plugin, others int) admission.Interface {
 	if _, ok := p.Interface.(acting); ok {
 		return p.Interface
 	}
-	r := recorded{p.Interface, p.Name}
+	r := recorded{p.Interface, p.Name, others}
 	_, mutates := p.Interface.(admission.MutationInterface)
 	_, validates := p.Interface.(admission.ValidationInterface)
 	switch {
@@ -119,7 +130,8 @@ func recording(p Plugin) admission.Interface {
 // recorded is a compiled-in plugin.
 type recorded struct {
 	admission.Interface
-	name string
+	name   string
+	others int
 }
 
 type (
@@ -145,32 +157,49 @@ func (r recordedBoth) Validate(ctx context.Context, a admission.Attributes, o ad
 }
 
 func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	plugin := r.Interface.(admission.MutationInterface)
+	if !concerns(plugin, a) {
+		return plugin.Admit(ctx, a, o)
+	}
+	w, _ := ctx.Value(watchedKey{}).(*watched)
+	if w != nil && mayChange(plugin, a) {
+		w.remember(a, r.others)
+	} else {
+		w = nil
+	}
 	ctx, end := trace.StartStep(ctx, r.name, registration.MutatingPass)
 	start := time.Now()
-	err := r.Interface.(admission.MutationInterface).Admit(ctx, a, o)
+	err := plugin.Admit(ctx, a, o)
+	latency := time.Since(start)
 	end(err)
-	r.record(ctx, a, registration.MutatingPass, start, err)
+	var patch []byte
+	if w != nil && err == nil {
+		patch = w.changed(a, o)
+	}
+	r.record(ctx, a, trace.Step{Pass: registration.MutatingPass, Start: start, Latency: latency, Patch: patch, Err: err})
 	return err
 }
 
 func (r recorded) validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	plugin := r.Interface.(admission.ValidationInterface)
+	if !concerns(plugin, a) {
+		return plugin.Validate(ctx, a, o)
+	}
 	ctx, end := trace.StartStep(ctx, r.name, registration.ValidatingPass)
 	start := time.Now()
-	err := r.Interface.(admission.ValidationInterface).Validate(ctx, a, o)
+	err := plugin.Validate(ctx, a, o)
+	latency := time.Since(start)
 	end(err)
-	r.record(ctx, a, registration.ValidatingPass, start, err)
+	r.record(ctx, a, trace.Step{Pass: registration.ValidatingPass, Start: start, Latency: latency, Err: err})
 	return err
 }
 
-func (r recorded) record(ctx context.Context, a admission.Attributes, pass registration.Pass, start time.Time, err error) {
+func (r recorded) record(ctx context.Context, a admission.Attributes, s trace.Step) {
 	t := trace.FromContext(ctx)
 	if t == nil {
 		return
 	}
-	s := trace.Step{
-		Plugin: r.name, Pass: pass, Start: start, Latency: time.Since(start), Err: err,
-		Object: types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()},
-	}
+	s.Plugin, s.Object = r.name, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
 	if a.GetReinvocationContext().IsReinvoke() {
 		s.Round = 1
 	}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,13 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Predictor is a compiled-in plugin that can say what it would reject a request with, nil
-// if it would not, without any effect but, in the mutating pass, on the object. The
-// verdict of other compiled-in plugins is not part of a plan.
-type Predictor interface {
-	Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error
-}
-
 // PlanOptions say what a plan tells, and to whom.
 type PlanOptions struct {
 	// All adds what does not apply, with the reason.
@@ -32,6 +26,9 @@ type PlanOptions struct {
 	// NamespaceHidden, if set, says why whoever asks may not see the request's namespace:
 	// what depends on its labels is then unknown, and compiled-in plugins are not asked.
 	NamespaceHidden string
+	// Unread, if set, says of compiled-in plugins, by name, why whoever asks may not see
+	// what they read: these are not asked.
+	Unread map[string]string
 }
 
 // Plan says what a chain of plugins does with a request, by the registrations that are
@@ -69,8 +66,10 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 		l := &links[i]
 		if l.Source != nil {
 			l.Hidden = options.Hidden[l.Source.Source]
-		} else if options.NamespaceHidden != "" {
-			l.Judge = nil
+		} else if l.Judge != nil {
+			if l.Hidden = options.Unread[l.Plugin]; options.NamespaceHidden != "" {
+				l.Judge = nil
+			}
 		}
 	}
 	return plan.New(ctx, links, s, &request, o.GetEquivalentResourceMapper(), in, options.All)
@@ -93,15 +92,35 @@ func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces)
 		l := plan.Link{Plugin: p.Name}
 		if act, ok := p.Interface.(acting); ok {
 			l.Source = act.acts()
-		} else if !p.Interface.Handles(a.GetOperation()) {
+		} else if !p.Interface.Handles(a.GetOperation()) || !concerns(p.Interface, a) {
 			continue
 		}
 		_, l.Mutates = p.Interface.(admission.MutationInterface)
 		_, l.Validates = p.Interface.(admission.ValidationInterface)
 		if predictor, ok := p.Interface.(Predictor); ok {
-			l.Judge = func(ctx context.Context, pass registration.Pass) error { return predictor.Predict(ctx, pass, a, o) }
+			l.Judge = judge(p.Interface, predictor, a, o)
 		}
 		list = append(list, l)
 	}
 	return list
+}
+
+// judge returns what asks a plugin about a request, and what it changes.
+func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o admission.ObjectInterfaces) func(context.Context, registration.Pass) ([]byte, error) {
+	watch := mayChange(p, a)
+	return func(ctx context.Context, pass registration.Pass) ([]byte, error) {
+		var w watched
+		watch := watch && pass == registration.MutatingPass
+		if watch {
+			w.remember(a, 0)
+		}
+		err := predictor.Predict(ctx, pass, a, o)
+		switch {
+		case errors.Is(err, ErrNotPredicted):
+			return nil, nil
+		case err != nil || !watch:
+			return nil, err
+		}
+		return w.changed(a, o), nil
+	}
 }

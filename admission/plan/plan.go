@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,11 +22,13 @@ type Link struct {
 	// Mutates and Validates tell in which passes a compiled-in plugin takes part.
 	Mutates, Validates bool
 	// Judge says what the plugin itself would reject the request with, nil if it would
-	// not. It must change nothing but, in the mutating pass, the object. A nil Judge means
-	// that the plugin has no verdict of its own, or that it is not predicted.
-	Judge func(ctx context.Context, pass registration.Pass) error
-	// Hidden, if set, says why the entries of Source cannot be seen: "may not list
-	// mutatingwebhookconfigurations". The plan then says so, and nothing of them.
+	// not, and, if it is known, what it changes, as a JSON patch. It must change nothing
+	// but, in the mutating pass, the object. A nil Judge means that the plugin has no
+	// verdict of its own, or that it is not predicted.
+	Judge func(ctx context.Context, pass registration.Pass) (patch []byte, err error)
+	// Hidden, if set, says why the entries of Source, or what a compiled-in plugin reads,
+	// cannot be seen: "may not list mutatingwebhookconfigurations". The plan then says so,
+	// and nothing of them.
 	Hidden string
 }
 
@@ -133,6 +136,8 @@ type Step struct {
 	// Location is where the rule, or the entry when no rule matched, is written, for
 	// registrations that come from files.
 	Location *Location `json:"location,omitempty"`
+	// Patch is what a compiled-in plugin changes of the object, as a JSON patch.
+	Patch json.RawMessage `json:"patch,omitempty"`
 	// Notes say what else is known about the step. The caller of New adds them.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -231,10 +236,7 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 	case l.Source.Pass != pass:
 		b.judge(pass, l)
 	case l.Hidden != "":
-		b.plan.Steps = append(b.plan.Steps, Step{
-			Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
-			Reason: &Explanation{Code: Unknown.String(), Message: "unknown: " + l.Hidden},
-		})
+		b.hidden(pass, l)
 	case l.Source.Source == registration.Initializing:
 		b.initializers(l)
 	case l.Source.Policies:
@@ -248,20 +250,31 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 
 // compiled adds the step of a compiled-in plugin.
 func (b *builder) compiled(pass registration.Pass, l *Link) {
-	if b.over {
-		return
-	}
-	if b.judge(pass, l); !b.over {
-		b.plan.Steps = append(b.plan.Steps, Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run})
+	switch {
+	case b.over:
+	case l.Hidden != "":
+		b.hidden(pass, l)
+	default:
+		if patch := b.judge(pass, l); !b.over {
+			b.plan.Steps = append(b.plan.Steps, Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run, Patch: patch})
+		}
 	}
 }
 
-// judge adds a step if the plugin itself rejects the request.
-func (b *builder) judge(pass registration.Pass, l *Link) {
+// hidden adds a step of which nothing can be seen.
+func (b *builder) hidden(pass registration.Pass, l *Link) {
+	b.plan.Steps = append(b.plan.Steps, Step{
+		Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
+		Reason: &Explanation{Code: Unknown.String(), Message: "unknown: " + l.Hidden},
+	})
+}
+
+// judge adds a step if the plugin itself rejects the request, and returns what it changes.
+func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	if b.over || l.Judge == nil {
-		return
+		return nil
 	}
-	err := l.Judge(b.ctx, pass)
+	patch, err := l.Judge(b.ctx, pass)
 	if pass == registration.MutatingPass {
 		if o, ok := b.input.Objects.(interface{ Changed() }); ok {
 			o.Changed()
@@ -274,6 +287,7 @@ func (b *builder) judge(pass registration.Pass, l *Link) {
 		})
 		b.reject(err.Error())
 	}
+	return patch
 }
 
 // reject notes what the request is rejected with; the first rejection counts.

@@ -69,6 +69,7 @@ func (StepRecord) SwaggerDoc() map[string]string {
 		"error":      "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
 		"revision":   "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
 		"readAt":     "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
+		"patch":      "Patch is what a compiled-in plugin changed of the object, as a JSON patch of the request's kind.",
 		"pending":    "Pending are the initializers that the object was given.",
 		"judgements": "Judgements are what admission policies did, in order.",
 		"calls":      "Calls are the webhooks that were selected, in the order in which their answers count.",

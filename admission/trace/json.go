@@ -202,6 +202,9 @@ type StepRecord struct {
 	// that gave them began.
 	Revision string `json:"revision,omitempty"`
 	ReadAt   *Time  `json:"readAt,omitempty"`
+	// Patch is what a compiled-in plugin changed of the object, as a JSON patch of the
+	// request's kind.
+	Patch []PatchOperation `json:"patch,omitempty"`
 	// Pending are the initializers that the object was given.
 	Pending []string `json:"pending,omitempty"`
 	// Judgements are what admission policies did, in order.
@@ -324,7 +327,7 @@ func (r *Record) DeepCopyInto(out *Record) {
 	for i := range out.Steps {
 		s := &out.Steps[i]
 		s.ReadAt = s.ReadAt.DeepCopy()
-		s.Pending = slices.Clone(s.Pending)
+		s.Patch, s.Pending = copyPatch(s.Patch), slices.Clone(s.Pending)
 		s.Judgements = copyJudgements(s.Judgements)
 		s.Calls, s.Discarded = copyCalls(s.Calls), copyCalls(s.Discarded)
 		s.Conditions, s.Skips = slices.Clone(s.Conditions), slices.Clone(s.Skips)
@@ -340,6 +343,14 @@ func copyCalls(calls []CallRecord) []CallRecord {
 		c.Patch = copyPatch(c.Patch)
 	}
 	return calls
+}
+
+func copyPatch(patch []PatchOperation) []PatchOperation {
+	patch = slices.Clone(patch)
+	for i := range patch {
+		patch[i].Value = slices.Clone(patch[i].Value)
+	}
+	return patch
 }
 
 // RecordOptions say what a Record shows.
@@ -401,7 +412,7 @@ const withheld = "(not shown: the request was about secrets)"
 func (w writer) step(s *Step) StepRecord {
 	out := StepRecord{
 		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
-		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err),
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err), Patch: w.patch(s.Patch),
 	}
 	run := s.Run
 	if run == nil {

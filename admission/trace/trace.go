@@ -73,6 +73,9 @@ type Step struct {
 	Latency time.Duration
 	// Err is what the plugin rejected the request with; nil means that it may go on.
 	Err error
+	// Patch is what a compiled-in plugin changed of the object, as a JSON patch; nil for
+	// nothing.
+	Patch []byte
 	// Run is what a plugin did that acts on what is registered; nil for a plugin that is
 	// compiled in.
 	Run *Run
@@ -438,6 +441,8 @@ func (t *Trace) String() string {
 			continue
 		case s.Err != nil:
 			fmt.Fprintf(&b, "%s: %s\n  the request is rejected: %v\n", passText(s.Pass, s.Round), s.Plugin, s.Err)
+		case s.Patch != nil:
+			fmt.Fprintf(&b, "%s: %s: changed the object: %s\n", passText(s.Pass, s.Round), s.Plugin, s.Patch)
 		default:
 			fmt.Fprintf(&b, "%s: %s: no objection\n", passText(s.Pass, s.Round), s.Plugin)
 		}

@@ -89,7 +89,7 @@ type change struct {
 	// Value is what was set, if the traces show it.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Plugin is the admission plugin, and By names who changed the field through it: a
-	// webhook as CONFIGURATION/NAME, or an initializer.
+	// webhook as CONFIGURATION/NAME, an initializer, or the plugin itself.
 	Plugin string `json:"plugin"`
 	By     string `json:"by"`
 	// Now is same, changed or unknown.
@@ -182,26 +182,35 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 			if len(step.Pending) > 0 {
 				b.Unknown = append(b.Unknown, fmt.Sprintf("what the initializers %s set: they write through the API like other users; see metadata.managedFields of the object", strings.Join(step.Pending, ", ")))
 			}
-			for k := range step.Calls {
-				call := &step.Calls[k]
-				for _, p := range call.Patch {
+			patched := func(patch []trace.PatchOperation, by, kind string) {
+				for i := range patch {
+					p := &patch[i]
 					if p.Op == "test" {
 						continue
 					}
 					c := from
-					c.Path, c.Op, c.Value, c.By = p.Path, p.Op, p.Value, call.Webhook.Configuration+"/"+call.Webhook.Name
+					c.Path, c.Op, c.Value, c.By = p.Path, p.Op, p.Value, by
 					redacted = redacted || t.Redacted
 					switch {
-					case call.Equivalent:
-						// The path is that of the version that the webhook was told.
-						c.Path = apiVersion(call.Kind) + " " + c.Path
+					case kind != "":
+						c.Path = kind + " " + c.Path
 					case t.Request.Subresource == "" || t.Request.Subresource == "status":
-						c.Now = now(object, &p)
+						c.Now = now(object, p)
 					default:
 						c.Path = t.Request.Subresource + " " + c.Path
 					}
 					b.Changes = append(b.Changes, c)
 				}
+			}
+			patched(step.Patch, step.Plugin, "")
+			for k := range step.Calls {
+				call := &step.Calls[k]
+				kind := ""
+				if call.Equivalent {
+					// The paths are those of the version that the webhook was told.
+					kind = apiVersion(call.Kind)
+				}
+				patched(call.Patch, call.Webhook.Configuration+"/"+call.Webhook.Name, kind)
 			}
 		}
 	}

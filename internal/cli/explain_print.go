@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 )
 
@@ -141,6 +142,9 @@ func remarks(s *plan.Step) []string {
 	if s.Reason != nil {
 		list = append(list, s.Reason.Message)
 	}
+	if len(s.Patch) > 0 {
+		list = append(list, "changes "+strings.Join(changedFields(s.Patch), ", "))
+	}
 	rule := ""
 	if s.Rule != nil {
 		rule = fmt.Sprintf("rule %d", *s.Rule+1)
@@ -161,6 +165,19 @@ func remarks(s *plan.Step) []string {
 		list = append(list, "may be called again")
 	}
 	return append(list, s.Notes...)
+}
+
+// changedFields lists the paths of a patch.
+func changedFields(patch json.RawMessage) []string {
+	var operations []trace.PatchOperation
+	if err := json.Unmarshal(patch, &operations); err != nil {
+		return []string{"the object"}
+	}
+	paths := make([]string, len(operations))
+	for i := range operations {
+		paths[i] = operations[i].Path
+	}
+	return paths
 }
 
 // seconds writes a number of seconds as a duration.

@@ -441,10 +441,16 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 		fmt.Fprintf(out, ", %s", s.Name)
 	}
 	fmt.Fprintf(out, ": %s", brief(s.Micros))
-	if len(s.Calls) == 0 && s.Allowed && len(s.Pending) == 0 {
+	switch {
+	case len(s.Patch) > 0:
+		fmt.Fprint(out, ", changed the object")
+	case len(s.Calls) == 0 && s.Allowed && len(s.Pending) == 0:
 		fmt.Fprint(out, ", allowed")
 	}
 	fmt.Fprintln(out)
+	for i := range s.Patch {
+		fmt.Fprintf(out, "  %s\n", describe(&s.Patch[i]))
+	}
 	for _, name := range s.Pending {
 		fmt.Fprintf(out, "  waits for initializer %s\n", name)
 	}

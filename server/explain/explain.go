@@ -116,7 +116,7 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 		return nil, err
 	}
 	q := &question{options: admission.PlanOptions{All: spec.All}}
-	if err := hide(spec, &q.options, may); err != nil {
+	if err := e.hide(spec, &q.options, may); err != nil {
 		return nil, err
 	}
 	if err := e.ask(ctx, spec, who, q, &asked.Status); err != nil {
@@ -211,7 +211,7 @@ func mayRead(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.Attrib
 }
 
 // hide leaves out of a plan what the caller may not read.
-func hide(spec *v1alpha1.AdmissionExplanationSpec, options *admission.PlanOptions, may func(authorizer.AttributesRecord) (bool, error)) error {
+func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *admission.PlanOptions, may func(authorizer.AttributesRecord) (bool, error)) error {
 	options.Hidden = map[registration.Source]string{}
 	for _, d := range registration.Sources() {
 		ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: registration.GroupName, APIVersion: d.Versions[0], Resource: d.Resource})
@@ -220,6 +220,30 @@ func hide(spec *v1alpha1.AdmissionExplanationSpec, options *admission.PlanOption
 		}
 		if !ok {
 			options.Hidden[d.Source] = "may not list " + d.Resource
+		}
+	}
+	options.Unread = map[string]string{}
+	for _, p := range e.options.Chain {
+		described, ok := p.Interface.(admission.Described)
+		if !ok {
+			continue
+		}
+		for _, r := range described.Reads() {
+			if r.Group == "" && r.Resource == "namespaces" {
+				// See below.
+				continue
+			}
+			in := ""
+			if r.Namespaced {
+				in = spec.Namespace
+			}
+			ok, err := may(authorizer.AttributesRecord{Verb: "list", APIGroup: r.Group, APIVersion: "v1", Resource: r.Resource, Namespace: in})
+			if err != nil {
+				return err
+			}
+			if !ok {
+				options.Unread[p.Name] = "may not list " + r.String()
+			}
 		}
 	}
 	if spec.Namespace == "" {

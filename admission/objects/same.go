@@ -1,0 +1,86 @@
+package objects
+
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// same tells quickly whether two objects of one type have the same content. It may say no
+// of content that is written differently and means the same, such as quantities.
+func same(one, other runtime.Object) bool {
+	if u, ok := one.(*unstructured.Unstructured); ok {
+		v, ok := other.(*unstructured.Unstructured)
+		return ok && reflect.DeepEqual(u.Object, v.Object)
+	}
+	a, b := reflect.ValueOf(one), reflect.ValueOf(other)
+	return a.Type() == b.Type() && sameValue(a, b)
+}
+
+// sameValue compares values of one type. API types have no cycles.
+func sameValue(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			return a.IsNil() == b.IsNil()
+		}
+		return a.UnsafePointer() == b.UnsafePointer() || sameValue(a.Elem(), b.Elem())
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !sameValue(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return false
+		}
+		if a.UnsafePointer() == b.UnsafePointer() {
+			return true
+		}
+		fallthrough
+	case reflect.Array:
+		for i := range a.Len() {
+			if !sameValue(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		return sameMap(a, b)
+	case reflect.Interface:
+		if a.IsNil() || b.IsNil() {
+			return a.IsNil() == b.IsNil()
+		}
+		return a.Elem().Type() == b.Elem().Type() && sameValue(a.Elem(), b.Elem())
+	case reflect.String:
+		return a.String() == b.String()
+	case reflect.Bool:
+		return a.Bool() == b.Bool()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return a.Int() == b.Int()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return a.Uint() == b.Uint()
+	case reflect.Float32, reflect.Float64:
+		return a.Float() == b.Float()
+	}
+	return false
+}
+
+func sameMap(a, b reflect.Value) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	if a.Len() == 0 || a.UnsafePointer() == b.UnsafePointer() {
+		return true
+	}
+	for members := a.MapRange(); members.Next(); {
+		other := b.MapIndex(members.Key())
+		if !other.IsValid() || !sameValue(members.Value(), other) {
+			return false
+		}
+	}
+	return true
+}

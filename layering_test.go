@@ -36,7 +36,7 @@ var layers = []struct {
 	{"examples/aggregated/gallery", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
-	{"internal/cli", []string{"internal/nearest", "internal/scratch", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/nearest", "internal/scratch", "policies", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
 	{"internal/scratch", nil, "temporary directories and who has them"},
 	{"initializer", nil, "works through the API, like any controller"},
@@ -47,7 +47,7 @@ var layers = []struct {
 		"server/params",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/rejections", "server/traces", "server/traces/v1alpha1", "server/typechecking",
-		"server/stack", "server/storage", "server/waiting", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
+		"server/stack", "server/storage", "server/waiting", "policies", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},
 	{"server/customresources", []string{
@@ -91,6 +91,8 @@ var layers = []struct {
 	{"server/waiting", nil, "creates that wait, outside of all handlers"},
 	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
 	{"server/etcd", nil, "the embedded etcd and clients"},
+
+	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 
 	{"admission", []string{
 		"admission/dispatch", "admission/call", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
@@ -251,7 +253,7 @@ var forbidden = []struct {
 	{"k8s.io/apiserver/pkg/admission/plugin/policy", nil, "it is built on the webhook packages; the engine stands on its own"},
 	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
 	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
-	{"k8s.io/kubernetes", []string{"server"}, "who embeds the engine must not get all of Kubernetes"},
+	{"k8s.io/kubernetes", []string{"server", "policies"}, "who embeds the engine must not get all of Kubernetes"},
 	{"go.etcd.io/etcd", []string{"server", "examples/aggregated", "test"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
 }
 

@@ -65,7 +65,7 @@ func attributes(resource string) admission.Attributes {
 		corev1.SchemeGroupVersion.WithResource(resource), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
-// A trace tells what each compiled-in plugin changed, and has no step of plugins that are
+// S9.18, S9.17: a trace tells what each compiled-in plugin changed, and has no step of plugins that are
 // about something else.
 func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	nothing := labelling("")
@@ -112,7 +112,7 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	}
 }
 
-// A plan asks the compiled-in plugins that can be asked, tells what each would change, and
+// S9.17: a plan asks the compiled-in plugins that can be asked, tells what each would change, and
 // leaves the object alone.
 func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
 	unsure := labelling("unsure")

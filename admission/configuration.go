@@ -93,6 +93,15 @@ func (c *Configuration) KubeConfigFile(plugin string) string {
 	return c.kubeConfigs[plugin]
 }
 
+// Plugins names the plugins that the file has entries for, in their order.
+func (c *Configuration) Plugins() []string {
+	names := make([]string, len(c.plugins))
+	for i, p := range c.plugins {
+		names[i] = p.Name
+	}
+	return names
+}
+
 // Raw returns the configuration of the plugin of that name as it was written,
 // nil when there is none. Of several entries the first counts; what stands in
 // the entry itself counts before the file it points to, which is relative to

@@ -46,6 +46,8 @@ type admitter struct {
 	params *params.Reader
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
+	// drained is closed when no more requests come.
+	drained chan struct{}
 }
 
 // newAdmitter builds the chain that the settings ask for. address is the server's URL.
@@ -54,7 +56,10 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()})}
+	if err := checkConfigured(configuration, s.plugins); err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
+	}
+	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), drained: make(chan struct{})}
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: replicaID(), Address: address, MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
@@ -92,8 +97,12 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}); err != nil {
 		return nil, err
 	}
-	parts := pluginParts{settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations}
+	parts := pluginParts{
+		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations,
+		configuration: configuration, drained: a.drained,
+	}
 	if a.plugins, err = parts.build(); err != nil {
+		a.close()
 		return nil, err
 	}
 	owners, err := metadata.NewForConfig(self.config)
@@ -103,6 +112,12 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	a.rejections = rejections.New(self.client, owners)
 	a.chain = a.rejections.Around(admission.Chain(a.plugins...).(rejections.Chain))
 	return a, nil
+}
+
+// close ends what the plugins run. No more requests must come.
+func (a *admitter) close() {
+	close(a.drained)
+	a.engine.Close()
 }
 
 // run keeps the registrations fresh that requests are judged by, until ctx ends. The

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -43,6 +44,7 @@ type api struct {
 	// conversions calls conversion webhooks.
 	conversions *call.Caller
 	discovery   *discovery.Handler
+	mapper      meta.ResettableRESTMapper
 	openapi     *openapi.Handler
 	// types checks the types of policies' expressions.
 	types *typechecking.Controller
@@ -107,7 +109,7 @@ func newAPI(p apiParts) (*api, error) {
 		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
 			&replicasv1alpha1.AdmissionExplanation{}, &tracesv1alpha1.AdmissionTraceList{}),
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
-	a := &api{}
+	a := &api{mapper: p.self.mapper}
 	var builtin []*resources.Endpoint
 	if a.static, builtin, err = endpoints(p.kinds, registrationStorage, s.notEnforced, own, p.config, models); err != nil {
 		return nil, err
@@ -192,7 +194,7 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 	return err
 }
 
-// customChanged tells discovery and OpenAPI what users define now.
+// customChanged tells discovery, OpenAPI and plugins what users define now.
 func (a *api) customChanged() {
 	shown := []discovery.Version{}
 	documented := []openapi.CustomVersion{}
@@ -204,6 +206,7 @@ func (a *api) customChanged() {
 		klog.ErrorS(err, "Could not update the discovery of custom resources")
 	}
 	a.openapi.SetCustom(documented)
+	a.mapper.Reset()
 	a.kindsChanged()
 }
 

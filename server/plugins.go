@@ -13,8 +13,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 )
 
-// newPlugin makes the admission plugin of a name. To add one, add a row here, and its
-// place in the recommended order to admission.Recommended.
+// newPlugin makes the admission plugins of the engine, by name; the others are in package
+// policies. To add one, add a row here, and its place in the recommended order to
+// admission.Recommended.
 var newPlugin = map[string]func(pluginParts) (apiadmission.Interface, error){
 	admission.NamespaceLifecycleName: newNamespaceLifecycle,
 	admission.InitializersName:       func(p pluginParts) (apiadmission.Interface, error) { return p.engine.Initializers(), nil },
@@ -32,6 +33,10 @@ type pluginParts struct {
 	engine     *admission.Engine
 	namespaces *fresh.Namespaces
 	creations  *namespaces.Creations
+	// configuration is what plugins are configured with.
+	configuration *admission.Configuration
+	// drained is closed when no more requests come.
+	drained <-chan struct{}
 }
 
 // build makes the plugins that the settings name, in their order.
@@ -40,7 +45,7 @@ func (p pluginParts) build() ([]admission.Plugin, error) {
 	for _, name := range p.settings.plugins {
 		build := newPlugin[name]
 		if build == nil {
-			return nil, fmt.Errorf("cannot build the admission plugin %q", name)
+			build = compiledIn(name)
 		}
 		plugin, err := build(p)
 		if err != nil {

@@ -124,7 +124,7 @@ func (a *assembly) close() {
 		a.api.conversions.Close()
 	}
 	if a.admitter != nil {
-		a.admitter.engine.Close()
+		a.admitter.close()
 	}
 	if a.stores != nil {
 		a.stores.factory.Close()

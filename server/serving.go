@@ -13,9 +13,11 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -178,6 +180,9 @@ type loopback struct {
 	config    *restclient.Config
 	client    *kubernetes.Clientset
 	informers informers.SharedInformerFactory
+	// mapper knows the resources of kinds, custom ones included. It asks when it is first
+	// used.
+	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// stopped is closed when the server is to end.
 	stopped <-chan struct{}
 }
@@ -187,5 +192,8 @@ func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback,
 	if err != nil {
 		return nil, err
 	}
-	return &loopback{config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped}, nil
+	return &loopback{
+		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+	}, nil
 }

@@ -194,7 +194,7 @@ func (s *settings) parseAdmission() error {
 	var err error
 	if s.plugins, err = (admission.Selection{
 		Control: s.AdmissionControl, Enable: s.EnableAdmissionPlugins, Disable: s.DisableAdmissionPlugins,
-	}).Names(admission.Recommended()); err != nil {
+	}).Names(knownPlugins()); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	if s.versionsOff, err = switchedOff(s.RuntimeConfig); err != nil {

@@ -109,7 +109,7 @@ func TestTraces(t *testing.T) {
 		want(t, "steps", plugins, []string{
 			"mutating NamespaceLifecycle", "mutating MutatingAdmissionWebhook",
 			"mutating NamespaceLifecycle", "mutating MutatingAdmissionWebhook",
-			"validating ValidatingAdmissionWebhook",
+			"validating ValidatingAdmissionWebhook", "validating ResourceQuota",
 		})
 		want(t, "patched", paths, []string{"/metadata/labels", "/data"})
 		want(t, "outcome of what was denied", denied.Text("outcome"), "Denied")

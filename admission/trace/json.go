@@ -482,14 +482,6 @@ func (w writer) call(c *Call) CallRecord {
 	return out
 }
 
-func copyPatch(list []PatchOperation) []PatchOperation {
-	list = slices.Clone(list)
-	for i := range list {
-		list[i].Value = slices.Clone(list[i].Value)
-	}
-	return list
-}
-
 // patch returns the operations of a patch that was applied, and so can be read.
 func (w writer) patch(data []byte) []PatchOperation {
 	if len(data) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/policies"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -152,7 +153,8 @@ requests and exits with 0.`,
 		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default the recommended ones)")
 		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
-		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: the credentials that the server sends to webhooks")
+		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, and the credentials that the server sends to webhooks")
+		policies.AddFlags(f)
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1")

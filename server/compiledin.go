@@ -1,0 +1,39 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	apiadmission "k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/policies"
+)
+
+// knownPlugins lists every admission plugin there is, in the recommended order.
+func knownPlugins() []admission.Known { return policies.Order(admission.Recommended()) }
+
+// checkConfigured returns an error if the configuration has an entry that configures
+// nothing: there is no such plugin, or it does not run (S9.12).
+func checkConfigured(configuration *admission.Configuration, running []string) error {
+	for _, name := range configuration.Plugins() {
+		switch {
+		case slices.Contains(running, name):
+		case slices.ContainsFunc(knownPlugins(), func(k admission.Known) bool { return k.Name == name }):
+			return fmt.Errorf("plugin %q is configured and does not run: switch it on with --enable-admission-plugins=%[1]s, or remove its entry", name)
+		default:
+			return fmt.Errorf("plugin %q is configured and there is no plugin of that name: correct or remove its entry", name)
+		}
+	}
+	return nil
+}
+
+// compiledIn makes an admission plugin of kube-apiserver.
+func compiledIn(name string) func(pluginParts) (apiadmission.Interface, error) {
+	return func(p pluginParts) (apiadmission.Interface, error) {
+		return policies.New(name, policies.Options{
+			Client: p.self.client, Informers: p.self.informers, Authorizer: p.authorizer, Mapper: p.self.mapper,
+			Version: newEffectiveVersion(), Stopped: p.drained, Configuration: p.configuration.Raw,
+		})
+	}
+}

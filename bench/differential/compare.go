@@ -13,7 +13,7 @@ var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	addresses = regexp.MustCompile(`\b10\.0\.0\.\d+`)
-	drawn     = regexp.MustCompile(`\b(made-)[a-z0-9]{5}\b`)
+	drawn     = regexp.MustCompile(`\b(made-|kube-api-access-)[a-z0-9]{5}\b`)
 	versions  = regexp.MustCompile(`(resource ?[vV]ersion[^0-9]{0,8})\d+`)
 	ages      = regexp.MustCompile(`^(\d+[smh])+$`)
 )

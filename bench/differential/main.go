@@ -150,6 +150,16 @@ func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
 		if a.Code != http.StatusCreated {
 			return fmt.Errorf("creating namespace %q: %d: %v", namespace, a.Code, a.Body)
 		}
+		// Pods need it, and no controller runs beside kube-apiserver that makes it.
+		a, err = s.do(ctx, step{method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/serviceaccounts", body: map[string]any{
+			"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
+		}})
+		if err != nil {
+			return err
+		}
+		if a.Code != http.StatusCreated {
+			return fmt.Errorf("creating the default service account: %d: %v", a.Code, a.Body)
+		}
 	}
 	for _, k := range kinds {
 		if name := k.version().String() + "/" + k.Resource; only.MatchString(name) {

@@ -34,16 +34,8 @@ const (
 	GatehouseUntraced Kind = "gatehouse, no traces"
 )
 
-// MissingPlugins are the admission plugins that kube-apiserver runs by default
-// and gatehouse does not have. Both sides run NamespaceLifecycle and the plugins of
-// admission policies and webhooks.
-var MissingPlugins = []string{
-	"LimitRanger", "ServiceAccount", "TaintNodesByCondition", "PodSecurity", "Priority",
-	"DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PodGroupProtection",
-	"PersistentVolumeClaimResize", "RuntimeClass", "CertificateApproval", "CertificateSigning",
-	"ClusterTrustBundleAttest", "CertificateSubjectRestriction", "DefaultIngressClass", "PodTopologyLabels",
-	"NodeDeclaredFeatureValidator", "PodResizeValidator", "ResourceQuota",
-}
+// MorePlugins are those that kube-apiserver runs by default and gatehouse only when asked.
+var MorePlugins = []string{"ServiceAccount"}
 
 // Server is a running server.
 type Server struct {
@@ -138,10 +130,10 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file="+creds.serviceAccount,
 			"--service-account-signing-key-file="+creds.serviceAccount,
-			"--disable-admission-plugins="+strings.Join(MissingPlugins, ","),
 		)
 	} else {
 		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
+		flags = append(flags, "--enable-admission-plugins="+strings.Join(MorePlugins, ","))
 	}
 	if s.Kind == GatehouseUntraced {
 		flags = append(flags, "--admission-trace-bytes=0")

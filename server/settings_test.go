@@ -32,6 +32,10 @@ func TestWhatIsChosenIsNoDefault(t *testing.T) {
 			value.SetString("chosen")
 		case reflect.Int, reflect.Int64:
 			value.SetInt(1)
+		case reflect.Slice:
+			value.Set(reflect.MakeSlice(field.Type, 1, 1))
+		case reflect.Struct:
+			value.Field(0).SetInt(1)
 		default:
 			t.Fatalf("%s is a %s", field.Name, value.Kind())
 		}

@@ -204,25 +204,24 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 	}
 }
 
-// mutatingMetrics have the names and labels of upstream's (S18.31).
+// mutatingMetrics are those of upstream, by name, labels and help (S18.31); see
+// validatingMetrics.
 var mutatingMetrics = sync.OnceValue(func() *policyMetrics {
 	const namespace, subsystem = "apiserver", "mutating_admission_policy"
 	labels := []string{"policy", "policy_binding", "error_type"}
-	m := &policyMetrics{
-		checks: basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+	return &policyMetrics{
+		checks: registered(basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "check_total",
-			Help:           "Mutations that were evaluated and applied, by policy, binding and kind of error: no_error when there was none.",
+			Help:           "Mutation admission policy check total, labeled by policy and further identified by binding.",
 			StabilityLevel: basemetrics.ALPHA,
-		}, labels),
-		latency: basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
+		}, labels)),
+		latency: registered(basemetrics.NewHistogramVec(&basemetrics.HistogramOpts{
 			Namespace: namespace, Subsystem: subsystem, Name: "check_duration_seconds",
-			Help:           "How long mutations took to evaluate and to apply, by policy, binding and kind of error.",
+			Help:           "Mutation admission latency for individual mutation expressions in seconds, labeled by policy and binding.",
 			Buckets:        []float64{0.0000005, 0.001, 0.01, 0.1, 1.0},
 			StabilityLevel: basemetrics.ALPHA,
-		}, labels),
+		}, labels)),
 	}
-	legacyregistry.MustRegister(m.checks, m.latency)
-	return m
 })
 
 // countMutations counts every mutation, those among them whose errors the failure policy

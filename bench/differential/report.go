@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
 )
 
 // tally is the outcome of a run.

@@ -118,6 +118,6 @@ func ExampleSelection_Names() {
 	_, err = admission.Selection{Control: []string{"NamespaceLifecycle", "PodPreset"}}.Names(admission.Recommended())
 	fmt.Println(err)
 	// Output:
-	// [NamespaceLifecycle MutatingAdmissionWebhook GenericAdmissionWebhook ValidatingAdmissionWebhook] <nil>
-	// admission-control: unknown plugin "PodPreset"; known plugins: NamespaceLifecycle, Initializers, MutatingAdmissionWebhook, GenericAdmissionWebhook, ValidatingAdmissionWebhook
+	// [NamespaceLifecycle MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy GenericAdmissionWebhook ValidatingAdmissionWebhook] <nil>
+	// admission-control: unknown plugin "PodPreset"; known plugins: NamespaceLifecycle, Initializers, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, GenericAdmissionWebhook, ValidatingAdmissionWebhook
 }

@@ -7,8 +7,8 @@ import (
 )
 
 func TestSelectionNames(t *testing.T) {
-	listed := "NamespaceLifecycle, Initializers, MutatingAdmissionWebhook, GenericAdmissionWebhook, ValidatingAdmissionWebhook, Quota"
-	recommended := []string{"NamespaceLifecycle", "Initializers", "MutatingAdmissionWebhook", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook"}
+	listed := "NamespaceLifecycle, Initializers, MutatingAdmissionPolicy, MutatingAdmissionWebhook, ValidatingAdmissionPolicy, GenericAdmissionWebhook, ValidatingAdmissionWebhook, Quota"
+	recommended := []string{"NamespaceLifecycle", "Initializers", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "GenericAdmissionWebhook", "ValidatingAdmissionWebhook"}
 	tests := []struct {
 		name      string
 		selection Selection
@@ -34,7 +34,7 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.7 disabling leaves the order",
 			selection: Selection{Disable: []string{"Initializers", "GenericAdmissionWebhook"}},
-			want:      []string{"NamespaceLifecycle", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"},
+			want:      []string{"NamespaceLifecycle", "MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"},
 		},
 		{
 			name:      "S9.7 enabling puts a plugin in its recommended place",

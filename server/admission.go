@@ -44,6 +44,8 @@ type admitter struct {
 	rejections *rejections.Teller
 	// params reads what policies refer to; it learns where from the API.
 	params *params.Reader
+	// schemas are those of the kinds that policies change; it learns them from the API.
+	schemas *schemas
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 	// drained is closed when no more requests come.
@@ -59,7 +61,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err := checkConfigured(configuration, s.plugins); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
-	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), drained: make(chan struct{})}
+	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), schemas: &schemas{}, drained: make(chan struct{})}
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: replicaID(), Address: address, MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
@@ -84,6 +86,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Registrations: reader,
 		Namespaces:    cached,
 		Params:        a.params,
+		Schemas:       a.schemas,
 		Authorizer:    authorize,
 		Configuration: configuration,
 		Resolver:      s.addresses.before(self.services()),

@@ -134,6 +134,7 @@ func newAPI(p apiParts) (*api, error) {
 	})
 	explanations.Serve(a.static, a.custom)
 	p.admitter.params.Serve(a.static, a.custom, a.custom)
+	p.admitter.schemas.serve(append(builtin, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}
 	a.resources = through(&resources.Handler{

@@ -19,6 +19,7 @@ import (
 var newPlugin = map[string]func(pluginParts) (apiadmission.Interface, error){
 	admission.NamespaceLifecycleName: newNamespaceLifecycle,
 	admission.InitializersName:       func(p pluginParts) (apiadmission.Interface, error) { return p.engine.Initializers(), nil },
+	admission.MutatingPolicyName:     func(p pluginParts) (apiadmission.Interface, error) { return p.engine.MutatingPolicies(), nil },
 	admission.MutatingWebhookName:    func(p pluginParts) (apiadmission.Interface, error) { return p.engine.MutatingWebhooks(), nil },
 	admission.ValidatingPolicyName:   func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ValidatingPolicies(), nil },
 	admission.GenericWebhookName:     func(p pluginParts) (apiadmission.Interface, error) { return p.engine.ExternalHooks(), nil },

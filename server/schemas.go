@@ -1,0 +1,46 @@
+package server
+
+import (
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+
+	"github.com/gatehouse-dev/gatehouse/server/customresources"
+	"github.com/gatehouse-dev/gatehouse/server/resources"
+)
+
+// schemas has the schemas of all kinds that the server serves, for mutating policies. They
+// are those of server-side apply, so that a kind has one as soon as it is served (S18.22,
+// D51). It knows none before serve.
+type schemas struct{ served atomic.Pointer[servedSchemas] }
+
+type servedSchemas struct {
+	builtin map[schema.GroupVersionKind]managedfields.TypeConverter
+	custom  *customresources.Server
+}
+
+// serve makes the kinds of endpoints known, and those that users define.
+func (s *schemas) serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
+	builtin := make(map[schema.GroupVersionKind]managedfields.TypeConverter, len(endpoints))
+	for _, e := range endpoints {
+		// A kind such as Scale is that of subresources in several groups, and the same in
+		// all of them.
+		if e.TypeConverter != nil && builtin[e.Kind] == nil {
+			builtin[e.Kind] = e.TypeConverter
+		}
+	}
+	s.served.Store(&servedSchemas{builtin, custom})
+}
+
+// TypeConverter implements admission.Schemas.
+func (s *schemas) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	served := s.served.Load()
+	if served == nil {
+		return nil
+	}
+	if converter := served.builtin[kind]; converter != nil {
+		return converter
+	}
+	return served.custom.TypeConverter(kind)
+}

@@ -69,6 +69,8 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 		},
 		CheckTypes: p.api.types.Run,
 		RootCA:     p.serving.ca,
+		CAFile:     p.serving.pki.CAFile, CAKeyFile: p.serving.pki.CAKeyFile,
+		TokenKey: p.serving.pki.TokenKey,
 	}
 	o.Namespaces.Creating = p.admitter.creations.UnderWay
 	if !s.sharesEtcd() {

@@ -27,8 +27,8 @@ import (
 // authority there; leaf certificates are made anew when they are about to expire
 // or the addresses changed.
 type PKI struct {
-	// CAFile, ServerCertFile and ServerKeyFile are PEM files.
-	CAFile, ServerCertFile, ServerKeyFile string
+	// CAFile, CAKeyFile, ServerCertFile and ServerKeyFile are PEM files.
+	CAFile, CAKeyFile, ServerCertFile, ServerKeyFile string
 	// CA is the content of CAFile.
 	CA []byte
 	// AdminCert and AdminKey are a client certificate of group system:masters.
@@ -84,6 +84,7 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 	}
 	return &PKI{
 		CAFile:         filepath.Join(dir, "ca.crt"),
+		CAKeyFile:      filepath.Join(dir, "ca.key"),
 		ServerCertFile: filepath.Join(dir, "server.crt"),
 		ServerKeyFile:  filepath.Join(dir, "server.key"),
 		CA:             ca.certPEM,

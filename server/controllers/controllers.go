@@ -43,6 +43,10 @@ type Options struct {
 	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
 	// RootCA are the PEM certificates by which pods know the server.
 	RootCA []byte
+	// CAFile and CAKeyFile are the authority that signs what is requested, as PEM files.
+	CAFile, CAKeyFile string
+	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets.
+	TokenKey any
 }
 
 // Controllers are the controllers that were chosen. They are made by New and run once.

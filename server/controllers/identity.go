@@ -3,11 +3,13 @@ package controllers
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 )
@@ -21,6 +23,27 @@ func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) 
 		return nil, err
 	}
 	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills those
+// that are made for one, and deletes those of one that is gone.
+func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
+	tokens, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, t.options.TokenKey)
+	if err != nil {
+		return nil, err
+	}
+	// As in a kube-controller-manager, it is the server itself that acts.
+	client, err := kubernetes.NewForConfig(t.loopback)
+	if err != nil {
+		return nil, err
+	}
+	holders := t.only("type", string(corev1.SecretTypeServiceAccountToken))
+	c, err := serviceaccountcontroller.NewTokensController(klog.FromContext(ctx), t.informers.Core().V1().ServiceAccounts(), holders.Core().V1().Secrets(),
+		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: tokens, RootCA: t.options.RootCA})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
 }
 
 // rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.

@@ -121,9 +121,11 @@ var elsewhere = []string{
 	"persistentvolume-attach-detach-controller", "attachdetach",
 	"persistentvolume-expander-controller", "persistentvolume-expander",
 	"podcertificaterequest-cleaner-controller",
-	"resourceclaim-controller", "resourcepoolstatusrequest-controller",
+	"pod-garbage-collector-controller", "podgc",
+	"podgroup-protection-controller",
+	"resourceclaim-controller", "resource-claim-controller", "resourcepoolstatusrequest-controller",
 	"selinux-warning-controller",
-	"storage-version-migrator-controller",
+	"storage-version-migrator-controller", "svm",
 	"storageversion-garbage-collector-controller", "storage-version-gc",
 	"taint-eviction-controller",
 }

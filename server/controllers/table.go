@@ -24,20 +24,16 @@ type row struct {
 	make func(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error)
 }
 
-var (
-	policies     = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}
-	claims       = schema.GroupResource{Resource: "persistentvolumeclaims"}
-	daemonSets   = schema.GroupResource{Group: "apps", Resource: "daemonsets"}
-	deployments  = schema.GroupResource{Group: "apps", Resource: "deployments"}
-	jobs         = schema.GroupResource{Group: "batch", Resource: "jobs"}
-	nodes        = schema.GroupResource{Resource: "nodes"}
-	pods         = schema.GroupResource{Resource: "pods"}
-	quotas       = schema.GroupResource{Resource: "resourcequotas"}
-	secrets      = schema.GroupResource{Resource: "secrets"}
-	statefulSets = schema.GroupResource{Group: "apps", Resource: "statefulsets"}
-	requests     = schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
-	volumes      = schema.GroupResource{Resource: "persistentvolumes"}
-)
+// core has the resources of the core group.
+func core(names ...string) []schema.GroupResource { return in("", names...) }
+
+func in(group string, names ...string) []schema.GroupResource {
+	var list []schema.GroupResource
+	for _, name := range names {
+		list = append(list, schema.GroupResource{Group: group, Resource: name})
+	}
+	return list
+}
 
 // table has every controller, those first that others rely on. docs/controllers.md says
 // what each does.
@@ -46,8 +42,38 @@ var table = []row{
 	{name: "root-ca-certificate-publisher-controller", aliases: []string{"root-ca-cert-publisher"}, account: "root-ca-cert-publisher", make: rootCertificate},
 	{name: "namespace-controller", aliases: []string{"namespace"}, account: "namespace-controller", make: emptyNamespaces},
 	{name: "clusterrole-aggregation-controller", aliases: []string{"clusterrole-aggregation"}, account: "clusterrole-aggregation-controller", make: aggregateRoles},
-	{name: "validatingadmissionpolicy-status-controller", account: "validatingadmissionpolicy-status-controller", wakes: []schema.GroupResource{policies}, make: checkTypes},
+	{name: "validatingadmissionpolicy-status-controller", account: "validatingadmissionpolicy-status-controller", wakes: in("admissionregistration.k8s.io", "validatingadmissionpolicies"), make: checkTypes},
 	{name: "garbage-collector-controller", aliases: []string{"garbagecollector"}, account: "generic-garbage-collector", make: collectGarbage},
+	{name: "resourcequota-controller", aliases: []string{"resourcequota"}, account: "resourcequota-controller", wakes: core("resourcequotas"), make: countQuotas},
+	{name: "serviceaccount-token-controller", aliases: []string{"serviceaccount-token"}, account: "tokens-controller", wakes: core("secrets"), make: serviceAccountTokens},
+
+	{name: "endpoints-controller", aliases: []string{"endpoint"}, account: "endpoint-controller", make: endpoints},
+	{name: "endpointslice-controller", aliases: []string{"endpointslice"}, account: "endpointslice-controller", make: endpointSlices},
+	{name: "endpointslice-mirroring-controller", aliases: []string{"endpointslicemirroring"}, account: "endpointslicemirroring-controller", make: mirrorEndpoints},
+	{name: "service-cidr-controller", account: "service-cidrs-controller", make: serviceRanges},
+	{name: "disruption-controller", aliases: []string{"disruption"}, account: "disruption-controller", wakes: in("policy", "poddisruptionbudgets"), make: disruptionBudgets},
+
+	{name: "persistentvolume-binder-controller", aliases: []string{"persistentvolume-binder"}, account: "persistent-volume-binder", wakes: core("persistentvolumes", "persistentvolumeclaims"), make: bindVolumes},
+	{name: "persistentvolumeclaim-protection-controller", aliases: []string{"pvc-protection"}, account: "pvc-protection-controller", wakes: core("persistentvolumeclaims"), make: protectClaims},
+	{name: "persistentvolume-protection-controller", aliases: []string{"pv-protection"}, account: "pv-protection-controller", wakes: core("persistentvolumes"), make: protectVolumes},
+	{name: "volumeattributesclass-protection-controller", account: "volumeattributesclass-protection-controller", wakes: in("storage.k8s.io", "volumeattributesclasses"), make: protectAttributes},
+	{name: "ephemeral-volume-controller", aliases: []string{"ephemeral-volume"}, account: "ephemeral-volume-controller", wakes: core("pods"), make: ephemeralVolumes},
+
+	{name: "certificatesigningrequest-approving-controller", aliases: []string{"csrapproving"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: approveRequests},
+	{name: "certificatesigningrequest-signing-controller", aliases: []string{"csrsigning"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: signRequests},
+	{name: "certificatesigningrequest-cleaner-controller", aliases: []string{"csrcleaner"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: cleanRequests},
+	{name: "ttl-after-finished-controller", aliases: []string{"ttl-after-finished"}, account: "ttl-after-finished-controller", wakes: in("batch", "jobs"), make: deleteFinishedJobs},
+
+	{name: "deployment-controller", aliases: []string{"deployment"}, off: true, account: "deployment-controller", wakes: in("apps", "deployments"), make: runDeployments},
+	{name: "replicaset-controller", aliases: []string{"replicaset"}, off: true, account: "replicaset-controller", wakes: in("apps", "replicasets"), make: runReplicaSets},
+	{name: "replicationcontroller-controller", aliases: []string{"replicationcontroller"}, off: true, account: "replication-controller", wakes: core("replicationcontrollers"), make: runReplicationControllers},
+	{name: "statefulset-controller", aliases: []string{"statefulset"}, off: true, account: "statefulset-controller", wakes: in("apps", "statefulsets"), make: runStatefulSets},
+	{name: "daemonset-controller", aliases: []string{"daemonset"}, off: true, account: "daemon-set-controller", wakes: in("apps", "daemonsets"), make: runDaemonSets},
+	{name: "job-controller", aliases: []string{"job"}, off: true, account: "job-controller", wakes: in("batch", "jobs"), make: runJobs},
+	{name: "cronjob-controller", aliases: []string{"cronjob"}, off: true, account: "cronjob-controller", wakes: in("batch", "cronjobs"), make: runCronJobs},
+	{name: "ttl-controller", aliases: []string{"ttl"}, off: true, account: "ttl-controller", wakes: core("nodes"), make: annotateNodes},
+	{name: "bootstrap-signer-controller", aliases: []string{"bootstrapsigner"}, off: true, account: "bootstrap-signer", wakes: core("secrets"), make: signBootstrap},
+	{name: "token-cleaner-controller", aliases: []string{"tokencleaner"}, off: true, account: "token-cleaner", wakes: core("secrets"), make: cleanTokens},
 }
 
 // checkTypes checks the types of policies' expressions.

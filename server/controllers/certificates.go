@@ -1,0 +1,57 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/controller/certificates/approver"
+	"k8s.io/kubernetes/pkg/controller/certificates/cleaner"
+	"k8s.io/kubernetes/pkg/controller/certificates/signer"
+)
+
+const (
+	certificateWorkers = 5
+	// signedFor is how long a certificate is valid at most.
+	signedFor = 365 * 24 * time.Hour
+)
+
+// approveRequests approves the CertificateSigningRequests of kubelets for themselves.
+func approveRequests(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c := approver.NewCSRApprovingController(ctx, client, t.informers.Certificates().V1().CertificateSigningRequests())
+	return func(ctx context.Context) { c.Run(ctx, certificateWorkers) }, nil
+}
+
+// signRequests signs what is approved for one of the signers of Kubernetes, with the
+// server's own authority.
+func signRequests(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	informer := t.informers.Certificates().V1().CertificateSigningRequests()
+	var signers []func(context.Context)
+	for _, of := range []func(context.Context) (*signer.CSRSigningController, error){
+		func(ctx context.Context) (*signer.CSRSigningController, error) {
+			return signer.NewKubeletServingCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
+		},
+		func(ctx context.Context) (*signer.CSRSigningController, error) {
+			return signer.NewKubeletClientCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
+		},
+		func(ctx context.Context) (*signer.CSRSigningController, error) {
+			return signer.NewKubeAPIServerClientCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
+		},
+		func(ctx context.Context) (*signer.CSRSigningController, error) {
+			return signer.NewLegacyUnknownCSRSigningController(ctx, client, informer, t.options.CAFile, t.options.CAKeyFile, signedFor)
+		},
+	} {
+		c, err := of(ctx)
+		if err != nil {
+			return nil, err
+		}
+		signers = append(signers, func(ctx context.Context) { c.Run(ctx, certificateWorkers) })
+	}
+	return together(signers...), nil
+}
+
+// cleanRequests deletes CertificateSigningRequests that are over.
+func cleanRequests(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c := cleaner.NewCSRCleanerController(client.CertificatesV1().CertificateSigningRequests(), t.informers.Certificates().V1().CertificateSigningRequests())
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}

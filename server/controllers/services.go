@@ -1,0 +1,64 @@
+package controllers
+
+import (
+	"context"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/scale"
+	"k8s.io/kubernetes/pkg/controller/disruption"
+	"k8s.io/kubernetes/pkg/controller/endpoint"
+	"k8s.io/kubernetes/pkg/controller/endpointslice"
+	"k8s.io/kubernetes/pkg/controller/endpointslicemirroring"
+	"k8s.io/kubernetes/pkg/controller/servicecidrs"
+)
+
+// The work of the controllers of services, as in a kube-controller-manager.
+const (
+	serviceWorkers = 5
+	// perSlice and perSubset are how many endpoints there are at most in a slice, and in
+	// the slices of a subset of Endpoints.
+	perSlice, perSubset = 100, 1000
+)
+
+// endpoints keeps the Endpoints of services with a selector.
+func endpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c := endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), core.Endpoints(), client, 0)
+	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
+}
+
+// endpointSlices keeps the EndpointSlices of services with a selector.
+func endpointSlices(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), t.informers.Discovery().V1().EndpointSlices(), perSlice, client, 0)
+	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
+}
+
+// mirrorEndpoints keeps EndpointSlices of Endpoints that somebody else made.
+func mirrorEndpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c := endpointslicemirroring.NewController(ctx, core.Endpoints(), t.informers.Discovery().V1().EndpointSlices(), core.Services(), perSubset, client, 0)
+	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
+}
+
+// serviceRanges lets a ServiceCIDR go when no address of it is in use.
+func serviceRanges(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	network := t.informers.Networking().V1()
+	c := servicecidrs.NewController(ctx, network.ServiceCIDRs(), network.IPAddresses(), client)
+	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
+}
+
+// disruptionBudgets keeps the status of PodDisruptionBudgets.
+func disruptionBudgets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	as := t.config("disruption-controller")
+	as.ContentType, as.AcceptContentTypes = "", ""
+	scales, err := scale.NewForConfig(as, t.mapper, dynamic.LegacyAPIPathResolverFunc, scale.NewDiscoveryScaleKindResolver(client.Discovery()))
+	if err != nil {
+		return nil, err
+	}
+	core, apps := t.informers.Core().V1(), t.informers.Apps().V1()
+	c := disruption.NewDisruptionController(ctx, core.Pods(), t.informers.Policy().V1().PodDisruptionBudgets(), core.ReplicationControllers(),
+		apps.ReplicaSets(), apps.Deployments(), apps.StatefulSets(), client, t.mapper, scales, client.Discovery())
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}

@@ -1,0 +1,74 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/volume/ephemeral"
+	"k8s.io/kubernetes/pkg/controller/volume/persistentvolume"
+	"k8s.io/kubernetes/pkg/controller/volume/pvcprotection"
+	"k8s.io/kubernetes/pkg/controller/volume/pvprotection"
+	"k8s.io/kubernetes/pkg/controller/volume/vacprotection"
+)
+
+// bindAgain is how often volumes and claims are compared anew.
+const bindAgain = 15 * time.Second
+
+// bindVolumes binds PersistentVolumeClaims to PersistentVolumes. It has no plugins: what
+// makes, empties or removes volumes runs elsewhere.
+func bindVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := persistentvolume.NewController(ctx, persistentvolume.ControllerParameters{
+		KubeClient: client, SyncPeriod: bindAgain,
+		VolumeInformer: core.PersistentVolumes(), ClaimInformer: core.PersistentVolumeClaims(),
+		ClassInformer: t.informers.Storage().V1().StorageClasses(), PodInformer: core.Pods(), NodeInformer: core.Nodes(),
+		EnableDynamicProvisioning: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// ephemeralVolumes makes the claims of pods with ephemeral volumes.
+func ephemeralVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := ephemeral.NewController(ctx, client, core.Pods(), core.PersistentVolumeClaims())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
+}
+
+// protectClaims lets a claim that is being deleted go when no pod uses it.
+func protectClaims(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// protectVolumes lets a volume that is being deleted go when it is not bound.
+func protectVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c, err := pvprotection.NewPVProtectionController(klog.FromContext(ctx), t.informers.Core().V1().PersistentVolumes(), client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// protectAttributes lets a VolumeAttributesClass that is being deleted go when nothing
+// uses it.
+func protectAttributes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := vacprotection.NewVACProtectionController(klog.FromContext(ctx), client, core.PersistentVolumeClaims(), core.PersistentVolumes(),
+		t.informers.Storage().V1().VolumeAttributesClasses())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}

@@ -1,0 +1,106 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/kubernetes/pkg/controller/bootstrap"
+	"k8s.io/kubernetes/pkg/controller/cronjob"
+	"k8s.io/kubernetes/pkg/controller/daemon"
+	"k8s.io/kubernetes/pkg/controller/deployment"
+	"k8s.io/kubernetes/pkg/controller/job"
+	"k8s.io/kubernetes/pkg/controller/replicaset"
+	"k8s.io/kubernetes/pkg/controller/replication"
+	"k8s.io/kubernetes/pkg/controller/statefulset"
+	"k8s.io/kubernetes/pkg/controller/ttl"
+	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
+)
+
+// The work of the controllers of workloads, as in a kube-controller-manager.
+const workloadWorkers = 5
+
+func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	apps := t.informers.Apps().V1()
+	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), t.informers.Core().V1().Pods(), client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+func runReplicaSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c := replicaset.NewReplicaSetController(ctx, t.informers.Apps().V1().ReplicaSets(), t.informers.Core().V1().Pods(), client, replicaset.BurstReplicas)
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+func runReplicationControllers(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client, replication.BurstReplicas)
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+func runStatefulSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core, apps := t.informers.Core().V1(), t.informers.Apps().V1()
+	c := statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(), apps.ControllerRevisions(), client)
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+func runDaemonSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core, apps := t.informers.Core().V1(), t.informers.Apps().V1()
+	c, err := daemon.NewDaemonSetsController(ctx, apps.DaemonSets(), apps.ControllerRevisions(), core.Pods(), core.Nodes(), client,
+		flowcontrol.NewBackOff(time.Second, 15*time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 2) }, nil
+}
+
+func runJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c, err := job.NewController(ctx, client, t.informers.Core().V1().Pods(), t.informers.Batch().V1().Jobs(), nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+func runCronJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	batch := t.informers.Batch().V1()
+	c, err := cronjob.NewControllerV2(ctx, batch.Jobs(), batch.CronJobs(), client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+// deleteFinishedJobs deletes Jobs when their time after their end is over.
+func deleteFinishedJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c := ttlafterfinished.New(ctx, t.informers.Batch().V1().Jobs(), client)
+	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
+}
+
+// annotateNodes tells kubelets how long they may keep what they have read.
+func annotateNodes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c := ttl.NewTTLController(ctx, t.informers.Core().V1().Nodes(), client)
+	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
+}
+
+// signBootstrap signs the ConfigMap cluster-info for those who join with a token.
+func signBootstrap(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := bootstrap.NewSigner(client, core.Secrets(), core.ConfigMaps(), bootstrap.DefaultSignerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// cleanTokens deletes bootstrap tokens that have expired.
+func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	c, err := bootstrap.NewTokenCleaner(client, t.informers.Core().V1().Secrets(), bootstrap.DefaultTokenCleanerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}

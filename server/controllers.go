@@ -68,6 +68,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 			Etcd: p.etcd,
 		},
 		CheckTypes: p.api.types.Run,
+		FakeNodes:  s.FakeNodes,
 		RootCA:     p.serving.ca,
 		CAFile:     p.serving.pki.CAFile, CAKeyFile: p.serving.pki.CAKeyFile,
 		TokenKey: p.serving.pki.TokenKey,

@@ -124,6 +124,9 @@ type Options struct {
 	// kube-controller-manager does: names, "*" for those that run by default, "-name",
 	// and besides "+name", or "-*" for none. Empty means those that run by default.
 	Controllers []string
+	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
+	// are bound to them and become ready. 0 means none.
+	FakeNodes int
 
 	// ServiceAddresses say where webhooks are whose services lead nowhere here, each as
 	// NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the service.

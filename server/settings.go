@@ -169,6 +169,7 @@ func (s *settings) checkNumbers() error {
 		flag  string
 		value int
 	}{
+		{"--fake-nodes", s.FakeNodes},
 		{"--admission-webhook-max-inflight", s.AdmissionWebhookMaxInFlight},
 		{"--max-requests-inflight", s.MaxRequestsInFlight}, {"--max-mutating-requests-inflight", s.MaxMutatingRequestsInFlight},
 	} {

@@ -172,6 +172,7 @@ requests and exits with 0.`,
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
+		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "nodes to play, for tests: pods are bound to them and become ready without a container")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
 	return cmd

@@ -99,6 +99,7 @@ func TestServeParsesTheContract(t *testing.T) {
 		})},
 		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},
 		{"--controllers +deployment,-garbagecollector", with(func(o *server.Options) { o.Controllers = []string{"+deployment", "-garbagecollector"} })},
+		{"--fake-nodes 3", with(func(o *server.Options) { o.FakeNodes = 3 })},
 		{"--controllers -*", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
 		{"--controllers=", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
 		{"--allow-privileged=false", with(func(o *server.Options) { o.RefusePrivileged = true })},

@@ -45,6 +45,8 @@ type Options struct {
 	RootCA []byte
 	// CAFile and CAKeyFile are the authority that signs what is requested, as PEM files.
 	CAFile, CAKeyFile string
+	// FakeNodes is how many nodes to play, besides what is selected; 0 means none.
+	FakeNodes int
 	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets.
 	TokenKey any
 }
@@ -66,6 +68,9 @@ func New(o Options) (*Controllers, error) {
 	rows, err := choose(o.Selection, table)
 	if err != nil {
 		return nil, err
+	}
+	if o.FakeNodes > 0 {
+		rows = append(rows, row{name: "fake nodes", account: "fake-nodes", make: fakeNodes})
 	}
 	c := &Controllers{options: o, rows: rows}
 	if len(rows) > 0 {

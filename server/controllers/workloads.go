@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/controller/bootstrap"
 	"k8s.io/kubernetes/pkg/controller/cronjob"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/statefulset"
 	"k8s.io/kubernetes/pkg/controller/ttl"
 	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
+
+	"github.com/gatehouse-dev/gatehouse/server/fakenodes"
 )
 
 // The work of the controllers of workloads, as in a kube-controller-manager.
@@ -103,4 +107,27 @@ func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(
 		return nil, err
 	}
 	return c.Run, nil
+}
+
+// fakeNodes plays a scheduler and nodes.
+func fakeNodes(_ context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
+	// Kubelets have an authorizer of their own in a cluster, which this server has not.
+	kubelet, err := kubernetes.NewForConfig(t.loopback)
+	if err != nil {
+		return nil, err
+	}
+	as := restclient.CopyConfig(t.loopback)
+	as.Impersonate.UserName = user.KubeScheduler
+	scheduler, err := kubernetes.NewForConfig(as)
+	if err != nil {
+		return nil, err
+	}
+	core := t.informers.Core().V1()
+	nodes, err := fakenodes.New(fakenodes.Options{
+		Count: t.options.FakeNodes, Kubelet: kubelet, Scheduler: scheduler, Pods: core.Pods(), Nodes: core.Nodes(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nodes.Run, nil
 }

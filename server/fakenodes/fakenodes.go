@@ -1,0 +1,473 @@
+package fakenodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// Options are what Nodes need. All must be set.
+type Options struct {
+	// Count is how many nodes there are.
+	Count int
+	// Kubelet acts as kubelets do, Scheduler as a scheduler does.
+	Kubelet, Scheduler kubernetes.Interface
+	// Pods and Nodes are started by the caller.
+	Pods  coreinformers.PodInformer
+	Nodes coreinformers.NodeInformer
+}
+
+const (
+	// prefix begins the names of the nodes.
+	prefix = "fake-node-"
+	// heartbeat is how often the Lease of a node is renewed, and lifetime how long it is
+	// valid, as a kubelet does.
+	heartbeat, lifetime = 10 * time.Second, 40 * time.Second
+	workers             = 4
+	// podsPerNode is what a node has room for.
+	podsPerNode = 10_000
+)
+
+// podRange is where the addresses of pods come from.
+var podRange = netip.MustParsePrefix("10.244.0.0/16")
+
+// Nodes are fake nodes. They are made by New and run once.
+type Nodes struct {
+	Options
+	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	// binding is held while a node is chosen, so that pods are spread.
+	binding sync.Mutex
+	// bound counts the pods that were bound to each node.
+	bound     map[string]int
+	addresses addresses
+}
+
+// New starts nothing. The error is that of an informer that has ended.
+func New(o Options) (*Nodes, error) {
+	n := &Nodes{Options: o, bound: map[string]int{}, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second))}
+	n.addresses.next = podRange.Addr()
+	enqueue := func(obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			n.queue.Add(cache.MetaObjectToName(pod))
+		}
+	}
+	_, err := o.Pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if pod, ok := obj.(*corev1.Pod); ok {
+				n.forget(pod)
+			}
+		},
+	})
+	// Nodes are read when a pod is bound.
+	o.Nodes.Informer()
+	return n, err
+}
+
+// Run keeps the nodes and what is on them until ctx ends. The nodes stay.
+func (n *Nodes) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer n.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), n.Pods.Informer().HasSynced, n.Nodes.Informer().HasSynced) {
+		return
+	}
+	pods, err := n.Pods.Lister().List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Reading pods for fake nodes")
+	}
+	for _, pod := range pods {
+		n.addresses.take(pod.Status.PodIP)
+	}
+	for i := range n.Count {
+		running.Go(func() { n.keep(ctx, fmt.Sprint(prefix, i)) })
+	}
+	for range workers {
+		running.Go(func() {
+			for n.handleNext(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+}
+
+// keep makes a node if it is not there, and lets it live.
+func (n *Nodes) keep(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		err := n.live(ctx, name)
+		if err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "The heartbeat of a fake node", "node", name)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(heartbeat):
+		}
+	}
+}
+
+func (n *Nodes) live(ctx context.Context, name string) error {
+	nodes := n.Kubelet.CoreV1().Nodes()
+	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = nodes.Create(ctx, newNode(name), metav1.CreateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	if !isReady(node) {
+		node.Status = statusOf(name)
+		if node, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	if kept := withoutNotReady(node.Spec.Taints); len(kept) < len(node.Spec.Taints) {
+		// In a cluster, the controller of nodes does this.
+		node.Spec.Taints = kept
+		if _, err = nodes.Update(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return n.renew(ctx, node)
+}
+
+func (n *Nodes) renew(ctx context.Context, node *corev1.Node) error {
+	leases := n.Kubelet.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity: &node.Name, LeaseDurationSeconds: new(int32(lifetime / time.Second)), RenewTime: &metav1.MicroTime{Time: time.Now()},
+	}
+	lease, err := leases.Get(ctx, node.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name:            node.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
+		}, Spec: spec}, metav1.CreateOptions{})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	lease.Spec = spec
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
+func newNode(name string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}},
+		Status: statusOf(name),
+	}
+}
+
+func statusOf(name string) corev1.NodeStatus {
+	room := corev1.ResourceList{
+		corev1.ResourceCPU:              resource.MustParse("64"),
+		corev1.ResourceMemory:           resource.MustParse("256Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+		corev1.ResourcePods:             *resource.NewQuantity(podsPerNode, resource.DecimalSI),
+	}
+	now := metav1.Now()
+	status := corev1.NodeStatus{
+		Capacity: room, Allocatable: room,
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: hostIP(name)}, {Type: corev1.NodeHostName, Address: name}},
+		NodeInfo:  corev1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "v0.0.0-fake"},
+	}
+	for _, c := range []struct {
+		kind   corev1.NodeConditionType
+		status corev1.ConditionStatus
+		reason string
+	}{
+		{corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"},
+		{corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure"},
+		{corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID"},
+		{corev1.NodeReady, corev1.ConditionTrue, "KubeletReady"},
+	} {
+		status.Conditions = append(status.Conditions, corev1.NodeCondition{
+			Type: c.kind, Status: c.status, Reason: c.reason, Message: "This node is not real.", LastHeartbeatTime: now, LastTransitionTime: now,
+		})
+	}
+	return status
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
+	var kept []corev1.Taint
+	for _, t := range taints {
+		if t.Key != corev1.TaintNodeNotReady {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+// hostIP is an address of documentation, which nothing has.
+func hostIP(node string) string {
+	var i int
+	_, _ = fmt.Sscan(strings.TrimPrefix(node, prefix), &i)
+	return netip.AddrFrom4([4]byte{198, 18, byte(i >> 8), byte(i)}).String()
+}
+
+func (n *Nodes) handleNext(ctx context.Context) bool {
+	name, stop := n.queue.Get()
+	if stop {
+		return false
+	}
+	defer n.queue.Done(name)
+	pod, err := n.Pods.Lister().Pods(name.Namespace).Get(name.Name)
+	if err == nil {
+		err = n.handle(ctx, pod)
+	}
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		n.queue.Forget(name)
+		return true
+	}
+	if !apierrors.IsConflict(err) && !errors.Is(err, errNoNode) {
+		klog.ErrorS(err, "A pod on a fake node", "pod", name)
+	}
+	n.queue.AddRateLimited(name)
+	return true
+}
+
+// handle does the next step for a pod, if there is one for a fake scheduler or kubelet.
+func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	switch {
+	case pod.Spec.NodeName == "":
+		if pod.DeletionTimestamp != nil || ended || len(pod.Spec.SchedulingGates) > 0 || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+			return nil
+		}
+		return n.bind(ctx, pod)
+	case !strings.HasPrefix(pod.Spec.NodeName, prefix):
+		return nil
+	case pod.DeletionTimestamp != nil:
+		return n.Kubelet.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
+	case ended || pod.Status.Phase == corev1.PodRunning:
+		return nil
+	}
+	next := pod.DeepCopy()
+	n.setStatus(next)
+	_, err := n.Kubelet.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	return err
+}
+
+// errNoNode tells that a pod is allowed on none of the nodes that there are now.
+var errNoNode = errors.New("no fake node is what the pod wants")
+
+// bind chooses the node of a pod.
+func (n *Nodes) bind(ctx context.Context, pod *corev1.Pod) error {
+	node, err := n.choose(pod)
+	if err != nil {
+		return err
+	}
+	err = n.Scheduler.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		n.binding.Lock()
+		n.bound[node]++
+		n.binding.Unlock()
+	}
+	if apierrors.IsConflict(err) {
+		return nil // It has a node, or is another pod; we will hear of it.
+	}
+	return err
+}
+
+func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
+	nodes, err := n.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	wanted := nodeaffinity.GetRequiredNodeAffinity(pod)
+	n.binding.Lock()
+	defer n.binding.Unlock()
+	best, fewest := "", math.MaxInt
+	for _, node := range nodes {
+		if !strings.HasPrefix(node.Name, prefix) || node.Spec.Unschedulable {
+			continue
+		}
+		if ok, err := wanted.Match(node); err != nil || !ok {
+			continue
+		}
+		if count := n.bound[node.Name]; count < fewest || (count == fewest && node.Name < best) {
+			best, fewest = node.Name, count
+		}
+	}
+	if best == "" {
+		return "", errNoNode
+	}
+	return best, nil
+}
+
+// forget notes that a pod is gone.
+func (n *Nodes) forget(pod *corev1.Pod) {
+	n.addresses.giveBack(pod.Status.PodIP)
+	n.binding.Lock()
+	defer n.binding.Unlock()
+	if n.bound[pod.Spec.NodeName] > 0 {
+		n.bound[pod.Spec.NodeName]--
+	}
+}
+
+// setStatus lets a pod run, or, if it is that of a Job, succeed.
+func (n *Nodes) setStatus(pod *corev1.Pod) {
+	now := metav1.Now()
+	s := &pod.Status
+	if s.StartTime == nil {
+		s.StartTime = &now
+	}
+	s.HostIP = hostIP(pod.Spec.NodeName)
+	s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
+	if s.PodIP == "" {
+		if s.PodIP = s.HostIP; !pod.Spec.HostNetwork {
+			s.PodIP = n.addresses.give()
+		}
+	}
+	s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	succeeded := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
+	owner := metav1.GetControllerOf(pod)
+	ends := owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch/")
+	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
+	for _, c := range pod.Spec.InitContainers {
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		state := succeeded
+		if sidecar && !ends {
+			state = running
+		}
+		s.InitContainerStatuses = append(s.InitContainerStatuses, containerStatus(&c, state, true))
+	}
+	ready := corev1.ConditionTrue
+	s.Phase = corev1.PodRunning
+	state, reason := running, ""
+	if ends {
+		ready, reason, state = corev1.ConditionFalse, "PodCompleted", succeeded
+		s.Phase = corev1.PodSucceeded
+	}
+	for _, c := range pod.Spec.Containers {
+		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&c, state, !ends))
+	}
+	set := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
+		c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now, ObservedGeneration: pod.Generation}
+		for i := range s.Conditions {
+			if s.Conditions[i].Type == kind {
+				s.Conditions[i] = c
+				return
+			}
+		}
+		s.Conditions = append(s.Conditions, c)
+	}
+	set(corev1.PodReadyToStartContainers, corev1.ConditionTrue, "")
+	set(corev1.PodInitialized, corev1.ConditionTrue, reason)
+	set(corev1.ContainersReady, ready, reason)
+	if len(pod.Spec.ReadinessGates) > 0 && !ends {
+		set(corev1.PodReady, readinessOf(pod), "")
+	} else {
+		set(corev1.PodReady, ready, reason)
+	}
+	s.ObservedGeneration = pod.Generation
+}
+
+// readinessOf looks at the gates that others open.
+func readinessOf(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, gate := range pod.Spec.ReadinessGates {
+		open := false
+		for _, c := range pod.Status.Conditions {
+			open = open || (c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue)
+		}
+		if !open {
+			return corev1.ConditionFalse
+		}
+	}
+	return corev1.ConditionTrue
+}
+
+func containerStatus(c *corev1.Container, state corev1.ContainerState, ready bool) corev1.ContainerStatus {
+	started := state.Running != nil
+	return corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: "fake://" + c.Image, ContainerID: "fake://" + c.Name, State: state, Ready: ready, Started: &started,
+	}
+}
+
+// addresses are those of pods.
+type addresses struct {
+	mu   sync.Mutex
+	used map[netip.Addr]bool
+	next netip.Addr
+}
+
+func (a *addresses) take(ip string) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil || !podRange.Contains(addr) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used == nil {
+		a.used = map[netip.Addr]bool{}
+	}
+	a.used[addr] = true
+}
+
+func (a *addresses) give() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used == nil {
+		a.used = map[netip.Addr]bool{}
+	}
+	for range 1 << (32 - podRange.Bits()) {
+		if a.next = a.next.Next(); !podRange.Contains(a.next) {
+			a.next = podRange.Addr().Next()
+		}
+		if !a.used[a.next] {
+			a.used[a.next] = true
+			return a.next.String()
+		}
+	}
+	return ""
+}
+
+func (a *addresses) giveBack(ip string) {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.used, addr)
+}

@@ -60,6 +60,12 @@ func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
 	}
 	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator(o.Issuers, o.Keys, o.Audiences,
 		serviceaccount.NewValidator(boundObjects{o.Client})))
+	// Tokens that are kept in Secrets.
+	kept, err := serviceaccount.NewLegacyValidator(true, boundObjects{o.Client}, o.Client.CoreV1())
+	if err != nil {
+		return nil, fmt.Errorf("tokens of service accounts: %w", err)
+	}
+	tokens = append(tokens, serviceaccount.JWTTokenAuthenticator([]string{serviceaccount.LegacyIssuer}, o.Keys, o.Audiences, kept))
 	token := tokenunion.New(tokens...)
 
 	known := union.New(

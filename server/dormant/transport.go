@@ -36,7 +36,8 @@ type Transport struct {
 }
 
 // RoundTrip implements http.RoundTripper. For the watch of an empty collection, it
-// returns when the first object is stored there, or the request's context ends.
+// returns when the first object is stored there. When the request's context ends before,
+// the watch is over without an event.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	prefix := ""
 	if gr, ok := collection(req); ok {
@@ -61,7 +62,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	first, err := t.first(ctx, prefix, found.Header.Revision)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			// An error would be logged, and this is none.
+			return answer(req, "application/json;stream=watch", nil), nil
 		}
 		return t.Next.RoundTrip(req)
 	}
@@ -141,10 +143,13 @@ func empty(req *http.Request, revision int64) *http.Response {
 	if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		kind = `"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
 	}
-	body := fmt.Appendf(nil, `{%s"metadata":{"resourceVersion":"%d"},"items":[]}`, kind, revision)
+	return answer(req, "application/json", fmt.Appendf(nil, `{%s"metadata":{"resourceVersion":"%d"},"items":[]}`, kind, revision))
+}
+
+func answer(req *http.Request, contentType string, body []byte) *http.Response {
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/2.0", ProtoMajor: 2,
-		Header:        http.Header{"Content-Type": {"application/json"}},
+		Header:        http.Header{"Content-Type": {contentType}},
 		Body:          io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body)),
 		Request:       req,

@@ -135,13 +135,39 @@ func (a *assembly) close() {
 // is to end.
 const lastWait = 5 * time.Second
 
+// controllersEnd is how long the controllers may take to end before the server ends
+// beside them.
+const controllersEnd = time.Second
+
 // run serves until ctx ends.
 func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	if waits := a.stores.initialization; waits != nil {
 		defer context.AfterFunc(groupCtx, func() { time.AfterFunc(lastWait, waits.Release) })()
 	}
-	group.Go(func() error { return a.serve(groupCtx) })
+	up, controlled := make(chan struct{}), make(chan struct{})
+	group.Go(func() error {
+		defer close(controlled)
+		select {
+		case <-up:
+			a.controllers.Run(groupCtx)
+		case <-groupCtx.Done():
+		}
+		return nil
+	})
+	// The end of serving waits for watches. Those of controllers end before.
+	serving, endServing := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endServing(nil)
+	group.Go(func() error {
+		<-groupCtx.Done()
+		select {
+		case <-controlled:
+		case <-time.After(controllersEnd):
+		}
+		endServing(context.Cause(groupCtx))
+		return nil
+	})
+	group.Go(func() error { return a.serve(serving) })
 	group.Go(func() error {
 		if err := a.admitter.run(groupCtx, a.db.client.Client); groupCtx.Err() == nil {
 			return err
@@ -165,10 +191,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		ready(a.serving.address)
 		// Starting took memory that serving does not need.
 		debug.FreeOSMemory()
-		group.Go(func() error {
-			a.controllers.Run(groupCtx)
-			return nil
-		})
+		close(up)
 		a.furnisher.makeUp(groupCtx)
 		return nil
 	})

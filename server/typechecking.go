@@ -18,20 +18,20 @@ import (
 // newTypeChecking returns what writes status.typeChecking of policies (D61).
 func newTypeChecking(client discovery.DiscoveryInterface, models *openapi.Models) *typechecking.Controller {
 	return typechecking.New(typechecking.Options{
-		Schemas: schemas{builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client}},
+		Schemas: described{builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client}},
 		Kinds:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
 		Builtin: legacyscheme.Scheme.IsGroupRegistered,
 	})
 }
 
-// schemas finds the schemas of all kinds. Those of built-in kinds are not read from the
+// described finds the OpenAPI schemas of all kinds. Those of built-in kinds are not read from the
 // server's documents, which are long.
-type schemas struct {
+type described struct {
 	builtin, custom resolver.SchemaResolver
 }
 
 // ResolveSchema implements resolver.SchemaResolver.
-func (s schemas) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+func (s described) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	found, err := s.builtin.ResolveSchema(kind)
 	if errors.Is(err, resolver.ErrSchemaNotFound) {
 		return s.custom.ResolveSchema(kind)

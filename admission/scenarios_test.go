@@ -3,7 +3,9 @@ package admission
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,10 +21,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
@@ -45,8 +50,12 @@ type scenario struct {
 	// answer is given from then on. One without answers allows everything.
 	answers map[string][]answer
 	request scenarioRequest
-	// plan, trace and object are what is expected. The trace has to be there.
-	plan, trace, object *txtar.File
+	// params are the objects that policies refer to.
+	params randomParams
+	// plan, trace and object are what is expected, and answer what the client gets: the
+	// status of a rejection, warnings, and what the audit event is given. The trace has to
+	// be there.
+	plan, trace, object, answer *txtar.File
 }
 
 // scenarioRequest is request.yaml.
@@ -138,9 +147,7 @@ func readScenario(t *testing.T, archive *txtar.Archive, s *hooktest.Server) *sce
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Who stores policies validates them.
-				policy := strings.Contains(content["kind"].(string), "AdmissionPolicy")
-				if errs := registration.Validate(obj); !policy && len(errs) > 0 {
+				if errs := registration.Validate(obj); len(errs) > 0 && !strings.Contains(fmt.Sprintf("%T", obj), "Policy") {
 					t.Fatal(errs.ToAggregate())
 				}
 				c.registrations = append(c.registrations, obj)
@@ -153,6 +160,12 @@ func readScenario(t *testing.T, archive *txtar.Archive, s *hooktest.Server) *sce
 				}
 				c.namespaces[ns.Name] = ns
 			}
+		case "params.yaml":
+			for _, content := range documents(t, f.Data) {
+				c.params = append(c.params, &unstructured.Unstructured{Object: content})
+			}
+		case "answer":
+			c.answer = f
 		case "answers.yaml":
 			unmarshal(t, f.Data, &c.answers)
 		case "request.yaml":
@@ -269,7 +282,7 @@ func (c *scenario) serve(s *hooktest.Server, quiet *bool) {
 func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 	registered := register(c.registrations...)
 	e, err := New(Options{
-		Snapshots: registered, Namespaces: c.namespaces, Authorizer: alice{}, Schemas: catalogueSchemas, Dial: s.Dial, Resolver: s, Skips: true,
+		Snapshots: registered, Namespaces: c.namespaces, Params: c.params, Authorizer: alice{}, Schemas: catalogueSchemas, Dial: s.Dial, Resolver: s, Skips: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -281,6 +294,7 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 		{ValidatingPolicyName, e.ValidatingPolicies()}, {GenericWebhookName, e.ExternalHooks()}, {ValidatingWebhookName, e.ValidatingWebhooks()},
 	}
 	joined := Chain(chain...)
+	var answered answerOf
 	quiet := true
 	c.serve(s, &quiet)
 	judge := func(a admission.Attributes) *trace.Trace {
@@ -293,10 +307,14 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 		followed := trace.New()
 		// The log has nothing that the trace has not.
 		ctx = klog.NewContext(trace.NewContext(ctx, followed), klog.Logger{})
-		if err := joined.(admission.MutationInterface).Admit(ctx, a, catalogueInterfaces); err == nil {
-			// The verdict is in the trace.
-			_ = joined.(admission.ValidationInterface).Validate(ctx, a, catalogueInterfaces)
+		answered = answerOf{}
+		ctx = warning.WithWarningRecorder(ctx, &answered)
+		a = annotated{a, &answered}
+		err := joined.(admission.MutationInterface).Admit(ctx, a, catalogueInterfaces)
+		if err == nil {
+			err = joined.(admission.ValidationInterface).Validate(ctx, a, catalogueInterfaces)
 		}
+		answered.rejected(err)
 		return followed
 	}
 	for range c.request.EarlierRequests {
@@ -314,6 +332,7 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 	}
 	c.expect(t, c.plan, b.String())
 	c.expect(t, c.trace, judge(a).String())
+	c.expect(t, c.answer, answered.String())
 	if c.object != nil {
 		content, err := yaml.Marshal(a.GetObject())
 		if err != nil {
@@ -361,4 +380,41 @@ func (r *scenarioRequest) attributes(t *testing.T) admission.Attributes {
 	}
 	t.Fatalf("the catalogue has no %s %s/%s", gv, r.Resource, r.Subresource)
 	return nil
+}
+
+// answerOf is what became of a request, as its client and the audit log see it.
+type answerOf struct {
+	lines []string
+}
+
+func (r *answerOf) String() string { return strings.Join(append(r.lines, ""), "\n") }
+
+func (r *answerOf) AddWarning(_, text string) { r.lines = append(r.lines, "warning: "+text) }
+
+// rejected writes the status of a rejection.
+func (r *answerOf) rejected(err error) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		r.lines = append(r.lines, "allowed")
+		return
+	}
+	s := status.Status()
+	r.lines = append(r.lines, fmt.Sprintf("%d %s: %s", s.Code, s.Reason, s.Message))
+	if s.Details == nil {
+		return
+	}
+	for _, cause := range s.Details.Causes {
+		r.lines = append(r.lines, fmt.Sprintf("cause: %s%s", cause.Type, cause.Message))
+	}
+}
+
+// annotated notes what the audit event is given.
+type annotated struct {
+	admission.Attributes
+	answer *answerOf
+}
+
+func (a annotated) AddAnnotationWithLevel(key, value string, level audit.Level) error {
+	a.answer.lines = append(a.answer.lines, fmt.Sprintf("audit: %s = %s", key, value))
+	return a.Attributes.AddAnnotationWithLevel(key, value, level)
 }

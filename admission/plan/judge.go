@@ -97,6 +97,7 @@ func Judge(ctx context.Context, candidates []Candidate, r *Request, e Equivalent
 		j := &list[i]
 		j.Matched = candidates[i].bindings(ctx, r, e, in, all)
 		if err := j.judge(ctx, r, values); err != nil {
+			j.Decision = Decision{Reason: Reason{Code: NotReached}}
 			return list[:i+1], err
 		}
 	}

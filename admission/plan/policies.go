@@ -230,8 +230,16 @@ func (j *Judgement) allForgiven() bool {
 
 // explanation says what the first consequence is that counts most.
 func (j *Judgement) explanation() *Explanation {
-	c := &j.Consequences[max(j.denies(), 0)]
-	return &Explanation{c.Code.String(), strings.ReplaceAll(c.Text(), "\n", " ")}
+	first := j.denies()
+	c := &j.Consequences[max(first, 0)]
+	text := c.Text()
+	if first < 0 {
+		text = c.Message
+		if c.Binding != nil {
+			text = "binding " + c.Binding.Configuration + ": " + text
+		}
+	}
+	return &Explanation{c.Code.String(), strings.ReplaceAll(text, "\n", " ")}
 }
 
 // skippedBindings are the bindings that do not apply.
@@ -364,9 +372,46 @@ func (p *Param) text() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// summary says in a few words what a policy's step comes to.
-func (s *Step) summary() string {
-	if len(s.Evaluations) == 0 {
+// Details say what a policy found that is not as it should be, what its bindings make of
+// that, and which bindings do not apply, one line each; none for other steps.
+func (s *Step) Details() []string {
+	var list []string
+	for i := range s.Evaluations {
+		e := &s.Evaluations[i]
+		param := ""
+		if e.Param != "" {
+			param = " with param " + e.Param
+		}
+		if e.FalseCondition != "" && s.Effect != Skip {
+			list = append(list, fmt.Sprintf("match condition %q is false%s", e.FalseCondition, param))
+		}
+		for k := range e.Validations {
+			v := &e.Validations[k]
+			if v.Verdict == "holds" || v.Index == nil {
+				continue
+			}
+			text := fmt.Sprintf("validation %d %s%s", *v.Index+1, map[string]string{"violated": "is violated", "failed": "failed"}[v.Verdict], param)
+			if v.Because != "" {
+				text += ", because this is false: " + v.Because
+			}
+			list = append(list, fmt.Sprintf("%s (cost %d of %d)", text, v.Cost, v.CostLimit))
+		}
+	}
+	for i := range s.Consequences {
+		if c := &s.Consequences[i]; c.Binding != "" && len(c.Actions) > 0 {
+			list = append(list, fmt.Sprintf("binding %s (%s): %s", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " ")))
+		}
+	}
+	for i := range s.Bindings {
+		list = append(list, fmt.Sprintf("binding %s does not apply: %s", s.Bindings[i].Binding, s.Bindings[i].Reason.Message))
+	}
+	return list
+}
+
+// Summary says in a few words what the evaluations of a policy come to; empty for other
+// steps.
+func (s *Step) Summary() string {
+	if s.Effect != Evaluate || len(s.Evaluations) == 0 {
 		return ""
 	}
 	most := int64(0)

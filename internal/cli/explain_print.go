@@ -115,7 +115,7 @@ func printSteps(b *bytes.Buffer, p *plan.Plan) {
 		s := &p.Steps[i]
 		number, by, as, timeout := "", s.Plugin, "", ""
 		switch s.Effect {
-		case plan.Call, plan.Pend, plan.Run:
+		case plan.Call, plan.Evaluate, plan.Pend, plan.Run:
 			acts++
 			number = fmt.Sprint(acts)
 		}
@@ -141,10 +141,13 @@ func remarks(s *plan.Step) []string {
 	var list []string
 	if s.Reason != nil {
 		list = append(list, s.Reason.Message)
+	} else if summary := s.Summary(); summary != "" {
+		list = append(list, summary)
 	}
 	if len(s.Patch) > 0 {
 		list = append(list, "changes "+strings.Join(changedFields(s.Patch), ", "))
 	}
+	list = append(list, s.Details()...)
 	rule := ""
 	if s.Rule != nil {
 		rule = fmt.Sprintf("rule %d", *s.Rule+1)

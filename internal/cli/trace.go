@@ -444,7 +444,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	switch {
 	case len(s.Patch) > 0:
 		fmt.Fprint(out, ", changed the object")
-	case len(s.Calls) == 0 && s.Allowed && len(s.Pending) == 0:
+	case len(s.Calls) == 0 && len(s.Judgements) == 0 && s.Allowed && len(s.Pending) == 0:
 		fmt.Fprint(out, ", allowed")
 	}
 	fmt.Fprintln(out)
@@ -464,6 +464,9 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 			fmt.Fprintln(out)
 		}
 	}
+	for i := range s.Judgements {
+		printJudgement(out, &s.Judgements[i])
+	}
 	for i := range s.Calls {
 		printCall(out, &s.Calls[i], "")
 	}
@@ -476,10 +479,67 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 		printCall(out, c, why)
 	}
 	for i := range s.Skips {
-		fmt.Fprintf(out, "  skipped: %s/%s, %s\n", s.Skips[i].Entry.Configuration, s.Skips[i].Entry.Name, s.Skips[i].Reason)
+		fmt.Fprintf(out, "  skipped: %s, %s\n", strings.TrimSuffix(s.Skips[i].Entry.Configuration+"/"+s.Skips[i].Entry.Name, "/"), s.Skips[i].Reason)
 	}
 	if !s.Allowed && !slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Error == s.Error }) {
 		fmt.Fprintf(out, "  rejected: %s\n", indented(s.Error))
+	}
+}
+
+// printJudgement writes what a policy did: what it found with each param, and what its
+// bindings made of that.
+func printJudgement(out io.Writer, j *trace.JudgementRecord) {
+	fmt.Fprintf(out, "  %s", j.Policy.Configuration)
+	if j.Equivalent {
+		fmt.Fprintf(out, ", as %s", apiVersion(j.Kind))
+	}
+	if len(j.Evaluations) == 0 {
+		fmt.Fprint(out, ": not evaluated")
+	}
+	fmt.Fprintln(out)
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		fmt.Fprint(out, "    evaluated")
+		if e.Param != nil {
+			fmt.Fprintf(out, " with %s", strings.TrimPrefix(e.Param.Namespace+"/"+e.Param.Name, "/"))
+		}
+		fmt.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
+		if e.MoreBindings > 0 {
+			fmt.Fprintf(out, " and %d more", e.MoreBindings)
+		}
+		fmt.Fprintf(out, ": %s, cost %d", brief(e.Micros), e.Cost)
+		if e.FalseCondition != "" {
+			fmt.Fprintf(out, ", match condition %q is false", e.FalseCondition)
+		}
+		fmt.Fprintln(out)
+		for k := range e.Validations {
+			if v := &e.Validations[k]; v.Expression != "" {
+				fmt.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
+			}
+		}
+		for k := range e.AuditAnnotations {
+			if a := &e.AuditAnnotations[k]; a.Value != "" {
+				fmt.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))
+			}
+		}
+	}
+	for i := range j.Consequences {
+		c := &j.Consequences[i]
+		fmt.Fprint(out, "    ")
+		if c.Binding != "" {
+			fmt.Fprintf(out, "binding %s: ", c.Binding)
+		}
+		fmt.Fprint(out, indented(c.Message))
+		if len(c.Actions) > 0 {
+			fmt.Fprintf(out, " (%s)", strings.Join(c.Actions, ", "))
+		}
+		if c.Ignored {
+			fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
+		}
+		fmt.Fprintln(out)
+	}
+	if j.MoreConsequences > 0 {
+		fmt.Fprintf(out, "    and %d more\n", j.MoreConsequences)
 	}
 }
 

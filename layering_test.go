@@ -100,7 +100,7 @@ var layers = []struct {
 		"admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
 	{"admission/dispatch", []string{
-		"admission/call", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
+		"admission/call", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
 		"admission/registration",
 	}, "runs a plan: calls webhooks with reviews and writes the trace"},
 	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},

@@ -41,7 +41,7 @@ func (d described) Predict(ctx context.Context, _ registration.Pass, a admission
 	return d.Admit(ctx, a, o)
 }
 
-func labelling(key string) described {
+func labellingPlugin(key string) described {
 	return described{changes: true, mutator: mutator{link{admit: func(a admission.Attributes) error {
 		object := a.GetObject().(metav1.Object)
 		labels := object.GetLabels()
@@ -68,33 +68,33 @@ func attributes(resource string) admission.Attributes {
 // S9.18, S9.17: a trace tells what each compiled-in plugin changed, and has no step of plugins that are
 // about something else.
 func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
-	nothing := labelling("")
+	nothing := labellingPlugin("")
 	nothing.admit = func(admission.Attributes) error { return nil }
-	refusing := labelling("")
+	refusing := labellingPlugin("")
 	refusing.admit = func(a admission.Attributes) error {
 		a.GetObject().(metav1.Object).SetLabels(map[string]string{"half": "done"})
 		return errors.New("refused")
 	}
-	foreign := othersPlugin{labelling("foreign").mutator}
+	foreign := othersPlugin{labellingPlugin("foreign").mutator}
 	for _, tt := range []struct {
 		name     string
 		resource string
 		chain    []Plugin
 		want     []string
 	}{
-		{"each with its own change", "pods", []Plugin{{"A", labelling("a")}, {"B", labelling("b")}}, []string{
+		{"each with its own change", "pods", []Plugin{{"A", labellingPlugin("a")}, {"B", labellingPlugin("b")}}, []string{
 			`A [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
 			`B [{"op":"add","path":"/metadata/labels/b","value":"x"}] <nil>`,
 		}},
-		{"a plugin that changes nothing", "pods", []Plugin{{"A", nothing}, {"B", labelling("b")}}, []string{
+		{"a plugin that changes nothing", "pods", []Plugin{{"A", nothing}, {"B", labellingPlugin("b")}}, []string{
 			`A  <nil>`, `B [{"op":"add","path":"/metadata/labels","value":{"b":"x"}}] <nil>`,
 		}},
-		{"what webhooks changed in between is theirs", "pods", []Plugin{{"A", labelling("a")}, {"W", foreign}, {"B", labelling("b")}}, []string{
+		{"what webhooks changed in between is theirs", "pods", []Plugin{{"A", labellingPlugin("a")}, {"W", foreign}, {"B", labellingPlugin("b")}}, []string{
 			`A [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}] <nil>`,
 			`B [{"op":"add","path":"/metadata/labels/b","value":"x"}] <nil>`,
 		}},
 		{"a plugin that refuses", "pods", []Plugin{{"A", refusing}}, []string{`A  refused`}},
-		{"a request that the plugin is not about", "nodes", []Plugin{{"A", labelling("a")}}, nil},
+		{"a request that the plugin is not about", "nodes", []Plugin{{"A", labellingPlugin("a")}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := attributes(tt.resource)
@@ -115,12 +115,12 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 // S9.17: a plan asks the compiled-in plugins that can be asked, tells what each would change, and
 // leaves the object alone.
 func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
-	unsure := labelling("unsure")
+	unsure := labellingPlugin("unsure")
 	unsure.unsure = true
 	asked := 0
-	reading := labelling("reading")
+	reading := labellingPlugin("reading")
 	reading.reads, reading.asked = []Read{{GroupResource: corev1.Resource("limitranges"), Namespaced: true}}, &asked
-	refusing := labelling("")
+	refusing := labellingPlugin("")
 	refusing.admit = func(admission.Attributes) error { return errors.New("refused") }
 	for _, tt := range []struct {
 		name     string
@@ -129,21 +129,21 @@ func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
 		chain    []Plugin
 		want     []string
 	}{
-		{"each with its own change", "pods", PlanOptions{}, []Plugin{{"A", labelling("a")}, {"B", labelling("b")}}, []string{
+		{"each with its own change", "pods", PlanOptions{}, []Plugin{{"A", labellingPlugin("a")}, {"B", labellingPlugin("b")}}, []string{
 			`run A [{"op":"add","path":"/metadata/labels","value":{"a":"x"}}]`,
 			`run B [{"op":"add","path":"/metadata/labels/b","value":"x"}]`,
 		}},
-		{"a plugin that cannot be asked", "pods", PlanOptions{}, []Plugin{{"A", unsure}, {"B", labelling("b")}}, []string{
+		{"a plugin that cannot be asked", "pods", PlanOptions{}, []Plugin{{"A", unsure}, {"B", labellingPlugin("b")}}, []string{
 			`run A `, `run B [{"op":"add","path":"/metadata/labels","value":{"b":"x"}}]`,
 		}},
-		{"a plugin that refuses ends the plan", "pods", PlanOptions{}, []Plugin{{"A", refusing}, {"B", labelling("b")}}, []string{`reject A  refused`}},
+		{"a plugin that refuses ends the plan", "pods", PlanOptions{}, []Plugin{{"A", refusing}, {"B", labellingPlugin("b")}}, []string{`reject A  refused`}},
 		{"what may not be read is not used", "pods", PlanOptions{Unread: map[string]string{"A": "may not list limitranges"}},
-			[]Plugin{{"A", reading}, {"B", labelling("b")}}, []string{
+			[]Plugin{{"A", reading}, {"B", labellingPlugin("b")}}, []string{
 				`unknown A  unknown: may not list limitranges`, `run B [{"op":"add","path":"/metadata/labels","value":{"b":"x"}}]`,
 			}},
 		{"in a namespace that may not be seen nobody is asked", "pods", PlanOptions{NamespaceHidden: "may not get namespace ns"},
 			[]Plugin{{"A", reading}}, []string{`run A `}},
-		{"a request that the plugin is not about", "nodes", PlanOptions{}, []Plugin{{"A", labelling("a")}}, nil},
+		{"a request that the plugin is not about", "nodes", PlanOptions{}, []Plugin{{"A", labellingPlugin("a")}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			asked = 0

@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
@@ -29,6 +31,30 @@ type PlanOptions struct {
 	// Unread, if set, says of compiled-in plugins, by name, why whoever asks may not see
 	// what they read: these are not asked.
 	Unread map[string]string
+	// ParamHidden, if set, says why whoever asks may not see objects that policies refer
+	// to; empty when they may. The name is empty for those of a selector. Policies that are
+	// evaluated with them are then unknown.
+	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
+}
+
+// hiddenParams are the params that whoever asks may see.
+type hiddenParams struct {
+	Params
+	hidden func(kind schema.GroupVersionKind, namespace, name string) string
+}
+
+func (p hiddenParams) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
+	if why := p.hidden(kind, namespace, name); why != "" {
+		return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, why)
+	}
+	return p.Params.Get(ctx, kind, namespace, name)
+}
+
+func (p hiddenParams) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error) {
+	if why := p.hidden(kind, namespace, ""); why != "" {
+		return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, why)
+	}
+	return p.Params.List(ctx, kind, namespace, selector)
 }
 
 // Plan says what a chain of plugins does with a request, by the registrations that are
@@ -62,10 +88,17 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)
 		}
 	}
+	if options.ParamHidden != nil && in.Params != nil {
+		in.Params = hiddenParams{in.Params, options.ParamHidden}
+	}
 	for i := range links {
 		l := &links[i]
 		if l.Source != nil {
 			l.Hidden = options.Hidden[l.Source.Source]
+			if l.Source.Policies && l.Hidden == "" {
+				// What a policy does is up to its bindings.
+				l.Hidden = options.Hidden[l.Source.Bindings]
+			}
 		} else if l.Judge != nil {
 			if l.Hidden = options.Unread[l.Plugin]; options.NamespaceHidden != "" {
 				l.Judge = nil

@@ -178,6 +178,8 @@ type prophet struct {
 // tally counts what the random sets came to, so that none of it is missing.
 type tally struct {
 	sets, calls, ahead, equivalent, pending, rejected, ignored int
+	// evaluated and denied are policies that were evaluated, and that rejected.
+	evaluated, denied int
 }
 
 func newProphet(t *testing.T, s *hooktest.Server, prefix string) *prophet {
@@ -192,6 +194,7 @@ func newProphet(t *testing.T, s *hooktest.Server, prefix string) *prophet {
 	engine := func(serial bool) *Engine {
 		e, err := New(Options{
 			Snapshots: &p.snapshots, Namespaces: randomNamespaces{}, Authorizer: alice{}, Resolver: s, Serial: serial, Skips: true,
+			Params: paramsOfSets,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +238,7 @@ func (p *prophet) learn(t *testing.T) {
 func (p *prophet) chain(r random, e *Engine) []Plugin {
 	writes := admission.NewHandler(admission.Create, admission.Update)
 	mutating := []Plugin{{InitializersName, e.Initializers()}, {"Stamp", stamp{writes}}, {MutatingWebhookName, e.MutatingWebhooks()}}
-	validating := []Plugin{{"Names", names{writes}}, {GenericWebhookName, e.ExternalHooks()}, {ValidatingWebhookName, e.ValidatingWebhooks()}}
+	validating := []Plugin{{"Names", names{writes}}, {GenericWebhookName, e.ExternalHooks()}, {ValidatingWebhookName, e.ValidatingWebhooks()}, {ValidatingPolicyName, e.ValidatingPolicies()}}
 	if r.in(2) {
 		for _, list := range [][]Plugin{mutating, validating} {
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
@@ -249,7 +252,11 @@ func (p *prophet) chain(r random, e *Engine) []Plugin {
 // differences; empty when there are none.
 func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	r := newRandom(seed)
-	s := snapshot.Compile(snapshot.Registrations{Objects: r.registrations(p.base, p.ca, p.prefix), Revision: fmt.Sprint(seed)})
+	objects := r.registrations(p.base, p.ca, p.prefix)
+	if r.in(3) {
+		objects = append(objects, r.policies()...)
+	}
+	s := snapshot.Compile(snapshot.Registrations{Objects: objects, Revision: fmt.Sprint(seed)})
 	if len(s.Problems) > 0 {
 		return "", errors.Join(s.Problems...)
 	}
@@ -294,6 +301,10 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 		fmt.Fprintf(&b, "the plan says rejection %q, the chain says %v\n", predicted.Rejection, rejection)
 	}
 	differ("webhooks", outcomes(predicted.Steps), happened(followed))
+	differ("policies", foretold(full.Steps), evaluated(followed))
+	if text := policyDenial(predicted); text != "" && (rejection == nil || rejection.Error() != text) {
+		fmt.Fprintf(&b, "the plan says rejection %q, the chain says %v\n", text, rejection)
+	}
 	serial := e == p.serial
 	differ("the reviews that webhooks receive", p.arranged(p.calls(predicted.Steps, a), serial), p.arranged(received, serial))
 	if rejection == nil {
@@ -314,6 +325,19 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf("%s\n%s as %s:\n%s\nthe trace:\n%s\nthe error: %v\n", b.String(), predicted.Request.Operation, predicted.Request.User, printed(full), followed, rejection), nil
+}
+
+// policyDenial is what a plan says the request is rejected with, if a policy does that.
+func policyDenial(p *plan.Plan) string {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Effect == plan.Reject {
+			if s.Entry != nil && s.Entry.Kind == registration.ValidatingPolicyKind {
+				return p.Rejection
+			}
+			return ""
+		}
+	}
+	return ""
 }
 
 func printed(p *plan.Plan) string {
@@ -400,7 +424,7 @@ func spared(steps []plan.Step) []string {
 	var out []string
 	for i := range steps {
 		switch s := &steps[i]; {
-		case s.As == nil, s.Reason == nil:
+		case s.As == nil, s.Reason == nil, len(s.Evaluations) > 0, len(s.Consequences) > 0:
 		case s.Effect == plan.Skip && s.Reason.Code != plan.NotReached.String():
 			out = append(out, fmt.Sprintf("%s %s: %s: %s", s.Plugin, s.Entry, s.Reason.Code, s.Reason.Message))
 		case s.Effect == plan.Ignored && s.Reason.Code == plan.ConditionFailed.String():
@@ -559,6 +583,10 @@ func (p *prophet) count(predicted *plan.Plan, t *trace.Trace, rejection error) {
 			n.ignored++
 		}
 	}
+	n.evaluated += len(foretold(predicted.Steps))
+	if policyDenial(predicted) != "" {
+		n.denied++
+	}
 	for _, run := range runs(t) {
 		for i := range run.Calls {
 			if run.Calls[i].Turn == trace.Ahead {
@@ -617,10 +645,11 @@ func TestPlanIsWhatHappens(t *testing.T) {
 		sum = tally{
 			sum.sets + n.sets, sum.calls + n.calls, sum.ahead + n.ahead, sum.equivalent + n.equivalent,
 			sum.pending + n.pending, sum.rejected + n.rejected, sum.ignored + n.ignored,
+			sum.evaluated + n.evaluated, sum.denied + n.denied,
 		}
 	}
 	t.Logf("%+v in %v", sum, time.Since(start).Round(time.Millisecond))
-	if *propertySets >= 10000 && !t.Failed() && (sum.ahead == 0 || sum.equivalent == 0 || sum.pending == 0 || sum.rejected == 0 || sum.ignored == 0 || sum.calls < sum.sets) {
+	if *propertySets >= 10000 && !t.Failed() && (sum.ahead == 0 || sum.equivalent == 0 || sum.pending == 0 || sum.rejected == 0 || sum.ignored == 0 || sum.calls < sum.sets || sum.evaluated == 0 || sum.denied == 0) {
 		t.Errorf("the random sets leave something out: %+v", sum)
 	}
 }

@@ -293,9 +293,10 @@ func (j *Judgement) Skipped() Reason {
 	}
 	// The reason of a binding says more when it is the only one.
 	if len(j.Candidate.Entry.Bindings.All) == 1 && len(j.Groups) == 1 {
-		if g := &j.Groups[0]; !g.Applies {
+		// A binding without a rule for the request is not looked at.
+		if g := &j.Groups[0]; !g.Applies && g.Reason.Code != NoRule && g.Reason.Code != Excluded {
 			return g.Reason
-		} else if len(g.Params) == 0 {
+		} else if g.Applies && len(g.Params) == 0 {
 			return Reason{Code: NoParams, entry: j.Candidate.Entry}
 		}
 	}

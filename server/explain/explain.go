@@ -13,9 +13,11 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
@@ -245,6 +247,23 @@ func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *ad
 				options.Unread[p.Name] = "may not list " + r.String()
 			}
 		}
+	}
+	options.ParamHidden = func(kind schema.GroupVersionKind, namespace, name string) string {
+		// The resource has its usual name: that of another one hides too much, never too
+		// little.
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		verb := "get"
+		if name == "" {
+			verb = "list"
+		}
+		ok, err := may(authorizer.AttributesRecord{Verb: verb, APIGroup: kind.Group, APIVersion: kind.Version, Resource: resource.Resource, Namespace: namespace, Name: name})
+		if err != nil {
+			return err.Error()
+		}
+		if !ok {
+			return fmt.Sprintf("may not %s %s", verb, strings.TrimSuffix(resource.Resource+" "+path.Join(namespace, name), " "))
+		}
+		return ""
 	}
 	if spec.Namespace == "" {
 		return nil

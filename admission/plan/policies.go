@@ -46,8 +46,8 @@ type PolicyMutation struct {
 	// Message is why it failed, or what is not known.
 	Message string `json:"message,omitempty"`
 	// Cost is what the expression costs, and CostLimit what it may.
-	Cost      uint64 `json:"cost"`
-	CostLimit uint64 `json:"costLimit"`
+	Cost      int64 `json:"cost"`
+	CostLimit int64 `json:"costLimit"`
 }
 
 // PolicyValidation is what one validation says.
@@ -320,7 +320,7 @@ func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 		m := &e.Mutations[i]
 		one := PolicyMutation{
 			Index: m.Index, Type: string(j.Candidate.Entry.Policy.Mutations[m.Index].Type()), Verdict: "unchanged", Patch: m.Patch(),
-			Cost: m.Cost, CostLimit: policy.ExpressionCostLimit,
+			Cost: int64(m.Cost), CostLimit: policy.ExpressionCostLimit,
 		}
 		switch {
 		case errors.Is(m.Err, ErrUnknown):
@@ -397,6 +397,12 @@ func (s *Step) Details() []string {
 			list = append(list, fmt.Sprintf("%s (cost %d of %d)", text, v.Cost, v.CostLimit))
 		}
 	}
+	for i := range s.Evaluations {
+		e := &s.Evaluations[i]
+		for k := range e.Mutations {
+			list = append(list, e.Mutations[k].detail(e))
+		}
+	}
 	for i := range s.Consequences {
 		if c := &s.Consequences[i]; c.Binding != "" && len(c.Actions) > 0 {
 			list = append(list, fmt.Sprintf("binding %s (%s): %s", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " ")))
@@ -406,6 +412,22 @@ func (s *Step) Details() []string {
 		list = append(list, fmt.Sprintf("binding %s does not apply: %s", s.Bindings[i].Binding, s.Bindings[i].Reason.Message))
 	}
 	return list
+}
+
+// detail says what a mutation does.
+func (m *PolicyMutation) detail(e *PolicyEvaluation) string {
+	with := ""
+	if e.Param != "" {
+		with = " with param " + e.Param
+	}
+	text := fmt.Sprintf("mutation %d, %s, binding %s%s: %s", m.Index+1, m.Type, e.Bindings[0], with, m.Verdict)
+	if m.Patch != nil {
+		text += " by " + string(m.Patch)
+	}
+	if m.Message != "" {
+		text += ": " + strings.ReplaceAll(m.Message, "\n", " ")
+	}
+	return fmt.Sprintf("%s (cost %d of %d)", text, m.Cost, m.CostLimit)
 }
 
 // Summary says in a few words what the evaluations of a policy come to; empty for other

@@ -517,6 +517,20 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 				fmt.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
 			}
 		}
+		for k := range e.Mutations {
+			m := &e.Mutations[k]
+			what := "changed nothing"
+			if m.Mutated {
+				what = "changed the object"
+			}
+			if m.Error != "" {
+				what = "failed: " + indented(m.Error)
+			}
+			fmt.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
+			for n := range m.Patch {
+				fmt.Fprintf(out, "        %s\n", describe(&m.Patch[n]))
+			}
+		}
 		for k := range e.AuditAnnotations {
 			if a := &e.AuditAnnotations[k]; a.Value != "" {
 				fmt.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))

@@ -1,0 +1,167 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// mutatingPolicy is a MutatingAdmissionPolicy with its binding, for one resource of one
+// namespace. mutations is a YAML list.
+func mutatingPolicy(name, namespace, group, resource, reinvocation, mutations string) string {
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  reinvocationPolicy: %[5]s
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}
+    resourceRules: [{operations: [CREATE, UPDATE], apiGroups: ["%[3]s"], apiVersions: [v1], resources: [%[4]s]}]
+  mutations:
+%[6]s
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s}
+`, name, namespace, group, resource, reinvocation, mutations)
+}
+
+// TestMutatingAdmissionPolicies has policies change objects of built-in and custom kinds, as
+// a user sees it.
+func TestMutatingAdmissionPolicies(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	ns := s.Namespace(t)
+	k := s.Kubectl(t, ns)
+	pods := "/api/v1/namespaces/" + ns + "/pods"
+	pod := func(name string) string {
+		return asJSON(map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "image": "main:1"}}},
+		})
+	}
+
+	t.Run("S18.2 S18.8 S18.14 a sidecar and a label", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		k.MustWith(mutatingPolicy("sidecar", ns, "", "pods", "Never", `  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: >-
+        Object{spec: Object.spec{initContainers: [Object.spec.initContainers{name: "proxy", image: "proxy:1", restartPolicy: "Always"}]}}
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        has(object.metadata.labels) ? [] : [JSONPatch{op: "add", path: "/metadata/labels", value: {"images": (object.spec.containers[0].image + "-" + object.spec.initContainers[0].image).replace(":", ".")}}]
+`), "apply", "-f", "-")
+		k.MustWith(pod("p"), "apply", "-f", "-")
+		stored := h.Get(pods + "/p")
+		want(t, "sidecar", stored.Text("spec", "initContainers", "0", "image"), "proxy:1")
+		// A later mutation saw what an earlier one did, defaults included.
+		want(t, "default", stored.Text("spec", "initContainers", "0", "terminationMessagePath"), "/dev/termination-log")
+		want(t, "label", stored.Text("metadata", "labels", "images"), "main.1-proxy.1")
+		fields := asJSON(stored.At("metadata", "managedFields"))
+		if strings.Contains(fields, "sidecar") || strings.Contains(fields, "proxy") {
+			t.Errorf("S18.8 the policy owns fields: %s", fields)
+		}
+		// Applying the same again changes nothing: the policy gives the same.
+		want(t, "applied again", k.MustWith(pod("p"), "apply", "-f", "-"), "pod/p unchanged\n")
+	})
+
+	t.Run("S18.9 a dry run is changed, and stores nothing", func(t *testing.T) {
+		h := s.HTTP(t, nil)
+		r := h.Must(http.StatusCreated, "POST", pods+"?dryRun=All", pod("dry"))
+		want(t, "sidecar", r.Text("spec", "initContainers", "0", "image"), "proxy:1")
+		h.Refused(http.StatusNotFound, "NotFound", "GET", pods+"/dry", "")
+	})
+
+	t.Run("D53 explain shows the patch", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "pod.json")
+		if err := os.WriteFile(file, []byte(pod("explained")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := harness.Run(t, "explain", "--kubeconfig", s.Kubeconfig, "--namespace", ns, "-f", file)
+		want(t, "exit code", r.Code, 0)
+		in(t, "explanation", r.Out, "sidecar", "mutation 1, ApplyConfiguration, binding sidecar", `"path":"/spec/initContainers"`, "mutation 2, JSONPatch")
+	})
+
+	t.Run("S18.24 an error rejects the request, with code 403 and reason Invalid", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		k.MustWith(mutatingPolicy("broken", ns, "", "secrets", "Never", `  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/data"}]'}
+`), "apply", "-f", "-")
+		status := h.Refused(http.StatusForbidden, "Invalid", "POST", "/api/v1/namespaces/"+ns+"/secrets", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}`)
+		want(t, "message", status.Message, "policy 'broken' with binding 'broken' denied request: JSON Patch: error in remove for path: '/data': Unable to remove nonexistent key: data: missing value")
+	})
+
+	t.Run("S18.22 D51 F7 a custom kind has a schema as soon as it is served", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		k.MustWith(mutatingPolicy("size", ns, "policies.example.com", "widgets", "Never", `  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{spec: Object.spec{size: object.spec.size + 1, parts: [Object.spec.parts{name: "added"}]}}'}
+`), "apply", "-f", "-")
+		k.MustWith(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.policies.example.com}
+spec:
+  group: policies.example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer}
+              color: {type: string, default: red}
+              parts:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items: {type: object, required: [name], properties: {name: {type: string}}}
+`, "create", "-f", "-")
+		widgets := "/apis/policies.example.com/v1/namespaces/" + ns + "/widgets"
+		const widget = `{"apiVersion":"policies.example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1,"parts":[{"name":"own"}]}}`
+		var r *harness.Response
+		harness.Eventually(t, "the kind is served", func() error {
+			// 404 until it is served; anything else is the answer.
+			if r = h.Do("POST", widgets, widget); r.Code == http.StatusNotFound {
+				return fmt.Errorf("%d %s", r.Code, r.Text("message"))
+			}
+			return nil
+		})
+		want(t, "code", r.Code, http.StatusCreated)
+		want(t, "spec", asJSON(r.At("spec")), `{"color":"red","parts":[{"name":"own"},{"name":"added"}],"size":2}`)
+	})
+
+	t.Run("S18.29 S19.5 scenario 22 a webhook's change has the policy evaluated again", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		hooks := harness.NewWebhookServer(t, nil)
+		hook := hooks.Hook("/color", harness.Patch(`[{"op":"add","path":"/data/color","value":"red"}]`))
+		register(t, s, "v1", mutating, webhook("color", ns, hook, "reinvocationPolicy: Never"))
+		k.MustWith(mutatingPolicy("seen", ns, "", "configmaps", "IfNeeded", `  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"seen": object.data.?color.orValue("none")}}}'
+`), "apply", "-f", "-")
+		r := h.Must(http.StatusCreated, "POST", configMaps(ns), configMap("c"))
+		want(t, "color", r.Text("data", "color"), "red")
+		want(t, "what the policy saw", r.Text("metadata", "labels", "seen"), "red")
+		want(t, "calls", len(hook.Reviews()), 1)
+		if got := hook.Last(t).Text("object", "metadata", "labels", "seen"); got != "none" {
+			t.Errorf("S19.1 the webhook saw the label %q", got)
+		}
+	})
+}

@@ -116,6 +116,60 @@ func (r random) policies() []runtime.Object {
 	return list
 }
 
+// mutations are expressions of mutating policies. They give the same whenever they are
+// evaluated, so that a second round changes nothing more.
+var mutations = []v1.Mutation{
+	labelling("mutated", "'yes'"), labelling("mutated", "request.operation"), labelling("team", "'red'"), labelling("team", "'blue'"),
+	labelling("param", "string(has(object.metadata.name))"), labelling("bad", "object.none"), applying("Object{none: 1}"),
+	patching(`[JSONPatch{op: "add", path: "/metadata/annotations", value: {"patched": "yes"}}]`),
+	patching(`[JSONPatch{op: "remove", path: "/none"}]`), patching(`[JSONPatch{op: "test", path: "/kind", value: "None"}]`),
+	patching(`[JSONPatch{op: "add", path: "/none", value: 1}]`),
+}
+
+// mutatingPolicies makes MutatingAdmissionPolicies with bindings.
+func (r random) mutatingPolicies() []runtime.Object {
+	var list []runtime.Object
+	names := []string{"m", "n", "o"}
+	for _, name := range names {
+		if r.in(3) {
+			continue
+		}
+		p := &v1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		s := &p.Spec
+		s.FailurePolicy, s.MatchConstraints, s.MatchConditions = maybe(r, 4, pick(r, v1.Fail, v1.Ignore, v1.Ignore)), r.match(), r.conditions()
+		s.ReinvocationPolicy = v1.NeverReinvocationPolicy
+		if r.in(3) {
+			s.ParamKind = &v1.ParamKind{APIVersion: "v1", Kind: pick(r, "ConfigMap", "ConfigMap", "Nothing")}
+		}
+		for range 1 + r.IntN(3) {
+			s.Mutations = append(s.Mutations, pick(r, mutations...))
+		}
+		if r.in(2) {
+			s.Mutations, s.ReinvocationPolicy = mutations[:1], v1.IfNeededReinvocationPolicy
+		}
+		registration.Default(p)
+		list = append(list, p)
+	}
+	for i := range r.IntN(5) {
+		b := &v1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("b%d", i)}}
+		b.Spec.PolicyName = pick(r, append(names, "nothing")...)
+		if r.in(3) {
+			b.Spec.MatchResources = r.match()
+		}
+		if r.in(2) {
+			b.Spec.ParamRef = &v1.ParamRef{ParameterNotFoundAction: new(pick(r, v1.AllowAction, v1.DenyAction)), Namespace: pick(r, "", "shop")}
+			if r.in(2) {
+				b.Spec.ParamRef.Name = pick(r, "one", "two", "missing")
+			} else {
+				b.Spec.ParamRef.Selector = &metav1.LabelSelector{}
+			}
+		}
+		registration.Default(b)
+		list = append(list, b)
+	}
+	return list
+}
+
 // foretold is what a plan says of the policies that are evaluated, or cannot be.
 func foretold(steps []plan.Step) []string {
 	var out []string
@@ -130,6 +184,9 @@ func foretold(steps []plan.Step) []string {
 			fmt.Fprintf(&b, "; %s for %v costs %d, condition %q", e.Param, e.Bindings, e.Cost, e.FalseCondition)
 			for _, v := range e.Validations {
 				fmt.Fprintf(&b, ", %s %q", v.Verdict, v.Message)
+			}
+			for _, m := range e.Mutations {
+				fmt.Fprintf(&b, ", %s %d %t %s %q", m.Type, m.Index, m.Verdict == "changed", m.Patch, m.Message)
 			}
 		}
 		for _, c := range s.Consequences {
@@ -149,7 +206,7 @@ func evaluated(t *trace.Trace) []string {
 		return p.String()
 	}
 	var out []string
-	for _, run := range runs(t) {
+	for _, run := range foreseen(t) {
 		for _, j := range run.Judgements {
 			var b strings.Builder
 			fmt.Fprint(&b, &j.Policy)
@@ -157,6 +214,13 @@ func evaluated(t *trace.Trace) []string {
 				fmt.Fprintf(&b, "; %s for %v costs %d, condition %q", param(e.Param), e.Bindings, e.Cost, e.False)
 				for _, v := range e.Validations {
 					fmt.Fprintf(&b, ", %s %q", v.Verdict(), v.Message)
+				}
+				for _, m := range e.Mutations {
+					message := ""
+					if m.Err != nil {
+						message = m.Err.Error()
+					}
+					fmt.Fprintf(&b, ", %s %d %t %s %q", m.Type, m.Index, m.Changed, m.Patch, message)
 				}
 			}
 			for _, c := range j.Consequences {

@@ -1,0 +1,414 @@
+package agreement
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/warning"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
+)
+
+const defaultPolicyCases = 500
+
+var policyCases = flag.Int("policy-cases", defaultPolicyCases, "how many `cases` of admission policies to compare: a seed makes five")
+
+// policyWorld is what a seed makes: policies, bindings, params, and requests.
+type policyWorld struct {
+	sides.PolicyOptions
+	requests []*request
+}
+
+var paramKinds = []sides.ParamKind{
+	{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Namespaced: true},
+	{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Rule"}, Resource: "rules", Namespaced: true},
+	{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Limit"}, Resource: "limits"},
+}
+
+// newPolicyWorld makes the world of a seed: always the same.
+func newPolicyWorld(seed uint64) *policyWorld {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 16)), endpoints: endpoints()}
+	for range 2 {
+		g.focus = append(g.focus, g.served())
+	}
+	w := &policyWorld{}
+	w.Kinds, w.Authorizer = paramKinds, authorizer.AuthorizerFunc(rights)
+	var live []*corev1.Namespace
+	w.Namespaces, live = g.namespaces()
+	w.Params = g.params()
+	for i := range 1 + g.IntN(2) {
+		w.Policies = append(w.Policies, g.policy(i)...)
+	}
+	for len(w.requests) < requestsPerWorld {
+		// What is named as in the core group is told apart in TestEngineAgreesWithUpstream.
+		if r := g.request(); r.resource.Group == "" || r.resource.Resource != namespaces {
+			w.requests = append(w.requests, r)
+		}
+	}
+	w.Live = func(name string) (*corev1.Namespace, error) {
+		if name == broken {
+			return nil, apierrors.NewServiceUnavailable("the store is down")
+		}
+		for _, n := range live {
+			if n.Name == name {
+				return n, nil
+			}
+		}
+		return nil, apierrors.NewNotFound(corev1.Resource(namespaces), name)
+	}
+	return w
+}
+
+// params makes objects that bindings refer to.
+func (g *generator) params() (all []runtime.Object) {
+	for _, ns := range []string{"default", "blue", "red"} {
+		for _, name := range []string{"c1", "c2", "c3"} {
+			if g.chance(60) {
+				c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Labels: g.labels()}, Data: map[string]string{"name": pick(g, "o1", "o2")}}
+				c.SetGroupVersionKind(paramKinds[0].GroupVersionKind)
+				all = append(all, c)
+			}
+			if g.chance(40) {
+				all = append(all, customParam(paramKinds[1].GroupVersionKind, ns, name, g.labels(), pick(g, "o1", "o2")))
+			}
+		}
+	}
+	for _, name := range []string{"c1", "c2"} {
+		if g.chance(60) {
+			all = append(all, customParam(paramKinds[2].GroupVersionKind, "", name, g.labels(), pick(g, "o1", "o2")))
+		}
+	}
+	return all
+}
+
+func customParam(kind schema.GroupVersionKind, namespace, name string, labels map[string]string, value string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"name": value}}}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	u.SetLabels(labels)
+	return u
+}
+
+// judgements are expressions of validations, of any outcome for any object.
+var judgements = []string{
+	"true", "true", "true", "false", "1 == 2",
+	"object != null", "oldObject == null", "object.metadata.name != 'o1'", "object.metadata.name == 'o1'",
+	"has(object.metadata) && has(object.metadata.labels)", "'note' in object.metadata.annotations",
+	"request.operation == 'CREATE'", "request.operation != 'DELETE'", "request.userInfo.username == 'alice'", "'admins' in request.userInfo.groups",
+	"request.kind.version == 'v1'", "request.resource.version == request.requestResource.version", "request.name != 'o2'", "request.namespace == 'blue'",
+	"request.dryRun != true", "!has(request.subResource)", "has(request.options) && request.options.kind == 'CreateOptions'",
+	"namespaceObject != null", "namespaceObject.metadata.name == 'blue'", "has(namespaceObject.metadata.labels)",
+	"authorizer.group('').resource('a').check('get').allowed()", "authorizer.requestResource.check('get').allowed()",
+	"variables.name == 'o1'", "variables.broken", "variables.small", "variables.none",
+	"params.data.name == 'o1'", "params == null", "params.metadata.name != 'c1'", "has(params.kind) && params.kind != 'ConfigMap'",
+	"object.spec.replicas > 1", "object.nothing.at.all == 1", "1 +", "'not a bool'", endless,
+	"\n  object.kind == 'Pod'\n  ",
+}
+
+var texts = []string{
+	"'a text'", "'  trimmed  '", "''", "' '", "'two\\nlines'", "object.metadata.name + ' is bad'", "string(object.nothing)", "variables.name", "string(params.data.name)",
+	"request.userInfo.username", "1", "namespaceObject.metadata.name", "string(variables.allowed)", "request.kind.kind + '/' + request.resource.version",
+}
+
+func (g *generator) namedRule() registrationv1.NamedRuleWithOperations {
+	r := registrationv1.NamedRuleWithOperations{RuleWithOperations: g.rule()}
+	if r.Scope == nil {
+		r.Scope = ptr(registrationv1.AllScopes)
+	}
+	if g.chance(15) {
+		r.ResourceNames = []string{pick(g, "o1", "o2", "two")}
+	}
+	return r
+}
+
+func (g *generator) matchResources(required bool) *registrationv1.MatchResources {
+	m := &registrationv1.MatchResources{
+		MatchPolicy: ptr(pick(g, registrationv1.Equivalent, registrationv1.Equivalent, registrationv1.Exact)), NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+	}
+	if required || g.chance(50) {
+		for range 1 + g.IntN(2) {
+			m.ResourceRules = append(m.ResourceRules, g.namedRule())
+		}
+	}
+	if g.chance(15) {
+		m.ExcludeResourceRules = append(m.ExcludeResourceRules, g.namedRule())
+	}
+	if g.chance(15) {
+		m.NamespaceSelector = g.validSelector()
+	}
+	if g.chance(15) {
+		m.ObjectSelector = g.validSelector()
+	}
+	return m
+}
+
+// validSelector is one that a policy may have (S13.25).
+func (g *generator) validSelector() *metav1.LabelSelector {
+	for {
+		if s := g.selector(); s != nil {
+			if _, err := metav1.LabelSelectorAsSelector(s); err == nil {
+				return s
+			}
+		}
+	}
+}
+
+// policy makes a policy and its bindings.
+func (g *generator) policy(i int) []runtime.Object {
+	p := &registrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i), UID: "u", ResourceVersion: "1"},
+		Spec: registrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr(pick(g, registrationv1.Fail, registrationv1.Fail, registrationv1.Ignore)), MatchConstraints: g.matchResources(true),
+			// No policy is stored with conditions that read variables.
+			MatchConditions: slices.DeleteFunc(g.conditions(), func(c registrationv1.MatchCondition) bool { return strings.Contains(c.Expression, "variables.") }),
+		},
+	}
+	if g.chance(50) {
+		kind := pick(g, paramKinds...).GroupVersionKind
+		if g.chance(5) {
+			kind.Kind = "Nothing"
+		}
+		p.Spec.ParamKind = &registrationv1.ParamKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}
+	}
+	if g.chance(60) {
+		p.Spec.Variables = []registrationv1.Variable{
+			{Name: "name", Expression: "object.metadata.name"}, {Name: "broken", Expression: "object.no.such.field == 1"},
+			{Name: "small", Expression: "size(variables.name) < 3"}, {Name: "allowed", Expression: "authorizer.group('').resource('a').check('get').allowed()"},
+		}
+	}
+	for range 1 + g.IntN(3) {
+		v := registrationv1.Validation{Expression: pick(g, judgements...)}
+		if g.chance(50) {
+			v.Message = pick(g, "no", " a message ", "not like this")
+		}
+		if g.chance(40) {
+			v.MessageExpression = pick(g, texts...)
+		}
+		if g.chance(40) {
+			v.Reason = ptr(pick(g, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized))
+		}
+		p.Spec.Validations = append(p.Spec.Validations, v)
+	}
+	for k := range g.IntN(3) {
+		p.Spec.AuditAnnotations = append(p.Spec.AuditAnnotations, registrationv1.AuditAnnotation{Key: fmt.Sprintf("k%d", k), ValueExpression: pick(g, append(texts, "null", "authorizer.path('/x').check('get').reason()")...)})
+	}
+	all := []runtime.Object{p}
+	for j := range 1 + g.IntN(2)*g.IntN(3) {
+		b := &registrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("b%d-%d", i, j), UID: "u", ResourceVersion: "1"},
+			Spec: registrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: p.Name, ValidationActions: pick(g,
+				[]registrationv1.ValidationAction{registrationv1.Deny}, []registrationv1.ValidationAction{registrationv1.Deny, registrationv1.Audit},
+				[]registrationv1.ValidationAction{registrationv1.Warn}, []registrationv1.ValidationAction{registrationv1.Audit, registrationv1.Warn}, []registrationv1.ValidationAction{registrationv1.Audit})},
+		}
+		if g.chance(5) {
+			b.Spec.PolicyName = "none"
+		}
+		if g.chance(30) {
+			b.Spec.MatchResources = g.matchResources(false)
+		}
+		if (p.Spec.ParamKind != nil && g.chance(90)) || g.chance(5) {
+			r := &registrationv1.ParamRef{ParameterNotFoundAction: ptr(pick(g, registrationv1.AllowAction, registrationv1.DenyAction))}
+			if g.chance(40) {
+				r.Namespace = pick(g, "default", "blue")
+			}
+			if r.Name = pick(g, "c1", "c2", "c3"); g.chance(30) {
+				r.Name, r.Selector = "", g.validSelector()
+			}
+			b.Spec.ParamRef = r
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// judged is what was seen of a request.
+type judged struct {
+	err         error
+	annotations map[string]annotation
+	warnings    []string
+}
+
+func judgePolicies(plugin admission.ValidationInterface, r *request) judged {
+	if !plugin.Handles(r.operation) {
+		return judged{}
+	}
+	a := admission.NewAttributesRecord(copied(r.object), copied(r.old), r.kind, r.namespace, r.name, r.resource, r.subresource,
+		r.operation, copied(r.options), r.dryRun, r.user)
+	noted, warnings := &attributes{Attributes: a, notes: map[string]annotation{}}, &recorder{}
+	err := plugin.Validate(warning.WithWarningRecorder(context.Background(), warnings), noted, interfaces(r.custom()))
+	return judged{err, noted.notes, warnings.list}
+}
+
+// statusOf is an error as clients get it.
+func statusOf(err error) *metav1.Status {
+	if err == nil {
+		return nil
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		s := status.Status()
+		return &s
+	}
+	return &metav1.Status{Message: err.Error()}
+}
+
+// comparePolicies lists in what two sides differ. The order of policies, bindings and
+// params is upstream's to choose (D46), and Gatehouse tells all that rejected (D48):
+// upstream's message must be one of them.
+func comparePolicies(w *policyWorld, upstream, gatehouse *judged) (all []difference) {
+	differ := func(at, u, g string) {
+		if u != g {
+			all = append(all, difference{at: at, upstream: u, gatehouse: g})
+		}
+	}
+	u, g := statusOf(upstream.err), statusOf(gatehouse.err)
+	if u != nil && g != nil && g.Details != nil && len(g.Details.Causes) > 1 && u.Details != nil && len(u.Details.Causes) == 1 {
+		tally.count("policies: several violations")
+		i := slices.IndexFunc(g.Details.Causes, func(c metav1.StatusCause) bool { return c.Message == u.Details.Causes[0].Message })
+		if i < 0 {
+			differ("status", jsonText(u), jsonText(g))
+		} else if i == 0 {
+			g = g.DeepCopy()
+			g.Details.Causes = g.Details.Causes[:1]
+			differ("status", jsonText(u), jsonText(g))
+		}
+	} else {
+		differ("status", jsonText(u), jsonText(g))
+	}
+	slices.Sort(upstream.warnings)
+	slices.Sort(gatehouse.warnings)
+	differ("warnings", strings.Join(upstream.warnings, "\n"), strings.Join(gatehouse.warnings, "\n"))
+	differ("annotations", annotationText(upstream.annotations), annotationText(gatehouse.annotations))
+	return all
+}
+
+func jsonText(v any) string { return string(must(json.Marshal(v))) }
+
+// annotationText shows annotations, with what has no order in one.
+func annotationText(annotations map[string]annotation) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[key].value
+		var list []json.RawMessage
+		if json.Unmarshal([]byte(value), &list) == nil {
+			slices.SortFunc(list, func(a, b json.RawMessage) int { return strings.Compare(string(a), string(b)) })
+			value = jsonText(list)
+		} else {
+			parts := strings.Split(value, ", ")
+			slices.Sort(parts)
+			value = strings.Join(parts, ", ")
+		}
+		fmt.Fprintf(&b, "%v %s: %s\n", annotations[key].level, key, value)
+	}
+	return b.String()
+}
+
+// TestValidatingPoliciesAgreeWithUpstream compares verdicts, warnings and annotations of
+// both sides on random policies, bindings, params and requests.
+func TestValidatingPoliciesAgreeWithUpstream(t *testing.T) {
+	t.Run("worlds", func(t *testing.T) {
+		for i := range (*policyCases + requestsPerWorld - 1) / requestsPerWorld {
+			seed := *seed + uint64(i)
+			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+				t.Parallel()
+				w := newPolicyWorld(seed)
+				synctest.Test(t, func(t *testing.T) {
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					upstream, err := sides.UpstreamValidatingPolicies(ctx, w.PolicyOptions)
+					if err != nil {
+						t.Fatal(err)
+					}
+					gatehouse, err := sides.GatehouseValidatingPolicies(ctx, w.PolicyOptions)
+					if err != nil {
+						t.Fatal(err)
+					}
+					// Upstream looks for policies every second.
+					time.Sleep(3 * time.Second)
+					for i, r := range w.requests {
+						u, g := judgePolicies(upstream, r), judgePolicies(gatehouse, r)
+						tally.count("policies: requests")
+						if u.err != nil {
+							tally.count("policies: rejected")
+						}
+						if len(u.warnings) > 0 {
+							tally.count("policies: warned")
+						}
+						if len(u.annotations) > 0 {
+							tally.count("policies: annotated")
+						}
+						if differences := comparePolicies(w, &u, &g); len(differences) > 0 {
+							t.Errorf("request %d of seed %d: the sides differ. To see it again: go test ./agreement -run ValidatingPolicies -seed %d -policy-cases %d\n\n%s\n%s",
+								i, seed, seed, requestsPerWorld, show(differences), w.yaml(r))
+						}
+					}
+					cancel()
+					time.Sleep(time.Minute)
+				})
+			})
+		}
+	})
+	for _, what := range slices.Sorted(maps.Keys(tally.seen)) {
+		if strings.HasPrefix(what, "policies: ") {
+			t.Logf("%6d %s", tally.seen[what], what)
+		}
+	}
+	if t.Failed() || *seed != firstSeed || *policyCases < defaultPolicyCases {
+		return
+	}
+	// What is never seen is not compared.
+	for what, percent := range map[string]int{"rejected": 10, "warned": 5, "annotated": 5, "several violations": 1} {
+		if got, want := tally.seen["policies: "+what], *policyCases*percent/100; got < want {
+			t.Errorf("%d cases are %s, want %d or more", got, what, want)
+		}
+	}
+}
+
+// yaml shows the policies and a request.
+func (w *policyWorld) yaml(r *request) string {
+	var b strings.Builder
+	document := func(title string, v any) { fmt.Fprintf(&b, "--- # %s\n%s", title, must(yaml.Marshal(v))) }
+	for _, p := range w.Policies {
+		document("policy or binding", p)
+	}
+	for _, p := range w.Params {
+		document("param", p)
+	}
+	for _, n := range w.Namespaces {
+		document("namespace", n)
+	}
+	document("request", map[string]any{
+		"operation": r.operation, "resource": r.resource.String(), "subresource": r.subresource, "kind": r.kind.String(),
+		"namespace": r.namespace, "name": r.name, "dryRun": r.dryRun, "user": r.user, "options": r.options,
+	})
+	for title, object := range map[string]runtime.Object{"object": r.object, "old object": r.old} {
+		if object == nil {
+			continue
+		}
+		if shown, err := versioned(object, r.kind); err == nil {
+			document(title, shown)
+		}
+	}
+	return b.String()
+}

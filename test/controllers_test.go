@@ -1,0 +1,606 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// owners makes objects that own one another, with the garbage collector running.
+type owners struct {
+	*testing.T
+	server *harness.Server
+	client *kubernetes.Clientset
+	ns     string
+}
+
+func newOwners(t *testing.T, s *harness.Server) *owners {
+	return &owners{T: t, server: s, client: harness.Client(t, s.Admin), ns: s.Namespace(t)}
+}
+
+func ownedBy(owners ...*corev1.ConfigMap) []metav1.OwnerReference {
+	var list []metav1.OwnerReference
+	for _, o := range owners {
+		list = append(list, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: o.Name, UID: o.UID, BlockOwnerDeletion: new(true)})
+	}
+	return list
+}
+
+func (o *owners) make(name string, refs []metav1.OwnerReference, finalizers ...string) *corev1.ConfigMap {
+	o.Helper()
+	made, err := o.client.CoreV1().ConfigMaps(o.ns).Create(harness.Context(o), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: refs, Finalizers: finalizers},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		o.Fatal(err)
+	}
+	return made
+}
+
+func (o *owners) delete(name string, policy metav1.DeletionPropagation) {
+	o.Helper()
+	if err := o.client.CoreV1().ConfigMaps(o.ns).Delete(harness.Context(o), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
+		o.Fatal(err)
+	}
+}
+
+func (o *owners) get(name string) *corev1.ConfigMap {
+	o.Helper()
+	found, err := o.client.CoreV1().ConfigMaps(o.ns).Get(harness.Context(o), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		o.Fatal(err)
+	}
+	return found
+}
+
+func (o *owners) gone(names ...string) {
+	o.Helper()
+	for _, name := range names {
+		harness.Eventually(o, name+" is gone", func() error {
+			if o.get(name) != nil {
+				return errors.New("it is there")
+			}
+			return nil
+		})
+	}
+}
+
+// collected waits until the garbage collector has seen everything so far: it has, when it
+// has collected what was made just now and needs the same informer.
+func (o *owners) collected() {
+	o.Helper()
+	last := o.make("last-owner", nil)
+	o.make("last", ownedBy(last))
+	o.delete("last-owner", metav1.DeletePropagationBackground)
+	o.gone("last")
+}
+
+func (o *owners) there(names ...string) {
+	o.Helper()
+	o.collected()
+	for _, name := range names {
+		if o.get(name) == nil {
+			o.Errorf("%s is gone", name)
+		}
+	}
+}
+
+// What the end-to-end tests of Kubernetes say of garbage collection, and what it must not
+// do.
+func TestGarbageCollection(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	for _, tc := range []struct {
+		name string
+		run  func(*owners)
+	}{
+		{"background: the owner goes at once, its dependents after it", func(o *owners) {
+			owner := o.make("owner", nil)
+			child := o.make("child", ownedBy(owner))
+			o.make("grandchild", ownedBy(child))
+			o.delete("owner", metav1.DeletePropagationBackground)
+			if o.get("owner") != nil {
+				o.Error("the owner waits")
+			}
+			o.gone("child", "grandchild")
+		}},
+		{"foreground: the owner waits for its dependents", func(o *owners) {
+			owner := o.make("owner", nil)
+			o.make("child", ownedBy(owner), "example.com/wait")
+			o.delete("owner", metav1.DeletePropagationForeground)
+			harness.Eventually(o, "the child is being deleted", func() error {
+				if c := o.get("child"); c == nil || c.DeletionTimestamp == nil {
+					return fmt.Errorf("%v", c)
+				}
+				return nil
+			})
+			if waiting := o.get("owner"); waiting == nil || !slices.Contains(waiting.Finalizers, metav1.FinalizerDeleteDependents) {
+				o.Fatalf("the owner does not wait: %v", waiting)
+			}
+			if _, err := o.client.CoreV1().ConfigMaps(o.ns).Patch(harness.Context(o), "child", types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+				o.Fatal(err)
+			}
+			o.gone("child", "owner")
+		}},
+		{"foreground: the owner does not wait for whom does not block it", func(o *owners) {
+			owner := o.make("owner", nil)
+			refs := ownedBy(owner)
+			refs[0].BlockOwnerDeletion = new(false)
+			o.make("child", refs, "example.com/wait")
+			o.delete("owner", metav1.DeletePropagationForeground)
+			o.gone("owner")
+			if o.get("child") == nil {
+				o.Error("the finalizer did not keep the child")
+			}
+		}},
+		{"orphan: the dependents stay, without the owner", func(o *owners) {
+			owner := o.make("owner", nil)
+			o.make("child", ownedBy(owner))
+			o.delete("owner", metav1.DeletePropagationOrphan)
+			o.gone("owner")
+			o.there("child")
+			if refs := o.get("child").OwnerReferences; len(refs) > 0 {
+				o.Errorf("it still has owners: %v", refs)
+			}
+		}},
+		{"with another owner that lives, a dependent stays and forgets the first", func(o *owners) {
+			one, other := o.make("one", nil), o.make("other", nil)
+			o.make("child", ownedBy(one, other))
+			o.delete("one", metav1.DeletePropagationBackground)
+			harness.Eventually(o, "the reference is gone", func() error {
+				if c := o.get("child"); c == nil || len(c.OwnerReferences) != 1 {
+					return fmt.Errorf("%v", c)
+				}
+				return nil
+			})
+			o.there("child", "other")
+		}},
+		{"an owner that was never there", func(o *owners) {
+			o.make("child", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "11111111-2222-3333-4444-555555555555"}})
+			o.gone("child")
+		}},
+		{"an owner of the same name, made anew, is another one", func(o *owners) {
+			owner := o.make("owner", nil)
+			o.delete("owner", metav1.DeletePropagationBackground)
+			o.make("owner", nil)
+			o.make("child", ownedBy(owner))
+			o.gone("child")
+			o.there("owner")
+		}},
+		{"an owner in another namespace is not there", func(o *owners) {
+			elsewhere := newOwners(o.T, o.server)
+			owner := elsewhere.make("owner", nil)
+			o.make("child", ownedBy(owner))
+			o.gone("child")
+			elsewhere.there("owner")
+		}},
+		{"a cycle goes as a whole", func(o *owners) {
+			a := o.make("a", nil)
+			b := o.make("b", ownedBy(a))
+			c := o.make("c", ownedBy(b))
+			a.OwnerReferences = ownedBy(c)
+			if _, err := o.client.CoreV1().ConfigMaps(o.ns).Update(harness.Context(o), a, metav1.UpdateOptions{}); err != nil {
+				o.Fatal(err)
+			}
+			o.there("a", "b", "c")
+			o.delete("a", metav1.DeletePropagationForeground)
+			o.gone("a", "b", "c")
+		}},
+		{"an owner of a kind that nobody serves leaves its dependents alone", func(o *owners) {
+			o.make("child", []metav1.OwnerReference{{APIVersion: "nobody.example.com/v1", Kind: "Nothing", Name: "n", UID: "11111111-2222-3333-4444-666666666666"}})
+			o.there("child")
+		}},
+		{"an owner that lives keeps everything", func(o *owners) {
+			owner := o.make("owner", nil)
+			o.make("child", ownedBy(owner))
+			o.there("owner", "child")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tc.run(newOwners(t, s))
+		})
+	}
+}
+
+const gadgets = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gadgets.gc.example.com}, spec: {
+	group: gc.example.com, scope: Namespaced, names: {kind: Gadget, plural: gadgets, singular: gadget},
+	versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`
+
+// A custom kind is known as soon as it is served, also when it was removed and is made
+// again: its objects own others, and are owned.
+func TestGarbageCollectionOfCustomResources(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	o := newOwners(t, s)
+	dynamic := harness.Dynamic(t, s.Admin)
+	definitions := dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	resources := dynamic.Resource(schema.GroupVersionResource{Group: "gc.example.com", Version: "v1", Resource: "gadgets"}).Namespace(o.ns)
+	for round := range 2 {
+		definition := &unstructured.Unstructured{}
+		if err := definition.UnmarshalJSON([]byte(toJSON(strings.ReplaceAll(gadgets, "\t", " ")))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := definitions.Create(harness.Context(t), definition, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		create := func(name string, refs []metav1.OwnerReference) *unstructured.Unstructured {
+			object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gc.example.com/v1", "kind": "Gadget"}}
+			object.SetName(name)
+			object.SetOwnerReferences(refs)
+			var made *unstructured.Unstructured
+			harness.Eventually(t, "the kind is served", func() (err error) {
+				made, err = resources.Create(harness.Context(t), object, metav1.CreateOptions{})
+				return err
+			})
+			return made
+		}
+		began := time.Now()
+		owner := create("owner", nil)
+		refs := []metav1.OwnerReference{{APIVersion: "gc.example.com/v1", Kind: "Gadget", Name: "owner", UID: owner.GetUID(), BlockOwnerDeletion: new(true)}}
+		o.make("child", refs)
+		grandchildren := ownedBy(o.get("child"))
+		create("grandchild", grandchildren)
+		if err := resources.Delete(harness.Context(t), "owner", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
+			t.Fatal(err)
+		}
+		o.gone("child")
+		harness.Eventually(t, "the owner and the grandchild are gone", func() error {
+			list, err := resources.List(harness.Context(t), metav1.ListOptions{})
+			if err == nil && len(list.Items) > 0 {
+				err = fmt.Errorf("%d are there", len(list.Items))
+			}
+			return err
+		})
+		// Upstream asks every 30 s which kinds there are.
+		if took := time.Since(began); took > 25*time.Second {
+			t.Errorf("round %d took %s", round, took)
+		}
+		// What it owned goes with the kind.
+		last := create("last", nil)
+		o.make("left", []metav1.OwnerReference{{APIVersion: "gc.example.com/v1", Kind: "Gadget", Name: "last", UID: last.GetUID()}})
+		o.collected()
+		if err := definitions.Delete(harness.Context(t), "gadgets.gc.example.com", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		o.gone("left")
+		harness.Eventually(t, "the definition is gone", func() error {
+			_, err := definitions.Get(harness.Context(t), "gadgets.gc.example.com", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("it is there: %v", err)
+		})
+	}
+}
+
+// Every namespace has its ServiceAccount and the certificate of the server, and gets them
+// back.
+func TestWhatEveryNamespaceHas(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	accounts, configMaps := client.CoreV1().ServiceAccounts(ns), client.CoreV1().ConfigMaps(ns)
+	for range 2 {
+		harness.Eventually(t, "the ServiceAccount", func() error {
+			_, err := accounts.Get(harness.Context(t), "default", metav1.GetOptions{})
+			return err
+		})
+		harness.Eventually(t, "the certificate", func() error {
+			found, err := configMaps.Get(harness.Context(t), "kube-root-ca.crt", metav1.GetOptions{})
+			if err == nil && found.Data["ca.crt"] != string(s.Admin.CAData) {
+				err = fmt.Errorf("it is %q", found.Data["ca.crt"])
+			}
+			return err
+		})
+		// kubectl create token, and what it is good for.
+		token, err := accounts.CreateToken(harness.Context(t), "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := whoIs(t, s, token.Status.Token); got != "system:serviceaccount:"+ns+":default" {
+			t.Errorf("the token is that of %q", got)
+		}
+		if err := accounts.Delete(harness.Context(t), "default", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := configMaps.Delete(harness.Context(t), "kube-root-ca.crt", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := whoIs(t, s, token.Status.Token); got != "" {
+			t.Errorf("the token is good after its ServiceAccount is gone: %q", got)
+		}
+	}
+}
+
+func whoIs(t testing.TB, s *harness.Server, token string) string {
+	t.Helper()
+	me, err := harness.Client(t, s.WithToken(token)).AuthenticationV1().SelfSubjectReviews().
+		Create(harness.Context(t), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if apierrors.IsUnauthorized(err) {
+		return ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return me.Status.UserInfo.Username
+}
+
+// A Secret for a ServiceAccount gets a token, which goes with the ServiceAccount.
+func TestTokensInSecrets(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	if _, err := client.CoreV1().ServiceAccounts(ns).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := client.CoreV1().Secrets(ns)
+	if _, err := secrets.Create(harness.Context(t), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "robot", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var token string
+	harness.Eventually(t, "a token in the secret", func() error {
+		found, err := secrets.Get(harness.Context(t), "robot", metav1.GetOptions{})
+		if err == nil && len(found.Data[corev1.ServiceAccountTokenKey]) == 0 {
+			err = errors.New("there is none")
+		}
+		if err == nil {
+			token = string(found.Data[corev1.ServiceAccountTokenKey])
+		}
+		return err
+	})
+	if got := whoIs(t, s, token); got != "system:serviceaccount:"+ns+":robot" {
+		t.Errorf("the token is that of %q", got)
+	}
+	if err := client.CoreV1().ServiceAccounts(ns).Delete(harness.Context(t), "robot", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the secret is gone", func() error {
+		if _, err := secrets.Get(harness.Context(t), "robot", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
+}
+
+// The status of a quota says what is allowed and what is there, of custom kinds, too.
+func TestTheStatusOfQuotas(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	o := newOwners(t, s)
+	definitions := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	gadget := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "gc.example.com", Version: "v1", Resource: "gadgets"}).Namespace(o.ns)
+	o.make("one", nil)
+	quotas := o.client.CoreV1().ResourceQuotas(o.ns)
+	used := func(name, resource, want string) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprintf("%s of %s in quota %s", want, resource, name), func() error {
+			q, err := quotas.Get(harness.Context(t), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got, ok := q.Status.Used[corev1.ResourceName(resource)]; !ok || got.String() != want || len(q.Status.Hard) == 0 {
+				return fmt.Errorf("got %v of %v", q.Status.Used, q.Status.Hard)
+			}
+			return nil
+		})
+	}
+	quota := func(name string, resources ...corev1.ResourceName) {
+		t.Helper()
+		hard := corev1.ResourceList{}
+		for _, r := range resources {
+			hard[r] = resource.MustParse("10")
+		}
+		if _, err := quotas.Create(harness.Context(t), &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The certificate of the server is one, too.
+	harness.Eventually(t, "the certificate", func() error {
+		_, err := o.client.CoreV1().ConfigMaps(o.ns).Get(harness.Context(t), "kube-root-ca.crt", metav1.GetOptions{})
+		return err
+	})
+	quota("first", corev1.ResourceConfigMaps, corev1.ResourcePods)
+	used("first", "configmaps", "2")
+	used("first", "pods", "0")
+	o.delete("one", metav1.DeletePropagationBackground)
+	used("first", "configmaps", "1")
+	// A kind that came after the controller had begun.
+	definition := &unstructured.Unstructured{}
+	if err := definition.UnmarshalJSON([]byte(toJSON(strings.ReplaceAll(gadgets, "\t", " ")))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := definitions.Create(harness.Context(t), definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the kind is served", func() error {
+		_, err := gadget.Create(harness.Context(t), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "gc.example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "g"},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	quota("second", "count/gadgets.gc.example.com")
+	used("second", "count/gadgets.gc.example.com", "1")
+	if err := gadget.Delete(harness.Context(t), "g", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	used("second", "count/gadgets.gc.example.com", "0")
+}
+
+// With their controllers and fake nodes, workloads become available, and their services
+// have endpoints.
+func TestWorkloadsOnFakeNodes(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "+deployment,+replicaset,+job", "--fake-nodes", "2")
+	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	labels := map[string]string{"app": "web"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := client.AppsV1().Deployments(ns).Create(harness.Context(t), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Services(ns).Create(harness.Context(t), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	template.Labels, template.Spec.RestartPolicy = nil, corev1.RestartPolicyNever
+	if _, err := client.BatchV1().Jobs(ns).Create(harness.Context(t), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"},
+		Spec: batchv1.JobSpec{Template: template}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the deployment is available", func() error {
+		d, err := client.AppsV1().Deployments(ns).Get(harness.Context(t), "web", metav1.GetOptions{})
+		if err == nil && d.Status.AvailableReplicas != 3 {
+			err = fmt.Errorf("%+v", d.Status)
+		}
+		return err
+	})
+	harness.Eventually(t, "the service has endpoints", func() error {
+		e, err := client.CoreV1().Endpoints(ns).Get(harness.Context(t), "web", metav1.GetOptions{})
+		if err == nil && (len(e.Subsets) != 1 || len(e.Subsets[0].Addresses) != 3) {
+			err = fmt.Errorf("%+v", e.Subsets)
+		}
+		return err
+	})
+	harness.Eventually(t, "the job is complete", func() error {
+		j, err := client.BatchV1().Jobs(ns).Get(harness.Context(t), "job", metav1.GetOptions{})
+		if err == nil && j.Status.Succeeded != 1 {
+			err = fmt.Errorf("%+v", j.Status)
+		}
+		return err
+	})
+	// Deleted pods go, though nodes have to say so.
+	if err := client.AppsV1().Deployments(ns).Delete(harness.Context(t), "web", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the deployment and its pods are gone", func() error {
+		pods, err := client.CoreV1().Pods(ns).List(harness.Context(t), metav1.ListOptions{LabelSelector: "app=web"})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d pods", len(pods.Items))
+		}
+		return err
+	})
+}
+
+// With all controllers off, nothing happens by itself: a kube-controller-manager may do it.
+func TestNoControllers(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "-*")
+	o := newOwners(t, s)
+	o.make("child", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "11111111-2222-3333-4444-555555555555"}})
+	// What a kube-controller-manager does itself: its leases, ServiceAccounts as clients.
+	if _, err := o.client.CoreV1().ServiceAccounts(o.ns).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("somebody else made it: %v", err)
+	}
+	if o.get("child") == nil || o.get("kube-root-ca.crt") != nil {
+		t.Error("a controller runs")
+	}
+}
+
+// Controllers act as their ServiceAccounts, and what they do passes admission like
+// everybody's.
+func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
+	t.Parallel()
+	hook := harness.NewWebhookServer(t, nil).Hook("/", harness.Allow)
+	s := harness.Start(t, "--controllers", "*")
+	h := s.HTTP(t, nil)
+	h.Must(201, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"metadata": {"name": "who"}, "webhooks": [{
+		"name": "who.example.com", "clientConfig": {"url": %q, "caBundle": %q}, "sideEffects": "None", "admissionReviewVersions": ["v1"],
+		"rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "serviceaccounts"]}]}]}`, hook.URL(), hook.CABundle()))
+	o := newOwners(t, s)
+	owner := o.make("owner", nil)
+	o.make("child", ownedBy(owner))
+	o.delete("owner", metav1.DeletePropagationBackground)
+	o.gone("child")
+	wanted := []string{
+		"CREATE serviceaccounts system:serviceaccount:kube-system:service-account-controller",
+		"CREATE configmaps system:serviceaccount:kube-system:root-ca-cert-publisher",
+		"DELETE configmaps system:serviceaccount:kube-system:generic-garbage-collector",
+	}
+	harness.Eventually(t, "the reviews", func() error {
+		var got []string
+		for _, r := range hook.Reviews() {
+			got = append(got, fmt.Sprint(r.Request("operation"), " ", r.Request("resource", "resource"), " ", r.Request("userInfo", "username")))
+		}
+		for _, w := range wanted {
+			if !slices.Contains(got, w) {
+				return fmt.Errorf("%s: not in %q", w, got)
+			}
+		}
+		return nil
+	})
+}
+
+// Of two servers one runs the controllers. When it is killed, the other one takes over and
+// nothing is lost; a webhook for leases that hangs has no say in it.
+func TestAnotherServerTakesTheControllersOver(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	start := func() *harness.Server { return harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*") }
+	one := start()
+	holder := func(s *harness.Server) string {
+		lease, err := harness.Client(t, s.Admin).CoordinationV1().Leases("kube-system").Get(harness.Context(t), "gatehouse-controllers", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	var first string
+	harness.Eventually(t, "a server has the lease", func() error {
+		if first = holder(one); first == "" {
+			return errors.New("nobody has")
+		}
+		return nil
+	})
+	two := start()
+	hook := harness.NewWebhookServer(t, nil).Hook("/", harness.Hang)
+	two.HTTP(t, nil).Must(201, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"metadata": {"name": "hangs"}, "webhooks": [{
+		"name": "hangs.example.com", "clientConfig": {"url": %q, "caBundle": %q}, "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 30,
+		"rules": [{"operations": ["*"], "apiGroups": ["coordination.k8s.io"], "apiVersions": ["*"], "resources": ["leases"]}]}]}`, hook.URL(), hook.CABundle()))
+	o := newOwners(t, two)
+	owner := o.make("owner", nil)
+	o.make("child", ownedBy(owner))
+	o.collected()
+	one.Kill(t)
+	// Nobody collects it now.
+	o.delete("owner", metav1.DeletePropagationBackground)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience)
+	defer cancel()
+	for o.get("child") != nil {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the child is there, and %q has the lease", holder(two))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	if now := holder(two); now == first || now == "" {
+		t.Errorf("%q has the lease, and %q had it", now, first)
+	}
+}

@@ -94,13 +94,16 @@ func (r *reflector) fields(t reflect.Type, docs map[string]string, s *spec.Schem
 }
 
 var basic = map[reflect.Kind]func() *spec.Schema{
-	reflect.String:  spec.StringProperty,
-	reflect.Bool:    spec.BooleanProperty,
-	reflect.Int:     spec.Int64Property,
-	reflect.Int8:    spec.Int32Property,
-	reflect.Int16:   spec.Int32Property,
-	reflect.Int32:   spec.Int32Property,
-	reflect.Int64:   spec.Int64Property,
+	reflect.String: spec.StringProperty,
+	reflect.Bool:   spec.BooleanProperty,
+	reflect.Int:    spec.Int64Property,
+	reflect.Int8:   spec.Int32Property,
+	reflect.Int16:  spec.Int32Property,
+	reflect.Int32:  spec.Int32Property,
+	reflect.Int64:  spec.Int64Property,
+	// As in kube-openapi, whose formats have no unsigned integers.
+	reflect.Uint32:  spec.Int64Property,
+	reflect.Uint64:  spec.Int64Property,
 	reflect.Float32: spec.Float32Property,
 	reflect.Float64: spec.Float64Property,
 }

@@ -132,3 +132,18 @@ func TestAReflectedKindCanBeApplied(t *testing.T) {
 		t.Error("an unknown field was accepted")
 	}
 }
+
+// Formats have no unsigned integers: kube-openapi describes them as int64, too.
+func TestReflectDescribesUnsignedIntegers(t *testing.T) {
+	type Costs struct {
+		Cost  uint64 `json:"cost"`
+		Count uint32 `json:"count"`
+	}
+	ref := func(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
+	properties := openapi.Reflect(&Costs{})(ref)[util.GetCanonicalTypeName(&Costs{})].Schema.Properties
+	for _, field := range []string{"cost", "count"} {
+		if got := properties[field]; !got.Type.Contains("integer") || got.Format != "int64" {
+			t.Errorf("%s is described as %v of format %q, want an integer of format int64", field, got.Type, got.Format)
+		}
+	}
+}

@@ -34,6 +34,8 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
+	{"examples/operator", []string{"examples/operator/api/v1"}, "what an operator's author writes, who has never heard of this project"},
+	{"examples/operator/api/v1", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"internal/cli", []string{"internal/nearest", "internal/scratch", "policies", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},

@@ -281,6 +281,10 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	}
 	// A plugin that is not here is disabled already.
 	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
+	// What api/all switches on beyond the defaults.
+	if all := []string{"api/all=true", "api/beta=true"}; slices.ContainsFunc(s.RuntimeConfig, func(entry string) bool { return slices.Contains(all, entry) }) {
+		s.RuntimeConfig = server.SwitchOn(s.RuntimeConfig)
+	}
 	s.RuntimeConfig = slices.DeleteFunc(slices.Clone(s.RuntimeConfig), func(entry string) bool {
 		if server.CanSwitch(entry) {
 			return false

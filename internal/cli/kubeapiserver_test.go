@@ -54,7 +54,7 @@ func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 			got: func(o *server.Options) any { return o.DisableAdmissionPlugins }, want: []string{"ValidatingAdmissionWebhook"}},
 		{name: "a plugin that is nowhere", args: "--disable-admission-plugins=Nowhere", got: func(o *server.Options) any { return o.DisableAdmissionPlugins }, want: []string{"Nowhere"}},
 		{name: "all versions", args: "--runtime-config=api/all=true,admissionregistration.k8s.io/v1alpha1=false",
-			got: func(o *server.Options) any { return o.RuntimeConfig }, want: []string{"admissionregistration.k8s.io/v1alpha1=false"}},
+			got: func(o *server.Options) any { return o.RuntimeConfig }, want: []string{"admissionregistration.k8s.io/v1alpha1=false", "admissionregistration.k8s.io/v1beta1=true"}},
 		{name: "a version that cannot be switched off", args: "--runtime-config=apps/v1=false", warnings: []string{"--runtime-config apps/v1=false has no effect"}},
 		{name: "an address that others do not reach", args: "--advertise-address=127.0.0.1", got: func(o *server.Options) any { return o.AdvertiseAddress }, want: ""},
 		{name: "two ranges", args: "--service-cluster-ip-range=10.0.0.0/24,fd00::/108", got: func(o *server.Options) any { return o.ServiceClusterIPRange }, want: "10.0.0.0/24",

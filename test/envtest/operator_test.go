@@ -1,0 +1,19 @@
+package envtest
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The suite of examples/operator, which is what users of envtest have, passes.
+func TestTheSuiteOfAnOperatorPasses(t *testing.T) {
+	cmd := exec.Command("go", "test", "-count=1", "-v", "./examples/operator")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets(t), "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestOperator") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

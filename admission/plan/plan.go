@@ -40,6 +40,7 @@ type Link struct {
 // may apply that did not, and the reverse; and the mutating pass may be run once more
 // (S5.16).
 type Plan struct {
+	// Request is what the request is about.
 	Request About `json:"request"`
 	// Revision is the storage revision of the registrations.
 	Revision string `json:"revision,omitempty"`
@@ -60,15 +61,22 @@ type Plan struct {
 
 // About says what a request is about. It has no objects.
 type About struct {
-	Operation   string `json:"operation"`
-	APIVersion  string `json:"apiVersion"`
-	Kind        string `json:"kind"`
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation string `json:"operation"`
+	// APIVersion is the group and version of the resource.
+	APIVersion string `json:"apiVersion"`
+	// Kind is the kind of the object.
+	Kind string `json:"kind"`
+	// Resource is the resource of the URL, Subresource its subresource.
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Name        string `json:"name,omitempty"`
-	User        string `json:"user,omitempty"`
-	DryRun      bool   `json:"dryRun,omitempty"`
+	// Namespace and Name are those of the object.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// User is the name of the user who makes the request.
+	User string `json:"user,omitempty"`
+	// DryRun tells that nothing is to be stored.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // About returns what the request is about.
@@ -111,14 +119,17 @@ type Step struct {
 	Pass   string `json:"pass"`
 	Plugin string `json:"plugin"`
 	// Entry is what is registered; nil for a compiled-in plugin.
-	Entry  *Entry `json:"entry,omitempty"`
+	Entry *Entry `json:"entry,omitempty"`
+	// Effect is what happens at the step: call, evaluate, pend, run, reject, ignore, skip
+	// or unknown.
 	Effect Effect `json:"effect"`
 	// Rule is the index of the rule that matched, and As what a review says the
 	// request is about; nil when no rule matched.
 	Rule *int `json:"rule,omitempty"`
 	As   *As  `json:"as,omitempty"`
 	// ReviewVersion is the version of the AdmissionReview that is sent.
-	ReviewVersion  string  `json:"reviewVersion,omitempty"`
+	ReviewVersion string `json:"reviewVersion,omitempty"`
+	// FailurePolicy is Fail or Ignore, and TimeoutSeconds how long one call may take.
 	FailurePolicy  string  `json:"failurePolicy,omitempty"`
 	TimeoutSeconds float64 `json:"timeoutSeconds,omitempty"`
 	// Evaluations are what the expressions of a policy say, with each param; Consequences
@@ -144,6 +155,7 @@ type Step struct {
 
 // Location is a place in a file.
 type Location struct {
+	// File is the path of the file.
 	File string `json:"file"`
 	// Line counts from 1. Field is the path of the field in its object.
 	Line  int    `json:"line"`
@@ -155,10 +167,13 @@ func (l *Location) String() string { return fmt.Sprintf("%s:%d: %s", l.File, l.L
 
 // Entry names what is registered.
 type Entry struct {
+	// Kind is the kind of the object that registers it, Configuration the object's name.
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
-	Index         int    `json:"index"`
-	Name          string `json:"name"`
+	// Index is its place in the object, from 0, and Name its own name; empty for an object
+	// that is the entry, such as a policy.
+	Index int    `json:"index"`
+	Name  string `json:"name"`
 }
 
 // String names the entry as messages do: configuration/name, or the name of the object
@@ -172,8 +187,10 @@ func (e *Entry) String() string {
 
 // As is what a review says that a request is about.
 type As struct {
-	APIVersion  string `json:"apiVersion"`
-	Kind        string `json:"kind"`
+	// APIVersion and Kind are those of the objects in the review.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Resource is the resource of the review, Subresource its subresource.
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource,omitempty"`
 	// ResourceAPIVersion is the group and version of the resource when they are not those

@@ -55,7 +55,8 @@ type PolicyValidation struct {
 	// Index is its place in the policy; absent for what stands for all of them together.
 	Index *int `json:"index,omitempty"`
 	// Verdict is holds, violated or failed.
-	Verdict    string `json:"verdict"`
+	Verdict string `json:"verdict"`
+	// Expression is its source in CEL.
 	Expression string `json:"expression,omitempty"`
 	// Because is the part of the expression that makes it false, if that is less than all
 	// of it.
@@ -70,11 +71,15 @@ type PolicyValidation struct {
 // PolicyConsequence is what one binding makes of what is not as it should be.
 type PolicyConsequence struct {
 	// Binding is absent for what is wrong with the policy itself.
-	Binding string   `json:"binding,omitempty"`
-	Param   string   `json:"param,omitempty"`
-	Code    string   `json:"code"`
-	Message string   `json:"message"`
-	Reason  string   `json:"reason,omitempty"`
+	Binding string `json:"binding,omitempty"`
+	// Param names the object that is param, as namespace/name.
+	Param string `json:"param,omitempty"`
+	// Code is what is wrong, for programs, and Message for people.
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// Reason is the reason of the status that the request would be rejected with.
+	Reason string `json:"reason,omitempty"`
+	// Actions are the validationActions of the binding.
 	Actions []string `json:"actions,omitempty"`
 	// Denied tells that the request is rejected for it, Ignored that nothing follows,
 	// because the failure policy is Ignore.
@@ -84,6 +89,7 @@ type PolicyConsequence struct {
 
 // SkippedBinding is a binding that does not apply.
 type SkippedBinding struct {
+	// Binding is its name, and Reason why it does not apply.
 	Binding string      `json:"binding"`
 	Reason  Explanation `json:"reason"`
 }

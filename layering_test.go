@@ -94,26 +94,27 @@ var layers = []struct {
 	{"server/waiting", nil, "creates that wait, outside of all handlers"},
 	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
 	{"server/etcd", nil, "the embedded etcd and clients"},
+	{"server/typechecking", nil, "works through the API, with the type checker of kube-apiserver"},
 
 	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 
 	{"admission", []string{
-		"admission/dispatch", "admission/call", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
+		"admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
 		"admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
 	{"admission/dispatch", []string{
-		"admission/call", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
+		"admission/call", "admission/mutation", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
 		"admission/registration",
-	}, "runs a plan: calls webhooks with reviews and writes the trace"},
+	}, "runs a plan: calls webhooks with reviews, evaluates policies, and writes the trace"},
 	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
-	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/expression", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
+	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
 		"a plan is read off a snapshot: entries, their rules and conditions, what policies say, the version of the review, and the list of initializers"},
 	{"admission/objects", []string{"admission/mutation", "admission/review", "admission/initializers"},
 		"the objects of a request, as reviews have them and as mutations change them, with metadata.initializers where users see it"},
 	{"admission/initializers", []string{"admission/registration"},
 		"the field, its rules, and who is registered to initialize"},
 	{"admission/snapshot", []string{"admission/condition", "admission/expression", "admission/policy", "admission/registration"}, "a snapshot is registrations, compiled"},
-	{"admission/policy", []string{"admission/condition", "admission/expression", "admission/registration"},
+	{"admission/policy", []string{"admission/condition", "admission/expression", "admission/mutation", "admission/registration"},
 		"a policy is conditions and other expressions that were registered"},
 	{"admission/trace", []string{"admission/registration"}, "a trace says which entry acted"},
 	{"admission/registration", []string{"admission/condition", "admission/expression", "admission/registration/v1alpha1"},
@@ -253,11 +254,11 @@ var forbidden = []struct {
 	why    string
 }{
 	{"k8s.io/apiserver/pkg/admission/plugin/webhook", nil, "that is the system this project is; the engine stands on its own"},
-	{"k8s.io/apiserver/pkg/admission/plugin/policy", nil, "it is built on the webhook packages; the engine stands on its own"},
+	{"k8s.io/apiserver/pkg/admission/plugin/policy", []string{"server/typechecking"}, "it is built on the webhook packages; the engine stands on its own"},
 	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
 	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
 	{"k8s.io/kubernetes", []string{"server", "policies"}, "who embeds the engine must not get all of Kubernetes"},
-	{"go.etcd.io/etcd", []string{"server", "examples/aggregated", "test"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
+	{"go.etcd.io/etcd", []string{"server", "examples/aggregated", "test", "internal/cli"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
 }
 
 func TestForbiddenPackagesAreNotImported(t *testing.T) {

@@ -40,7 +40,7 @@ type Options struct {
 	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written: a
 	// crash of the machine loses data. It is for tests.
 	UnsafeNoFsync bool
-	// EndAtOnce lets the server end without finishing the requests under way. It is for
+	// EndAtOnce lets the server end without finishing the requests that run. It is for
 	// tests.
 	EndAtOnce bool
 

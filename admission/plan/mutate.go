@@ -51,11 +51,11 @@ type Invocation struct {
 }
 
 // Round decides which evaluations of mutating policies take place in one of the two
-// mutating passes over a request, and is told of them.
+// mutating passes over a request, and counts them.
 type Round interface {
 	// Wanted tells whether an evaluation whose conditions are true goes on (S18.26).
 	Wanted(Invocation) bool
-	// Invoked is told of each that went on: whether it may be repeated, and whether it
+	// Invoked is called for each that went on. It says whether it may be repeated, and whether it
 	// changed the object (S18.27).
 	Invoked(i Invocation, repeats, changed bool)
 }

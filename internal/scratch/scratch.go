@@ -27,7 +27,7 @@ type Dir struct {
 	mark *os.File
 }
 
-// New makes a temporary directory, and removes those that nobody has any more.
+// New makes a temporary directory, and removes those whose process has ended.
 func New() (*Dir, error) {
 	Sweep()
 	path, err := os.MkdirTemp("", own)
@@ -38,7 +38,7 @@ func New() (*Dir, error) {
 }
 
 // Adopt takes a directory that envtest has made for this process, whose owner is the
-// process that runs envtest, and removes those that nobody has any more. It returns nil
+// process that runs envtest, and removes those whose process has ended. It returns nil
 // for any other directory: those are kept by whoever made them.
 func Adopt(path string, owner int) (*Dir, error) {
 	Sweep()

@@ -135,8 +135,8 @@ func (a *assembly) close() {
 // is to end.
 const lastWait = 5 * time.Second
 
-// controllersEnd is how long the controllers may take to end before the server ends
-// beside them.
+// controllersEnd is how long the controllers and informers may take to end before serving
+// ends without them.
 const controllersEnd = time.Second
 
 // run serves until ctx ends.
@@ -155,13 +155,19 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		}
 		return nil
 	})
-	// The end of serving waits for watches. Those of controllers end before.
+	// The end of serving waits for watches. Those of the server itself end before.
 	serving, endServing := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endServing(nil)
 	group.Go(func() error {
 		<-groupCtx.Done()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			<-controlled
+			a.loopback.informers.Shutdown()
+		}()
 		select {
-		case <-controlled:
+		case <-ended:
 		case <-time.After(controllersEnd):
 		}
 		endServing(context.Cause(groupCtx))

@@ -96,12 +96,12 @@ func newAPI(p apiParts) (*api, error) {
 	for _, version := range s.versionsOff {
 		delete(registrationStorage, version)
 	}
-	holdPolicies(p.kinds, p.admitter.hold)
+	holdPolicies(p.kinds, p.admitter)
 	ring := newRing(s)
 	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins})
 	// What gatehouse.dev has.
 	own := map[string]rest.Storage{
-		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)),
+		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(p.admitter.problems),
 		explain.Resource:  explanations,
 		traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
 	}

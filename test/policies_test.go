@@ -444,3 +444,75 @@ func TestTypesOfPoliciesAreChecked(t *testing.T) {
 		awaitWarnings("the definition is gone", 0)
 	})
 }
+
+// A binding to something that does not exist says so when it is written, and in its state
+// (S20.9, F6).
+func TestABindingThatLeadsNowhereSaysSo(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	kubectl, h := s.Kubectl(t, "default"), s.HTTP(t, nil)
+	const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: limits.example.com}
+spec:
+  paramKind: {apiVersion: %s, kind: %s}
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}
+  variables: [{name: twice, expression: "1"}, {name: twice, expression: "2"}]
+  validations: [{expression: "variables.twice == 2"}]
+`
+	const binding = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: limits, labels: {written: "%d"}}
+spec: {policyName: limits.example.com, validationActions: [Deny], paramRef: {name: limits, namespace: default, parameterNotFoundAction: Deny}}
+`
+	problems := func(name string) string {
+		state := h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/" + name)
+		if state.At("inForce") != true {
+			t.Errorf("%s is not in force: %s", name, state.Raw)
+		}
+		var codes []string
+		list, _ := state.At("problems").([]any)
+		for _, p := range list {
+			codes = append(codes, harness.At(p, "code").(string))
+		}
+		return strings.Join(codes, ",")
+	}
+	for i, step := range []struct {
+		name, applied string
+		// warns is in the warning, code in the state of the binding.
+		warns, code string
+	}{
+		{"no policy", fmt.Sprintf(binding, 1), `there is no ValidatingAdmissionPolicy "limits.example.com"`, "PolicyNotFound"},
+		{"no kind", fmt.Sprintf(policy, "example.com/v1", "Limit"), "no resource with kind Limit in example.com/v1 is served", "ParamKindNotFound"},
+		{"no kind, written again", fmt.Sprintf(binding, 2), "no resource with kind Limit in example.com/v1 is served", "ParamKindNotFound"},
+		{"a variable twice", fmt.Sprintf(policy, "v1", "ConfigMap"), `"twice" is also the name of spec.variables[0]`, "ParamsNotFound"},
+		{"no param", fmt.Sprintf(binding, 3), "there is no ConfigMap that it refers to", "ParamsNotFound"},
+	} {
+		r := kubectl.Run(step.applied, "apply", "-f", "-")
+		if r.Code != 0 || !strings.Contains(r.Err, "Warning: ") || !strings.Contains(r.Err, step.warns) {
+			t.Errorf("%d, %s: exit code %d, %s; want a warning with %q", i, step.name, r.Code, r.Err, step.warns)
+		}
+		if got := problems("validatingadmissionpolicybindings.limits"); got != step.code {
+			t.Errorf("%d, %s: the state has the problems %q, want %q", i, step.name, got, step.code)
+		}
+	}
+	if got := problems("validatingadmissionpolicies.limits.example.com"); got != "RepeatedVariable" {
+		t.Errorf("D77: the state of the policy has the problems %q", got)
+	}
+	kubectl.Must("create", "configmap", "limits")
+	harness.Eventually(t, "the state without a problem", func() error {
+		if got := problems("validatingadmissionpolicybindings.limits"); got != "" {
+			return fmt.Errorf("problems %q", got)
+		}
+		return nil
+	})
+	if out := kubectl.Run(fmt.Sprintf(binding, 4), "apply", "-f", "-"); strings.Contains(out.Err, "Warning") {
+		t.Errorf("a binding that leads somewhere was applied with %s", out.Err)
+	}
+	waited := harness.Run(t, "wait-in-force", "--kubeconfig", s.Kubeconfig, "validatingadmissionpolicybinding/limits")
+	if waited.Code != 0 {
+		t.Errorf("S20.9: wait-in-force: %d %s%s", waited.Code, waited.Out, waited.Err)
+	}
+}

@@ -263,10 +263,10 @@ func TestRegistrationsInProtobuf(t *testing.T) {
 	want(t, "created", stored.ExternalAdmissionHooks, hook.ExternalAdmissionHooks)
 }
 
-// What upstream judges requests by and this server does not is not taken in silence.
+// Policies whose plugin does not run are not taken in silence.
 func TestPoliciesWarn(t *testing.T) {
 	t.Parallel()
-	h := harness.Shared(t).HTTP(t, nil)
+	h := harness.Start(t, "--disable-admission-plugins", "ValidatingAdmissionPolicy").HTTP(t, nil)
 	for _, c := range []struct{ resource, kind string }{
 		{"validatingadmissionpolicies", "ValidatingAdmissionPolicy"},
 		{"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"},

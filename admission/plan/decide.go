@@ -351,3 +351,9 @@ func (c *Candidate) MayGoAhead() bool {
 	w := c.Entry.Webhook
 	return w != nil && w.MayReinvoke && w.SideEffects == "None"
 }
+
+// AsksAuthorizer tells whether an expression asks what the caller may do.
+func AsksAuthorizer(text string) bool {
+	_, rights := expression.LooksAtCaller(text)
+	return rights
+}

@@ -26,6 +26,10 @@ var registrationStates = schema.GroupVersionResource{Group: "gatehouse.dev", Ver
 var registrationKinds = map[string][]string{
 	"mutatingwebhookconfigurations":       {"mutatingwebhookconfiguration", "mutating"},
 	"validatingwebhookconfigurations":     {"validatingwebhookconfiguration", "validating"},
+	"validatingadmissionpolicies":         {"validatingadmissionpolicy"},
+	"validatingadmissionpolicybindings":   {"validatingadmissionpolicybinding"},
+	"mutatingadmissionpolicies":           {"mutatingadmissionpolicy"},
+	"mutatingadmissionpolicybindings":     {"mutatingadmissionpolicybinding"},
 	"initializerconfigurations":           {"initializerconfiguration", "initializer"},
 	"externaladmissionhookconfigurations": {"externaladmissionhookconfiguration", "external"},
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/warning"
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
@@ -133,27 +134,53 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) 
 	return versions, nil
 }
 
-// Held returns a store as the kinds here are served: its writes are held.
-func Held(store *registry.Store, hold Hold) rest.Storage { return served{Store: store, hold: hold} }
+// Warn says what the writer of an object should be told once it is in force.
+type Warn func(ctx context.Context, name string) []string
+
+// Held returns a store as the kinds here are served: its writes are held, and whoever
+// creates or updates an object is told what warn says.
+func Held(store *registry.Store, hold Hold, warn Warn) rest.Storage {
+	return served{Store: store, hold: hold, warn: warn}
+}
 
 // served is a store with what discovery shows of it, whose writes are held.
 type served struct {
 	*registry.Store
 	hold Hold
+	// warn may be nil.
+	warn Warn
+}
+
+// told warns the writer of an object if it was stored. The write is in force by then.
+func (s served) told(ctx context.Context, obj runtime.Object, err error, dryRun []string) {
+	if s.warn == nil || err != nil || len(dryRun) > 0 {
+		return
+	}
+	m, failure := meta.Accessor(obj)
+	if failure != nil {
+		return
+	}
+	for _, text := range s.warn(ctx, m.GetName()) {
+		warning.AddWarning(ctx, "", text)
+	}
 }
 
 // Create implements rest.Creater.
 func (s served) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
 	writing, done := s.hold(ctx)
-	defer done()
-	return s.Store.Create(writing, obj, validate, o)
+	created, err := s.Store.Create(writing, obj, validate, o)
+	done()
+	s.told(ctx, created, err, o.DryRun)
+	return created, err
 }
 
 // Update implements rest.Updater.
 func (s served) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, force bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	writing, done := s.hold(ctx)
-	defer done()
-	return s.Store.Update(writing, name, info, create, update, force, o)
+	updated, made, err := s.Store.Update(writing, name, info, create, update, force, o)
+	done()
+	s.told(ctx, updated, err, o.DryRun)
+	return updated, made, err
 }
 
 // Delete implements rest.GracefulDeleter.

@@ -36,6 +36,15 @@ type States struct {
 	prefix      string
 	mark        string
 	collections []registrations.Collection
+	// problems says what is wrong with a registration.
+	problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
+}
+
+// WithProblems has the states tell what is wrong with registrations. It is called before
+// the states are served.
+func (s *States) WithProblems(problems func(ctx context.Context, resource, name string) []v1alpha1.Problem) *States {
+	s.problems = problems
+	return s
 }
 
 // NewStates returns the states of the registrations below root. The servers are
@@ -167,7 +176,11 @@ func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op
 	}
 	states := make([]v1alpha1.RegistrationState, 0, len(names))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		states = append(states, state(name, stored[name], servers))
+		one := state(name, stored[name], servers)
+		if s.problems != nil {
+			one.Problems = s.problems(ctx, one.Registration.Resource, one.Registration.Name)
+		}
+		states = append(states, one)
 	}
 	return states, nil
 }

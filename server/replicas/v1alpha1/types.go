@@ -21,6 +21,17 @@ type RegistrationState struct {
 	InForce bool `json:"inForce"`
 	// Replicas are the servers that judge requests, by name.
 	Replicas []Replica `json:"replicas"`
+	// Problems are what keeps an admission policy or a binding from doing what it is there
+	// for, as the server that answers sees it.
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Problem is what keeps an admission policy or a binding from doing what it is there for.
+type Problem struct {
+	// Code names the problem, such as PolicyNotFound, ParamKindNotFound or ParamsNotFound.
+	Code string `json:"code"`
+	// Message is a sentence that names the field.
+	Message string `json:"message"`
 }
 
 // Registration names a registration and its state.
@@ -91,6 +102,7 @@ func (s *RegistrationState) DeepCopyObject() runtime.Object {
 func (s *RegistrationState) DeepCopyInto(out *RegistrationState) {
 	*out = *s
 	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Problems = slices.Clone(s.Problems)
 	if s.Replicas != nil {
 		out.Replicas = make([]Replica, len(s.Replicas))
 		for i, r := range s.Replicas {
@@ -122,6 +134,16 @@ func (RegistrationState) SwaggerDoc() map[string]string {
 		"registration": "Registration is the registration as it is stored.",
 		"inForce":      "InForce tells that every server enforces the registration as it is stored.",
 		"replicas":     "Replicas are the servers that judge requests, by name.",
+		"problems":     "Problems are what keeps an admission policy or a binding from doing what it is there for, as the server that answers sees it.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Problem) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "Problem is what keeps an admission policy or a binding from doing what it is there for.",
+		"code":    "Code names the problem, such as PolicyNotFound, ParamKindNotFound or ParamsNotFound.",
+		"message": "Message is a sentence that names the field.",
 	}
 }
 

@@ -1,0 +1,127 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Problem is what keeps a policy or a binding from doing what it is there for, or is not
+// what its author can have meant.
+type Problem struct {
+	// Code names it, for programs; Message is a sentence for people.
+	Code    string
+	Message string
+}
+
+// The codes of problems that are not those of package plan.
+const (
+	// PolicyNotFound: there is no policy that the binding puts into force.
+	PolicyNotFound = "PolicyNotFound"
+	// DoesNotCompile: an expression does not compile (S16.3).
+	DoesNotCompile = "DoesNotCompile"
+	// RepeatedVariable: a variable of that name comes later, and counts (D77).
+	RepeatedVariable = "RepeatedVariable"
+	// NoAuthorizer: an audit annotation asks the authorizer, which always fails (D59).
+	NoAuthorizer = "NoAuthorizer"
+)
+
+// Problems returns what is wrong with an entry of a snapshot, if it is a policy or a
+// binding: that it refers to something that does not exist, and what does not work in its
+// expressions (S20.9). It compiles them, and looks for params where that does not depend on
+// the request.
+func (e *Engine) Problems(ctx context.Context, s *snapshot.Snapshot, entry *snapshot.Entry) []Problem {
+	switch {
+	case entry.Policy != nil:
+		return e.problemsOfPolicy(ctx, entry)
+	case entry.Binding != nil:
+		return e.problemsOfBinding(ctx, s, entry)
+	}
+	return nil
+}
+
+func (e *Engine) problemsOfPolicy(ctx context.Context, entry *snapshot.Entry) []Problem {
+	var list []Problem
+	if _, problem := e.paramScope(ctx, entry); problem != nil {
+		list = append(list, *problem)
+	}
+	for _, p := range entry.Policy.Problems() {
+		list = append(list, Problem{DoesNotCompile, fmt.Sprintf("%s: %s", p.Field, strings.ReplaceAll(p.Err.Error(), "\n", " "))})
+	}
+	seen := map[string]int{}
+	for i, v := range entry.Entry.Policy.Variables {
+		if first, repeated := seen[v.Name]; repeated {
+			list = append(list, Problem{RepeatedVariable, fmt.Sprintf("spec.variables[%d].name: %q is also the name of spec.variables[%d], which is not used", i, v.Name, first)})
+		}
+		seen[v.Name] = i
+	}
+	for i, a := range entry.Entry.Policy.AuditAnnotations {
+		if plan.AsksAuthorizer(a.ValueExpression) {
+			list = append(list, Problem{NoAuthorizer, fmt.Sprintf("spec.auditAnnotations[%d].valueExpression: the authorizer cannot be asked in audit annotations, so that the expression always fails where it asks", i)})
+		}
+	}
+	return list
+}
+
+// paramScope tells whether the params of a policy are in namespaces, and what is wrong with
+// their kind.
+func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namespaced bool, problem *Problem) {
+	p := policy.Entry.Policy
+	if p.ParamKind == nil {
+		return false, nil
+	}
+	namespaced, served, err := false, false, p.ParamKindError
+	if err == nil && e.options.Params != nil {
+		namespaced, served, err = e.options.Params.Scope(ctx, *p.ParamKind)
+	}
+	switch {
+	case err != nil:
+		return false, &Problem{plan.ParamKindNotFound.String(), fmt.Sprintf("spec.paramKind: %v", err)}
+	case !served:
+		return false, &Problem{plan.ParamKindNotFound.String(), fmt.Sprintf("spec.paramKind: no resource with kind %s in %s is served; until there is one, the policy fails", p.ParamKind.Kind, p.ParamKind.GroupVersion())}
+	}
+	return namespaced, nil
+}
+
+func (e *Engine) problemsOfBinding(ctx context.Context, s *snapshot.Snapshot, entry *snapshot.Entry) []Problem {
+	b := entry.Binding
+	policy := s.Bound(entry)
+	if policy == nil {
+		return []Problem{{PolicyNotFound, fmt.Sprintf("spec.policyName: there is no %s %q, so that the binding does nothing", entry.Source.Descriptor().Bound, b.PolicyName)}}
+	}
+	namespaced, problem := e.paramScope(ctx, policy)
+	if problem != nil {
+		return []Problem{{problem.Code, fmt.Sprintf("%s %q: %s", policy.Source, policy.Configuration, problem.Message)}}
+	}
+	kind, ref := policy.Entry.Policy.ParamKind, b.ParamRef
+	switch {
+	case kind == nil || ref == nil:
+		return nil
+	case !namespaced && ref.Namespace != "":
+		return []Problem{{plan.BadParamRef.String(), fmt.Sprintf("spec.paramRef.namespace: %s is not in namespaces", kind.Kind)}}
+	case namespaced && ref.Namespace == "":
+		// Where the params are depends on the request.
+		return nil
+	}
+	missing := false
+	if ref.Name != "" {
+		_, err := e.options.Params.Get(ctx, *kind, ref.Namespace, ref.Name)
+		missing = apierrors.IsNotFound(err)
+	} else if entry.ParamSelector != nil {
+		found, err := e.options.Params.List(ctx, *kind, ref.Namespace, entry.ParamSelector)
+		missing = err == nil && len(found) == 0
+	}
+	if !missing {
+		return nil
+	}
+	follows := "the binding is satisfied without an evaluation"
+	if ref.DenyMissing {
+		follows = "the policy fails until there is one"
+	}
+	return []Problem{{plan.ParamsNotFound.String(), fmt.Sprintf("spec.paramRef: there is no %s that it refers to; %s", kind.Kind, follows)}}
+}

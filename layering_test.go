@@ -38,7 +38,7 @@ var layers = []struct {
 	{"examples/operator/api/v1", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
-	{"internal/cli", []string{"internal/nearest", "internal/scratch", "policies", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/nearest", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
 	{"internal/scratch", nil, "temporary directories and who has them"},
 	{"initializer", nil, "works through the API, like any controller"},
@@ -96,6 +96,7 @@ var layers = []struct {
 	{"server/etcd", nil, "the embedded etcd and clients"},
 	{"server/typechecking", nil, "works through the API, with the type checker of kube-apiserver"},
 
+	{"policies/webhook", []string{"policies", "admission", "admission/objects"}, "plugins judge what a cluster asks about, and their changes become patches"},
 	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 
 	{"admission", []string{

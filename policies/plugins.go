@@ -407,3 +407,6 @@ func (about *About) matches(a apiadmission.Attributes) bool {
 		(about.Operations == nil || slices.Contains(about.Operations, a.GetOperation())) &&
 		(!about.Namespaced || a.GetNamespace() != "")
 }
+
+// Counts tells whether judging a request has an effect, which a dry run has not.
+func (p *Plugin) Counts() bool { return p.forecast == dry }

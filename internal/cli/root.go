@@ -73,7 +73,7 @@ time, by webhooks and initializers that are API objects.`,
 	if isPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
-	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWaitInForce(streams), newEnvtest(streams), newVersion(streams))
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWebhook(streams), newWaitInForce(streams), newEnvtest(streams), newVersion(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }

@@ -12,12 +12,15 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -313,16 +316,23 @@ func newCertificate(t *testing.T, name string, groups []string, ca *certificate)
 	}
 }
 
+// suggested are the ports that freePort has returned.
+var suggested sync.Map
+
+// freePort returns a port that nobody listens on. It is none that systems take for the
+// client's end of a connection: the programs themselves could take it before they listen.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(20000 + mathrand.IntN(10000))
+		if _, again := suggested.LoadOrStore(port, true); again {
+			continue
+		}
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port is free")
+	return ""
 }

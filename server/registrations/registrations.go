@@ -134,11 +134,11 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) 
 	return versions, nil
 }
 
-// Warn says what the writer of an object should be told once it is in force.
+// Warn returns the warnings for the writer of an object, once it is in force.
 type Warn func(ctx context.Context, name string) []string
 
-// Held returns a store as the kinds here are served: its writes are held, and whoever
-// creates or updates an object is told what warn says.
+// Held returns a store as the kinds here are served: its writes are held, and the answer to a
+// create or an update has the warnings that warn returns.
 func Held(store *registry.Store, hold Hold, warn Warn) rest.Storage {
 	return served{Store: store, hold: hold, warn: warn}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 // changing is a policy for new pods, with a binding of its own.
@@ -386,6 +388,48 @@ func TestPoliciesHaveTheirPlaceInTheChain(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// S18.6: where there is no object, there is nothing to change, and nothing fails.
+func TestMutatingPoliciesWithoutAnObject(t *testing.T) {
+	policy := changing{name: "a", mutations: []v1.Mutation{labelling("l", "object.none"), applying("Object{")}}.objects()
+	policy[0].(*v1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0].RuleWithOperations = rule("CONNECT", "", "v1", "pods/exec")[0]
+	e, err := New(Options{Snapshots: register(policy...), Namespaces: scenarioNamespaces{"shop": {ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	a := admission.NewAttributesRecord(nil, nil, is("", "v1", "PodExecOptions"), "shop", "web", at("", "v1", "pods"), "exec", admission.Connect,
+		nil, false, &user.DefaultInfo{Name: "bob"})
+	if err := e.MutatingPolicies().Admit(t.Context(), a, catalogueInterfaces); err != nil {
+		t.Error(err)
+	}
+}
+
+// S14.16 S14.17 S19.7: neither policies nor webhooks are asked about policies and bindings,
+// even while there is no snapshot.
+func TestPoliciesCanBeRepaired(t *testing.T) {
+	e, err := New(Options{Snapshots: noSnapshot{}, Namespaces: scenarioNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+		a := admission.NewAttributesRecord(&v1.MutatingAdmissionPolicy{}, nil, is("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy"), "", "p",
+			at("admissionregistration.k8s.io", "v1", resource), "", admission.Create, nil, false, &user.DefaultInfo{Name: "bob"})
+		for name, plugin := range map[string]admission.MutationInterface{MutatingPolicyName: e.MutatingPolicies(), MutatingWebhookName: e.MutatingWebhooks()} {
+			if err := plugin.Admit(t.Context(), a, catalogueInterfaces); err != nil {
+				t.Errorf("%s is asked about %s: %v", name, resource, err)
+			}
+		}
+	}
+}
+
+// noSnapshot has none.
+type noSnapshot struct{}
+
+func (noSnapshot) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot, error) {
+	return nil, apierrors.NewInternalError(errors.New("there is no snapshot"))
 }
 
 // S18.26: an evaluation is told from others by policy, binding and param, so that a param

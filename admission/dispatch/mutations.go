@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,9 +72,6 @@ func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req
 	}
 	if texts, reason := plan.Refused(judgements); texts != nil {
 		return judgements, req.MutationDenial(in.Objects.Newest(), reason, texts)
-	}
-	if err := set.Settle(); err != nil {
-		return judgements, apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err))
 	}
 	if r.changed {
 		// Also what made the last change may be repeated (S18.28, D53, D54).

@@ -200,7 +200,7 @@ func (r recorded) record(ctx context.Context, a admission.Attributes, s trace.St
 		return
 	}
 	s.Plugin, s.Object = r.name, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
-	if a.GetReinvocationContext().IsReinvoke() {
+	if s.Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
 		s.Round = 1
 	}
 	t.Add(s)

@@ -116,12 +116,12 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	fmt.Fprintf(w, `{"apiVersion":%q,"kind":"AdmissionReview","response":{"uid":%q,"allowed":true}}`, review.APIVersion, asked.UID)
 }
 
-// stamp is a compiled-in plugin that changes objects that ask for it.
+// stamp is a compiled-in plugin that changes objects that ask for it, once.
 type stamp struct{ *admission.Handler }
 
 func (s stamp) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	m, err := meta.Accessor(a.GetObject())
-	if err != nil || a.GetObject() == nil || m.GetAnnotations()["stamped"] == "" {
+	if err != nil || a.GetObject() == nil || m.GetAnnotations()["stamped"] == "" || m.GetAnnotations()["stamp"] == "done" {
 		return nil
 	}
 	annotations := map[string]string{"stamp": "done"}

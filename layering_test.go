@@ -16,6 +16,7 @@ var layers = []struct {
 	why     string
 }{
 	{"cmd/gatehouse", []string{"internal/cli"}, "main is the command line and nothing else"},
+	{"docs/reference", nil, "its tests compare the pages with the code"},
 	{"test", nil, "its tests see a server as clients do, with the harness"},
 	{"test/envtest", nil, "its tests start the programs as the test libraries of operators do"},
 	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},

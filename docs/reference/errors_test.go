@@ -1,0 +1,295 @@
+package reference
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// answer is an error that Gatehouse itself makes, as a client gets it.
+type answer struct {
+	// text is a part of the message; ... stands for what differs.
+	text string
+	// status is "CODE Reason".
+	status string
+	// cause says what happened, and remedy what to do.
+	cause, remedy string
+	// file is where the text is written.
+	file string
+}
+
+// answers are the errors of the page, by the parts of the page.
+var answers = []struct {
+	title, text string
+	answers     []answer
+}{
+	{"Webhooks", "Each message about a failed webhook also names its configuration, its `failurePolicy`, and what to check.\n[S7](../rules/07-failures.md) has the rules.", []answer{
+		{`admission webhook "..." denied the request: ...`, "400 to 599, from the webhook", "The webhook answered `allowed: false`.", "Read the message: it is the webhook's. Change the object, or ask the owner of the webhook.", "admission/review/denial.go"},
+		{`failed calling webhook "...": `, "500 InternalError", "The webhook failed and its `failurePolicy` is `Fail`. The rest of the message says how; the rows below have the cases.", "Repair the webhook, or [take it out](../operations.md#recover-from-a-bad-webhook).", "admission/call/error.go"},
+		{`failed to call webhook: `, "500 InternalError", "No connection, no trusted certificate, no answer in time, or an HTTP status other than 200. The cause follows.", "Check that the webhook's server runs, that its certificate is valid for the name and signed by `caBundle`, and that it answers within `timeoutSeconds`.", "admission/call/error.go"},
+		{`not called: `, "500 InternalError", "The webhook's server failed several calls in a row (the breaker), or too many calls to it are waiting.", "Repair or scale the webhook's server. Gatehouse calls it again by itself.", "admission/call/error.go"},
+		{`received invalid webhook response: `, "500 InternalError", "The answer has another `uid`, `apiVersion` or `kind` than the review, or no response.", "Correct the webhook: repeat the `uid`, the `apiVersion` and the `kind` of the review.", "admission/call/error.go"},
+		{`received undecodable patch in webhook response: `, "500 InternalError", "`response.patch` is not a list of JSON Patch operations.", "Correct the webhook: send RFC 6902 operations in base64.", "admission/call/error.go"},
+		{`unsupported patch type "..."`, "500 InternalError", "`response.patchType` is not `JSONPatch`.", "Correct the webhook.", "admission/dispatch/patch.go"},
+		{`could not create admission objects: `, "500 InternalError", "`admissionReviewVersions` names no version that the server knows.", "Add `v1` or `v1beta1`.", "admission/call/error.go"},
+		{`could not get REST client: `, "500 InternalError", "`clientConfig` or the credentials for the webhook cannot be used.", "Correct `caBundle`, the URL, or the [credentials](../webhooks.md#credentials).", "admission/call/error.go"},
+		{`admission webhook "..." returned a patch that could not be applied: `, "500 InternalError", "The patch does not fit the object, for example because its parent is missing.", "Correct the webhook. `gatehouse trace` shows the patches that were applied before.", "admission/call/error.go"},
+		{`admission webhook "..." returned a patch that is not allowed: ...`, "500 InternalError", "The patch changes `apiVersion` or `kind`, or removes the metadata.", "Correct the webhook.", "admission/dispatch/patch.go"},
+		{`admission webhook "..." attempted to modify the object, which is not supported for this operation`, "500 InternalError", "The webhook patched a DELETE or a CONNECT.", "Correct the webhook: send no patch for these operations.", "admission/dispatch/patch.go"},
+		{`admission webhook "..." does not support dry run`, "400 BadRequest", "The request is a dry run, and the webhook may have side effects.", "Set `sideEffects` to `None` or `NoneOnDryRun` if that is true, or send the request without dry run.", "admission/dispatch/ask.go"},
+		{`.../... has panicked: `, "500 InternalError", "A fault in Gatehouse while it called the webhook.", "Report it with the stack from the log.", "admission/call/error.go"},
+		{`request did not complete within requested timeout`, "504 Timeout", "The client went away, or the time of the request ended, while webhooks were called.", "Find the slow webhook with `gatehouse trace`. Give the request more time, or the webhook less.", "admission/dispatch/dispatch.go"},
+		{`Unable to refresh the ... configuration: ...`, "500 LoadingConfiguration", "The server could not read registrations for longer than `--admission-max-staleness`, so it does not know which webhooks apply.", "Repair etcd. Clients retry; registrations themselves can be changed.", "admission/snapshot/gate.go"},
+		{`Waiting for initialization configuration to load: ...`, "500 LoadingConfiguration", "The server has just started and has not read the registrations.", "Retry after a second.", "admission/snapshot/gate.go"},
+	}},
+	{"Admission policies", "[S17](../rules/17-validating-policies.md) and [S18](../rules/18-mutating-policies.md) have the rules.", []answer{
+		{`ValidatingAdmissionPolicy '...' with binding '...' denied request: ...`, "422 Invalid, or as the policy says", "A validation is false, or failed and `failurePolicy` is `Fail`, and the binding denies.", "Read the message: it is the policy's. Change the object, the policy or the binding.", "admission/plan/judge.go"},
+		{`policy '...' with binding '...' denied request: ...`, "422 Invalid", "An expression of a MutatingAdmissionPolicy failed and `failurePolicy` is `Fail`.", "Correct the expression.", "admission/plan/judge.go"},
+	}},
+	{"Initializers", "[Initializers](../initializers.md) explains the words; [S11](../rules/11-initializers.md) has the rules.", []answer{
+		{`initializer "..." did not act on ... "..." within ... and its failurePolicy is Fail: the object is stored and stays uninitialized until the initializer acts`, "504 Timeout", "An initializer that must act is away.", "Start it. Or act for it with `gatehouse initializers complete`, or delete the object.", "server/initialization/timeout.go"},
+		{`request did not complete within requested timeout: ... "..." is stored and waits for ...`, "504 Timeout", "The request's time ended before the initializers did.", "Nothing: the object goes on being initialized. Watch it with `gatehouse initializers watch`.", "server/initialization/creation.go"},
+		{`the server is shutting down: ... "..." is stored and not yet initialized`, "503 ServiceUnavailable", "The server ends while a create waits.", "Look at the object through another server, or after the restart.", "server/initialization/creation.go"},
+		{`object deleted while waiting for creation`, "500 InternalError", "The object was deleted before it was initialized.", "Create it again.", "server/initialization/tracker.go"},
+		{`... registered initializers apply to the object, more than the limit of ...: remove some from the InitializerConfigurations`, "403 Forbidden", "More than 64 initializers apply.", "Remove some of them, or narrow their rules.", "admission/initializers/plugin.go"},
+		{`create with initializers denied`, "403 Forbidden", "The object came with `metadata.initializers`, and its user lacks the verb `initialize`.", "Leave the field out, or grant the verb.", "admission/initializers/plugin.go"},
+		{`update to uninitialized resource denied`, "403 Forbidden", "A user without the verb `initialize` changed an uninitialized object.", "Wait until it is initialized, or grant the verb.", "admission/initializers/plugin.go"},
+		{`field is immutable once initialization has completed`, "422 Invalid", "A write gives `metadata.initializers` to an object that is initialized.", "Leave the field out.", "admission/initializers/plugin.go"},
+		{`metadata.annotations[...] is reserved: write metadata.initializers instead`, "400 BadRequest", "The annotation is the server's own form of the field.", "Write the field.", "server/resources/patch.go"},
+		{`updatedAnnotations[...] is reserved: write metadata.initializers of the deployment instead`, "400 BadRequest", "The same, in a rollback of a deployment.", "Write the field.", "server/catalog/legacy.go"},
+	}},
+	{"Storage and load", "[Operations](../operations.md) says what to do about disks and databases.", []answer{
+		{`too many concurrent requests, please try again later`, "429 TooManyRequests", "More requests run than `--max-requests-inflight` or `--max-mutating-requests-inflight` allows.", "Retry after a second; most clients do. Raise the limit if the machine has room.", "server/inflight/inflight.go"},
+		{`the disk of the storage is nearly full: ... are free, less than the ... of --min-free-disk; nothing was written, please try again when more space is free`, "503 ServiceUnavailable", "Less than `--min-free-disk` is free on the disk of the embedded etcd.", "[Free some space](../operations.md#disk); the server needs no restart.", "server/etcd/space.go"},
+		{`the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: ...`, "503 ServiceUnavailable", "etcd's database has reached its quota.", "[Delete objects or raise `--etcd-quota`](../operations.md#disk).", "server/storage/outage.go"},
+		{`the storage does not answer, please try again later: ...`, "503 ServiceUnavailable", "etcd did not answer a read.", "Retry. Look at etcd.", "server/storage/outage.go"},
+		{`the storage did not answer within the time of the request`, "504 Timeout", "etcd did not answer a read before the request's time was over.", "Retry. Look at etcd.", "server/storage/outage.go"},
+		{`the storage did not answer; it may or may not have stored the change: ...`, "504 Timeout", "etcd did not answer a write.", "Read the object before you send the write again.", "server/storage/outage.go"},
+		{`conversion webhook for ...: to ..., CustomResourceDefinition "...", POST ...: `, "429 TooManyRequests", "The conversion webhook is slow, and as many requests as may wait for it do.", "Retry after a second. Make the webhook faster.", "server/customresources/webhook.go"},
+	}},
+	{"Namespaces and resources", "", []answer{
+		{`unable to create new content in namespace ... because it is being terminated`, "403 Forbidden", "The namespace is being deleted.", "Wait until it is gone, and create it again.", "server/namespaces/fence.go"},
+		{`this namespace may not be deleted`, "403 Forbidden", "The namespaces `default`, `kube-system` and `kube-public` stay.", "Delete their contents instead.", "admission/lifecycle.go"},
+		{`create not allowed while custom resource definition is terminating`, "403 Forbidden", "The CustomResourceDefinition is being deleted.", "Wait until it is gone, and create it again.", "server/customresources/terminating.go"},
+		{`the server could not find the requested resource`, "404 NotFound", "The resource is not served in this version.", "Look at `gatehouse kubectl api-resources`.", "server/resources/notfound.go"},
+		{`must be one that the server returned`, "422 Invalid", "`metadata.resourceVersion` is not a number.", "Send the version that a read returned, or none.", "server/resources/mistakes.go"},
+		{`invalid resource version: `, "400 BadRequest", "The parameter `resourceVersion` is not a number.", "Send the version that a list returned, or none.", "server/resources/mistakes.go"},
+		{`reading the request's body: `, "504 Timeout", "The connection was too slow, or ended, before the whole body was there.", "Send it again.", "server/resources/patch.go"},
+		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "server/catalog/nodes.go"},
+	}},
+	{"Explanations and traces", "", []answer{
+		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "server/explain/explain.go"},
+		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "server/explain/explain.go"},
+		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE tells of the stored object.", "Grant the verb `get`.", "server/explain/explain.go"},
+		{`the resourceVersion is from another server, or from an earlier run of this one: list again, then watch`, "410 Expired", "Traces live in the memory of one server.", "List, then watch from there; client-go does so by itself.", "server/traces/storage.go"},
+		{`the watch is too far behind the new traces: list again, then watch`, "410 Expired", "The client reads more slowly than traces come.", "List, then watch from there.", "server/traces/watcher.go"},
+	}},
+}
+
+// elsewhere are the files that make API errors which the page does not have, with the
+// reason.
+var elsewhere = map[string]string{
+	"admission/plan/decide.go":          "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
+	"admission/review/decode.go":        "what a webhook answered, as the cause of its failure",
+	"server/customresources/storage.go": "a watch of a custom resource that changes: clients watch again by themselves",
+	"server/explain/planning.go":        "ends the explained request inside the server; no client gets it",
+	"server/offline/files.go":           "gatehouse explain reads files; no server answers it",
+	"server/offline/world.go":           "gatehouse explain reads files; no server answers it",
+	"server/params/reader.go":           "params that are not there; the policy's parameterNotFoundAction decides",
+	"server/replicas/states.go":         "a registration state that is not there, as any object",
+	"server/resources/handler.go":       "a verb that the resource does not have, as in any cluster",
+	"server/waiting/visit.go":           "a request that waits outside of its handler; no client gets it",
+	"admission/plan/policy.go":          "what admission/plan/judge.go says, as a status",
+}
+
+// constructors are the functions of the API errors, with what they answer.
+var constructors = map[string]string{
+	"NewBadRequest": "400 BadRequest", "NewForbidden": "403 Forbidden", "NewNotFound": "404 NotFound",
+	"NewInvalid": "422 Invalid", "NewTooManyRequests": "429 TooManyRequests", "NewInternalError": "500 InternalError",
+	"NewServiceUnavailable": "503 ServiceUnavailable", "NewTimeoutError": "504 Timeout", "NewResourceExpired": "410 Expired",
+	"NewGenericServerResponse": "", "NewUnauthorized": "401 Unauthorized", "NewServerTimeout": "500 ServerTimeout",
+	"NewMethodNotSupported": "405 MethodNotAllowed", "NewRequestEntityTooLargeError": "413 RequestEntityTooLarge", "NewConflict": "409 Conflict",
+}
+
+const root = "../.."
+
+// docs/reference/errors.md has the errors of the tables above, and each of them stands in
+// the code, with that text and that status.
+func TestTheReferenceHasTheErrorsOfGatehouse(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("The errors that Gatehouse itself makes, with the part of the message to look for; `...` stands for what differs.\n" +
+		"Errors of validation, of RBAC and of conflicts come from the libraries of Kubernetes and are the same as in any cluster.\n" +
+		"`gatehouse trace` shows for each rejected request which webhook or plugin rejected it.\n")
+	files := map[string]*source{}
+	for _, part := range answers {
+		fmt.Fprintf(&b, "\n## %s\n\n", part.title)
+		if part.text != "" {
+			fmt.Fprintf(&b, "%s\n\n", part.text)
+		}
+		b.WriteString("| message | status | cause | what to do |\n|---|---|---|---|\n")
+		for _, a := range part.answers {
+			if files[a.file] == nil {
+				files[a.file] = parse(t, a.file)
+			}
+			files[a.file].check(t, a)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", cell(a.text), a.status, a.cause, a.remedy)
+		}
+	}
+	check(t, "errors.md", "Errors", b.String())
+	used := map[string]bool{}
+	for _, file := range sources(t) {
+		if made := parse(t, file).errors; len(made) > 0 && files[file] == nil {
+			if elsewhere[file] == "" {
+				t.Errorf("%s makes API errors (%s), and no row of answers is about it: add one, or a reason to elsewhere", file, strings.Join(made, ", "))
+			}
+			used[file] = true
+		}
+	}
+	for file := range elsewhere {
+		if !used[file] {
+			t.Errorf("elsewhere: %s makes no API error, or answers has it; remove it", file)
+		}
+	}
+}
+
+// sources are the Go files of the engine and of the server, without tests.
+func sources(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, dir := range []string{"admission", "server"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
+			if err == nil && path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") && !strings.Contains(filepath.ToSlash(file), "/internal/") {
+				rel, err := filepath.Rel(root, file)
+				if err != nil {
+					return err
+				}
+				files = append(files, filepath.ToSlash(rel))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// source is what the pages need to know of a Go file.
+type source struct {
+	// texts are its strings, with ... in place of verbs, and what the error is in which
+	// each is made, if that is seen.
+	texts []string
+	made  []string
+	// errors are the constructors of API errors that it calls.
+	errors []string
+}
+
+var verb = regexp.MustCompile(`%(\[\d+\])?[-+# 0-9.]*[a-zA-Z]`)
+
+func parse(t *testing.T, file string) *source {
+	t.Helper()
+	code, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, code, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &source{}
+	s.read(parsed, "")
+	return s
+}
+
+// read takes in a part of a file, which is an argument of the constructor made.
+func (s *source) read(n ast.Node, made string) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			return false
+		case *ast.CallExpr:
+			f, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := f.X.(*ast.Ident); !ok || pkg.Name != "apierrors" {
+				return true
+			}
+			if _, known := constructors[f.Sel.Name]; !known {
+				return true
+			}
+			// A fault of the server says what it is; there is no list of them.
+			if f.Sel.Name != "NewInternalError" {
+				s.errors = append(s.errors, f.Sel.Name)
+			}
+			for _, argument := range n.Args {
+				s.read(argument, f.Sel.Name)
+			}
+			return false
+		case *ast.CompositeLit:
+			if kind, ok := n.Type.(*ast.SelectorExpr); ok && kind.Sel.Name == "StatusError" {
+				s.errors = append(s.errors, "StatusError")
+			}
+		case *ast.BinaryExpr:
+			if text, ok := joined(n); ok {
+				s.add(text, made)
+			}
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
+				s.add(text, made)
+			}
+		}
+		return true
+	})
+}
+
+// joined is the text of strings that are added.
+func joined(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, e.Kind == token.STRING && err == nil
+	case *ast.BinaryExpr:
+		x, ok := joined(e.X)
+		y, also := joined(e.Y)
+		return x + y, ok && also && e.Op == token.ADD
+	}
+	return "", false
+}
+
+func (s *source) add(text, made string) {
+	text = strings.ReplaceAll(text, "%q", `"..."`)
+	s.texts, s.made = append(s.texts, verb.ReplaceAllString(text, "...")), append(s.made, made)
+}
+
+// check fails the test unless an error stands in the code, with its status where that is
+// seen.
+func (s *source) check(t *testing.T, a answer) {
+	t.Helper()
+	i := slices.IndexFunc(s.texts, func(text string) bool { return strings.Contains(text, a.text) })
+	if i < 0 {
+		t.Errorf("%s does not say %q: correct the row of answers", a.file, a.text)
+		return
+	}
+	if status := constructors[s.made[i]]; status != "" && status != a.status {
+		t.Errorf("%s answers %s with %q; the row says %s", a.file, status, a.text, a.status)
+	}
+	code, _, _ := strings.Cut(a.status, " ")
+	if n, err := strconv.Atoi(code); err != nil || http.StatusText(n) == "" {
+		t.Errorf("%q: the status %q does not begin with a code of HTTP", a.text, a.status)
+	}
+	if a.cause == "" || a.remedy == "" {
+		t.Errorf("%q has no cause or no remedy", a.text)
+	}
+}

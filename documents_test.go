@@ -61,3 +61,100 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 		}
 	}
 }
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	fenced   = regexp.MustCompile("(?ms)^```.*?^```")
+	notAName = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors are the names by which headings of a page can be linked.
+func anchors(page []byte) map[string]bool {
+	found := map[string]bool{}
+	for _, m := range heading.FindAllSubmatch(fenced.ReplaceAll(page, nil), -1) {
+		name := notAName.ReplaceAllString(strings.ToLower(string(m[1])), "")
+		found[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return found
+}
+
+// A link from a document leads to a file, and to a heading of it.
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	checked := 0
+	walk(t, func(file string) {
+		if path.Ext(file) != ".md" || strings.Contains(file, "testdata/") {
+			return
+		}
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllSubmatch(fenced.ReplaceAll(page, nil), -1) {
+			target, anchor, _ := strings.Cut(string(m[1]), "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			checked++
+			to := file
+			if target != "" {
+				to = path.Join(path.Dir(file), target)
+			}
+			switch info, err := os.Stat(to); {
+			case err != nil:
+				t.Errorf("%s links %s: %v", file, m[1], err)
+			case anchor != "" && info.IsDir():
+				t.Errorf("%s links %s, a heading of a directory", file, m[1])
+			case anchor != "":
+				if page, err = os.ReadFile(to); err != nil {
+					t.Fatal(err)
+				}
+				if !anchors(page)[anchor] {
+					t.Errorf("%s links %s: %s has no such heading", file, m[1], to)
+				}
+			}
+		}
+	})
+	if checked == 0 {
+		t.Error("no links were found")
+	}
+}
+
+// The table of contents has every page of docs.
+func TestTheTableOfContentsHasAllPages(t *testing.T) {
+	contents, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	walk(t, func(file string) {
+		page, ok := strings.CutPrefix(file, "docs/")
+		if !ok || path.Ext(page) != ".md" || page == "README.md" || strings.HasPrefix(page, "rules/") && page != "rules/README.md" {
+			return
+		}
+		if !strings.Contains(string(contents), "]("+page+")") {
+			t.Errorf("docs/README.md does not link %s", page)
+		}
+	})
+}
+
+// Every figure of the README, in bold in a table, is one that a program wrote to
+// docs/benchmarks.md.
+func TestFiguresOfTheReadmeAreMeasured(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, err := os.ReadFile("docs/benchmarks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := regexp.MustCompile(`\*\*\d[\d.]*\*\*`).FindAllString(string(readme), -1)
+	for _, figure := range figures {
+		if !strings.Contains(string(measured), figure) {
+			t.Errorf("README.md says %s, and docs/benchmarks.md does not", figure)
+		}
+	}
+	if len(figures) < 6 {
+		t.Errorf("README.md has %d figures, want six at least", len(figures))
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -129,7 +130,12 @@ func (s stamp) Admit(_ context.Context, a admission.Attributes, _ admission.Obje
 		annotations[k] = v
 	}
 	m.SetAnnotations(annotations)
-	m.SetLabels(map[string]string{"team": "red"})
+	labels := maps.Clone(m.GetLabels())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["team"] = "red"
+	m.SetLabels(labels)
 	return nil
 }
 

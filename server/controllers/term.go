@@ -70,8 +70,9 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	}
 	list, listObjects := dormant.Clients(typed, objects)
 	t.watch = list
-	t.informers = informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
-	t.borrow(c.shared)
+	factory := informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
+	borrow(factory, c.shared)
+	t.informers = settled{factory, &t.making}
 	t.monitors = &monitors{
 		typed:   t.informers,
 		objects: metadatainformer.NewSharedInformerFactoryWithOptions(listObjects, 0, metadatainformer.WithTransform(trim)),
@@ -84,10 +85,10 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	return t, nil
 }
 
-// borrow takes informers of the server.
-func (t *term) borrow(shared map[runtime.Object]cache.SharedIndexInformer) {
+// borrow puts informers of the server into a factory.
+func borrow(factory informers.SharedInformerFactory, shared map[runtime.Object]cache.SharedIndexInformer) {
 	for kind, owned := range shared {
-		t.informers.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return &borrowed{SharedIndexInformer: owned}
 		})
 	}

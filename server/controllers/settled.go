@@ -1,0 +1,106 @@
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/apps"
+	"k8s.io/client-go/informers/batch"
+	"k8s.io/client-go/informers/certificates"
+	coreinformers "k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/discovery"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/networking"
+	"k8s.io/client-go/informers/policy"
+	"k8s.io/client-go/informers/rbac"
+	"k8s.io/client-go/informers/storage"
+	"k8s.io/client-go/tools/cache"
+)
+
+// settled is a factory whose informers keep their events from a handler until the
+// controller that added it is made. The constructors of upstream's controllers add handlers
+// first and set fields that the handlers need later, because kube-controller-manager starts
+// its informers when all controllers are made. Here an informer may run already.
+type settled struct {
+	informers.SharedInformerFactory
+	// making is held while a controller is made.
+	making *sync.Mutex
+}
+
+// InformerFor returns an informer of the factory, whose handlers wait.
+func (s settled) InformerFor(kind runtime.Object, construct internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	return &patient{s.SharedInformerFactory.InformerFor(kind, construct), s.making}
+}
+
+// The groups that controllers read.
+
+func (s settled) Apps() apps.Interface   { return apps.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Batch() batch.Interface { return batch.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Certificates() certificates.Interface {
+	return certificates.New(s, metav1.NamespaceAll, nil)
+}
+func (s settled) Core() core.Interface           { return core.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Discovery() discovery.Interface { return discovery.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Networking() networking.Interface {
+	return networking.New(s, metav1.NamespaceAll, nil)
+}
+func (s settled) Policy() policy.Interface   { return policy.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Rbac() rbac.Interface       { return rbac.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Storage() storage.Interface { return storage.New(s, metav1.NamespaceAll, nil) }
+
+// patient is an informer of a settled factory.
+type patient struct {
+	cache.SharedIndexInformer
+	making *sync.Mutex
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (p *patient) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return p.SharedIndexInformer.AddEventHandler(p.waiting(h))
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (p *patient) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return p.SharedIndexInformer.AddEventHandlerWithResyncPeriod(p.waiting(h), every)
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (p *patient) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return p.SharedIndexInformer.AddEventHandlerWithOptions(p.waiting(h), o)
+}
+
+func (p *patient) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	made := sync.OnceFunc(func() {
+		p.making.Lock()
+		p.making.Unlock() //nolint:staticcheck // It was held while the controller was made.
+	})
+	return waiting{h, made}
+}
+
+// waiting is a handler that gets no event before its controller is made.
+type waiting struct {
+	handler cache.ResourceEventHandler
+	// made returns when the controller is.
+	made func()
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (w waiting) OnAdd(obj any, initially bool) {
+	w.made()
+	w.handler.OnAdd(obj, initially)
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (w waiting) OnUpdate(old, obj any) {
+	w.made()
+	w.handler.OnUpdate(old, obj)
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (w waiting) OnDelete(obj any) {
+	w.made()
+	w.handler.OnDelete(obj)
+}

@@ -1,0 +1,41 @@
+package controllers
+
+import (
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+)
+
+// An informer that runs already gives a handler no event before its controller is made.
+func TestHandlersWaitUntilTheirControllerIsMade(t *testing.T) {
+	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+	shared := informers.NewSharedInformerFactory(pods, 0)
+	running := shared.Core().V1().Pods().Informer()
+	shared.Start(t.Context().Done())
+	shared.WaitForCacheSync(t.Context().Done())
+	defer shared.Shutdown()
+
+	var making sync.Mutex
+	making.Lock()
+	made, early, late := false, make(chan bool, 1), make(chan struct{}, 1)
+	if _, err := (settled{shared, &making}).Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { early <- !made },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// A handler that does not wait gets the pod, although it came later.
+	if _, err := running.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { late <- struct{}{} }}); err != nil {
+		t.Fatal(err)
+	}
+	<-late
+	made = true
+	making.Unlock()
+	if <-early {
+		t.Error("the handler got an event before its controller was made")
+	}
+}

@@ -1,8 +1,8 @@
-// Package admission judges the writes of a Kubernetes-style API: by webhooks that
-// users register while the server runs.
+// Package admission judges the writes of a Kubernetes-style API by webhooks, policies and
+// initializers that users register while the server runs.
 //
-// It is the front door of the engine. A server built on k8s.io/apiserver takes
-// its plugins, joins them to a chain, and hands that to its request handlers:
+// It is the front door of the engine. A server that is built on k8s.io/apiserver makes an
+// Engine, joins its plugins to a chain, and gives the chain to its request handlers:
 //
 //	engine, err := admission.New(admission.Options{Snapshots: refresher, Namespaces: namespaces})
 //	...
@@ -44,11 +44,12 @@
 //   - GenericAdmissionWebhook runs those of ExternalAdmissionHookConfigurations
 //     (v1alpha1), in the validating pass.
 //   - ValidatingAdmissionWebhook runs those of ValidatingWebhookConfigurations.
+//   - MutatingAdmissionPolicy and ValidatingAdmissionPolicy evaluate the policies of
+//     these kinds (Engine.MutatingPolicies, Engine.ValidatingPolicies).
 //
-// Which of them run, in which order, is said by a Selection, which reads flags,
-// and by whoever builds the chain; other plugins stand between them as the host
-// likes. As whom they authenticate to webhooks is said by a Configuration, which
-// reads the file of --admission-control-config-file.
+// A Selection reads the flags that say which plugins run, and in which order. The server
+// that builds the chain may put other plugins between them. A Configuration reads the file
+// of --admission-control-config-file, which has the credentials for webhooks.
 //
 // # Concurrency and errors
 //

@@ -1,11 +1,10 @@
 // Package initializer is for writing initializer controllers: programs that
-// complete new objects before anybody else sees them.
+// complete new objects before other clients see them.
 //
 // A server with initializers gives a new object a list of names,
 // metadata.initializers.pending, and hides the object until the list is empty. A
 // Controller finds the objects on which it is one initializer's turn, calls a
-// function on each, writes what the function changed, and takes the name from
-// the list, all in one write:
+// function on each, and writes what the function changed together with the shorter list:
 //
 //	controller, err := initializer.New(initializer.Options{
 //		Name:      "sidecar.example.com",
@@ -21,9 +20,8 @@
 //	}
 //	return controller.Run(ctx)
 //
-// Which objects have the name in their list is said by an
-// InitializerConfiguration, which is the administrator's to create. The user of
-// the controller needs the verbs list, watch, patch and initialize on the
+// An InitializerConfiguration, which an administrator creates, says which objects get the
+// name. The user of the controller needs the verbs list, watch, patch and initialize on the
 // resources.
 //
 // # Turns
@@ -34,12 +32,11 @@
 //
 // # Guarantees
 //
-// Each object on which it is the initializer's turn is acted on at least once; the
-// function may see an object again when a write conflicted or the program was
-// restarted, so it must do no harm the second time. What it changed and the removal
-// of the name are stored together or not at all. Several processes of the same
-// initializer may run: a write of one makes that of the other conflict, which then
-// looks again.
+// The function is called at least once for each object on which it is the initializer's
+// turn. It may see an object again, when a write conflicted or the program was restarted,
+// so it must be idempotent. Its changes and the removal of the name are stored together or
+// not at all. Several processes of the same initializer may run: the write of one makes
+// the write of the other conflict, and the other reads the object again.
 //
 // # Failing
 //

@@ -2,10 +2,9 @@
 // context ends.
 //
 // The frame is k8s.io/apiserver's generic server: filters, TLS, health, metrics,
-// audit. The kinds come from package catalog and package customresources, are
-// kept by package storage, and are served by package resources; who may do what
-// is decided by package auth; and every write is judged by the chain that
-// package admission builds.
+// audit. The kinds come from package catalog and package customresources. Package storage
+// stores their objects, package resources serves them, and package auth decides who may do
+// what. The chain that package admission builds judges every write.
 //
 // # Putting a server together
 //

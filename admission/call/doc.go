@@ -1,14 +1,13 @@
-// Package call reaches one webhook: it finds the address, proves who is who by
-// TLS and credentials, sends a review, and brings back the checked answer or the
-// reason why there is none.
+// Package call reaches one webhook: it finds the address, authenticates both sides by
+// TLS and credentials, sends a review, and returns the checked answer or the reason why
+// there is none.
 //
 // # In and out
 //
 // [New] makes a [Caller] from [Options]. [Caller.Call] sends one review to one
 // hook and returns either a *review.Response, which may be a denial, or an
-// *[Error], the one type for "the webhook failed us", whatever the reason. Whether
-// such an error rejects the API request is not decided here; [Error.Status] only
-// says how the rejection reads.
+// *[Error], the one type for all failures of a webhook. Package dispatch decides whether
+// such an error rejects the API request; [Error.Status] is the text of the rejection.
 //
 // [Caller.Post] is what Call is built on, for webhooks that are not admission
 // webhooks: it sends any body the same way and has the answer read. Its error is a
@@ -18,9 +17,8 @@
 //
 // A hook names a URL or a service. Services are turned into endpoints by a
 // [Resolver] for every call; [ServiceResolver] does so from Service, EndpointSlice
-// and Endpoints objects. An endpoint that no connection can be made to is passed
-// over for the next one. Nothing that was sent is ever sent twice, and redirects
-// are not followed.
+// and Endpoints objects. When a Caller cannot connect to an endpoint, it tries the next
+// one. It sends each review at most once, and does not follow redirects.
 //
 // # Connections
 //
@@ -30,9 +28,9 @@
 //
 // # Webhook servers that are down or slow
 //
-// A server that could not be connected to five times in a row is not called until
-// it answers again: a call at a time tries it, after a second at first and ten at
-// most, or at once when its endpoints have changed (type [Breaker]). Of the calls
+// After five failed attempts in a row to connect to a server, a Caller does not call it
+// until it answers again. One call at a time tries it, after a second at first and ten
+// seconds at most, or at once when its endpoints have changed (type [Breaker]). Of the calls
 // to one server, at most Options.MaxInFlight run at the same time; further ones wait
 // for a slot, the one with the earliest deadline first, and a call fails immediately
 // if it cannot meet its deadline. [Caller.Targets] tells how it stands.

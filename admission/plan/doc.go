@@ -17,9 +17,9 @@
 //
 // # Reasons
 //
-// Every "no" has a Reason, which is a value: its text is made when somebody reads
-// it. What cannot be seen, such as the labels of a namespace that may not be read, is
-// unknown: an Input says so by an error that is ErrUnknown, and the plan passes it on.
+// Every "no" has a Reason. A Reason is a value, and its text is made when it is read. What
+// cannot be seen, such as the labels of a namespace that the caller may not read, is
+// unknown: an Input returns an error that is ErrUnknown, and the plan has it.
 //
 // # Errors
 //

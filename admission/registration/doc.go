@@ -19,7 +19,6 @@
 //
 // # For the engine
 //
-// Hooks and Initializers turn a stored object of any version into Hook and
-// Initializer values, which are complete: their readers need not know
-// versions and defaults.
+// Entries turns a stored object of any version into Entry values. They are complete: code
+// that reads them need not know versions and defaults.
 package registration

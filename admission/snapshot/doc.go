@@ -5,8 +5,8 @@
 //
 // Compile turns the registrations of one moment into a Snapshot: hooks in order,
 // selectors parsed, match conditions compiled, rules indexed, initializers merged.
-// A Compiler does the same again and again, and reuses what it made of objects
-// that have not changed, which it knows by uid and resourceVersion.
+// A Compiler does this repeatedly. It reuses its results for objects that have not
+// changed, which it knows by uid and resourceVersion.
 //
 // The index says which hooks may match a request. It may name too many, never too
 // few; package plan checks each against its rules. A request that nothing matches
@@ -15,15 +15,14 @@
 // # Staying fresh
 //
 // A Refresher reads all registrations once a second (S11.8). Requests take the
-// snapshot from Acquire, which refuses when the last successful read began too
-// long ago (S11.10). How old a snapshot is, is measured from the beginning of its
-// read: a snapshot holds every registration that was stored before that moment,
-// and a read that hangs makes it old.
+// snapshot from Acquire, which returns an error when the last successful read began too
+// long ago (S11.10). The age of a snapshot counts from the beginning of its read: a
+// snapshot has every registration that was stored before that moment.
 //
 // A caller that knows of a write need not wait for the next second: Poke
 // begins a read, and Await waits until what was written is in use.
 //
-// Where registrations are read from is up to a Reader. ClientReader reads them
+// A Reader says where registrations come from. ClientReader reads them
 // from any API server; a server that stores them reads its own storage.
 //
 // # Concurrency

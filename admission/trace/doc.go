@@ -2,8 +2,8 @@
 //
 // A Trace covers one request: the steps of all plugins, in both passes and all rounds. The
 // step of a plugin that acts on what is registered has a Run: which webhooks were called,
-// in which order, what each answered, what became of the answer, what the failure policy
-// made of those that could not be asked, and which initializers the object was given. A
+// in which order, what each answered, how the answer was used, what followed from the
+// failure policies of webhooks that failed, and which initializers the object got. A
 // Trace is plain data, and can be read without the snapshot that it was made with.
 //
 // Package dispatch writes a Run while it runs its part of a plan, and hands it to a
@@ -12,8 +12,8 @@
 //
 // # Readers
 //
-// Everything that can be observed of admission is read from runs, by one
-// function per reader, and nothing else counts or logs it:
+// Everything that can be observed of admission comes from runs, by one function for each
+// reader. No other code counts or logs it:
 //
 //   - metrics (S10) under the names that dashboards for Kubernetes
 //     already use;

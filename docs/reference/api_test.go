@@ -114,10 +114,11 @@ func (p *page) describe(name string) {
 		case field == "apiVersion" || field == "kind" || field == "metadata":
 			text = "As in every object."
 		}
+		name := "`" + field + "`"
 		if slices.Contains(s.Required, field) {
-			field += "`, required `"
+			name += ", required"
 		}
-		fmt.Fprintf(&p.text, "| %s | %s | %s |\n", strings.TrimSuffix("`"+field+"`", "``"), p.typeOf(&schema), cell(text))
+		fmt.Fprintf(&p.text, "| %s | %s | %s |\n", name, p.typeOf(&schema), cell(text))
 	}
 }
 

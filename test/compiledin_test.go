@@ -39,16 +39,16 @@ func TestCompiledInPlugins(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", in("resourcequotas"), `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"1"}}}`)
 	// No controller counts here: the status is what is enforced.
 	h.Must(http.StatusOK, "PATCH", in("resourcequotas/q/status"), `{"status":{"hard":{"count/secrets":"1"},"used":{"count/secrets":"0"}}}`, "Content-Type", mergePatch)
+	h.Must(http.StatusOK, "DELETE", in("serviceaccounts/default"), "")
 	harness.Eventually(t, "a pod without a service account is refused", func() error {
 		if r := h.Do("POST", in("pods"), podOf("", "", "")); r.Code != http.StatusForbidden || !strings.Contains(string(r.Raw), `serviceaccount \"default\" not found`) {
 			return fmt.Errorf("%d %s", r.Code, r.Raw)
 		}
 		return nil
 	})
-	h.Must(http.StatusCreated, "POST", in("serviceaccounts"), `{"metadata":{"name":"default"}}`)
+	s.Account(t, ns)
 	restricted := s.Namespace(t)
 	h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+restricted, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"restricted"}}}`, "Content-Type", mergePatch)
-	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+restricted+"/serviceaccounts", `{"metadata":{"name":"default"}}`)
 
 	for _, tt := range []struct {
 		name, path, body string
@@ -211,7 +211,7 @@ func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 // S9.7, S9.16: the flags of a kube-apiserver are accepted, its whole list included.
 func TestEveryPluginOfKubeAPIServerCanBeSwitched(t *testing.T) {
 	t.Parallel()
-	all := strings.Split("NamespaceAutoProvision,NamespaceExists,LimitPodHardAntiAffinityTopology,ServiceAccount,NodeRestriction,AlwaysPullImages,"+
+	all := strings.Split("NamespaceAutoProvision,NamespaceExists,LimitPodHardAntiAffinityTopology,NodeRestriction,AlwaysPullImages,"+
 		"PodNodeSelector,PodTolerationRestriction,ExtendedResourceToleration,OwnerReferencesPermissionEnforcement,DenyServiceExternalIPs", ",")
 	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: all})
 	h := s.HTTP(t, nil)

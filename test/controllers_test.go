@@ -301,7 +301,7 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 func TestWhatEveryNamespaceHas(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
-	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	client, ns := harness.Client(t, s.Admin), s.EmptyNamespace(t)
 	accounts, configMaps := client.CoreV1().ServiceAccounts(ns), client.CoreV1().ConfigMaps(ns)
 	for range 2 {
 		harness.Eventually(t, "the ServiceAccount", func() error {

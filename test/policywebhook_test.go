@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -16,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// drawnName is what podOf has the server name a pod.
-var drawnName = regexp.MustCompile(`p-[a-z0-9]{5}`)
+// drawnName is what podOf has the server name a pod, and ServiceAccount a volume.
+var drawnName = regexp.MustCompile(`\b(p|kube-api-access)-[a-z0-9]{5}\b`)
 
 // S9.16: plugins that are served as webhooks judge and change requests as they do inside
 // the server.
@@ -30,8 +31,9 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 
 	const ns = "judged"
 	clients := [2]*harness.HTTP{inside.HTTP(t, nil), outside.HTTP(t, nil)}
-	for _, h := range clients {
+	for i, h := range clients {
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"`+ns+`","labels":{"pod-security.kubernetes.io/enforce":"baseline","pod-security.kubernetes.io/warn":"restricted"}}}`)
+		[]*harness.Server{inside, outside}[i].Account(t, ns)
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/limitranges", `{"metadata":{"name":"l"},"spec":{"limits":[{"type":"Container","default":{"cpu":"2"},"defaultRequest":{"cpu":"1"},"max":{"cpu":"4"}}]}}`)
 		h.Must(http.StatusCreated, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", `{"metadata":{"name":"high"},"value":1000}`)
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/secrets":"0"}}}`)
@@ -72,14 +74,18 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 					if _, denied, ok := strings.Cut(message, " denied the request: "); ok {
 						message = denied
 					}
-					message = drawnName.ReplaceAllString(message, "p-NAME")
+					message = drawnName.ReplaceAllString(message, "$1-NAME")
+					spec, err := json.Marshal(r.Body["spec"])
+					if err != nil {
+						return err
+					}
 					// Validating webhooks are called at once: who warns of what another one
 					// refuses differs.
 					var warnings []string
 					if r.Code == http.StatusCreated {
 						warnings = r.Header.Values("Warning")
 					}
-					answers[i] = map[string]any{"spec": r.Body["spec"], "reason": r.Body["reason"], "message": message, "warnings": warnings}
+					answers[i] = map[string]any{"spec": drawnName.ReplaceAllString(string(spec), "$1-NAME"), "reason": r.Body["reason"], "message": message, "warnings": warnings}
 				}
 				if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
 					return fmt.Errorf("(-inside +webhook):\n%s", diff)

@@ -67,7 +67,7 @@ func TestTraces(t *testing.T) {
 		"--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,alice\nroot-token,root,root\n"))
 	admin := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
-	shop, other := s.Namespace(t), s.Namespace(t)
+	shop, other := s.EmptyNamespace(t), s.EmptyNamespace(t)
 	anyOf := rules(rule("*", "/v1/configmaps", "/v1/secrets", "/v1/pods"))
 
 	label := hooks.Hook("/label", harness.Respond(map[string]any{"allowed": true, "patchType": "JSONPatch",

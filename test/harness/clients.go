@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -84,9 +85,18 @@ func Metadata(t testing.TB, c *rest.Config) metadata.Interface {
 	return client
 }
 
-// Namespace makes a namespace for the test. It is not deleted: the server's data
-// goes with the server.
+// Namespace makes a namespace for the test, and the service account that its pods need. It
+// is not deleted: the server's data goes with the server.
 func (s *Server) Namespace(t testing.TB) string {
+	t.Helper()
+	ns := s.EmptyNamespace(t)
+	s.Account(t, ns)
+	return ns
+}
+
+// EmptyNamespace is Namespace without the service account, for tests that want to see
+// everything that is made in it.
+func (s *Server) EmptyNamespace(t testing.TB) string {
 	t.Helper()
 	ns, err := Client(t, s.Admin).CoreV1().Namespaces().Create(Context(t),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
@@ -94,4 +104,16 @@ func (s *Server) Namespace(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return ns.Name
+}
+
+// Account makes the service account "default" in a namespace, unless there is one. The
+// plugin ServiceAccount refuses pods without it, and servers of tests run no controller
+// that makes it.
+func (s *Server) Account(t testing.TB, namespace string) {
+	t.Helper()
+	_, err := Client(t, s.Admin).CoreV1().ServiceAccounts(namespace).Create(Context(t),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 }

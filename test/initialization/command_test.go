@@ -29,7 +29,7 @@ func TestCommand(t *testing.T) {
 		{"complete configmap/o b.example.com", 0, "configmap/o is initialized"},
 		{"complete configmap/o", 1, "configmap/o is initialized"},
 		{"complete o", 2, `"o" is not of the form KIND/NAME, such as deployment/web`},
-		{"fail configmap/o", 2, "--message is needed"},
+		{"fail configmap/o", 2, "--message is required"},
 		{"fail configmap/o --message no --code 200", 2, "--code 200 is not an HTTP status of a failure"},
 	} {
 		t.Run(test.arguments, func(t *testing.T) {

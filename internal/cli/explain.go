@@ -310,7 +310,7 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		e.Status.Plan, err = world.Plan(ctx, q)
 		switch {
 		case apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("explaining this %s needs the stored object: get permission to read it, or give it with --old: %w", q.Operation, err)
+			return nil, fmt.Errorf("explaining this %s needs the stored object: you need to be allowed to get it, or give it with --old: %w", q.Operation, err)
 		case apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("explaining this %s needs the stored object: %w; give it with --old", q.Operation, err)
 		}

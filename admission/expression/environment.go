@@ -149,6 +149,20 @@ func LooksAtCaller(expression string) (user, rights bool) {
 	return requests > harmless, rights
 }
 
+// LooksAtNamespace tells whether an expression uses the variable namespaceObject. An
+// expression that cannot be read looks at nothing.
+func LooksAtNamespace(expression string) bool {
+	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
+	if issues.Err() != nil {
+		return false
+	}
+	looks := false
+	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		looks = looks || e.Kind() == ast.IdentKind && e.AsIdent() == "namespaceObject"
+	}))
+	return looks
+}
+
 // CompileError is why an expression does not compile.
 type CompileError struct {
 	// Detail says what is wrong, with the place in the expression.

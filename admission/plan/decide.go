@@ -77,6 +77,9 @@ type Input struct {
 	// request, and what the caller may do. Match conditions that look at it are then
 	// unknown.
 	UserUnknown, RightsUnknown string
+	// NamespaceUnknown, if set, says why the namespace of the request cannot be seen. Policies
+	// with an expression that looks at it are then unknown; Namespace is not asked for others.
+	NamespaceUnknown string
 }
 
 // Decision is what Decide found: the entry applies, or it is Unknown whether it does, or

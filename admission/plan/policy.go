@@ -107,7 +107,7 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 	if !m.Applies {
 		return m
 	}
-	if in.UserUnknown != "" || in.RightsUnknown != "" {
+	if in.UserUnknown != "" || in.RightsUnknown != "" || in.NamespaceUnknown != "" {
 		if err := in.unseenBy(c.Entry.Entry); err != nil {
 			m.Decision = failed(Reason{entry: c.Entry}, err)
 			return m
@@ -168,7 +168,16 @@ func (in *Input) unseenBy(e *registration.Entry) error {
 	for _, m := range e.Policy.Mutations {
 		add(m.Expression, m.Expression)
 	}
-	return in.unseen("expression", list)
+	if err := in.unseen("expression", list); err != nil || in.NamespaceUnknown == "" {
+		return err
+	}
+	// Match conditions do not see the namespace.
+	for _, c := range list[len(e.MatchConditions):] {
+		if expression.LooksAtNamespace(c.Expression) {
+			return fmt.Errorf("%w: expression %q: %s", ErrUnknown, c.Name, in.NamespaceUnknown)
+		}
+	}
+	return nil
 }
 
 // unwrapped is an error without the status that says it is internal, if that is ours.
@@ -324,6 +333,10 @@ func NewValues(r *Request, in *Input) *Values { return &Values{request: r, in: i
 func (v *Values) ReadNamespace(ctx context.Context) error {
 	r := v.request
 	if v.namespace != nil || r.Namespace == "" || r.Kind == (schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		return nil
+	}
+	if v.in.NamespaceUnknown != "" {
+		// What is evaluated does not look at it.
 		return nil
 	}
 	if v.in.Namespace == nil {

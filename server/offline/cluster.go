@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery"
@@ -75,7 +77,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 		return nil, err
 	}
 	w := &World{
-		Kinds: kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, behind: c.behind, define: c.define,
+		Kinds: kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c}, behind: c.behind, define: c.define,
 		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
 		Notes: []string{"compiled-in plugins of the server are not part of this plan: they cannot be seen from outside"},
 	}
@@ -90,7 +92,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 			w.Hidden[d.Source] = "may not list " + d.Resource
 		}
 	}
-	if err := c.policies(ctx, w); err != nil {
+	if err := c.older(ctx, w); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -126,7 +128,7 @@ func (c *cluster) stored(ctx context.Context, kind *Kind, namespace, name string
 	return client.Get(ctx, name, metav1.GetOptions{})
 }
 
-func (c *cluster) namespace(ctx context.Context, name string) (map[string]string, error) {
+func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	u, err := c.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -134,7 +136,8 @@ func (c *cluster) namespace(ctx context.Context, name string) (map[string]string
 	case err != nil:
 		return nil, err
 	}
-	return u.GetLabels(), nil
+	namespace := &corev1.Namespace{}
+	return namespace, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, namespace)
 }
 
 // define reads whether a custom resource's versions differ in their name only.
@@ -150,22 +153,23 @@ func (c *cluster) define(ctx context.Context, kind *Kind) {
 	}
 }
 
-// policies notes the kinds of admission policies that the cluster has any of, or does not
-// show.
-func (c *cluster) policies(ctx context.Context, w *World) error {
-	for _, resource := range []string{"mutatingadmissionpolicies", "validatingadmissionpolicies"} {
-		gvr, ok := c.kinds.Served(registration.GroupName, resource)
-		if !ok {
+// older notes the kinds of admission policies that the cluster has any of in an older version
+// only, which no plan has.
+func (c *cluster) older(ctx context.Context, w *World) error {
+	for _, source := range []registration.Source{registration.MutatingPolicies, registration.ValidatingPolicies} {
+		d := source.Descriptor()
+		gvr, ok := c.kinds.Served(registration.GroupName, d.Resource)
+		if !ok || !slices.Contains(w.Registrations.Disabled, d.Kind) || slices.Contains(w.Registrations.Forbidden, d.Kind) {
 			continue
 		}
 		list, err := c.objects.Resource(gvr).List(ctx, metav1.ListOptions{Limit: 1})
 		switch {
 		case apierrors.IsForbidden(err):
-			w.Notes = append(w.Notes, resource+" are not part of this plan: may not list "+resource)
+			w.Hidden[source] = "may not list " + d.Resource
 		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("listing %s: %w", resource, err)
+			return fmt.Errorf("listing %s: %w", d.Resource, err)
 		case err == nil && len(list.Items) > 0:
-			w.Notes = append(w.Notes, "the cluster has "+resource+", which are not part of this plan")
+			w.Hidden[source] = fmt.Sprintf("the cluster has %s in version %s only, which is not read", d.Resource, gvr.Version)
 		}
 	}
 	return nil

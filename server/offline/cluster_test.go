@@ -53,6 +53,12 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 			write(path(kinds.Of(gvk).Resource, ns), o)
 		}
 	}
+	for _, p := range policies(t) {
+		if p["kind"] == "ConfigMap" {
+			u := &unstructured.Unstructured{Object: p}
+			write(path(kinds.Of(u.GroupVersionKind()).Resource, u.GetNamespace()), p)
+		}
+	}
 	for i := range 12 {
 		kind, list := "ValidatingWebhookConfiguration", "webhooks"
 		version := "v1"
@@ -70,6 +76,16 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 		c[list] = entries
 		resource := strings.ToLower(kind) + "s"
 		write("/apis/admissionregistration.k8s.io/"+version+"/"+resource, c)
+	}
+
+	for _, p := range policies(t) {
+		resource := strings.ToLower(p["kind"].(string)) + "s"
+		if strings.HasSuffix(resource, "policys") {
+			resource = strings.TrimSuffix(resource, "ys") + "ies"
+		}
+		if p["kind"] != "ConfigMap" {
+			write("/apis/admissionregistration.k8s.io/v1/"+resource, p)
+		}
 	}
 
 	discovered, err := offline.Discover(s.Admin)
@@ -92,6 +108,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 	}
 
 	asked, steps := 0, 0
+	verdicts := map[string]int{}
 	for _, operation := range []string{"CREATE", "UPDATE", "DELETE"} {
 		for _, ns := range []string{"red", "blue"} {
 			for _, dryRun := range []bool{false, true} {
@@ -135,16 +152,121 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 						if step.Effect != plan.Skip {
 							steps++
 						}
+						for _, e := range step.Evaluations {
+							verdicts[e.Verdict]++
+						}
 					}
 				}
 			}
 		}
 	}
-	t.Logf("%d requests, %d steps that act", asked, steps)
+	t.Logf("%d requests, %d steps that act, evaluations %v", asked, steps, verdicts)
+	for _, verdict := range []string{"admitted", "violated", "excluded", "changed"} {
+		if verdicts[verdict] == 0 {
+			t.Errorf("no policy had the verdict %s", verdict)
+		}
+	}
 	if steps < 2*asked {
 		t.Errorf("%d steps of %d requests do something: too few to compare", steps, asked)
 	}
 }
+
+// policies read params by name and by selector, the namespace and both objects, and change
+// what later ones see.
+func policies(t *testing.T) []map[string]any {
+	t.Helper()
+	found, err := offline.Objects("policies", []byte(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits, namespace: red, labels: {params: "yes"}}
+data: {most: "0"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: limits, namespace: blue, labels: {params: "yes"}}
+data: {most: "9"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := offline.Objects("policies", []byte(offlinePolicies))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []map[string]any
+	for _, u := range append(found, policies...) {
+		list = append(list, u.Object)
+	}
+	return list
+}
+
+const offlinePolicies = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: label}
+spec:
+  reinvocationPolicy: Never
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"most": params.data.most}}}'}
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels/team", value: namespaceObject.metadata.labels["team"]}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: label}
+spec: {policyName: label, paramRef: {name: limits, parameterNotFoundAction: Deny}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: labelled}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]}
+  variables: [{name: labels, expression: "object.metadata.?labels.orValue({})"}]
+  validations:
+  - {expression: 'variables.labels[?"most"].orValue("none") != "none"', message: "most is missing"}
+  - {expression: 'variables.labels[?"team"].orValue("none") == namespaceObject.metadata.labels["team"]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: labelled}
+spec: {policyName: labelled, validationActions: [Warn]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: limited}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: [deployments, gadgets]}]}
+  matchConditions: [{name: not-red-gadgets, expression: 'request.resource.resource != "gadgets" || request.namespace != "red"'}]
+  validations:
+  - expression: 'int(params.data.most) > 0 || request.operation == "DELETE"'
+    messageExpression: '"at most " + params.data.most + " in " + namespaceObject.metadata.name'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: by-selector}
+spec: {policyName: limited, validationActions: [Deny], paramRef: {selector: {matchLabels: {params: "yes"}}, parameterNotFoundAction: Deny}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: of-blue}
+spec: {policyName: limited, validationActions: [Audit, Warn], paramRef: {name: limits, namespace: blue, parameterNotFoundAction: Allow}, matchResources: {namespaceSelector: {matchLabels: {team: red}}}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: of-gadgets}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: ["*"], resources: [gadgets]}]}
+  validations: [{expression: 'request.operation == "DELETE" ? object == null : object.metadata.name == request.name'}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: of-gadgets}
+spec: {policyName: of-gadgets, validationActions: [Deny]}
+`
 
 // ask returns the server's own plan, without compiled-in plugins.
 func ask(t *testing.T, h *harness.HTTP, q *offline.Request, resource schema.GroupVersionResource) *plan.Plan {

@@ -14,10 +14,9 @@ import (
 	"sync"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -182,16 +181,17 @@ func child(n *yamlv3.Node, path ...any) *yamlv3.Node {
 // files are what was read.
 type files struct {
 	registrations map[string]*document
-	namespaces    map[string]map[string]string
+	namespaces    map[string]*corev1.Namespace
+	kinds         *Kinds
 	stored        []*document
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
 // Registrations must be valid. Errors name the file and the line.
 func Read(paths []string) (*World, error) {
-	f := &files{registrations: map[string]*document{}, namespaces: map[string]map[string]string{}}
+	f := &files{registrations: map[string]*document{}, namespaces: map[string]*corev1.Namespace{}, kinds: Builtin()}
 	w := &World{
-		Kinds: Builtin(), RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
+		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
 	}
 	var all []*document
 	for _, path := range paths {
@@ -211,29 +211,21 @@ func Read(paths []string) (*World, error) {
 			all = append(all, found...)
 		}
 	}
-	policies := 0
 	for _, d := range all {
 		u := d.object()
 		gvk := u.GroupVersionKind()
 		switch {
-		case gvk.Group == registration.GroupName && strings.HasSuffix(gvk.Kind, "AdmissionPolicy"):
-			policies++
-		case gvk.Group == registration.GroupName && strings.HasSuffix(gvk.Kind, "AdmissionPolicyBinding"):
 		case gvk.Group == registration.GroupName:
 			if err := f.register(w, d); err != nil {
 				return nil, err
 			}
 		case gvk.GroupKind() == schema.GroupKind{Kind: "Namespace"}:
 			// Its defaults have a label with its name.
-			ns, err := decode(u)
-			if err != nil {
+			namespace := &corev1.Namespace{}
+			if err := as(u, namespace); err != nil {
 				return nil, fmt.Errorf("%s: Namespace %q: %w", d.at(), u.GetName(), err)
 			}
-			m, err := meta.Accessor(ns)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", d.at(), err)
-			}
-			f.namespaces[u.GetName()] = m.GetLabels()
+			f.namespaces[u.GetName()] = namespace
 		case gvk.GroupKind() == schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
 			if err := w.Kinds.Define(u); err != nil {
 				return nil, fmt.Errorf("%s: %w", d.at(), err)
@@ -241,11 +233,9 @@ func Read(paths []string) (*World, error) {
 		}
 		f.stored = append(f.stored, d)
 	}
-	if policies > 0 {
-		w.Notes = append(w.Notes, "the files have admission policies, which are not part of this plan")
-	}
 	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
 	w.Namespace = f.namespace
+	w.Params = f
 	w.Stored = f.find
 	w.locate = f.locate
 	return w, nil
@@ -275,12 +265,11 @@ func expand(path string) ([]string, error) {
 
 func (f *files) register(w *World, d *document) error {
 	u := d.object()
-	// FromContent drops what it does not know; a copy keeps the document whole.
-	obj, err := registration.Parse(runtime.DeepCopyJSON(d.content))
+	obj, errs, err := parse(u)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.at(), err)
 	}
-	if errs := registration.Validate(obj); len(errs) > 0 {
+	if len(errs) > 0 {
 		return fmt.Errorf("%s: %s %q: %w", d.at(), u.GetKind(), u.GetName(), errs.ToAggregate())
 	}
 	key := u.GetKind() + "/" + u.GetName()
@@ -292,9 +281,9 @@ func (f *files) register(w *World, d *document) error {
 	return nil
 }
 
-func (f *files) namespace(_ context.Context, name string) (map[string]string, error) {
-	if labels, ok := f.namespaces[name]; ok {
-		return labels, nil
+func (f *files) namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	if namespace, ok := f.namespaces[name]; ok {
+		return namespace, nil
 	}
 	return nil, fmt.Errorf("%w: no file has namespace %s", plan.ErrUnknown, name)
 }
@@ -319,6 +308,9 @@ func (f *files) locate(e *plan.Entry, rule *int) *plan.Location {
 	d := f.registrations[e.Kind+"/"+e.Configuration]
 	if d == nil {
 		return nil
+	}
+	if e.Name == "" {
+		return d.inPolicy(rule)
 	}
 	field := "webhooks"
 	switch e.Kind {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 )
 
@@ -98,5 +99,84 @@ func TestBadFilesAreNamedWithTheirLine(t *testing.T) {
 	}
 	if _, err := offline.Read([]string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "has no .yaml") {
 		t.Errorf("an empty directory: %v", err)
+	}
+}
+
+// Policies that depend on what no file has are unknown, with the reason; the others are
+// evaluated.
+func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
+	const rules = `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]}`
+	policy := func(name, spec string) string {
+		return "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: " + name + "}\nspec: {" + rules + ", " + spec + "}\n"
+	}
+	binding := func(name, spec string) string {
+		return "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: " + name +
+			"}\nspec: {policyName: " + name + ", validationActions: [Deny]" + spec + "}\n"
+	}
+	for _, c := range []struct {
+		name, spec, binding, more string
+		// effect and says are those of the step.
+		effect plan.Effect
+		says   string
+	}{
+		{name: "nothing lacks", spec: `validations: [{expression: "object.metadata.name == 'c'"}]`, effect: plan.Evaluate},
+		{name: "violated", spec: `validations: [{expression: "object.metadata.name == 'd'"}]`, effect: plan.Reject, says: "failed expression"},
+		{name: "namespace", spec: `validations: [{expression: "has(namespaceObject.metadata)"}]`, effect: plan.Undecided, says: "no file has namespace default"},
+		{
+			name: "namespace of a file", spec: `validations: [{expression: "namespaceObject.metadata.labels['a'] == 'b'"}]`, effect: plan.Evaluate,
+			more: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: b}}\n",
+		},
+		{name: "user", spec: `validations: [{expression: "request.userInfo.username == 'a'"}]`, effect: plan.Undecided, says: "name one with --as"},
+		{name: "rights", spec: `validations: [{expression: "authorizer.path('/').check('get').allowed()"}]`, effect: plan.Undecided, says: "what the user may do is not in files"},
+		{
+			name: "param", spec: `paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: "true"}]`,
+			binding: ", paramRef: {name: p, namespace: q, parameterNotFoundAction: Deny}", effect: plan.Undecided, says: "no file has ConfigMap q/p",
+		},
+		{
+			name: "selected params", spec: `paramKind: {apiVersion: v1, kind: ConfigMap}, validations: [{expression: "true"}]`,
+			binding: ", paramRef: {selector: {}, parameterNotFoundAction: Deny}", effect: plan.Undecided, says: "no file has a ConfigMap that the binding selects",
+		},
+		{
+			name: "kind of params", spec: `paramKind: {apiVersion: example.com/v1, kind: Gadget}, validations: [{expression: "true"}]`,
+			binding: ", paramRef: {name: p, parameterNotFoundAction: Deny}", effect: plan.Undecided, says: "no file defines the kind Gadget of example.com/v1",
+		},
+		{
+			name: "param of a file, with its defaults", spec: `paramKind: {apiVersion: apps/v1, kind: Deployment}, validations: [{expression: "params.spec.revisionHistoryLimit == 10 && params.kind == 'Deployment'"}]`,
+			binding: ", paramRef: {name: p, parameterNotFoundAction: Deny}", effect: plan.Evaluate,
+			more: "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: p}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "policies.yaml")
+			writeFile(t, name, policy("p", c.spec)+binding("p", c.binding)+c.more)
+			w, err := offline.Read([]string{name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := offline.Objects("c", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := w.Plan(t.Context(), &offline.Request{
+				Operation: "CREATE", Kind: w.Kinds.Of(objects[0].GroupVersionKind()), Namespace: "default", Name: "c", Object: objects[0],
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Steps) != 1 {
+				t.Fatalf("%d steps, want 1: %+v", len(p.Steps), p.Steps)
+			}
+			step := p.Steps[0]
+			reason := ""
+			if step.Reason != nil {
+				reason = step.Reason.Message
+			}
+			if step.Effect != c.effect || !strings.Contains(reason, c.says) {
+				t.Errorf("effect %s, reason %q; want %s, %q", step.Effect, reason, c.effect, c.says)
+			}
+			if want := name + ":5: spec.matchConstraints.resourceRules[0]"; step.Location == nil || step.Location.String() != want {
+				t.Errorf("the place is %v, want %s", step.Location, want)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -29,13 +31,15 @@ type World struct {
 	Registrations snapshot.Registrations
 	// Hidden says of sources why their entries cannot be seen.
 	Hidden map[registration.Source]string
-	// Namespace returns the labels of a namespace. Its error is plan.ErrUnknown when they
-	// cannot be seen, and the API status NotFound when there is no such namespace.
-	Namespace func(ctx context.Context, name string) (map[string]string, error)
+	// Namespace returns a namespace. Its error is plan.ErrUnknown when it cannot be seen,
+	// and the API status NotFound when there is no such namespace.
+	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Params has the objects that policies refer to.
+	Params plan.Params
 	// Stored returns a stored object. Its error is an API status.
 	Stored func(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error)
-	// UserUnknown and RightsUnknown say why a match condition that looks at the user, or
-	// at what the user may do, cannot be evaluated. The first one is for requests without
+	// UserUnknown and RightsUnknown say why an expression that looks at the user, or at
+	// what the user may do, cannot be evaluated. The first one is for requests without
 	// a user.
 	UserUnknown, RightsUnknown string
 	// Notes are what every plan of this World does not know.
@@ -97,11 +101,15 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 		return nil, err
 	}
 	request := plan.NewRequest(attributes)
-	in := &plan.Input{Objects: set, NamespaceLabels: w.Namespace, RightsUnknown: w.RightsUnknown}
+	in := &plan.Input{Objects: set, Params: w.Params, RightsUnknown: w.RightsUnknown}
 	if q.User == nil {
 		in.UserUnknown = w.UserUnknown
 	}
 	compiled := snapshot.Compile(w.Registrations)
+	w.namespaces(ctx, in, compiled, &request)
+	if s, ok := set.(*objects.Set); ok {
+		in.Change = dispatch.Changer(s, schemas{})
+	}
 	p := plan.New(ctx, w.links(), compiled, &request, equivalents, in, q.All)
 	p.Notes = notes
 	for _, problem := range compiled.Problems {
@@ -112,7 +120,10 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 }
 
 // order is how the plugins that act on registrations follow one another (S9.3).
-var order = []registration.Source{registration.Initializing, registration.Mutating, registration.External, registration.Validating}
+var order = []registration.Source{
+	registration.Initializing, registration.MutatingPolicies, registration.Mutating,
+	registration.ValidatingPolicies, registration.External, registration.Validating,
+}
 
 // links describes the plugins that act on registrations. Others cannot be seen.
 func (w *World) links() []plan.Link {
@@ -120,6 +131,10 @@ func (w *World) links() []plan.Link {
 	for i, source := range order {
 		d := source.Descriptor()
 		links[i] = plan.Link{Plugin: d.Plugin, Source: d, Hidden: w.Hidden[source]}
+		if d.Policies && links[i].Hidden == "" {
+			// What a policy does is up to its bindings.
+			links[i].Hidden = w.Hidden[d.Bindings]
+		}
 	}
 	return links
 }

@@ -37,12 +37,13 @@ func TestExplanationsLeakNothing(t *testing.T) {
 		"validating":  permission("list", "admissionregistration.k8s.io", "validatingwebhookconfigurations"),
 		"external":    permission("list", "admissionregistration.k8s.io", "externaladmissionhookconfigurations"),
 		"initializer": permission("list", "admissionregistration.k8s.io", "initializerconfigurations"),
-		"policies":    permission("list", "admissionregistration.k8s.io", "validatingadmissionpolicies", "mutatingadmissionpolicies"),
+		"policies":    permission("list", "admissionregistration.k8s.io", "validatingadmissionpolicies", "mutatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicybindings"),
+		"param":       permission("get", "", "secrets"),
 		"namespace":   permission("get", "", "namespaces"),
 		"object":      permission("get", "", "configmaps"),
 		"impersonate": permission("impersonate", "", "users"),
 	}
-	everything := []string{"secret-mutating.example.com", "secret-validating.example.com", "secret-external.example.com", "secret-initializer.example.com"}
+	everything := []string{"secret-mutating.example.com", "secret-validating.example.com", "secret-external.example.com", "secret-initializer.example.com", "secret-policy", "secret-param"}
 	create := []string{"-f", object}
 	for _, c := range []struct {
 		name string
@@ -60,6 +61,8 @@ func TestExplanationsLeakNothing(t *testing.T) {
 		{name: "list of validating webhooks", missing: "validating", args: create, says: []string{"unknown: may not list validatingwebhookconfigurations"}, hides: []string{"secret-validating"}},
 		{name: "list of external hooks", missing: "external", args: create, says: []string{"unknown: may not list externaladmissionhookconfigurations"}, hides: []string{"secret-external"}},
 		{name: "list of initializers", missing: "initializer", args: create, says: []string{"unknown: may not list initializerconfigurations"}, hides: []string{"secret-initializer"}},
+		{name: "list of policies", missing: "policies", args: create, says: []string{"unknown: may not list validatingadmissionpolicies"}, hides: []string{"secret-policy", "secret-param"}},
+		{name: "param of a policy", missing: "param", args: create, says: []string{"secret-policy", "unknown: may not get secrets shop/params"}, hides: []string{"secret-param"}},
 		{name: "namespace", missing: "namespace", args: create, says: []string{"unknown: may not get namespace shop"}, hides: []string{"secret-label"}},
 		{name: "stored object", missing: "object", args: []string{"configmap/stored", "-n", "shop"}, says: []string{"allowed to get"}, hides: []string{"secret-"}, code: 1},
 		{name: "stored object to delete", missing: "object", args: []string{"configmap/stored", "-n", "shop", "--operation", "DELETE"}, says: []string{"allowed to get"}, hides: []string{"secret-"}, code: 1},
@@ -151,6 +154,23 @@ webhooks:
   failurePolicy: Ignore
   rules:
   - {apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: ["*"]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: params, namespace: shop, annotations: {word: secret-param}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: secret-policy}
+spec:
+  paramKind: {apiVersion: v1, kind: Secret}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]}
+  validations: [{expression: "false", messageExpression: "params.metadata.annotations.word"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: secret-binding}
+spec: {policyName: secret-policy, validationActions: [Warn], paramRef: {name: params, parameterNotFoundAction: Deny}}
 ---
 apiVersion: admissionregistration.k8s.io/v1alpha1
 kind: ExternalAdmissionHookConfiguration

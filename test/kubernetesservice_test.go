@@ -53,6 +53,21 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 	leadsTo(t, h, portOf(t, s), "192.0.2.8")
 }
 
+// What a server does at every start is nothing to warn of.
+func TestANormalStartLogsNothing(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--advertise-address", "192.0.2.7")
+	leadsTo(t, s.HTTP(t, nil), portOf(t, s), "192.0.2.7")
+	if s.Log() != "" {
+		t.Errorf("the first start logged:\n%s", s.Log())
+	}
+	s.Restart(t)
+	leadsTo(t, s.HTTP(t, nil), portOf(t, s), "192.0.2.7")
+	if s.Log() != "" {
+		t.Errorf("the second start logged:\n%s", s.Log())
+	}
+}
+
 // Of several servers each is an endpoint for as long as it runs.
 func TestServersShareTheServiceKubernetes(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"flag"
 	"io"
 	"strconv"
@@ -29,6 +30,7 @@ func startLogging(w io.Writer, verbosity int) error {
 	klog.SetOutput(w)
 	if verbosity < 1 {
 		klog.SetOutputBySeverity("INFO", io.Discard)
+		klog.SetOutputBySeverity("WARNING", withoutUsual{w})
 	}
 	// What gRPC warns of is its own reconnecting to etcd; when etcd stays away,
 	// the requests that need it say so.
@@ -38,4 +40,23 @@ func startLogging(w io.Writer, verbosity int) error {
 	}
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, warnings, w))
 	return nil
+}
+
+// usual are warnings of libraries at events that are normal for a server.
+var usual = [][]byte{
+	// Every first server, and every server after a clean end, adds its address.
+	[]byte("] Resetting endpoints for master service "),
+}
+
+// withoutUsual is a writer of log records, one in each call, that leaves out usual ones.
+type withoutUsual struct{ io.Writer }
+
+// Write implements io.Writer.
+func (w withoutUsual) Write(record []byte) (int, error) {
+	for _, text := range usual {
+		if bytes.Contains(record, text) {
+			return len(record), nil
+		}
+	}
+	return w.Writer.Write(record)
 }

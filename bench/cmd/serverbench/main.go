@@ -116,7 +116,7 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	defer hook.Stop()
 
-	results := &results{}
+	results := &report.Table{}
 	order := slices.Clone(o.servers)
 	for round := range o.rounds {
 		for i, kind := range order {
@@ -132,7 +132,11 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 		slices.Reverse(order)
 	}
 	var table strings.Builder
-	results.print(&table, o.servers)
+	columns := make([]string, len(o.servers))
+	for i, kind := range o.servers {
+		columns[i] = string(kind)
+	}
+	results.Print(&table, columns)
 	fmt.Fprint(out, table.String())
 	if o.report == "" {
 		return nil
@@ -155,7 +159,7 @@ embedded, the memory and the CPU time of the server are those of etcd, too.
 
 `
 
-func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *results) (err error) {
+func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *report.Table) (err error) {
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
 		return err
@@ -165,7 +169,7 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 			err = errors.Join(err, s.Stop())
 		}
 	}()
-	r.add("time to ready, empty data", "s", kind, s.Ready.Seconds())
+	r.Add("time to ready, empty data", "s", string(kind), s.Ready.Seconds())
 	select {
 	case <-time.After(o.idle):
 	case <-ctx.Done():
@@ -176,8 +180,8 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 		return err
 	}
 	const mib = 1 << 20
-	r.add("memory when idle, server", "MiB", kind, float64(server)/mib)
-	r.add("memory when idle, server and etcd", "MiB", kind, float64(server+etcd)/mib)
+	r.Add("memory when idle, server", "MiB", string(kind), float64(server)/mib)
+	r.Add("memory when idle, server and etcd", "MiB", string(kind), float64(server+etcd)/mib)
 	for _, sc := range o.scenarios {
 		remove, err := sc.register(ctx, s, hook)
 		if err != nil {
@@ -189,9 +193,9 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 				return fmt.Errorf("%s, %d clients: %w", sc.name, n, err)
 			}
 			what := fmt.Sprintf("%s, %s", sc.title, plural(n, "client"))
-			r.add("creates, "+what, "/s", kind, l.rate)
-			r.add("99th percentile, "+what, "ms", kind, l.p99.Seconds()*1e3)
-			r.add("server CPU for a create, "+what, "us", kind, l.cpu.Seconds()*1e6)
+			r.Add("creates, "+what, "/s", string(kind), l.rate)
+			r.Add("99th percentile, "+what, "ms", string(kind), l.p99.Seconds()*1e3)
+			r.Add("server CPU for a create, "+what, "us", string(kind), l.cpu.Seconds()*1e6)
 		}
 		if err := remove(ctx); err != nil {
 			return fmt.Errorf("unregistering %s: %w", sc.name, err)
@@ -204,7 +208,7 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 	if s, err = peer.Start(ctx, b, kind, dir); err != nil {
 		return err
 	}
-	r.add("time to ready, second start", "s", kind, s.Ready.Seconds())
+	r.Add("time to ready, second start", "s", string(kind), s.Ready.Seconds())
 	return nil
 }
 

@@ -44,25 +44,75 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 		Etcd:          filepath.Join(dir, "etcd"),
 		Webhook:       filepath.Join(dir, "webhook"),
 	}
-	for _, program := range []struct {
-		path, in, pkg, flags string
-		keep                 bool
-	}{
+	err = buildAll(ctx, []program{
 		{b.KubeAPIServer, module, "./cmd/kube-apiserver", stamp, true},
 		{b.Etcd, module, "./cmd/etcd", "", true},
 		{b.Webhook, module, "./cmd/webhook", "", false},
 		{b.Gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false},
-	} {
-		if _, err := os.Stat(program.path); program.keep && err == nil {
-			continue
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return Binaries{}, err
-		}
-		if err := build(ctx, program.in, program.pkg, program.path, program.flags); err != nil {
-			return Binaries{}, err
-		}
+	})
+	if err != nil {
+		return Binaries{}, err
 	}
 	return b, nil
+}
+
+// program is one to build, from a package in a directory. One to keep is built only when
+// it is missing.
+type program struct {
+	path, in, pkg, flags string
+	keep                 bool
+}
+
+func buildAll(ctx context.Context, programs []program) error {
+	for _, p := range programs {
+		if _, err := os.Stat(p.path); p.keep && err == nil {
+			continue
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := build(ctx, p.in, p.pkg, p.path, p.flags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Assets are folders of programs for envtest: kube-apiserver and etcd.
+type Assets struct {
+	Real, Gatehouse string
+}
+
+// BuildAssets builds the programs that envtest starts into folders of dir. As in Build,
+// the real ones are built only when they are missing.
+func BuildAssets(ctx context.Context, module, dir string) (Assets, error) {
+	module, err := filepath.Abs(module)
+	if err != nil {
+		return Assets{}, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Assets{}, err
+	}
+	a := Assets{Real: filepath.Join(dir, "envtest", "real"), Gatehouse: filepath.Join(dir, "envtest", "gatehouse")}
+	if err := os.MkdirAll(a.Real, 0o755); err != nil {
+		return Assets{}, err
+	}
+	server, gatehouse := filepath.Join(dir, "kube-apiserver"), filepath.Join(dir, "gatehouse")
+	err = buildAll(ctx, []program{
+		{server, module, "./cmd/kube-apiserver", stamp, true},
+		{filepath.Join(a.Real, "etcd"), module, "./cmd/etcdmain", "", true},
+		{gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false},
+	})
+	if err != nil {
+		return Assets{}, err
+	}
+	// The program is shared with the other comparisons.
+	if err := os.Symlink(server, filepath.Join(a.Real, "kube-apiserver")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return Assets{}, err
+	}
+	if out, err := exec.CommandContext(ctx, gatehouse, "envtest", "install", a.Gatehouse).CombinedOutput(); err != nil {
+		return Assets{}, fmt.Errorf("gatehouse envtest install: %w\n%s", err, out)
+	}
+	return a, nil
 }
 
 // BuildWebhook builds the webhook program alone into dir and returns its path.

@@ -1,24 +1,22 @@
-package main
+package report
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
 func TestTableHasMediansAndSpread(t *testing.T) {
-	var r results
+	var r Table
 	for _, v := range []float64{300, 100, 200} {
-		r.add("creates", "/s", peer.KubeAPIServer, v)
+		r.Add("creates", "/s", "kube-apiserver", v)
 	}
 	for _, v := range []float64{4, 2} {
-		r.add("creates", "/s", peer.Gatehouse, v)
+		r.Add("creates", "/s", "gatehouse", v)
 	}
 	var b strings.Builder
-	r.print(&b, []peer.Kind{peer.KubeAPIServer, peer.Gatehouse, peer.GatehouseEmbedded})
+	r.Print(&b, []string{"kube-apiserver", "gatehouse", "gatehouse, etcd embedded"})
 	want := `| | kube-apiserver | gatehouse | gatehouse, etcd embedded |
 |---|---|---|---|
 | creates (/s) | **200** (100 to 300) | **3.00** (2.00 to 4.00) | - |

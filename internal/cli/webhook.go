@@ -38,7 +38,8 @@ The command makes its certificate, registers the webhooks in the cluster, and
 judges what the cluster sends. It reads what the plugins need by watches. The
 same address serves /healthz, /readyz and /metrics. On SIGTERM it finishes the
 reviews in progress and exits with 0. The registrations stay: delete them with
-  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration ` + webhook.RegistrationName + `
+  kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration \
+    ` + webhook.RegistrationName + `
 
 The credentials of the kubeconfig need the rights to read what the plugins read,
 to write the two registrations, and, for plugins that ask what users may do, to

@@ -61,12 +61,6 @@ func TestANormalStartLogsNothing(t *testing.T) {
 	if s.Log() != "" {
 		t.Errorf("the first start logged:\n%s", s.Log())
 	}
-	s.Stop(t)
-	s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.7")
-	leadsTo(t, s.HTTP(t, nil), portOf(t, s), "192.0.2.7")
-	if s.Log() != "" {
-		t.Errorf("the second start logged:\n%s", s.Log())
-	}
 }
 
 // Of several servers each is an endpoint for as long as it runs.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,6 +225,7 @@ func TestTheWebhookGuide(t *testing.T) {
 			d.reviews(r)
 		}
 	}
+	t.Run("behind a service", func(t *testing.T) { d.behindAService(t) })
 	for _, b := range d.blocks {
 		if !d.used[b] {
 			t.Errorf("this example is not tried:\n%s", b)
@@ -319,6 +321,25 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 		gatehouse kubectl delete externaladmissionhookconfiguration configmaps
 		gatehouse kubectl delete mutatingwebhookconfiguration configmaps`)
 	return address
+}
+
+// behindAService does what the guide says of a webhook that is registered with a service.
+func (d *document) behindAService(t *testing.T) {
+	outer, env := d.t, d.env
+	d.t = t
+	defer func() { d.t, d.env = outer, env }()
+	certificate, commands, _ := strings.Cut(d.block("host="), "\ngo run ./examples/plainhook &\n")
+	d.must(certificate)
+	address := strings.TrimPrefix(harness.StartExample(t, "plainhook", "--address", "127.0.0.1:0",
+		"--cert", filepath.Join(d.dir, "cert.pem"), "--key", filepath.Join(d.dir, "key.pem")), "https://")
+	flag, found := strings.CutPrefix(commands, "gatehouse serve --test --service-address ")
+	if !found {
+		t.Fatalf("the guide starts no server: %s", commands)
+	}
+	s := harness.StartTest(t, "--service-address", strings.Replace(flag, "127.0.0.1:9444", address, 1))
+	d.env = append(slices.Clone(env), "KUBECONFIG="+s.Kubeconfig)
+	d.must(d.block("cat > service.yaml"))
+	d.transcript(d.block("gatehouse kubectl create configmap behind-a-service"))
 }
 
 // reviews compares the reviews that the guide shows with one that was sent.

@@ -42,7 +42,9 @@ func (s settled) Batch() batch.Interface { return batch.New(s, metav1.NamespaceA
 func (s settled) Certificates() certificates.Interface {
 	return certificates.New(s, metav1.NamespaceAll, nil)
 }
-func (s settled) Core() core.Interface           { return core.New(s, metav1.NamespaceAll, nil) }
+func (s settled) Core() coreinformers.Interface {
+	return coreinformers.New(s, metav1.NamespaceAll, nil)
+}
 func (s settled) Discovery() discovery.Interface { return discovery.New(s, metav1.NamespaceAll, nil) }
 func (s settled) Networking() networking.Interface {
 	return networking.New(s, metav1.NamespaceAll, nil)

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -15,10 +16,12 @@ import (
 func TestHandlersWaitUntilTheirControllerIsMade(t *testing.T) {
 	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 	shared := informers.NewSharedInformerFactory(pods, 0)
-	running := shared.Core().V1().Pods().Informer()
-	shared.Start(t.Context().Done())
-	shared.WaitForCacheSync(t.Context().Done())
+	ctx, stop := context.WithCancel(t.Context())
 	defer shared.Shutdown()
+	defer stop()
+	running := shared.Core().V1().Pods().Informer()
+	shared.Start(ctx.Done())
+	shared.WaitForCacheSync(ctx.Done())
 
 	var making sync.Mutex
 	making.Lock()

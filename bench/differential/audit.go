@@ -38,7 +38,7 @@ func (a *auditLog) flags() []string {
 }
 
 // annotations returns those of a request, but for the authorizer's, whose text names
-// the implementation. Both servers write the log before they have answered, or soon
+// the implementation, and the latencies of slow requests. Both servers write the log before they have answered, or soon
 // after.
 func (a *auditLog) annotations(ctx context.Context, id string) (map[string]any, error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -89,7 +89,7 @@ func (a *auditLog) next(id string) (map[string]any, error) {
 		}
 		kept := map[string]any{}
 		for key, value := range event.Annotations {
-			if !strings.HasPrefix(key, "authorization.k8s.io/") {
+			if !strings.HasPrefix(key, "authorization.k8s.io/") && !strings.HasPrefix(key, "apiserver.latency.k8s.io/") {
 				kept[key] = value
 			}
 		}

@@ -67,7 +67,12 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 		if err != nil {
 			return err
 		}
-		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)), audit.flags()...)
+		flags := audit.flags()
+		if kind == peer.Gatehouse {
+			// No other controller runs beside kube-apiserver.
+			flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")
+		}
+		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)), flags...)
 		if err != nil {
 			return err
 		}
@@ -140,25 +145,11 @@ func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []*session{r.kube, r.gatehouse} {
-		a, err := s.do(ctx, step{method: http.MethodPost, path: "/api/v1/namespaces", body: map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace},
-		}})
-		if err != nil {
-			return err
-		}
-		if a.Code != http.StatusCreated {
-			return fmt.Errorf("creating namespace %q: %d: %v", namespace, a.Code, a.Body)
-		}
-		// Pods need it, and no controller runs beside kube-apiserver that makes it.
-		a, err = s.do(ctx, step{method: http.MethodPost, path: "/api/v1/namespaces/" + namespace + "/serviceaccounts", body: map[string]any{
-			"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
-		}})
-		if err != nil {
-			return err
-		}
-		if a.Code != http.StatusCreated {
-			return fmt.Errorf("creating the default service account: %d: %v", a.Code, a.Body)
+	for _, s := range r.sessions() {
+		for _, object := range namespaceObjects(namespace) {
+			if err := s.create(ctx, object); err != nil {
+				return err
+			}
 		}
 	}
 	for _, k := range kinds {

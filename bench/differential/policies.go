@@ -214,13 +214,13 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 	}
 	// What was there before the policies is made while there are none: a policy that
 	// was deleted may be in force a little longer.
-	objects := append([]map[string]any{namespaceObject(markers)}, fixtures...)
+	objects := append(namespaceObjects(markers), fixtures...)
 	for i, c := range cases {
 		ns := fmt.Sprintf("case-%03d", i)
 		if cases[i], err = c.in(ns); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		objects = append(append(objects, namespaceObject(ns)), cases[i].Given...)
+		objects = append(append(objects, namespaceObjects(ns)...), cases[i].Given...)
 	}
 	for _, s := range r.sessions() {
 		for _, object := range objects {
@@ -239,8 +239,13 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 	return nil
 }
 
-func namespaceObject(name string) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
+// namespaceObjects are a namespace and the service account that pods in it need: no
+// controller makes it.
+func namespaceObjects(name string) []map[string]any {
+	return []map[string]any{
+		{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default", "namespace": name}},
+	}
 }
 
 func (r *runner) policyCase(ctx context.Context, c policyCase, number int) (err error) {

@@ -24,9 +24,9 @@ type servedSchemas struct {
 func (s *schemas) serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
 	builtin := make(map[schema.GroupVersionKind]managedfields.TypeConverter, len(endpoints))
 	for _, e := range endpoints {
-		// A kind such as Scale is that of subresources in several groups, and the same in
-		// all of them.
-		if e.TypeConverter != nil && builtin[e.Kind] == nil {
+		// Upstream looks for a schema where the group and version of the kind are served,
+		// and Scale, for one, is not served there (S18.10).
+		if e.TypeConverter != nil && e.Kind.GroupVersion() == e.Scope.Resource.GroupVersion() {
 			builtin[e.Kind] = e.TypeConverter
 		}
 	}

@@ -24,9 +24,9 @@ type Schemas interface {
 	TypeConverter(kind apischema.GroupVersionKind) managedfields.TypeConverter
 }
 
-// errNoSchema is what a kind without a schema is answered with. Not having one is final: the
+// errNoSchema is what a kind without a schema is answered with, in upstream's words. Not having one is final: the
 // server knows the schema of a kind as soon as it serves the kind (D51).
-var errNoSchema = errors.New("the kind has no schema")
+var errNoSchema = errors.New("no corresponding type for")
 
 // Merge returns the content of object, which is of the given kind, with the fields of an
 // apply configuration merged into it by the schema of the kind (S18.14). Fields are added
@@ -55,7 +55,7 @@ func merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Obje
 		converter = schemas.TypeConverter(kind)
 	}
 	if converter == nil {
-		return nil, fmt.Errorf("failed to convert patch object to typed object: %w: %s", errNoSchema, kind)
+		return nil, fmt.Errorf("failed to convert patch object to typed object: %w %s", errNoSchema, kind)
 	}
 	wanted, err := typedConfiguration(converter, kind, configuration)
 	if err != nil {

@@ -145,7 +145,7 @@ func TestMerge(t *testing.T) {
 			name:       "S18.22 D51 a kind without a schema is an error of the mutation",
 			object:     `{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"g"}}`,
 			expression: `Object{}`,
-			err:        "error applying patch: failed to convert patch object to typed object: the kind has no schema: example.com/v1, Kind=Gadget",
+			err:        "error applying patch: failed to convert patch object to typed object: no corresponding type for example.com/v1, Kind=Gadget",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

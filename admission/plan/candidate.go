@@ -145,7 +145,9 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 			t := *target
 			t.Resource = other
 			t.Namespaced = namespaced(r, other)
-			if mismatch(&rules[i], r, &t) != matches {
+			// Upstream asks for the kind before it compares names (S14.8).
+			differs := mismatch(&rules[i], r, &t)
+			if differs != matches && differs != wrongName {
 				continue
 			}
 			c := Candidate{
@@ -153,7 +155,12 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 				Kind: e.KindFor(other, r.Subresource), Equivalent: true,
 			}
 			if c.Kind.Empty() {
-				c.Err = apierrors.NewInternalError(&unknownKindError{other})
+				c.Err = &unknownKindError{other}
+				if h.Policy == nil && h.Binding == nil {
+					c.Err = apierrors.NewInternalError(c.Err)
+				}
+			} else if differs == wrongName {
+				continue
 			}
 			return c, true
 		}

@@ -101,7 +101,7 @@ func Policies(ctx context.Context, candidates []Candidate, r *Request, e Equival
 func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in *Input, all bool) Matched {
 	m := Matched{Candidate: c, Decision: c.selected(ctx, r, in)}
 	if m.Err != nil {
-		m.Err = &PolicyError{Policy: c.Entry.Entry, Err: unwrapped(m.Err)}
+		m.Err = &PolicyError{Policy: c.Entry.Entry, Err: m.Err}
 		return m
 	}
 	if !m.Applies {
@@ -180,15 +180,6 @@ func (in *Input) unseenBy(e *registration.Entry) error {
 	return nil
 }
 
-// unwrapped is an error without the status that says it is internal, if that is ours.
-func unwrapped(err error) error {
-	var unknown *unknownKindError
-	if errors.As(err, &unknown) {
-		return unknown
-	}
-	return err
-}
-
 // scope tells whether the params of a policy are in namespaces. A kind that is not served
 // is an error of the policy (S15.4).
 func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d Decision) {
@@ -227,7 +218,7 @@ func (e *ParamKindError) Error() string {
 func (c *Candidate) group(ctx context.Context, g *snapshot.Group, p *snapshot.Entry, namespaced bool, r *Request, in *Input) MatchedGroup {
 	m := MatchedGroup{Group: g, Decision: c.selected(ctx, r, in)}
 	if m.Err != nil {
-		m.Err = &PolicyError{Policy: p.Entry, Binding: c.Entry.Entry, Err: unwrapped(m.Err)}
+		m.Err = &PolicyError{Policy: p.Entry, Binding: c.Entry.Entry, Err: m.Err}
 		return m
 	}
 	if !m.Applies {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,6 +104,18 @@ func (p params) List(_ context.Context, _ schema.GroupVersionKind, namespace str
 	return list, nil
 }
 
+// unstructuredParams are ConfigMaps by name, as a server reads params.
+type unstructuredParams struct{ params }
+
+func (p unstructuredParams) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
+	object, err := p.params.Get(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: content}, err
+}
+
 func configMap(name, value string) *corev1.ConfigMap {
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"p": "q"}}, Data: map[string]string{"v": value}}
 	c.SetGroupVersionKind(is("", "v1", "ConfigMap"))
@@ -150,7 +163,9 @@ func TestMutatingPolicies(t *testing.T) {
 		name     string
 		policies []changing
 		params   params
-		want     map[string]string
+		// unstructured has the params in the form in which a server reads them.
+		unstructured bool
+		want         map[string]string
 		// err is the message, and causes are those of the status.
 		err    string
 		causes []string
@@ -179,6 +194,12 @@ func TestMutatingPolicies(t *testing.T) {
 			policies: []changing{{name: "a", paramKind: kind, mutations: []v1.Mutation{labelling("l", "string(has(params.kind)) + params.metadata.name")},
 				bindings: []v1.MutatingAdmissionPolicyBindingSpec{byName("one", v1.DenyAction)}}},
 			want: map[string]string{"l": "falseone"},
+		},
+		{
+			name: "S15.11 D78 nor does one that the server reads as JSON", params: config, unstructured: true,
+			policies: []changing{{name: "a", paramKind: kind, mutations: []v1.Mutation{labelling("l", "string(has(params.kind)) + string(has(params.apiVersion)) + params.metadata.name")},
+				bindings: []v1.MutatingAdmissionPolicyBindingSpec{byName("one", v1.DenyAction)}}},
+			want: map[string]string{"l": "falsefalseone"},
 		},
 		{
 			name: "S15.7 no params, and the binding is satisfied", params: config,
@@ -257,7 +278,11 @@ func TestMutatingPolicies(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := admit(t, Options{Params: tt.params}, "shop", tt.policies...)
+			o := Options{Params: tt.params}
+			if tt.unstructured {
+				o.Params = unstructuredParams{tt.params}
+			}
+			got, err := admit(t, o, "shop", tt.policies...)
 			if tt.err == "" && tt.causes == nil {
 				if err != nil {
 					t.Fatal(err)

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission/mutation"
 	"github.com/gatehouse-dev/gatehouse/admission/policy"
@@ -244,17 +247,22 @@ func keyOf(p, binding *snapshot.Entry, param *Param) Invocation {
 // bare returns the param as mutating policies see it: one of a built-in kind says neither
 // its version nor its kind (S15.11, D78).
 func (p *Param) bare() runtime.Object {
-	if p.Object == nil || isUnstructured(p.Object) || p.Object.GetObjectKind().GroupVersionKind().Empty() {
+	if p.Object == nil || p.Object.GetObjectKind().GroupVersionKind().Empty() {
 		return p.Object
+	}
+	if u, ok := p.Object.(*unstructured.Unstructured); ok {
+		// Upstream reads params of the kinds of its client as objects of that client.
+		if !scheme.Scheme.Recognizes(u.GroupVersionKind()) {
+			return u
+		}
+		content := maps.Clone(u.Object)
+		delete(content, "apiVersion")
+		delete(content, "kind")
+		return &unstructured.Unstructured{Object: content}
 	}
 	object := p.Object.DeepCopyObject()
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return object
-}
-
-func isUnstructured(object runtime.Object) bool {
-	_, ok := object.(runtime.Unstructured)
-	return ok
 }
 
 // Changed tells that the object is another one now.

@@ -141,7 +141,7 @@ func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
 			[]Plugin{{"A", reading}, {"B", labellingPlugin("b")}}, []string{
 				`unknown A  unknown: may not list limitranges`, `run B [{"op":"add","path":"/metadata/labels","value":{"b":"x"}}]`,
 			}},
-		{"in a namespace that may not be seen nobody is asked", "pods", PlanOptions{NamespaceHidden: "may not get namespace ns"},
+		{"no plugin is asked when the caller may not see the namespace", "pods", PlanOptions{NamespaceHidden: "may not get namespace ns"},
 			[]Plugin{{"A", reading}}, []string{`run A `}},
 		{"a request that the plugin is not about", "nodes", PlanOptions{}, []Plugin{{"A", labellingPlugin("a")}}, nil},
 	} {

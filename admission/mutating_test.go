@@ -415,7 +415,7 @@ func TestPoliciesHaveTheirPlaceInTheChain(t *testing.T) {
 	}
 }
 
-// S18.6: where there is no object, there is nothing to change, and nothing fails.
+// S18.6: a request without an object has nothing to change, and it does not fail.
 func TestMutatingPoliciesWithoutAnObject(t *testing.T) {
 	policy := changing{name: "a", mutations: []v1.Mutation{labelling("l", "object.none"), applying("Object{")}}.objects()
 	policy[0].(*v1.MutatingAdmissionPolicy).Spec.MatchConstraints.ResourceRules[0].RuleWithOperations = rule("CONNECT", "", "v1", "pods/exec")[0]
@@ -457,7 +457,7 @@ func (noSnapshot) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot
 	return nil, apierrors.NewInternalError(errors.New("there is no snapshot"))
 }
 
-// S18.26: an evaluation is told from others by policy, binding and param, so that a param
+// S18.26: what identifies an evaluation is policy, binding and param, so that a param
 // that comes between the rounds is not evaluated in the second one.
 func TestOnlyWhatWasEvaluatedIsRepeated(t *testing.T) {
 	config := params{configMap("one", "1")}

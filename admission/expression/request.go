@@ -238,7 +238,7 @@ func namespaceValue(n *corev1.Namespace) ref.Val {
 	})
 }
 
-// request makes the variable of that name, with the resource that it is told of. What a
+// request makes the variable of that name, with the resource that it is given. What a
 // hook would not be sent because it is empty, an expression does not find either.
 func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	kind, requestKind := metav1.GroupVersionKind(in.Kind), metav1.GroupVersionKind(in.RequestKind)

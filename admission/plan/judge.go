@@ -153,7 +153,7 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 	if quiet {
 		return nil
 	}
-	// What follows is told by binding, so that the groups are taken apart.
+	// The consequences are listed by binding, so the groups are taken apart.
 	type row struct {
 		binding *snapshot.Entry
 		cell    cell

@@ -43,6 +43,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 )
 
+// serviceAccountDefault is whether the plugin ServiceAccount is on by default. It refuses
+// every pod in a namespace without the service account "default", which a controller
+// makes.
+const serviceAccountDefault = false
+
 // Plugin describes one compiled-in plugin.
 type Plugin struct {
 	Name string
@@ -172,7 +177,7 @@ var table = []Plugin{
 		Reads: namespaced("limitranges"),
 	},
 	{
-		Name: serviceaccount.PluginName, register: serviceaccount.Register, Default: true,
+		Name: serviceaccount.PluginName, register: serviceaccount.Register, Default: serviceAccountDefault,
 		Does: "Gives pods the service account \"default\" if they name none, mounts its token, and refuses pods whose account does not exist.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "ephemeralcontainers"},

@@ -29,7 +29,7 @@ func podOf(metadata, container, spec string) string {
 // S9.16: the compiled-in plugins of kube-apiserver judge and change what clients write.
 func TestCompiledInPlugins(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"AlwaysPullImages"}})
+	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"ServiceAccount", "AlwaysPullImages"}})
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	in := func(resource string) string { return "/api/v1/namespaces/" + ns + "/" + resource }

@@ -516,7 +516,7 @@ func TestNoControllers(t *testing.T) {
 	o := newOwners(t, s)
 	o.make("child", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "11111111-2222-3333-4444-555555555555"}})
 	// What a kube-controller-manager does itself: its leases, ServiceAccounts as clients.
-	if _, err := o.client.CoreV1().ServiceAccounts(o.ns).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := o.client.CoreV1().ServiceAccounts(s.EmptyNamespace(t)).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("somebody else made it: %v", err)
 	}
 	if o.get("child") == nil || o.get("kube-root-ca.crt") != nil {

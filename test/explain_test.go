@@ -165,7 +165,7 @@ metadata: {name: secret-policy}
 spec:
   paramKind: {apiVersion: v1, kind: Secret}
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]}
-  validations: [{expression: "false", messageExpression: "params.metadata.annotations.word"}]
+  validations: [{expression: "false", messageExpression: "string(params.metadata.annotations.word)"}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

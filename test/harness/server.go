@@ -38,7 +38,7 @@ type Server struct {
 
 // controllers are those that servers of tests run unless a test says which: no others
 // make objects of their own among those of the test.
-var controllers = []string{"namespace-controller", "clusterrole-aggregation-controller"}
+var controllers = []string{"namespace-controller", "clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller"}
 
 type runner interface {
 	// stop ends the server in order, kill at once. The error is what was wrong

@@ -373,7 +373,8 @@ func TestStoreAway(t *testing.T) {
 			if err != nil || newest.code != http.StatusGatewayTimeout && newest.code != http.StatusServiceUnavailable {
 				t.Errorf("a read of the storage: %+v, %v", newest, err)
 			}
-			exempt, err := client.send(harness.Context(t), "POST", collection("mutating")+"?timeout=1s", f.configuration("mutating", 1))
+			exempt, err := client.send(harness.Context(t), "POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?timeout=1s",
+				`{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,6 +34,9 @@ const (
 	GatehouseUntraced Kind = "gatehouse, no traces"
 )
 
+// MorePlugins are those that kube-apiserver runs by default and gatehouse only when asked.
+var MorePlugins = []string{"ServiceAccount"}
+
 // Server is a running server.
 type Server struct {
 	Kind Kind
@@ -130,6 +133,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		)
 	} else {
 		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
+		flags = append(flags, "--enable-admission-plugins="+strings.Join(MorePlugins, ","))
 	}
 	if s.Kind == GatehouseUntraced {
 		flags = append(flags, "--admission-trace-bytes=0")

@@ -15,7 +15,10 @@ import (
 func TestNothingIsStoredInANamespaceThatAnotherServerDeleted(t *testing.T) {
 	t.Parallel()
 	etcd := harness.StartEtcd(t)
-	one, other := harness.Start(t, "--etcd-servers", etcd.URL), harness.Start(t, "--etcd-servers", etcd.URL)
+	// The other server runs the controllers, since it starts first: the one that holds the
+	// create up would wait for it before it empties the namespace.
+	other := harness.Start(t, "--etcd-servers", etcd.URL)
+	one := harness.Start(t, "--etcd-servers", etcd.URL)
 	slow, h := one.HTTP(t, nil), other.HTTP(t, nil)
 	ns := one.Namespace(t)
 	configMaps := "/api/v1/namespaces/" + ns + "/configmaps"

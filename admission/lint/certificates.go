@@ -1,0 +1,106 @@
+package lint
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// client is something that the API server connects to.
+type client struct {
+	*registration.ClientConfig
+	// what names it.
+	what string
+	// closed tells that requests fail when it cannot be reached.
+	closed bool
+	// at is its clientConfig.
+	at place
+	// promised tells that somebody else sets the caBundle.
+	promised bool
+}
+
+// clients returns all webhooks that findings are wanted about, those that convert custom
+// resources included.
+func (p *pass) clients() []client {
+	var list []client
+	p.webhooks(func(e *snapshot.Entry) {
+		where := at(e.Entry, "clientConfig")
+		list = append(list, client{&e.ClientConfig, "the webhook " + e.Name, failsClosed(e), where, injected(p.Written[where.object].Annotations)})
+	})
+	for i := range p.Conversions {
+		c := &p.Conversions[i]
+		if p.wanted(c.Object) {
+			where := place{c.Object, []any{"spec", "conversion", "webhook", "clientConfig"}}
+			list = append(list, client{&c.Client, "the conversion webhook of " + c.Name, true, where, injected(p.Written[c.Object].Annotations)})
+		}
+	}
+	return list
+}
+
+// under is a place in the clientConfig.
+func (c *client) under(path ...any) place {
+	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
+}
+
+// injected tells whether annotations say that a controller sets the caBundle.
+func injected(annotations map[string]string) bool {
+	for key := range annotations {
+		if strings.HasPrefix(key, "cert-manager.io/inject-ca-from") || strings.HasSuffix(key, ".openshift.io/inject-cabundle") {
+			return true
+		}
+	}
+	return false
+}
+
+// bundle returns the certificates of a caBundle. The error says that there are none, or
+// which one cannot be read.
+func bundle(data []byte) ([]*x509.Certificate, error) {
+	var list []*x509.Certificate
+	var others []string
+	rest := data
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			others = append(others, block.Type)
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d cannot be read: %w", len(list)+1, err)
+		}
+		list = append(list, c)
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case len(others) > 0:
+		return nil, fmt.Errorf("it has no certificate, but %s", and(others))
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, fmt.Errorf("it has only white space")
+	}
+	return nil, fmt.Errorf("it is not PEM")
+}
+
+// valid returns the span in which a caBundle is of use: that of its certificate that lasts
+// longest of those that are valid now, or else of the last one.
+func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
+	for _, c := range list {
+		current := !now.Before(c.NotBefore) && now.Before(c.NotAfter)
+		better := !now.Before(from) && now.Before(to)
+		switch {
+		case to.IsZero(), current && !better, current == better && c.NotAfter.After(to):
+			from, to = c.NotBefore, c.NotAfter
+		}
+	}
+	return from, to
+}

@@ -1,0 +1,272 @@
+package lint
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Options say what Check is to do.
+type Options struct {
+	// Rules are those to check; nil means all.
+	Rules []*Rule
+	// About, if set, says which objects findings are wanted about. Others count for what
+	// they do to these.
+	About func(Object) bool
+}
+
+// Report is what Check found.
+type Report struct {
+	// Findings are in the order of their level, then their rules, then their objects.
+	Findings []Finding
+	// Checked are the rules that ran.
+	Checked []*Rule
+	// Unseen are sentences about what could not be seen, and which rules it concerns.
+	Unseen []string
+}
+
+// Count returns how many findings there are of a level.
+func (r *Report) Count(level Level) int {
+	n := 0
+	for i := range r.Findings {
+		if r.Findings[i].Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// Check runs rules over a world. It ends early, with what it has, when ctx ends.
+func Check(ctx context.Context, w *World, o Options) *Report {
+	if o.Rules == nil {
+		o.Rules = rules
+	}
+	p := &pass{
+		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
+		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
+	}
+	for _, r := range o.Rules {
+		if ctx.Err() != nil {
+			break
+		}
+		p.rule = r
+		r.check(p)
+		p.report.Checked = append(p.report.Checked, r)
+	}
+	p.sum()
+	return p.report
+}
+
+// pass is one run over a world.
+type pass struct {
+	*World
+	ctx    context.Context
+	about  func(Object) bool
+	report *Report
+	// rule is the one that runs.
+	rule *Rule
+	// unseen has what rules found missing.
+	unseen map[string]bool
+
+	// filters numbers what entries select by.
+	filters       map[*snapshot.Entry]int
+	filterNumbers map[string]int
+	// graph is made by the first rule that needs it.
+	graph *graph
+	// facts are what is known of expressions; see facts.go.
+	facts        []*fact
+	factsByEntry map[*snapshot.Entry][]*fact
+}
+
+// place is where a finding is.
+type place struct {
+	object Object
+	path   []any
+}
+
+// at is a place in an entry.
+func at(e *registration.Entry, path ...any) place {
+	o := place{object: objectOf(e)}
+	switch e.Source {
+	case registration.Mutating, registration.Validating:
+		o.path = []any{"webhooks", e.Index}
+	case registration.External:
+		o.path = []any{"externalAdmissionHooks", e.Index}
+	case registration.Initializing:
+		o.path = []any{"initializers", e.Index}
+	default:
+		o.path = []any{"spec"}
+	}
+	o.path = append(o.path, path...)
+	return o
+}
+
+func objectOf(e *registration.Entry) Object {
+	return Object{Kind: e.Source.String(), Name: e.Configuration}
+}
+
+// wanted tells whether findings about an object are wanted.
+func (p *pass) wanted(o Object) bool { return p.about == nil || p.about(o) }
+
+// finds adds a finding of the rule's own level.
+func (p *pass) finds(where place, format string, args ...any) {
+	p.findsAs(p.rule.Level, where, format, args...)
+}
+
+// findsAs adds a finding of another level.
+func (p *pass) findsAs(level Level, where place, format string, args ...any) {
+	if !p.wanted(where.object) {
+		return
+	}
+	p.report.Findings = append(p.report.Findings, Finding{
+		Rule: p.rule, Level: level, Message: fmt.Sprintf(format, args...), Object: where.object, Path: where.path,
+	})
+}
+
+// misses notes something that the rule would have had to see.
+func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
+
+// sum puts the report in order.
+func (p *pass) sum() {
+	rank := func(l Level) int { return slices.Index([]Level{Error, Warning, Note}, l) }
+	places := map[*Rule]int{}
+	for i, r := range p.report.Checked {
+		places[r] = i
+	}
+	slices.SortStableFunc(p.report.Findings, func(a, b Finding) int {
+		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
+			cmp.Compare(a.Object.String(), b.Object.String()), comparePaths(a.Path, b.Path))
+	})
+	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
+		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
+	}
+	for _, part := range slices.Sorted(maps.Keys(p.Unseen)) {
+		var names []string
+		for _, r := range p.report.Checked {
+			if slices.Contains(r.Reads, part) {
+				names = append(names, r.ID)
+			}
+		}
+		if len(names) > 0 {
+			p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s (%s)", part, p.Unseen[part], strings.Join(names, ", ")))
+		}
+	}
+	if p.Partial {
+		p.report.Unseen = append(p.report.Unseen, "what is in no file: it may exist all the same")
+	}
+	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
+}
+
+func comparePaths(a, b []any) int {
+	return slices.CompareFunc(a, b, func(x, y any) int {
+		if n, ok := x.(int); ok {
+			if m, ok := y.(int); ok {
+				return n - m
+			}
+		}
+		return cmp.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+}
+
+// webhooks calls f for every webhook that findings are wanted about.
+func (p *pass) webhooks(f func(*snapshot.Entry)) {
+	for _, source := range hooks {
+		for _, e := range p.Snapshot.Entries(source) {
+			if p.wanted(objectOf(e.Entry)) {
+				f(e)
+			}
+		}
+	}
+}
+
+// entries calls f for every entry of any source that findings are wanted about.
+func (p *pass) entries(f func(*snapshot.Entry)) {
+	for _, d := range registration.Sources() {
+		for _, e := range p.Snapshot.Entries(d.Source) {
+			if p.wanted(objectOf(e.Entry)) {
+				f(e)
+			}
+		}
+	}
+}
+
+// isWanted is wanted for entries.
+func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Entry)) }
+
+// failsClosed tells whether a request is rejected when the webhook cannot be asked.
+func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
+
+// serviceOf returns the service of a webhook that runs in the cluster; ok is false for one
+// outside of it. A URL may name a service, too.
+func serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+	if s := c.Service; s != nil {
+		return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, true
+	}
+	host := addressOf(c).Host
+	for _, suffix := range []string{".svc", ".svc.cluster.local"} {
+		if rest, found := strings.CutSuffix(host, suffix); found {
+			if service, namespace, found := strings.Cut(rest, "."); found && !strings.Contains(namespace, ".") {
+				return types.NamespacedName{Namespace: namespace, Name: service}, true
+			}
+		}
+	}
+	return name, false
+}
+
+// addressOf is where a webhook is reached.
+func addressOf(c *registration.ClientConfig) Address {
+	if s := c.Service; s != nil {
+		return Address{s.Name + "." + s.Namespace + ".svc", int(cmp.Or(s.Port, 443))}
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return Address{}
+	}
+	a := Address{Host: u.Hostname(), Port: 443}
+	if n, err := strconv.Atoi(u.Port()); err == nil {
+		a.Port = n
+	}
+	return a
+}
+
+// String is the address as it is dialled.
+func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// unless is the end of a message about something that depends on what cannot be seen.
+func unless(unsure string) string {
+	if unsure == "" {
+		return ""
+	}
+	return "; it depends on what cannot be seen: " + unsure
+}
+
+// and joins words: a, b and c.
+func and(words []string) string {
+	switch n := len(words); n {
+	case 0:
+		return ""
+	case 1:
+		return words[0]
+	default:
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+}
+
+// few joins at most four words, and counts the rest.
+func few(words []string) string {
+	if len(words) > 4 {
+		words = append(slices.Clone(words[:3]), fmt.Sprintf("%d more", len(words)-3))
+	}
+	return and(words)
+}

@@ -1,0 +1,52 @@
+package lint
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var controlPlaneNotExempt = &Rule{
+	ID: "control-plane-not-exempt", Level: Error, Advice: "webhook-limit-scope", OnWrite: true,
+	Reads: []Part{Namespaces},
+	Title: "A webhook intercepts pods of kube-system",
+	Why: "The pods of kube-system make the cluster work: the network, DNS, the proxy of services. A webhook that runs in the cluster " +
+		"needs them. When it fails closed and cannot be reached, they cannot be replaced, and nothing makes it reachable again.",
+	Fix:    "Exclude kube-system with a namespaceSelector: kubernetes.io/metadata.name NotIn [kube-system].",
+	Fails:  hook(validating, anyPod+"failurePolicy: Fail\n"),
+	Passes: hook(validating, anyPod+"failurePolicy: Fail\n"+outside),
+	check: func(p *pass) {
+		q := pod("kube-system", "network", "DaemonSet", &corev1.PodTemplateSpec{})
+		for _, h := range p.hits(q, p.isWanted) {
+			p.findsAs(levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the %s, %s%s", h.Name, q.what, consequence(h.Entry), unless(h.unsure))
+		}
+	},
+}
+
+// levelOf is how bad it is that a webhook intercepts what the cluster needs. Only one that
+// runs in the cluster and fails closed stops itself for good.
+func levelOf(h hit) Level {
+	_, inside := serviceOf(&h.ClientConfig)
+	switch {
+	case !failsClosed(h.Entry):
+		return Note
+	case !inside || h.unsure != "":
+		return Warning
+	}
+	return Error
+}
+
+// consequence says what becomes of an intercepted request when the webhook is down.
+func consequence(e *snapshot.Entry) string {
+	_, inside := serviceOf(&e.ClientConfig)
+	switch {
+	case e.FailurePolicy != registration.Fail:
+		return fmt.Sprintf("and delays it by up to %s when it cannot be reached", e.Timeout)
+	case inside:
+		return "fails closed and runs in the cluster: while it cannot be reached, these pods cannot be replaced"
+	}
+	return "and fails closed: while it cannot be reached, these pods cannot be replaced"
+}

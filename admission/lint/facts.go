@@ -1,0 +1,232 @@
+package lint
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// fact is what is known of an expression of an entry.
+type fact struct {
+	entry *snapshot.Entry
+	use   use
+	// name is that of a condition or variable.
+	name string
+	path []any
+	text string
+
+	analysis *expression.Analysis
+	// broken says why it does not compile.
+	broken error
+	// outcomes are those of the operations of the entry, in order.
+	outcomes []outcome
+	// cost is an estimate with lists of typicalSize elements.
+	cost uint64
+}
+
+// use is what an expression is for.
+type use uint8
+
+const (
+	condition use = iota
+	validation
+	other
+)
+
+// outcome is what an expression gives for every request with an operation.
+type outcome struct {
+	operation string
+	// known tells that it always gives the same: value, or an error.
+	known bool
+	value bool
+	err   error
+}
+
+// typicalSize is how long lists are for the estimate of costs.
+const typicalSize = 100
+
+// analyses returns the facts about all expressions that findings are wanted about. They are
+// compiled once, on all processors: there may be thousands.
+func (p *pass) analyses() []*fact {
+	if p.facts != nil {
+		return p.facts
+	}
+	p.facts = []*fact{}
+	p.entries(func(e *snapshot.Entry) {
+		add := func(u use, name, text string, x *expression.Expression, path ...any) {
+			p.facts = append(p.facts, &fact{entry: e, use: u, name: name, text: text, path: path, analysis: expression.Analyze(x)})
+		}
+		conditions := e.Conditions
+		if e.Policy != nil {
+			conditions = e.Policy.Conditions
+		}
+		for i, x := range conditions.Expressions() {
+			c := e.MatchConditions[i]
+			add(condition, c.Name, c.Expression, x, "matchConditions", i, "expression")
+		}
+		if e.Policy == nil {
+			return
+		}
+		for i := range e.Policy.Validations {
+			v := &e.Policy.Validations[i]
+			add(validation, "", v.Expression, v.Holds, "validations", i, "expression")
+			if v.Says != nil {
+				add(other, "", v.MessageExpression, v.Says, "validations", i, "messageExpression")
+			}
+		}
+		for i, a := range e.Policy.AuditAnnotations {
+			add(other, "", a.Value.Text(), a.Value, "auditAnnotations", i, "valueExpression")
+		}
+		for i, m := range e.Policy.Mutations {
+			field := "applyConfiguration"
+			if m.JSONPatch {
+				field = "jsonPatch"
+			}
+			add(other, "", m.Patch.Text(), m.Patch, "mutations", i, field, "expression")
+		}
+	})
+	var group sync.WaitGroup
+	next := make(chan *fact)
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for f := range next {
+				f.find(p.ctx)
+			}
+		})
+	}
+	for _, f := range p.facts {
+		if p.ctx.Err() != nil {
+			break
+		}
+		next <- f
+	}
+	close(next)
+	group.Wait()
+	return p.facts
+}
+
+// find analyses the expression. It leaves out the outcomes that it has not found when ctx ends.
+func (f *fact) find(ctx context.Context) {
+	if f.broken = f.analysis.Err(); f.broken != nil {
+		return
+	}
+	f.cost = f.analysis.Cost(typicalSize)
+	if f.use == other {
+		return
+	}
+	known := expression.Known{Namespace: f.use == validation}
+	known.Group, known.Resource = only(f.entry)
+	for _, operation := range operations(f.entry.Rules) {
+		known.Operation = operation
+		o := outcome{operation: operation}
+		value, err, ok := f.analysis.Constant(ctx, &known)
+		o.known, o.err, o.value = ok, err, value == types.True
+		f.outcomes = append(f.outcomes, o)
+	}
+}
+
+// operations are those that rules name.
+func operations(rules []registration.Rule) []string {
+	var list []string
+	for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+		if slices.ContainsFunc(rules, func(r registration.Rule) bool {
+			return slices.Contains(r.Operations, o) || slices.Contains(r.Operations, "*")
+		}) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// only returns the group and the resource that all rules of an entry name; nil when they
+// name several, or mean equivalents.
+func only(e *snapshot.Entry) (group, resource *string) {
+	if e.Equivalent && e.Entry.Policy == nil {
+		// The conditions of webhooks see what was requested.
+		return nil, nil
+	}
+	if len(e.Rules) != 1 || len(e.Rules[0].APIGroups) != 1 || len(e.Rules[0].Resources) != 1 {
+		return nil, nil
+	}
+	r := &e.Rules[0]
+	if r.APIGroups[0] == "*" || !plainName(r.Resources[0]) {
+		return nil, nil
+	}
+	return &r.APIGroups[0], &r.Resources[0]
+}
+
+// plainName tells whether an entry of a rule names one resource, without subresources.
+func plainName(resource string) bool {
+	for _, c := range resource {
+		if c == '*' || c == '/' {
+			return false
+		}
+	}
+	return true
+}
+
+// spared are the operations of an entry for which a condition is always false: nothing else
+// of it is looked at then.
+func (p *pass) spared(e *snapshot.Entry) map[string]bool {
+	spared := map[string]bool{}
+	for _, f := range p.factsOf(e) {
+		if f.use != condition {
+			continue
+		}
+		for _, o := range f.outcomes {
+			if o.known && o.err == nil && !o.value {
+				spared[o.operation] = true
+			}
+		}
+	}
+	return spared
+}
+
+// factsOf returns the facts about an entry.
+func (p *pass) factsOf(e *snapshot.Entry) []*fact {
+	if p.factsByEntry == nil {
+		p.factsByEntry = map[*snapshot.Entry][]*fact{}
+		for _, f := range p.analyses() {
+			p.factsByEntry[f.entry] = append(p.factsByEntry[f.entry], f)
+		}
+	}
+	return p.factsByEntry[e]
+}
+
+// at is where the expression is written.
+func (f *fact) at() place { return at(f.entry.Entry, f.path...) }
+
+// always tells whether the expression gives the same for all operations that are not
+// spared, and what.
+func (f *fact) always(spared map[string]bool) (value, same bool) {
+	seen := false
+	for _, o := range f.outcomes {
+		switch {
+		case spared[o.operation]:
+			continue
+		case !o.known || o.err != nil, seen && o.value != value:
+			return false, false
+		}
+		value, seen = o.value, true
+	}
+	return value, seen
+}
+
+// failures returns the operations for which it always fails, and the error of the first one.
+func (f *fact) failures(spared map[string]bool) (operations []string, err error) {
+	for _, o := range f.outcomes {
+		if o.err != nil && !spared[o.operation] {
+			if operations = append(operations, o.operation); err == nil {
+				err = o.err
+			}
+		}
+	}
+	return operations, err
+}

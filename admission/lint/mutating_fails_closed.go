@@ -1,0 +1,22 @@
+package lint
+
+import (
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var mutatingFailsClosed = &Rule{
+	ID: "mutating-fails-closed", Level: Note, Advice: "fail-open-validate-final-state",
+	Title: "A mutating webhook fails closed",
+	Why: "While the webhook cannot be reached, objects are rejected that need no change. What must be so is better enforced by a validating webhook or " +
+		"policy, which judges the object as it is stored.",
+	Fix:    "Set failurePolicy to Ignore, and reject what is not as it must be in the validating pass.",
+	Fails:  hook(mutating, anyPod+outside+"failurePolicy: Fail\n"),
+	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
+	check: func(p *pass) {
+		p.webhooks(func(e *snapshot.Entry) {
+			if mutates(e) && failsClosed(e) {
+				p.finds(at(e.Entry, "failurePolicy"), "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
+			}
+		})
+	},
+}

@@ -1,0 +1,69 @@
+package lint
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var mutationNotValidated = &Rule{
+	ID: "mutation-not-validated", Level: Note, Advice: "validate-mutations",
+	Reads: []Part{Kinds},
+	Title: "Nothing validates what a mutating webhook sets",
+	Why: "A later webhook may undo the change, users may update the object where the webhook does not look, and a webhook with failurePolicy Ignore may be " +
+		"skipped. Nobody notices unless the validating pass looks at the result.",
+	Fix:   "If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
+	Fails: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
+	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" +
+		policy("validations:\n- {expression: \"object.spec.containers.exists(c, c.name == 'sidecar')\"}\n"),
+	check: func(p *pass) {
+		if p.Hidden[registration.Validating] != "" || p.Hidden[registration.ValidatingPolicies] != "" {
+			return
+		}
+		known := map[schema.GroupVersionResource]bool{}
+		validated := func(r *Resource) bool {
+			answer, ok := known[r.GroupVersionResource]
+			if !ok {
+				answer = p.validated(r)
+				known[r.GroupVersionResource] = answer
+			}
+			return answer
+		}
+		p.webhooks(func(e *snapshot.Entry) {
+			if !mutates(e) {
+				return
+			}
+			mutatedAny := false
+			for i := range p.Resources {
+				r := &p.Resources[i]
+				q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+				if !matchesAny(e.Rules, &q) {
+					continue
+				}
+				mutatedAny = true
+				if validated(r) {
+					return
+				}
+			}
+			if mutatedAny {
+				p.finds(at(e.Entry), "no validating webhook or policy in force judges what the mutating webhook %s changes", e.Name)
+			}
+		})
+	},
+}
+
+// validated tells whether anything judges writes of a resource in the validating pass.
+func (p *pass) validated(r *Resource) bool {
+	for _, o := range []admission.Operation{admission.Create, admission.Update} {
+		q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+		for _, source := range []registration.Source{registration.Validating, registration.External, registration.ValidatingPolicies} {
+			if len(plan.Candidates(p.Snapshot, source, &q, p.Equivalents)) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,132 @@
+package lint
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var paramsMissing = &Rule{
+	ID: "params-missing", Level: Error,
+	Reads: []Part{Kinds, Params},
+	Title: "A policy refers to params, or to a kind of params, that do not exist",
+	Why: "A kind that is not served is an error for each request that the policy is about, and the failure policy decides. Params that do not exist are what the " +
+		"binding says: with parameterNotFoundAction Deny everything is rejected, with Allow nothing is judged.",
+	Fix: "Create the params, install the definition of their kind, or correct paramKind and paramRef.",
+	Fails: withParams("limits") + `---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: policies, name: other}
+`,
+	Passes: withParams("limits") + `---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: policies, name: limits}
+`,
+	check: func(p *pass) {
+		if p.Params == nil {
+			return
+		}
+		p.entries(func(e *snapshot.Entry) {
+			switch {
+			case e.Entry.Policy != nil && e.Entry.Policy.ParamKind != nil:
+				p.paramKind(e)
+			case e.Binding != nil && e.Binding.ParamRef != nil && p.Snapshot.Bound(e) != nil:
+				p.paramRef(e, p.Snapshot.Bound(e))
+			}
+		})
+	},
+}
+
+func (p *pass) paramKind(e *snapshot.Entry) {
+	kind := *e.Entry.Policy.ParamKind
+	_, served, err := p.Params.Scope(p.ctx, kind)
+	switch {
+	case errors.Is(err, plan.ErrUnknown):
+		p.misses("%v: params of policy %s", err, e)
+	case err == nil && !served && e.Bindings != nil && failsClosed(e):
+		p.finds(at(e.Entry, "paramKind"), "the policy %s has params of kind %s, which is not served: each request that it is about is rejected", e, kindText(kind))
+	case err == nil && !served:
+		p.findsAs(Warning, at(e.Entry, "paramKind"), "the policy %s has params of kind %s, which is not served", e, kindText(kind))
+	}
+}
+
+func (p *pass) paramRef(e, policy *snapshot.Entry) {
+	kind, ref := policy.Entry.Policy.ParamKind, e.Binding.ParamRef
+	if kind == nil {
+		p.findsAs(Warning, at(e.Entry, "paramRef"), "the binding %s refers to params, and the policy %s has none", e, policy)
+		return
+	}
+	namespaced, served, err := p.Params.Scope(p.ctx, *kind)
+	if err != nil || !served || namespaced && ref.Namespace == "" {
+		// Without a namespace, the params are in that of each request.
+		return
+	}
+	found := 0
+	if ref.Name != "" {
+		if _, err = p.Params.Get(p.ctx, *kind, ref.Namespace, ref.Name); err == nil {
+			found = 1
+		}
+	} else if e.ParamSelector != nil {
+		list, failure := p.Params.List(p.ctx, *kind, ref.Namespace, e.ParamSelector)
+		found, err = len(list), failure
+	}
+	switch {
+	case found > 0:
+		return
+	case p.Partial:
+		// An object that is in no file may exist, unless the files have others of its kind.
+		if others, _ := p.Params.List(p.ctx, *kind, ref.Namespace, labels.Everything()); len(others) == 0 {
+			p.misses("params of binding %s: no file has them", e)
+			return
+		}
+	case err != nil && !apierrors.IsNotFound(err):
+		p.misses("params of binding %s: %v", e, err)
+		return
+	}
+	level, follows := Warning, "nothing is judged"
+	if ref.DenyMissing {
+		level, follows = Error, "each request that the policy is about is rejected"
+		if !failsClosed(policy) {
+			level, follows = Warning, "nothing is judged, because the policy has failurePolicy Ignore"
+		}
+	}
+	what := ref.Name
+	if what == "" && e.ParamSelector != nil {
+		what = "selected by " + e.ParamSelector.String()
+	}
+	if p.Partial {
+		level = Warning
+	}
+	p.findsAs(level, at(e.Entry, "paramRef"), "there is no %s %s in namespace %q for the binding %s: %s", kind.Kind, what, ref.Namespace, e, follows)
+}
+
+func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.GroupVersion().String() }
+
+// withParams is an example with a policy that takes params.
+func withParams(name string) string {
+	return `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  validations:
+  - {expression: "string(object.spec.replicas) <= params.data.most"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas}
+spec:
+  policyName: replicas
+  validationActions: [Deny]
+  paramRef: {namespace: policies, name: ` + name + `, parameterNotFoundAction: Deny}
+`
+}

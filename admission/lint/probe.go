@@ -1,0 +1,251 @@
+package lint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// probe is a request as the cluster itself makes it, of which it is asked what would be
+// called for it.
+type probe struct {
+	// what says it in words: CREATE of pods in namespace kube-system.
+	what    string
+	request plan.Request
+	// object is what is written, old what is stored; both may be nil.
+	object, old *unstructured.Unstructured
+	// vague says that the labels of the object are a guess, and why.
+	vague string
+}
+
+// Users of the control plane, as they call the API.
+var (
+	apiServer     = &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	scheduler     = &user.DefaultInfo{Name: user.KubeScheduler, Groups: []string{user.AllAuthenticated}}
+	manager       = &user.DefaultInfo{Name: user.KubeControllerManager, Groups: []string{user.AllAuthenticated}}
+	node          = &user.DefaultInfo{Name: "system:node:node-1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
+	bootstrapping = &user.DefaultInfo{Name: "system:bootstrap:abcdef", Groups: []string{"system:bootstrappers", user.AllAuthenticated}}
+	somebody      = &user.DefaultInfo{Name: "somebody", Groups: []string{user.AllAuthenticated}}
+)
+
+// controller is the service account of a controller of kube-controller-manager.
+func controller(name string) user.Info {
+	return &user.DefaultInfo{
+		Name:   "system:serviceaccount:kube-system:" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", user.AllAuthenticated},
+	}
+}
+
+// target is what a probe is about.
+type target struct {
+	group, version, kind, resource, sub string
+	namespace, name                     string
+}
+
+// request makes the probe of a request. The content is merged into the object.
+func request(operation admission.Operation, t target, by user.Info, content map[string]any) *probe {
+	gv := schema.GroupVersion{Group: t.group, Version: t.version}
+	p := &probe{request: plan.Request{
+		Operation: operation, Resource: gv.WithResource(t.resource), Subresource: t.sub, Kind: gv.WithKind(t.kind),
+		Namespace: t.namespace, Name: t.name, User: by,
+	}}
+	p.what = fmt.Sprintf("%s of %s", operation, strings.TrimSuffix(t.resource+"/"+t.sub, "/"))
+	switch {
+	case t.resource == "namespaces" && t.group == "":
+		p.request.Namespace = t.name
+		p.what = fmt.Sprintf("%s of namespace %s", operation, t.name)
+	case t.namespace != "":
+		p.what += " in namespace " + t.namespace
+	}
+	made := func() *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+		if u.Object == nil {
+			u.Object = map[string]any{}
+		}
+		u.SetGroupVersionKind(p.request.Kind)
+		u.SetName(t.name)
+		if t.resource != "namespaces" {
+			u.SetNamespace(t.namespace)
+		}
+		return u
+	}
+	switch operation {
+	case admission.Create:
+		p.object, p.request.Options = made(), &metav1.CreateOptions{TypeMeta: options("CreateOptions")}
+	case admission.Update:
+		p.object, p.old, p.request.Options = made(), made(), &metav1.UpdateOptions{TypeMeta: options("UpdateOptions")}
+	case admission.Delete:
+		p.old, p.request.Options = made(), &metav1.DeleteOptions{TypeMeta: options("DeleteOptions")}
+	}
+	return p
+}
+
+func options(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
+}
+
+// pod is the creation of a pod from a template, by the controller of its workload.
+func pod(namespace, name, kind string, template *corev1.PodTemplateSpec) *probe {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
+	if err != nil {
+		content = map[string]any{}
+	}
+	by := "replicaset-controller"
+	switch kind {
+	case "DaemonSet":
+		by = "daemon-set-controller"
+	case "StatefulSet":
+		by = "statefulset-controller"
+	}
+	p := request(admission.Create, target{version: "v1", kind: "Pod", resource: "pods", namespace: namespace, name: name + "-0"}, controller(by), content)
+	p.object.SetLabels(template.Labels)
+	return p
+}
+
+// hit is an entry that applies to a probe.
+type hit struct {
+	*snapshot.Entry
+	// unsure says what cannot be seen and would decide; empty when the entry does apply.
+	unsure string
+}
+
+// decision is what was found out about entries with the same selectors and conditions.
+type decision struct {
+	applies bool
+	unsure  string
+}
+
+// hooks are the sources that call webhooks.
+var hooks = []registration.Source{registration.Mutating, registration.Validating, registration.External}
+
+// hits returns the webhooks that apply to a probe, of those that are wanted.
+func (p *pass) hits(q *probe, want func(*snapshot.Entry) bool) []hit {
+	var list []hit
+	p.eachHit(q, want, func(h hit) { list = append(list, h) })
+	return list
+}
+
+// eachHit calls found for each webhook that applies to a probe, of those that are wanted when
+// their turn comes.
+func (p *pass) eachHit(q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
+	decided := map[decisionKey]decision{}
+	for _, source := range hooks {
+		for _, c := range plan.Candidates(p.Snapshot, source, &q.request, p.Equivalents) {
+			if !want(c.Entry) {
+				continue
+			}
+			key := decisionKey{p.filter(c.Entry), c.Kind}
+			d, known := decided[key]
+			if !known {
+				d = p.decide(&c, q)
+				decided[key] = d
+			}
+			if d.applies {
+				found(hit{c.Entry, d.unsure})
+			}
+		}
+	}
+}
+
+type decisionKey struct {
+	filter int
+	kind   schema.GroupVersionKind
+}
+
+// filter numbers what an entry selects by: entries with the same number apply to the same of
+// the requests that their rules match.
+func (p *pass) filter(e *snapshot.Entry) int {
+	if n, ok := p.filters[e]; ok {
+		return n
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v\x00%v\x00%v", e.NamespaceSelector, e.ObjectSelector, e.FailurePolicy)
+	for _, c := range e.MatchConditions {
+		b.WriteByte(0)
+		b.WriteString(c.Expression)
+	}
+	n, ok := p.filterNumbers[b.String()]
+	if !ok {
+		n = len(p.filterNumbers)
+		p.filterNumbers[b.String()] = n
+	}
+	p.filters[e] = n
+	return n
+}
+
+// decide says whether a candidate applies to a probe.
+func (p *pass) decide(c *plan.Candidate, q *probe) decision {
+	d := c.Decide(p.ctx, &q.request, p.input(q))
+	switch {
+	case d.Unknown:
+		return decision{true, d.Reason.String()}
+	case d.Err != nil && d.Reason.Code == plan.ConditionFailed:
+		// The request is rejected, as by a webhook that fails.
+		return decision{applies: true}
+	case !d.Applies:
+		return decision{}
+	}
+	if ns := q.request.Namespace; ns != "" && !p.knows(ns) && q.request.Resource.Resource != "namespaces" && looksAt(c.Entry.NamespaceSelector, corev1.LabelMetadataName) {
+		return decision{true, "the labels of namespace " + ns}
+	}
+	if q.vague != "" && c.Entry.ObjectSelector != nil && !c.Entry.ObjectSelector.Empty() {
+		return decision{true, q.vague}
+	}
+	return decision{applies: true}
+}
+
+// input is what selectors and conditions see of a probe.
+func (p *pass) input(q *probe) *plan.Input {
+	in := &plan.Input{Objects: plan.AsWritten(object(q.object), object(q.old)), RightsUnknown: "what the user may do is not known"}
+	in.NamespaceLabels = func(_ context.Context, name string) (map[string]string, error) { return p.labelsOf(name), nil }
+	in.Namespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: p.labelsOf(name)}}, nil
+	}
+	return in
+}
+
+// object keeps a nil pointer from becoming an object.
+func object(u *unstructured.Unstructured) runtime.Object {
+	if u == nil {
+		return nil
+	}
+	return u
+}
+
+// knows tells whether the labels of a namespace are known.
+func (p *pass) knows(namespace string) bool {
+	_, ok := p.Namespaces[namespace]
+	return ok
+}
+
+// labelsOf returns the labels of a namespace, those that every namespace has if nothing else
+// is known.
+func (p *pass) labelsOf(namespace string) map[string]string {
+	if found, ok := p.Namespaces[namespace]; ok {
+		return found
+	}
+	return map[string]string{corev1.LabelMetadataName: namespace}
+}
+
+// looksAt tells whether a selector looks at other labels than some.
+func looksAt(s labels.Selector, besides ...string) bool {
+	if s == nil {
+		return false
+	}
+	requirements, _ := s.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return !slices.Contains(besides, r.Key()) })
+}

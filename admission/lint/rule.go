@@ -1,0 +1,96 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Level says how bad a finding is.
+type Level string
+
+// The levels, the worst first.
+const (
+	Error   Level = "error"
+	Warning Level = "warning"
+	Note    Level = "note"
+)
+
+// Rule is one thing that can be wrong.
+type Rule struct {
+	// ID names the rule. It does not change.
+	ID string
+	// Level is that of its worst findings.
+	Level Level
+	// Title says in one sentence what is wrong. Why says what happens then, and Fix what to
+	// do.
+	Title, Why, Fix string
+	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good
+	// Practices" that the rule stands for; empty when the page does not have it.
+	Advice string
+	// Reads are the parts of the world that it looks at besides the registrations.
+	Reads []Part
+	// Fails is a file that breaks the rule, and Passes one that does not.
+	Fails, Passes string
+	// OnWrite tells that the rule can be judged by what a server knows anyway, at little
+	// cost: the server tells its errors to who writes a registration.
+	OnWrite bool
+
+	check func(*pass)
+}
+
+// Object names what a finding is about.
+type Object struct {
+	Kind, Namespace, Name string
+}
+
+// String names the object: KIND/NAME or KIND/NAMESPACE/NAME.
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}
+
+// Finding is one place where a rule is broken.
+type Finding struct {
+	Rule  *Rule
+	Level Level
+	// Message is one sentence or two, without a full stop at the end.
+	Message string
+	// Object has it, at Path: names of fields and indexes of lists.
+	Object Object
+	Path   []any
+}
+
+// Field is the path as users write it: webhooks[0].rules[1].
+func (f *Finding) Field() string { return pathText(f.Path) }
+
+func pathText(path []any) string {
+	var b strings.Builder
+	for _, step := range path {
+		switch step := step.(type) {
+		case int:
+			fmt.Fprintf(&b, "[%d]", step)
+		default:
+			if b.Len() > 0 {
+				b.WriteByte('.')
+			}
+			fmt.Fprint(&b, step)
+		}
+	}
+	return b.String()
+}
+
+// Rules returns all rules, in the order in which they are documented. The caller must not
+// change them.
+func Rules() []*Rule { return rules }
+
+// Find returns the rule of a name, nil when there is none.
+func Find(id string) *Rule {
+	for _, r := range rules {
+		if r.ID == id {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+var ruleNeverMatches = &Rule{
+	ID: "rule-never-matches", Level: Warning,
+	Reads: []Part{Kinds},
+	Title: "A rule matches no request",
+	Why: "The API serves no such resource or version, the resource has another scope, or admission is never asked about it. The rule " +
+		"looks as if it enforced something, and it enforces nothing.",
+	Fix: "Name the resource by its plural in lower case, in a group and version that gatehouse kubectl api-resources shows.",
+	Fails: hook(validating, `rules:
+- {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
+failurePolicy: Ignore
+`),
+	Passes: hook(validating, `rules:
+- {apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}
+failurePolicy: Ignore
+`),
+	check: func(p *pass) {
+		if !p.sees(Kinds) {
+			return
+		}
+		m := matcher{p, p.targets(), map[string]bool{}}
+		p.entries(func(e *snapshot.Entry) {
+			for i := range e.Rules {
+				r := &e.Rules[i]
+				if m.matches(e.Source, r) {
+					continue
+				}
+				if group := p.undefined(r); group != "" {
+					p.misses("kinds of group %s are in no file: %s", group, p.rule.ID)
+					continue
+				}
+				p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "no request matches rule %d of %s: %s", i+1, e, p.mismatch(e.Source, r))
+			}
+		})
+	},
+}
+
+// rulesPath is where a rule is written, below the entry.
+func rulesPath(e *registration.Entry, i int) []any {
+	switch {
+	case e.Policy != nil:
+		return []any{"matchConstraints", "resourceRules", i}
+	case e.Binding != nil:
+		return []any{"matchResources", "resourceRules", i}
+	}
+	return []any{"rules", i}
+}
+
+// matcher tells which rules match anything at all.
+type matcher struct {
+	*pass
+	targets []plan.Request
+	known   map[string]bool
+}
+
+func (m *matcher) matches(source registration.Source, r *registration.Rule) bool {
+	key := fmt.Sprintf("%d %q", source, *r)
+	found, ok := m.known[key]
+	if !ok {
+		found = slices.ContainsFunc(m.targets, func(q plan.Request) bool {
+			// Which names objects will have, nobody knows.
+			if len(r.ResourceNames) > 0 {
+				q.Name = r.ResourceNames[0]
+			}
+			return plan.RuleMatches(r, &q) && plan.ReachOf(source, q.Kind, q.Resource.GroupResource()) == plan.Everything
+		})
+		m.known[key] = found
+	}
+	return found
+}
+
+// targets are all requests that the API can be sent, as far as rules tell them apart.
+func (p *pass) targets() []plan.Request {
+	var list []plan.Request
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		add := func(sub string, kind schema.GroupVersionKind, operations ...admission.Operation) {
+			for _, o := range operations {
+				list = append(list, plan.Request{Operation: o, Resource: r.GroupVersionResource, Subresource: sub, Kind: kind, Namespace: p.someNamespace(r), Name: "one"})
+			}
+		}
+		add("", r.Kind, admission.Create, admission.Update, admission.Delete)
+		for _, s := range r.Subresources {
+			add(s.Name, s.Kind, admission.Create, admission.Update, admission.Connect)
+		}
+	}
+	return list
+}
+
+// undefined returns a group of a rule that no file defines although a file would have to;
+// empty when there is none.
+func (p *pass) undefined(r *registration.Rule) string {
+	if !p.Partial {
+		return ""
+	}
+	for _, group := range r.APIGroups {
+		if group == "*" {
+			return "*"
+		}
+		// The groups of Kubernetes are known; all others are somebody's own.
+		if strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && !slices.ContainsFunc(p.Resources, func(k Resource) bool { return k.Group == group }) {
+			return group
+		}
+	}
+	return ""
+}
+
+// mismatch says what is wrong with a rule that matches nothing.
+func (p *pass) mismatch(source registration.Source, r *registration.Rule) string {
+	var served []string
+	sameGroup, exempt := false, false
+	for i := range p.Resources {
+		k := &p.Resources[i]
+		name := func(resource string) bool { return slices.Contains(r.Resources, resource) }
+		if !name(k.Resource) && !slices.ContainsFunc(k.Subresources, func(s Subresource) bool { return name(k.Resource + "/" + s.Name) }) {
+			continue
+		}
+		served = append(served, k.GroupVersion().String())
+		if slices.Contains(r.APIGroups, k.Group) || slices.Contains(r.APIGroups, "*") {
+			sameGroup = true
+			exempt = exempt || plan.ReachOf(source, k.Kind, k.GroupResource()) != plan.Everything
+		}
+	}
+	what := few(r.Resources)
+	switch {
+	case exempt:
+		return fmt.Sprintf("%s never judges %s", source.Descriptor().Plugin, what)
+	case len(served) == 0:
+		return fmt.Sprintf("the API serves no resource %s", what)
+	case !sameGroup:
+		return fmt.Sprintf("%s is served in %s, and the rule names the group %q", what, few(served), strings.Join(r.APIGroups, ", "))
+	case !slices.Contains(r.APIVersions, "*") && !slices.ContainsFunc(served, func(gv string) bool {
+		return slices.ContainsFunc(r.APIVersions, func(v string) bool { return gv == v || strings.HasSuffix(gv, "/"+v) })
+	}):
+		return fmt.Sprintf("%s is served in %s, and the rule names the version %s", what, few(served), few(r.APIVersions))
+	case r.Scope != "*":
+		return fmt.Sprintf("%s has another scope than %s", what, r.Scope)
+	}
+	return fmt.Sprintf("there is no %s of %s", few(r.Operations), what)
+}

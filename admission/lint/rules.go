@@ -1,0 +1,19 @@
+package lint
+
+// rules has every rule, in the order in which they are documented.
+var rules = []*Rule{
+	// What stops a cluster.
+	selfDeadlock, deadlockCycle, controlPlaneNotExempt, nodeCriticalNotExempt, runlevelNotExempt,
+	failOnNodes, failOnLeases, apiServerStart, webhookOnEvents, ruleOnReviews, wildcardEverything,
+	// What fails each time.
+	invalid, expressionInvalid, conditionFails, caBundleInvalid, caBundleExpired, caBundleExpires, caBundleMissing, caBundleMismatch,
+	serviceMissing, servicePortMissing, serviceNoEndpoints, serviceSelectsNothing, paramsMissing, paramsPerNamespaceDeny, dryRunRejected,
+	// What is not enforced.
+	ruleNeverMatches, selectorNeverMatches, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnCreate, escapedProperty,
+	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
+	// What goes wrong under load, or later.
+	timeoutsExceedRequest, timeoutLong, expressionCost, singleReplica, mutatesStatus, manyMutatingWebhooks, notReinvoked,
+	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,
+	// Initializers.
+	initializerCycle, initializerIdle,
+}

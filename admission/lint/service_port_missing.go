@@ -1,0 +1,48 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+var servicePortMissing = &Rule{
+	ID: "service-port-missing", Level: Error,
+	Reads:  []Part{Services},
+	Title:  "A webhook calls a port that its service does not have",
+	Why:    "Each call of the webhook fails.",
+	Fix:    "Set clientConfig.service.port to a port of the service; the default is 443. It is the port of the service, not that of the pods.",
+	Fails:  hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("8443"),
+	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443"),
+	check: func(p *pass) {
+		for _, c := range p.clients() {
+			if c.Service == nil || c.Service.Port == 0 {
+				// Without a port the service chooses.
+				continue
+			}
+			name, _ := serviceOf(c.ClientConfig)
+			s := p.Services[name]
+			if s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+				continue
+			}
+			if slices.ContainsFunc(s.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == c.Service.Port }) {
+				continue
+			}
+			var ports []string
+			for _, port := range s.Spec.Ports {
+				ports = append(ports, fmt.Sprint(port.Port))
+			}
+			p.finds(c.under("service"), "%s calls port %d of service %s, which has %s only", c.what, c.Service.Port, name, and(ports))
+		}
+	},
+}
+
+func serviceWithPort(port string) string {
+	return `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: policies, name: policies}
+spec: {selector: {app: policies}, ports: [{port: ` + port + `}]}
+`
+}

@@ -1,0 +1,145 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// requestLimit is how long the API server gives a write.
+const requestLimit = 34 * time.Second
+
+var timeoutsExceedRequest = &Rule{
+	ID: "timeouts-exceed-request", Level: Warning, Advice: "design-admission-webhooks-low-latency",
+	Title: "The webhooks of one request may take longer than the request",
+	Why: "Mutating webhooks are called one after the other, each with its own timeout, and validating webhooks follow. The API server ends a write after " +
+		"34 seconds. When the servers of these webhooks do not answer, the request fails although each webhook is within its timeout, and although all " +
+		"of them may have failurePolicy Ignore.",
+	Fix: "Lower the timeouts, or narrow the rules. gatehouse explain shows the webhooks of a request and their sum.",
+	Fails: `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: policies}
+webhooks:
+- name: first.example.com
+  clientConfig: {service: {namespace: policies, name: policies}}
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  timeoutSeconds: 20
+- name: second.example.com
+  clientConfig: {service: {namespace: policies, name: policies}}
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  timeoutSeconds: 20
+`,
+	Passes: hook(mutating, anyPod+"failurePolicy: Ignore\ntimeoutSeconds: 5\n"),
+	check: func(p *pass) {
+		links := []plan.Link{}
+		for _, source := range hooks {
+			d := source.Descriptor()
+			links = append(links, plan.Link{Plugin: d.Plugin, Source: d})
+		}
+		for _, r := range p.named() {
+			var worst *plan.Plan
+			for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
+				q := request(operation, target{r.Group, r.Version, r.Kind.Kind, r.Resource, "", p.someNamespace(&r), "one"}, somebody, nil)
+				if p.longest(q) <= requestLimit {
+					continue
+				}
+				made := plan.New(p.ctx, links, p.Snapshot, &q.request, p.Equivalents, p.input(q), false)
+				if worst == nil || made.WorstCaseSeconds > worst.WorstCaseSeconds {
+					worst = made
+				}
+			}
+			if worst == nil || worst.WorstCaseSeconds <= requestLimit.Seconds() {
+				continue
+			}
+			var names []string
+			var slowest *plan.Step
+			for i := range worst.Steps {
+				s := &worst.Steps[i]
+				if s.Effect != plan.Call {
+					continue
+				}
+				names = append(names, fmt.Sprintf("%s (%vs)", s.Entry.Name, s.TimeoutSeconds))
+				about := Object{Kind: s.Entry.Kind, Name: s.Entry.Configuration}
+				if p.wanted(about) && (slowest == nil || s.TimeoutSeconds > slowest.TimeoutSeconds) {
+					slowest = s
+				}
+			}
+			if slowest == nil {
+				continue
+			}
+			where := place{Object{Kind: slowest.Entry.Kind, Name: slowest.Entry.Configuration}, []any{"webhooks", slowest.Entry.Index, "timeoutSeconds"}}
+			if slowest.Entry.Kind == registration.ExternalKind {
+				where.path = []any{"externalAdmissionHooks", slowest.Entry.Index}
+			}
+			p.finds(where, "the webhooks of a %s of %s may take %v together, longer than the %v that the request has: %s",
+				worst.Request.Operation, r.GroupResource(), time.Duration(worst.WorstCaseSeconds*float64(time.Second)), requestLimit, few(names))
+		}
+	},
+}
+
+// longest is how long the webhooks of a request may take if none is spared by a selector or a
+// condition. A plan is worth its price only if that is too long.
+func (p *pass) longest(q *probe) time.Duration {
+	var sum time.Duration
+	for _, source := range hooks {
+		var slowest time.Duration
+		for _, c := range plan.Candidates(p.Snapshot, source, &q.request, p.Equivalents) {
+			slowest = max(slowest, c.Entry.Timeout)
+			if source.Descriptor().Pass == registration.MutatingPass {
+				sum += c.Entry.Timeout
+			}
+		}
+		if source.Descriptor().Pass == registration.ValidatingPass {
+			sum += slowest
+		}
+	}
+	return sum
+}
+
+// someNamespace is a namespace for an object of a resource, empty if it has none.
+func (p *pass) someNamespace(r *Resource) string {
+	if r.Namespaced {
+		return "default"
+	}
+	return ""
+}
+
+// named returns the resources that the rules of webhooks name, in one version each, and pods.
+func (p *pass) named() []Resource {
+	names := map[string]bool{"pods": true}
+	for _, source := range hooks {
+		for _, e := range p.Snapshot.Entries(source) {
+			for i := range e.Rules {
+				for _, r := range e.Rules[i].Resources {
+					names[r] = true
+				}
+			}
+		}
+	}
+	byName := map[string]Resource{}
+	for _, r := range p.Resources {
+		key := r.GroupResource().String()
+		if _, known := byName[key]; !known && names[r.Resource] {
+			byName[key] = r
+		}
+	}
+	list := make([]Resource, 0, len(byName))
+	for _, key := range slices.Sorted(maps.Keys(byName)) {
+		list = append(list, byName[key])
+	}
+	return list
+}

@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/gatehouse-dev/gatehouse/admission/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/server/offline"
+)
+
+type lintOptions struct {
+	cluster *cluster
+	// paths are files and directories; with none, a cluster is looked at.
+	paths   []string
+	explain string
+	connect bool
+	level   string
+	output  string
+	// now is the time by which certificates expire; nil means the clock.
+	now func() time.Time
+}
+
+func newLint(streams Streams) *cobra.Command {
+	return newLintCommand(func(ctx context.Context, o *lintOptions) error { return o.run(ctx, streams) })
+}
+
+func newLintCommand(run func(context.Context, *lintOptions) error) *cobra.Command {
+	o := &lintOptions{now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "lint [PATH...]",
+		Short: "Find what is dangerous in a configuration of admission",
+		Long: `Find what is dangerous in webhook configurations, admission policies and
+initializers: deadlocks, webhooks that stop nodes or the control plane,
+certificates and services that do not fit, rules and conditions that do
+nothing, and more.
+
+With PATH, the command reads files and directories; - is standard input.
+Without, it reads a cluster, any Kubernetes cluster, as far as you may read it,
+and writes nothing. With PATH and --kubeconfig or --context, it judges the
+files as if they were applied to that cluster.
+
+No finding does not mean that nothing is wrong: the output says which rules were
+checked, and what could not be seen. The exit code is 1 if there are findings of
+level error.`,
+		Example: `  # the manifests of a repository
+  gatehouse lint deploy/
+
+  # what a chart would install, on this cluster
+  helm template mychart | gatehouse lint - --context production
+
+  # a cluster, and the certificates that its webhooks present
+  gatehouse lint --kubeconfig ~/.kube/config --connect
+
+  # what a rule is about
+  gatehouse lint --explain self-deadlock`,
+		Args: func(_ *cobra.Command, args []string) error {
+			o.paths = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Rules", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
+		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+	})
+	o.cluster = &cluster{flags: genericclioptions.NewConfigFlags(true)}
+	addSection(cmd, "Server", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(o.cluster.flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
+		f.StringVar(o.cluster.flags.Context, "context", "", "context in the kubeconfig")
+	})
+	return cmd
+}
+
+// complete checks the command line.
+func (o *lintOptions) complete() error {
+	if err := oneOf("level", o.level, "error", "warning", "note"); err != nil {
+		return err
+	}
+	if err := oneOf("output", o.output, "text", "json", "sarif"); err != nil {
+		return err
+	}
+	if o.explain == "" {
+		return nil
+	}
+	if lint.Find(o.explain) == nil {
+		var names []string
+		for _, r := range lint.Rules() {
+			names = append(names, r.ID)
+		}
+		return usageError{fmt.Errorf("there is no rule %q%s", o.explain, nearest.Suggestion("", o.explain, names))}
+	}
+	if len(o.paths) > 0 || o.output != "text" {
+		return usageError{fmt.Errorf("--explain prints one rule as text: leave out paths and --output")}
+	}
+	return nil
+}
+
+func (o *lintOptions) run(ctx context.Context, streams Streams) error {
+	if o.explain != "" {
+		return explainRule(streams.Out, lint.Find(o.explain))
+	}
+	r, err := o.check(ctx, streams.In)
+	if err != nil {
+		return err
+	}
+	if err := r.print(streams.Out, o.output, lint.Level(o.level)); err != nil {
+		return err
+	}
+	if n := r.Count(lint.Error); n > 0 {
+		return fmt.Errorf("lint found %s", count(n, "error"))
+	}
+	return nil
+}
+
+// lintReport is what was found, and where it is written.
+type lintReport struct {
+	*lint.Report
+	// subject says what was looked at.
+	subject string
+	// locate finds a field of an object in the files.
+	locate func(lint.Object, []any) (file string, line int, ok bool)
+}
+
+// check looks at what the command line names.
+func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, error) {
+	var files, world *offline.World
+	var skipped []string
+	var err error
+	var about func(lint.Object) bool
+	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
+	if len(o.paths) > 0 {
+		if files, skipped, err = offline.Survey(o.paths, in); err != nil {
+			return nil, err
+		}
+		world, r.locate = files, files.Locate
+	}
+	live := len(o.paths) == 0 || *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != ""
+	if live {
+		config, err := o.cluster.open()
+		if err != nil {
+			return nil, err
+		}
+		kinds, err := offline.Discover(config)
+		if err != nil {
+			return nil, err
+		}
+		if world, err = offline.Connect(ctx, config, kinds); err != nil {
+			return nil, err
+		}
+		if files != nil {
+			about = files.About()
+		}
+	}
+	over := files
+	if !live {
+		over = nil
+	}
+	w, err := world.Lint(ctx, o.now(), over)
+	if err != nil {
+		return nil, err
+	}
+	if o.connect {
+		w.Served = present(ctx, w)
+	} else {
+		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
+	}
+	r.Report = lint.Check(ctx, w, lint.Options{About: about})
+	r.Unseen = append(r.Unseen, skipped...)
+	r.subject = subject(w)
+	return r, ctx.Err()
+}
+
+// subject counts what there is to look at.
+func subject(w *lint.World) string {
+	webhooks, policies, initializers := w.Count()
+	return fmt.Sprintf("%s, %s and %s", count(webhooks, "webhook"), count(policies, "policy"), count(initializers, "initializer"))
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/admission/lint"
+)
+
+// advices are the sections of the Kubernetes page "Admission Webhook Good Practices" that
+// advise something, in its order. instead says what helps where no configuration shows
+// whether the advice was followed.
+var advices = []struct{ anchor, title, instead string }{
+	{"choose-admission-mechanism", "Choose an admission control mechanism", "Whether an expression could say what a webhook's code does, only its author knows. See [admission policies](policies.md)."},
+	{"no-crd-validation-defaulting", "Use built-in validation and defaulting for custom resources", ""},
+	{"design-admission-webhooks-low-latency", "Design admission webhooks for low latency", ""},
+	{"prevent-loops-competing-controllers", "Prevent loops caused by competing controllers", "[`gatehouse trace`](predict.md#traces) shows a patch that is made again and again, `gatehouse blame` by whom."},
+	{"small-timeout", "Set a small timeout value", ""},
+	{"load-balancer-webhook", "Use a load balancer to ensure webhook availability", ""},
+	{"ha-deployment", "Use a high-availability deployment model", ""},
+	{"webhook-limit-scope", "Limit the scope of each webhook", ""},
+	{"filter-match-conditions", "Filter for specific requests by using match conditions", ""},
+	{"match-all-versions", "Match all versions of an API", ""},
+	{"patch-required-fields", "Patch only required fields", "[`gatehouse trace`](predict.md#traces) shows the patches."},
+	{"dont-overwrite-arrays", "Don't overwrite array values", "[`gatehouse trace`](predict.md#traces) shows the patches."},
+	{"avoid-side-effects", "Avoid side effects", ""},
+	{"avoid-self-mutation", "Avoid self-mutations", ""},
+	{"avoid-dependency-loops", "Avoid dependency loops", ""},
+	{"fail-open-validate-final-state", "Fail open and validate the final state", ""},
+	{"plan-future-field-updates", "Plan for future updates to fields", "[Test](testing.md) the webhook with a server of the new release."},
+	{"prevent-webhook-self-trigger", "Prevent your webhook from triggering itself", ""},
+	{"dont-change-immutable-objects", "Don't change immutable objects", ""},
+	{"dont-rely-webhook-order", "Don't rely on mutating webhook invocation order", ""},
+	{"ensure-mutating-webhook-idempotent", "Ensure that the mutating webhooks in your cluster are idempotent", "[`gatehouse trace`](predict.md#traces) shows what a second call changed."},
+	{"test-in-staging-environments", "Test webhooks in staging environments", "[Test](testing.md) with a server of your own."},
+	{"ensure-mutations-dont-violate-validations", "Ensure that mutations don't violate validations", "[Test](testing.md) with all webhooks registered on one server."},
+	{"test-minor-version-upgrades", "Test minor version upgrades to ensure consistent behavior", "[Test](testing.md) with a server of the new release."},
+	{"validate-mutations", "Validate mutations before admission", ""},
+	{"install-enable-mutating-webhook", "Install and enable a mutating webhook", "Register it with failurePolicy Ignore and a namespaceSelector first; the rules below look at both."},
+	{"limit-edit-access", "Limit edit access to mutating webhooks", ""},
+}
+
+const lintExample = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: policies
+webhooks:
+- name: pods.policies.example.com
+  clientConfig:
+    service: {namespace: policies, name: policies}
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, DELETE], resources: [pods]}
+  matchConditions:
+  - name: not-a-job
+    expression: "!object.metadata.name.startsWith('job-')"
+  admissionReviewVersions: [v1]
+  sideEffects: None
+---
+apiVersion: v1
+kind: Service
+metadata: {namespace: policies, name: policies}
+spec:
+  selector: {app: policies}
+  ports: [{port: 8443}]
+`
+
+// docs/lint.md has every rule, and output as it is printed.
+func TestTheLintPageIsCurrent(t *testing.T) {
+	file, err := filepath.Abs(filepath.Join("..", "..", "docs", "lint.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := lintPage(t)
+	if *update {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	current, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(current), page); diff != "" {
+		t.Errorf("docs/lint.md is not up to date; run go test ./internal/cli -update (-page +rules):\n%s", diff)
+	}
+}
+
+// Every rule that stands for an advice stands for one that there is, and every advice has a
+// rule or a reason.
+func TestEveryAdviceHasARule(t *testing.T) {
+	known := map[string]bool{}
+	for _, a := range advices {
+		known[a.anchor] = true
+		if len(rulesFor(a.anchor)) == 0 && a.instead == "" {
+			t.Errorf("no rule stands for %s", a.anchor)
+		}
+	}
+	for _, r := range lint.Rules() {
+		if r.Advice != "" && !known[r.Advice] {
+			t.Errorf("%s stands for %s, which the page does not have", r.ID, r.Advice)
+		}
+	}
+}
+
+func rulesFor(anchor string) (list []string) {
+	for _, r := range lint.Rules() {
+		if r.Advice == anchor {
+			list = append(list, fmt.Sprintf("[`%s`](#%[1]s)", r.ID))
+		}
+	}
+	return list
+}
+
+// printed runs the command in a directory with the example, and returns what it prints.
+func printed(t *testing.T, args ...string) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("hooks.yaml", []byte(lintExample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	root := newRoot(Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+	root.SetArgs(args)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "lint found") {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return out.String()
+}
+
+func lintPage(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString(`# Finding what is dangerous
+
+<!-- Code generated by go test ./internal/cli -update; DO NOT EDIT. -->
+
+` + "`gatehouse lint`" + ` reads webhook configurations, admission policies and initializers, and says what is
+dangerous in them before it happens: deadlocks, webhooks that stop nodes or the control plane,
+certificates and services that do not fit, rules and conditions that do nothing. It works on files
+and on any Kubernetes cluster, and needs no Gatehouse server.
+
+## On files
+
+` + "```yaml\n" + lintExample + "```\n\n    gatehouse lint hooks.yaml\n\n```text\n" + printed(t, "lint", "hooks.yaml") + "```\n" + `
+A path is a file, a directory, or ` + "`-`" + ` for standard input, such as the output of
+` + "`helm template`" + ` or ` + "`kubectl kustomize`" + `. The command also looks at services, workloads, namespaces,
+custom resource definitions, roles and params among the files. Files may not be all there is: the
+absence of an object in them is never an error, and the output lists what no file has.
+
+## On a cluster
+
+    gatehouse lint --kubeconfig ~/.kube/config
+
+The command lists what you may list, and writes nothing. What you may not list is under *Not
+seen*, with the rules that it concerns. With ` + "`--connect`" + `, the command connects to each webhook from
+where it runs, and compares the certificate that it presents with the caBundle. It sends no request.
+
+With paths and ` + "`--kubeconfig` or `--context`" + `, the command judges the files as if they were applied to
+that cluster, and reports what is wrong with the files.
+
+## In CI
+
+The exit code is 0 without findings of level error, 1 with some, and 2 for a wrong command line.
+` + "`-o sarif`" + ` prints SARIF 2.1.0, which code hosts show at the lines of a change. A workflow of GitHub:
+
+` + "```yaml" + `
+permissions:
+  contents: read
+  security-events: write
+steps:
+- uses: actions/checkout@v5
+- run: gatehouse lint deploy/ -o sarif > lint.sarif
+- uses: github/codeql-action/upload-sarif@v4
+  if: always()
+  with: {sarif_file: lint.sarif, category: gatehouse}
+` + "```" + `
+
+` + "`--level warning`" + ` leaves out notes, ` + "`--level error`" + ` all but errors. ` + "`-o json`" + ` has the fields
+` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`), `checked` and `unseen`" + `.
+
+## What a server says
+
+A Gatehouse server checks some of the rules when a registration is written, and returns findings of
+level error as ` + "`Warning`" + ` headers. kubectl prints them. These rules need nothing but the registrations
+and the namespaces, and no request that is judged waits for them:
+` + onWrite() + `.
+
+## What it means
+
+| level | meaning |
+|---|---|
+| error | it stops the cluster, or fails each time |
+| warning | it does harm when something else goes wrong, or does not do what it seems to do |
+| note | advice |
+
+No finding does not mean that nothing is wrong. The output names the rules that were checked and what
+could not be seen. A finding that depends on what cannot be seen is never an error, and says so.
+
+Whether a webhook applies to a request is decided by the code that decides it in a server. The requests
+are those of the cluster itself, with the users that make them: a node that renews its lease, a
+controller that creates a pod of a webhook's own workload, an API server that starts.
+
+## Speed
+
+Checking 5,000 webhooks and 5,000 policies, each with an expression of its own, takes about 2.8 s of
+processor time on two cores at once. Most of it is compiling the expressions.
+
+    go test ./admission/lint -run '^$' -bench BenchmarkCheck
+
+## The rules
+
+` + "| rule | level | |\n|---|---|---|\n")
+	for _, r := range lint.Rules() {
+		fmt.Fprintf(&b, "| [`%s`](#%[1]s) | %s | %s |\n", r.ID, r.Level, cell(r.Title))
+	}
+	b.WriteString(`
+## The advice of Kubernetes
+
+The Kubernetes page [Admission Webhook Good Practices](` + practicesURI + `)
+advises what follows. Some of it is about the code of a webhook, which no configuration shows.
+
+| advice | rules |
+|---|---|
+`)
+	for _, a := range advices {
+		answer := strings.Join(rulesFor(a.anchor), ", ")
+		if a.instead != "" {
+			answer = strings.TrimSpace(answer + " " + a.instead)
+		}
+		fmt.Fprintf(&b, "| [%s](%s#%s) | %s |\n", a.title, practicesURI, a.anchor, answer)
+	}
+	b.WriteString("\n## The rules, one by one\n")
+	for _, r := range lint.Rules() {
+		fmt.Fprintf(&b, "\n### %s\n\n%s (%s).\n\n%s\n\n**What to do.** %s\n", r.ID, r.Title, r.Level, r.Why, r.Fix)
+		fmt.Fprintf(&b, "\nFails:\n\n```yaml\n%s```\n\nPasses:\n\n```yaml\n%s```\n", r.Fails, r.Passes)
+	}
+	return b.String()
+}
+
+// onWrite lists the rules that a server checks.
+func onWrite() string {
+	var list []string
+	for _, r := range lint.Rules() {
+		if r.OnWrite {
+			list = append(list, fmt.Sprintf("[`%s`](#%[1]s)", r.ID))
+		}
+	}
+	return strings.Join(list, ",\n")
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/gatehouse-dev/gatehouse/admission/lint"
+)
+
+func TestLintParsesItsCommandLine(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"a", "b"}, ""},
+		{[]string{}, ""},
+		{[]string{"--explain", "self-deadlock"}, ""},
+		{[]string{"--explain", "self-deadlok"}, "did you mean self-deadlock?"},
+		{[]string{"--explain", "self-deadlock", "a"}, "leave out paths"},
+		{[]string{"-o", "yaml"}, "--output"},
+		{[]string{"--level", "fatal"}, "--level"},
+	} {
+		cmd := newLintCommand(func(context.Context, *lintOptions) error { return nil })
+		cmd.SetArgs(tc.args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.Execute()
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%q: %v", tc.args, err)
+		case tc.want != "" && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), tc.want)):
+			t.Errorf("%q: error %v, want a usage error with %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+// lintRun runs the command on a file, and returns what it prints and its exit code.
+func lintRun(t *testing.T, content string, args ...string) (string, int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hooks.yaml")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := newLint(Streams{In: strings.NewReader(content), Out: &out, Err: &out})
+	cmd.SetArgs(append(args, file))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), exitCode(err)
+}
+
+func TestLintSaysWhatItFound(t *testing.T) {
+	out, code := lintRun(t, lintExample)
+	if code != exitError || !strings.Contains(out, "hooks.yaml:6: ValidatingWebhookConfiguration/policies: webhooks[0]\n    error self-deadlock: ") {
+		t.Errorf("code %d:\n%s", code, out)
+	}
+	// Without a finding, the rules and what was not seen are named all the same.
+	out, code = lintRun(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\nreplicas: 2\n")
+	for _, want := range []string{"0 errors, 0 warnings and 0 notes in 0 webhooks, 0 policies and 0 initializers.", "deadlock-cycle", "Not seen:", "hooks.yaml:4: this is not an object of the API"} {
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Errorf("code %d, without %q:\n%s", code, want, out)
+		}
+	}
+	if strings.Contains(strings.ToLower(out), "safe") {
+		t.Errorf("nothing is ever safe:\n%s", out)
+	}
+	if out, code = lintRun(t, lintExample, "--level", "error"); code != exitError || strings.Contains(out, "warning ca-bundle-missing") {
+		t.Errorf("code %d, with --level error:\n%s", code, out)
+	}
+}
+
+func TestLintPrintsSARIF(t *testing.T) {
+	out, code := lintRun(t, lintExample, "-o", "sarif")
+	if code != exitError {
+		t.Errorf("code %d", code)
+	}
+	data, err := os.ReadFile("../sarif/testdata/sarif-schema-2.1.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := func(data []byte) any {
+		d, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, data)
+		}
+		return d
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("sarif.json", document(data)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("sarif.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(document([]byte(out))); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out, `"ruleId": "self-deadlock"`) || !strings.Contains(out, `"startLine": 6`) {
+		t.Errorf("no result has the rule and the line:\n%s", out)
+	}
+}
+
+// With --connect, the certificate that a webhook presents is compared with its caBundle.
+func TestLintConnects(t *testing.T) {
+	requests := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer server.Close()
+	own := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	hook := func(url, bundle string) string {
+		return "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: policies}\nwebhooks:\n" +
+			"- name: a.policies.example.com\n  clientConfig: {url: \"" + url + "\", caBundle: " + bundle + "}\n  sideEffects: None\n  admissionReviewVersions: [v1]\n  failurePolicy: Ignore\n" +
+			"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]\n"
+	}
+	if out, code := lintRun(t, hook(server.URL, own), "--connect"); code != exitOK || strings.Contains(out, "error ca-bundle-mismatch") {
+		t.Errorf("its own certificate: code %d\n%s", code, out)
+	}
+	stranger := strings.TrimSpace(strings.SplitN(strings.SplitN(lint.Find("ca-bundle-invalid").Passes, "caBundle: ", 2)[1], "\n", 2)[0])
+	if out, code := lintRun(t, hook(server.URL, stranger), "--connect"); code != exitError || !strings.Contains(out, "error ca-bundle-mismatch") {
+		t.Errorf("the certificate of somebody else: code %d\n%s", code, out)
+	}
+	if out, code := lintRun(t, hook(server.URL, stranger)); code != exitOK || !strings.Contains(out, "no webhook was connected to") {
+		t.Errorf("without --connect: code %d\n%s", code, out)
+	}
+	server.Close()
+	if out, code := lintRun(t, hook(server.URL, own), "--connect"); code != exitOK || !strings.Contains(out, "presented no certificate") {
+		t.Errorf("nobody there: code %d\n%s", code, out)
+	}
+	if requests > 0 {
+		t.Errorf("%d requests were sent", requests)
+	}
+}

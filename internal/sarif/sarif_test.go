@@ -1,0 +1,136 @@
+package sarif_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+)
+
+var rules = []sarif.Rule{
+	{ID: "one", Level: sarif.Error, Title: "The first.", Why: "Because.", Fix: "Do.", URI: "https://example.com/one", Tags: []string{"webhooks"}},
+	{ID: "two", Level: sarif.Note, Title: "The second."},
+}
+
+func write(t *testing.T, r *sarif.Run) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := sarif.Write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// schema is the official one.
+func schema(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	data, err := os.ReadFile("testdata/sarif-schema-2.1.0.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("sarif.json", document); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("sarif.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestLogsFollowTheOfficialSchema(t *testing.T) {
+	official := schema(t)
+	valid := func(data []byte) error {
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return official.Validate(document)
+	}
+	for name, r := range map[string]*sarif.Run{
+		"nothing found":         {Tool: "gatehouse lint", Rules: rules},
+		"nothing known":         {Tool: "gatehouse lint"},
+		"a version, an address": {Tool: "gatehouse lint", Version: "1.2.3", URI: "https://example.com", Rules: rules},
+		"in a file": {Tool: "gatehouse lint", Rules: rules, Findings: []sarif.Finding{
+			{Rule: "one", Level: sarif.Error, Message: "broken", File: "deploy/hooks.yaml", Line: 7, Object: "ValidatingWebhookConfiguration/a"},
+			{Rule: "two", Level: sarif.Warning, Message: "odd", File: "a dir/ü%.yaml"},
+			{Rule: "two", Level: sarif.Note, Message: "odd", File: "/abs/x.yaml", Line: 1},
+		}},
+		"in a cluster": {Tool: "gatehouse lint", Rules: rules, Notes: []string{"may not list services"}, Findings: []sarif.Finding{
+			{Rule: "one", Level: sarif.Error, Message: "broken", Object: "ValidatingWebhookConfiguration/a"},
+			{Rule: "one", Level: sarif.Error, Message: "broken"},
+		}},
+	} {
+		if err := valid(write(t, r)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The test would see a mistake.
+	wrong := bytes.Replace(write(t, &sarif.Run{Tool: "x", Rules: rules}), []byte(`"level": "error"`), []byte(`"level": "fatal"`), 1)
+	if err := valid(wrong); !errors.As(err, new(*jsonschema.ValidationError)) {
+		t.Errorf("a log with a wrong level is valid: %v", err)
+	}
+}
+
+func TestFindingsKeepTheirIdentityWhenTheyMove(t *testing.T) {
+	f := sarif.Finding{Rule: "one", Level: sarif.Error, Message: "broken", File: "a.yaml", Line: 7}
+	below := f
+	below.Line = 9
+	prints := func(findings ...sarif.Finding) (list []string) {
+		var log struct {
+			Runs []struct {
+				Results []struct {
+					PartialFingerprints map[string]string
+				}
+			}
+		}
+		if err := json.Unmarshal(write(t, &sarif.Run{Rules: rules, Findings: findings}), &log); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range log.Runs[0].Results {
+			list = append(list, r.PartialFingerprints["primaryLocationLineHash"])
+		}
+		return list
+	}
+	one, moved := prints(f), prints(below)
+	if one[0] == "" || one[0] != moved[0] {
+		t.Errorf("fingerprints %q and, some lines below, %q", one, moved)
+	}
+	if two := prints(f, below); two[0] != one[0] || two[1] == two[0] {
+		t.Errorf("fingerprints of two equal findings: %q", two)
+	}
+}
+
+func TestARunStaysWithinTheLimitsOfGitHub(t *testing.T) {
+	r := &sarif.Run{Rules: rules}
+	for i := range sarif.MaxResults + 3 {
+		r.Findings = append(r.Findings, sarif.Finding{Rule: "one", Level: sarif.Error, Message: fmt.Sprint(i)})
+	}
+	text := string(write(t, r))
+	if n := strings.Count(text, `"ruleId"`); n != sarif.MaxResults {
+		t.Errorf("%d results", n)
+	}
+	if !strings.Contains(text, "3 findings are left out") {
+		t.Error("the log does not say that findings are left out")
+	}
+}
+
+func TestAFindingNeedsItsRule(t *testing.T) {
+	err := sarif.Write(&bytes.Buffer{}, &sarif.Run{Rules: rules, Findings: []sarif.Finding{{Rule: "three"}}})
+	if err == nil || !strings.Contains(err.Error(), `"three"`) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,286 @@
+package exclusion
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// Effect is what a rule does.
+type Effect string
+
+// The effects.
+const (
+	// Skip: nothing of the plugins is asked about the request (S23.5).
+	Skip Effect = "skip"
+	// IgnoreFailures: what fails is treated as if its failure policy were Ignore (S23.6).
+	IgnoreFailures Effect = "ignoreFailures"
+	// CapTimeout: a call of a webhook takes timeoutSeconds at most (S23.7).
+	CapTimeout Effect = "capTimeout"
+)
+
+// Rule is one entry of exclusionRules in the AdmissionConfiguration. A request must match
+// all lists that are not empty, by any value of each (S23.3).
+type Rule struct {
+	// Name names the rule in traces, audit events and metrics.
+	Name string `json:"name"`
+	// Effect is skip, ignoreFailures or capTimeout.
+	Effect Effect `json:"effect"`
+	// TimeoutSeconds is that of capTimeout, from 1 to 29.
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	// Plugins are the names of the plugins that the rule is about; empty means all that
+	// the effect can be about.
+	Plugins []string `json:"plugins,omitempty"`
+	// Operations are CREATE, UPDATE, DELETE and CONNECT.
+	Operations []string `json:"operations,omitempty"`
+	// APIGroups and Resources are those of the request; "*" is any. A resource may have a
+	// subresource, as in rules of webhooks: nodes/status, pods/*, */status, */*.
+	APIGroups []string `json:"apiGroups,omitempty"`
+	Resources []string `json:"resources,omitempty"`
+	// Namespaces and Names are those of the object.
+	Namespaces []string `json:"namespaces,omitempty"`
+	Names      []string `json:"names,omitempty"`
+	// Users and Groups are those of the user who makes the request.
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+}
+
+// Timeout is what a call may take at most; 0 if the rule does not say.
+func (r *Rule) Timeout() time.Duration { return time.Duration(r.TimeoutSeconds) * time.Second }
+
+// Rules are all rules of a server, in order. They are immutable; nil has none.
+type Rules struct{ list []Rule }
+
+// List returns the rules. The caller must not change them.
+func (r *Rules) List() []Rule {
+	if r == nil {
+		return nil
+	}
+	return r.list
+}
+
+// plugins are those that rules can be about, and the effects that each knows.
+var plugins = map[string][]Effect{
+	registration.InitializersPlugin:     {Skip},
+	registration.MutatingPolicyPlugin:   {Skip, IgnoreFailures},
+	registration.ValidatingPolicyPlugin: {Skip, IgnoreFailures},
+	registration.MutatingPlugin:         {Skip, IgnoreFailures, CapTimeout},
+	registration.ExternalPlugin:         {Skip, IgnoreFailures, CapTimeout},
+	registration.ValidatingPlugin:       {Skip, IgnoreFailures, CapTimeout},
+}
+
+var (
+	effects     = []string{string(Skip), string(IgnoreFailures), string(CapTimeout)}
+	operations  = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	pluginNames = []string{
+		registration.InitializersPlugin, registration.MutatingPolicyPlugin, registration.MutatingPlugin,
+		registration.ValidatingPolicyPlugin, registration.ExternalPlugin, registration.ValidatingPlugin,
+	}
+)
+
+// New checks rules, and returns them. The error names each field and value, and says what
+// to write instead (S23.2).
+func New(list []Rule) (*Rules, error) {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range list {
+		path := field.NewPath("exclusionRules").Index(i)
+		r := &list[i]
+		switch {
+		case r.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), "traces, audit events and metrics name the rule"))
+		case names[r.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), r.Name))
+		default:
+			for _, text := range validation.IsDNS1123Label(r.Name) {
+				errs = append(errs, field.Invalid(path.Child("name"), r.Name, text))
+			}
+		}
+		names[r.Name] = true
+		errs = append(errs, r.check(path)...)
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return &Rules{list: list}, nil
+}
+
+func (r *Rule) check(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch {
+	case r.Effect == "":
+		errs = append(errs, field.Required(path.Child("effect"), "must be one of "+strings.Join(effects, ", ")))
+	case !slices.Contains(effects, string(r.Effect)):
+		errs = append(errs, field.NotSupported(path.Child("effect"), r.Effect, effects))
+	}
+	timeout := path.Child("timeoutSeconds")
+	switch {
+	case r.Effect == CapTimeout && (r.TimeoutSeconds < 1 || r.TimeoutSeconds > 29):
+		errs = append(errs, field.Invalid(timeout, r.TimeoutSeconds, "must be between 1 and 29 with the effect capTimeout: no webhook may take more than 30"))
+	case r.Effect != CapTimeout && r.TimeoutSeconds != 0:
+		errs = append(errs, field.Invalid(timeout, r.TimeoutSeconds, "has a meaning only with the effect capTimeout: remove it, or change the effect"))
+	}
+	for i, name := range r.Plugins {
+		at := path.Child("plugins").Index(i)
+		known, ok := plugins[name]
+		switch {
+		case !ok:
+			errs = append(errs, field.NotSupported(at, name, pluginNames))
+		case !slices.Contains(known, r.Effect) && slices.Contains(effects, string(r.Effect)):
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("the effect %s does nothing for this plugin: remove the plugin, or use %s", r.Effect, known[0])))
+		}
+	}
+	for i, o := range r.Operations {
+		if !slices.Contains(operations, o) {
+			errs = append(errs, field.NotSupported(path.Child("operations").Index(i), o, operations))
+		}
+	}
+	for i, resource := range r.Resources {
+		at := path.Child("resources").Index(i)
+		main, sub, has := strings.Cut(resource, "/")
+		switch {
+		case main == "" || has && sub == "" || strings.Contains(sub, "/"):
+			errs = append(errs, field.Invalid(at, resource, "must be RESOURCE or RESOURCE/SUBRESOURCE, such as nodes/status; * stands for any"))
+		case main != strings.ToLower(main):
+			errs = append(errs, field.Invalid(at, resource, "must be the plural in lower case, as in URLs"))
+		}
+	}
+	for name, values := range map[string][]string{"namespaces": r.Namespaces, "names": r.Names, "users": r.Users, "groups": r.Groups} {
+		for i, v := range values {
+			if v == "" {
+				errs = append(errs, field.Required(path.Child(name).Index(i), "remove the entry, or the list to match all"))
+			} else if strings.Contains(v, "*") {
+				errs = append(errs, field.Invalid(path.Child(name).Index(i), v, "no wildcards here: list the values, or remove the list to match all"))
+			}
+		}
+	}
+	if !r.selects() {
+		errs = append(errs, field.Invalid(path, r.Name, "this matches every request: name at least resources, namespaces, names, users or groups"))
+	}
+	return errs
+}
+
+// selects tells whether the rule is about some requests only.
+func (r *Rule) selects() bool {
+	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*")
+	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")
+	return !everything || !any || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Groups) > 0
+}
+
+// Request is what rules look at.
+type Request struct {
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation                    string
+	Group, Resource, Subresource string
+	Namespace, Name              string
+	// User may be nil.
+	User user.Info
+}
+
+// Exclusion is what the rules make of one plugin for one request. Its nil value is nothing.
+type Exclusion struct {
+	// Skip, IgnoreFailures and CapTimeout are the rules that have the effect; nil for none.
+	// Of several, the first one counts, and the shortest time.
+	Skip, IgnoreFailures, CapTimeout *Rule
+}
+
+// For returns what the rules make of a plugin for a request, nil for nothing. It allocates
+// only when a rule matches.
+func (r *Rules) For(plugin string, q *Request) *Exclusion {
+	if r == nil {
+		return nil
+	}
+	var out *Exclusion
+	for i := range r.list {
+		rule := &r.list[i]
+		if !rule.concerns(plugin) || !rule.matches(q) {
+			continue
+		}
+		if out == nil {
+			out = &Exclusion{}
+		}
+		switch rule.Effect {
+		case Skip:
+			// There is nothing left for other rules.
+			return &Exclusion{Skip: rule}
+		case IgnoreFailures:
+			if out.IgnoreFailures == nil {
+				out.IgnoreFailures = rule
+			}
+		case CapTimeout:
+			if out.CapTimeout == nil || rule.TimeoutSeconds < out.CapTimeout.TimeoutSeconds {
+				out.CapTimeout = rule
+			}
+		}
+	}
+	return out
+}
+
+// concerns tells whether the rule is about a plugin.
+func (r *Rule) concerns(plugin string) bool {
+	if len(r.Plugins) > 0 {
+		return slices.Contains(r.Plugins, plugin)
+	}
+	return slices.Contains(plugins[plugin], r.Effect)
+}
+
+func (r *Rule) matches(q *Request) bool {
+	return in(r.Operations, q.Operation) &&
+		(in(r.APIGroups, q.Group) || slices.Contains(r.APIGroups, "*")) &&
+		r.aboutResource(q.Resource, q.Subresource) &&
+		in(r.Namespaces, q.Namespace) && in(r.Names, q.Name) && r.byUser(q.User)
+}
+
+// in tells whether a list has a value, or does not matter.
+func in(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+
+// aboutResource compares resources as rules of webhooks do (S2.7).
+func (r *Rule) aboutResource(resource, subresource string) bool {
+	if len(r.Resources) == 0 {
+		return true
+	}
+	for _, one := range r.Resources {
+		main, sub, _ := strings.Cut(one, "/")
+		if (main == "*" || main == resource) && (sub == "*" || sub == subresource) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Rule) byUser(u user.Info) bool {
+	if len(r.Users) == 0 && len(r.Groups) == 0 {
+		return true
+	}
+	if u == nil || !in(r.Users, u.GetName()) {
+		return false
+	}
+	if len(r.Groups) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(u.GetGroups(), func(g string) bool { return slices.Contains(r.Groups, g) })
+}
+
+// Skips tells whether nothing of the plugin is asked.
+func (x *Exclusion) Skips() bool { return x != nil && x.Skip != nil }
+
+// Forgives tells whether failures are ignored.
+func (x *Exclusion) Forgives() bool { return x != nil && x.IgnoreFailures != nil }
+
+// Timeout returns what a call that may take a time by its own word may take.
+func (x *Exclusion) Timeout(own time.Duration) time.Duration {
+	if x == nil || x.CapTimeout == nil {
+		return own
+	}
+	return min(own, x.CapTimeout.Timeout())
+}

@@ -1,0 +1,63 @@
+package trace
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/apis/audit"
+	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+)
+
+// ExclusionAnnotationPrefix begins the keys of the audit annotations that say what exclusion
+// rules did. The rest is the name of the plugin, and "_round_1" in the second mutating pass.
+const ExclusionAnnotationPrefix = "exclusions.gatehouse.dev/"
+
+// maxExcluded is how many entries are listed of each rule, in a record and an annotation.
+const maxExcluded = 100
+
+// excludedAnnotation is what one rule did.
+type excludedAnnotation struct {
+	Rule    string   `json:"rule"`
+	Effect  string   `json:"effect"`
+	Entries []string `json:"entries"`
+	More    int      `json:"more,omitempty"`
+}
+
+// publishExclusions counts and annotates what exclusion rules did (S23.9).
+func (p *Publisher) publishExclusions(ctx context.Context, a admission.Attributes, t *Run) {
+	if len(t.Exclusions) == 0 {
+		return
+	}
+	plugin := t.Source.Descriptor().Plugin
+	list := make([]excludedAnnotation, len(t.Exclusions))
+	for i := range t.Exclusions {
+		x := &t.Exclusions[i]
+		excluded().WithLabelValues(plugin, x.Rule, x.Effect).Add(float64(len(x.Entries)))
+		list[i] = excludedAnnotation{Rule: x.Rule, Effect: x.Effect, Entries: []string{}}
+		for k := range x.Entries[:min(len(x.Entries), maxExcluded)] {
+			list[i].Entries = append(list[i].Entries, x.Entries[k].String())
+		}
+		list[i].More = len(x.Entries) - len(list[i].Entries)
+	}
+	key := ExclusionAnnotationPrefix + plugin
+	if t.Round > 0 {
+		key += "_round_" + strconv.Itoa(t.Round)
+	}
+	if err := a.AddAnnotationWithLevel(key, encode(list), audit.LevelMetadata); err != nil {
+		klog.FromContext(ctx).Error(err, "Audit annotation of exclusion rules was dropped", "key", key)
+	}
+}
+
+var excluded = sync.OnceValue(func() *basemetrics.CounterVec {
+	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission", Name: "exclusions_total",
+		Help:           "What exclusion rules of the server did to webhooks, external hooks, policies and initializers, by admission plugin, rule and effect: skip, ignoreFailures or capTimeout.",
+		StabilityLevel: basemetrics.ALPHA,
+	}, []string{"plugin", "rule", "effect"})
+	legacyregistry.MustRegister(c)
+	return c
+})

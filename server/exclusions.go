@@ -1,0 +1,83 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/util/filesystem"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+)
+
+const (
+	// lookAtExclusions is how often the file with exclusion rules is looked at, besides the
+	// events of the file system, and settled what passes between two looks that must agree.
+	lookAtExclusions = time.Second
+	settled          = 100 * time.Millisecond
+)
+
+// followExclusions takes changed exclusion rules of the AdmissionConfiguration into use,
+// until ctx ends. The rest of the file counts at the start only. A file that is bad changes
+// nothing (S23.8).
+func (a *admitter) followExclusions(ctx context.Context) {
+	file := a.settings.AdmissionConfigFile
+	if file == "" {
+		return
+	}
+	var last []byte
+	look := func() {
+		now, err := os.ReadFile(file)
+		for err == nil && last != nil && !bytes.Equal(now, last) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(settled):
+			}
+			before := now
+			if now, err = os.ReadFile(file); bytes.Equal(now, before) {
+				break
+			}
+		}
+		if err != nil || bytes.Equal(now, last) {
+			// A file that is gone for a moment is being replaced.
+			return
+		}
+		last = now
+		configuration, err := admission.LoadConfiguration(file)
+		if err == nil {
+			if configuration.SameExclusions(a.configured) {
+				return
+			}
+			err = a.manifests.SetExclusions(configuration.Exclusions())
+		}
+		if err != nil {
+			exclusionReloads().WithLabelValues("failure").Inc()
+			klog.ErrorS(err, "Cannot use the changed exclusion rules; those that were read before stay in force", "file", file)
+			return
+		}
+		a.configured = configuration
+		exclusionReloads().WithLabelValues("success").Inc()
+		klog.InfoS("Exclusion rules have changed and are in use", "file", file, "rules", len(configuration.Exclusions().List()))
+	}
+	filesystem.WatchUntil(ctx, lookAtExclusions, filepath.Dir(file), look, func(err error) {
+		klog.V(1).InfoS("Cannot watch the file with exclusion rules; looking at it every second", "file", file, "err", err)
+	})
+}
+
+// exclusionReloads counts changes of exclusion rules.
+var exclusionReloads = sync.OnceValue(func() *metrics.CounterVec {
+	c := metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission", Name: "exclusion_rules_reloads_total",
+		Help:           "Changes of the exclusion rules in the file of --admission-control-config-file, by status: success when the rules are in use, failure when the file is bad and the rules before it stay in force.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"status"})
+	legacyregistry.MustRegister(c)
+	return c
+})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -11,42 +12,81 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// judge is the server's admission: what it is judged by is registered on the main
-// server, and so are the namespaces it knows.
+// judge is the server's admission. Its registrations and its namespaces are those of the
+// main server.
 type judge struct {
 	engine    *admission.Engine
 	refresher *snapshot.Refresher
+	announcer *announce.Announcer
 	chain     apiadmission.Interface
 }
 
-// newJudge builds the chain. The caller runs the refresher, and closes the engine
-// at the end.
-func newJudge(main kubernetes.Interface, watched informers.SharedInformerFactory, authorize authorizer.UnconditionalAuthorizer) (*judge, error) {
+// judgeParts are what a judge is made of.
+type judgeParts struct {
+	// main is the main server, and watched are objects of it.
+	main    kubernetes.Interface
+	watched informers.SharedInformerFactory
+	// params reads what policies refer to on the main server; schemas are those of the kinds
+	// here.
+	params    admission.Params
+	schemas   admission.Schemas
+	authorize authorizer.UnconditionalAuthorizer
+	// name is that of this run of the server, address its URL.
+	name, address string
+	// strict has every request judged by what is registered when it arrives.
+	strict bool
+}
+
+// newJudge builds the chain. The caller runs it, and closes the engine at the end.
+func newJudge(p judgeParts) (*judge, error) {
 	j := &judge{}
+	client := p.main.Discovery().RESTClient()
+	j.announcer = announce.New(announce.Options{Main: client, Name: p.name, Address: p.address})
 	var err error
 	j.refresher, err = snapshot.NewRefresher(snapshot.Options{
-		Reader:   snapshot.NewClientReader(main.Discovery().RESTClient()),
-		Observer: admission.CountRead,
+		Reader: j.announcer.Reader(snapshot.NewClientReader(client)),
+		Strict: p.strict,
+		Observer: func(r snapshot.Read) {
+			admission.CountRead(r)
+			j.announcer.Observe(r)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	namespaces := admission.ClusterNamespaces{Lister: watched.Core().V1().Namespaces().Lister(), Client: main}
-	j.engine, err = admission.New(admission.Options{Snapshots: j.refresher, Namespaces: namespaces, Authorizer: authorize})
+	namespaces := admission.ClusterNamespaces{Lister: p.watched.Core().V1().Namespaces().Lister(), Client: p.main}
+	j.engine, err = admission.New(admission.Options{
+		Snapshots: j.refresher, Namespaces: namespaces, Authorizer: p.authorize, Params: p.params, Schemas: p.schemas,
+	})
 	if err != nil {
 		return nil, err
 	}
 	j.chain = admission.Chain(
 		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
 		admission.Plugin{Name: admission.InitializersName, Interface: j.engine.Initializers()},
+		admission.Plugin{Name: admission.MutatingPolicyName, Interface: j.engine.MutatingPolicies()},
 		admission.Plugin{Name: admission.MutatingWebhookName, Interface: j.engine.MutatingWebhooks()},
+		admission.Plugin{Name: admission.ValidatingPolicyName, Interface: j.engine.ValidatingPolicies()},
 		admission.Plugin{Name: admission.GenericWebhookName, Interface: j.engine.ExternalHooks()},
 		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: j.engine.ValidatingWebhooks()},
 	)
 	return j, nil
+}
+
+// run keeps the judge up to date until ctx ends. The main server knows of this one before
+// the first read of registrations.
+func (j *judge) run(ctx context.Context) error {
+	announced := make(chan struct{})
+	go func() {
+		defer close(announced)
+		j.announcer.Run(ctx)
+	}()
+	defer func() { <-announced }()
+	return j.refresher.Run(ctx)
 }
 
 var errNotRead = errors.New("the registrations of the main server have not been read")

@@ -3,7 +3,7 @@
 // gallery.example.com. Its admission is that of the main server: a webhook that is
 // registered there for paintings is called here.
 //
-// The program is built on k8s.io/apiserver in the usual way. What makes its
-// admission dynamic is in admission.go, and takes nothing but the packages
-// admission and admission/snapshot. The README in this folder says what to type.
+// The program is built on k8s.io/apiserver in the usual way. The
+// dynamic admission is in admission.go, and needs only the packages admission and
+// admission/snapshot. The README in this folder says what to type.
 package main

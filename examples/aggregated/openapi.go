@@ -13,8 +13,8 @@ import (
 )
 
 // definitions describes all types for OpenAPI: kubectl explain, and server-side
-// apply, live on it. What the group shares with all of Kubernetes was generated
-// elsewhere.
+// apply, live on it. The definitions that all of Kubernetes shares were
+// generated elsewhere.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := metaopenapi.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, painting(ref, "artist", modelNames{

@@ -28,7 +28,7 @@ func newPaintings(getter generic.RESTOptionsGetter) (*registry.Store, error) {
 	return store, store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter})
 }
 
-// strategy is how paintings are created and updated. What it checks is checked
+// strategy is how paintings are created and updated. Its checks run
 // between the mutating and the validating webhooks.
 type strategy struct {
 	runtime.ObjectTyper

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,8 +19,11 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
@@ -30,9 +35,9 @@ type Options struct {
 	// MainKubeconfig is a kubeconfig of the main server: where registrations and
 	// namespaces are read, and who callers are and what they may do is asked.
 	MainKubeconfig string
-	// ClientCAFile verifies client certificates; empty means that callers need a
-	// token of the main server.
-	ClientCAFile string
+	// Strict has every request judged by what is registered on the main server when the
+	// request arrives, and not up to a second before.
+	Strict bool
 	// BindAddress and SecurePort are where to listen; port 0 means any free one.
 	BindAddress string
 	SecurePort  int
@@ -76,8 +81,25 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	judge, err := newJudge(main, watched, config.Authorization.Authorizer)
+	objects, err := dynamic.NewForConfig(mainConfig)
 	if err != nil {
+		return fmt.Errorf("--main-kubeconfig: %w", err)
+	}
+	schemas, err := newSchemas(config.OpenAPIV3Config)
+	if err != nil {
+		return fmt.Errorf("schemas: %w", err)
+	}
+	judge, err := newJudge(judgeParts{
+		main: main, watched: watched, authorize: config.Authorization.Authorizer,
+		params:  params{client: objects, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(main.Discovery()))},
+		schemas: schemas,
+		name:    "gallery-" + strings.ToLower(rand.Text()[:8]), address: "https://" + listener.Addr().String(),
+		strict: o.Strict,
+	})
+	if err != nil {
+		return err
+	}
+	if err := judge.announcer.Announce(ctx); err != nil {
 		return err
 	}
 	defer judge.engine.Close()
@@ -91,7 +113,7 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- judge.refresher.Run(ctx) }()
+	go func() { ended <- judge.run(ctx) }()
 	defer func() { stop(); <-ended; watched.Shutdown() }()
 	err = server.AddPostStartHook("announce", func(hook genericapiserver.PostStartHookContext) error {
 		watched.WaitForCacheSync(hook.Done())
@@ -116,17 +138,17 @@ func (o *Options) config(listener net.Listener) (*genericapiserver.Config, error
 	serving := genericoptions.NewSecureServingOptions()
 	serving.Listener, serving.BindPort = listener, listener.Addr().(*net.TCPAddr).Port
 	serving.ServerCert.CertDirectory, serving.ServerCert.PairName = o.DataDir, "serving"
-	if err := serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+	if err := serving.MaybeDefaultWithSelfSignedCerts("localhost", []string{"api.gallery.svc"}, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 
-	// Who a caller is and what they may do, the main server says.
+	// The main server says who a caller is, and what they may do. A ConfigMap there has the
+	// CAs of that server's own certificate and of callers' certificates.
 	authentication := genericoptions.NewDelegatingAuthenticationOptions()
-	authentication.RemoteKubeConfigFile, authentication.SkipInClusterLookup = o.MainKubeconfig, true
-	authentication.ClientCert.ClientCA = o.ClientCAFile
+	authentication.RemoteKubeConfigFile = o.MainKubeconfig
 	if err := authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return nil, fmt.Errorf("authentication: %w", err)
 	}

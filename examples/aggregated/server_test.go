@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,9 +26,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
@@ -61,21 +68,33 @@ func in[T any](t *testing.T, run func(context.Context, func(T)) error) T {
 	panic("unreachable")
 }
 
-// cluster is a main server and a gallery beside it.
+// cluster is a main server and a gallery behind it.
 type cluster struct {
 	main *kubernetes.Clientset
-	// gallery is the administrator's configuration for the gallery.
-	gallery *rest.Config
+	// admin is the administrator's configuration for the main server, gallery that for the
+	// gallery itself.
+	admin, gallery *rest.Config
 }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
+	return startWith(t, false)
+}
+
+func startWith(t *testing.T, strict bool) *cluster {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
 	dir, mainDir := t.TempDir(), t.TempDir()
 	tokens := filepath.Join(dir, "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,alice\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(server.Options{DataDir: mainDir, TokenAuthFile: tokens})
+	s, err := server.New(server.Options{DataDir: mainDir, TokenAuthFile: tokens, ServiceAddresses: []string{fmt.Sprintf("gallery/api=127.0.0.1:%d", port)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +105,91 @@ func start(t *testing.T) *cluster {
 	}
 	url := in(t, func(ctx context.Context, ready func(string)) error {
 		return Run(ctx, Options{
-			MainKubeconfig: address.Kubeconfig, ClientCAFile: filepath.Join(mainDir, "pki", "ca.crt"),
-			BindAddress: "127.0.0.1", DataDir: dir,
+			MainKubeconfig: address.Kubeconfig, BindAddress: "127.0.0.1", SecurePort: port, DataDir: dir, Strict: strict,
 		}, ready)
 	})
 	gallery := rest.CopyConfig(address.Admin)
 	gallery.Host, gallery.CAData, gallery.CAFile = url, nil, filepath.Join(dir, "serving.crt")
-	return &cluster{main: main, gallery: gallery}
+	c := &cluster{main: main, admin: address.Admin, gallery: gallery}
+	c.aggregate(t, filepath.Join(dir, "serving.crt"))
+	return c
+}
+
+// aggregate puts the gallery behind the main server, as apiservice.yaml does, and waits until
+// that passes requests on.
+func (c *cluster) aggregate(t *testing.T, bundle string) {
+	t.Helper()
+	manifest, err := os.ReadFile("apiservice.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := os.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(manifest), "${CA_BUNDLE}", base64.StdEncoding.EncodeToString(certificate))
+	client, err := dynamic.NewForConfig(c.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.main.Discovery()))
+	for _, document := range strings.Split(text, "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		mapping, err := mapper.RESTMapping(obj.GroupVersionKind().GroupKind(), obj.GroupVersionKind().Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
+		if obj.GetNamespace() != "" {
+			resource = client.Resource(mapping.Resource).Namespace(obj.GetNamespace())
+		}
+		if _, err := resource.Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		_, err := paintings(t, c.admin, "v1", "default").List(t.Context(), metav1.ListOptions{})
+		if err == nil {
+			if _, err = paintings(t, c.admin, "v1beta1", "default").List(t.Context(), metav1.ListOptions{}); err == nil {
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("the main server does not pass requests on: %v", err)
+		}
+	}
+}
+
+// replicas returns what the main server says of a registration: whether it is in force, and by
+// which servers, without the random part of their names.
+func (c *cluster) replicas(t *testing.T, name string) (inForce bool, by []string) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(c.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := client.Resource(schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "registrationstates"}).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inForce, _, _ = unstructured.NestedBool(state.Object, "inForce")
+	list, _, _ := unstructured.NestedSlice(state.Object, "replicas")
+	for _, one := range list {
+		if name, _ := one.(map[string]any)["name"].(string); strings.HasPrefix(name, "gallery-") {
+			by = append(by, "gallery")
+		} else {
+			by = append(by, "main")
+		}
+	}
+	slices.Sort(by)
+	return inForce, by
 }
 
 // paintings returns a client for one version of paintings.
@@ -311,6 +408,52 @@ func TestWebhooksOfTheMainServerJudgePaintings(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.seen, critic.saw()); diff != "" {
 				t.Errorf("reviews (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// Behind the main server, a registration judges paintings within about a second, and a second
+// after it is shown in force by the main server and the gallery (S22.20, S22.11). In strict mode
+// it judges every request that begins after its write was acknowledged.
+func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		t.Run(map[bool]string{false: "bounded", true: "S11.8 strict"}[strict], func(t *testing.T) {
+			c := startWith(t, strict)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "louvre", Labels: map[string]string{"open": "public"}}}
+			if _, err := c.main.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			critic := newCritic(t)
+			behind := paintings(t, c.admin, "v1", "louvre")
+			forgery := map[string]any{"title": "Supper at Emmaus", "artist": "van Meegeren"}
+			if _, err := behind.Create(t.Context(), paint("v1", "before", forgery), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			critic.register(t, c.main)
+			if strict {
+				_, err := behind.Create(t.Context(), paint("v1", "after", forgery), metav1.CreateOptions{})
+				if err == nil || !strings.Contains(err.Error(), "this is a forgery") {
+					t.Errorf("right after the registration: %v", err)
+				}
+			} else {
+				critic.await(t, behind)
+			}
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for end := time.After(patience); ; {
+				inForce, by := c.replicas(t, "validatingwebhookconfigurations.gallery")
+				if inForce && slices.Equal(by, []string{"gallery", "main"}) {
+					break
+				}
+				select {
+				case <-tick.C:
+				case <-end:
+					t.Fatalf("in force %t by %v", inForce, by)
+				}
+			}
+			if _, err := behind.Create(t.Context(), paint("v1", "later", forgery), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "this is a forgery") {
+				t.Errorf("when it is shown in force: %v", err)
 			}
 		})
 	}

@@ -1,0 +1,239 @@
+package announce
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+const (
+	// minLifetime is how long the announcement of a server that ended without a
+	// word lasts at least.
+	minLifetime = 15 * time.Second
+	// Renewals is how often an announcement is renewed in its lifetime.
+	Renewals = 6
+	// Remembered is how many times of taking in registrations are announced.
+	Remembered = 32
+	// MaxStatic is how many registrations of manifest files are announced at most.
+	MaxStatic = 1000
+	// MaxSkipped is how many webhooks that are not called are announced at most, and
+	// MaxReason how many bytes of each reason.
+	MaxSkipped, MaxReason = 100, 300
+)
+
+// Announcement is what a server says of itself.
+type Announcement struct {
+	// Address is where clients reach the server, for people.
+	Address string `json:"address"`
+	// Adopted tells when registrations were taken into use, oldest first.
+	Adopted []Adoption `json:"adopted,omitempty"`
+	// Skipped are the webhooks that the server does not call.
+	Skipped []Skipped `json:"skipped,omitempty"`
+	// Off are the resources of registrations of which the server enforces nothing.
+	Off []string `json:"off,omitempty"`
+	// ReadsManifests reports that the server may have manifest files. Manifests are the hashes
+	// of the files, by plugin, and Static the names of the states of what they register.
+	ReadsManifests bool              `json:"readsManifests,omitempty"`
+	Manifests      map[string]string `json:"manifests,omitempty"`
+	Static         []string          `json:"static,omitempty"`
+}
+
+// Adoption is the moment from which requests were judged by the registrations of
+// a revision.
+type Adoption struct {
+	// Revision is that of the store of the main server.
+	Revision int64 `json:"revision"`
+	// At is when.
+	At time.Time `json:"at"`
+}
+
+// Skipped is a webhook that a server does not call, because the webhook's server
+// could not be reached several times in a row.
+type Skipped struct {
+	// Registration is the name of the state of the webhook's registration.
+	Registration string `json:"registration"`
+	// Webhook is its name, and Target the HOST:PORT of its server.
+	Webhook string `json:"webhook"`
+	Target  string `json:"target"`
+	// Since is when the first call failed, and Reason how a later one did.
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason"`
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Announcement) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "Announcement is what a server says of itself.",
+		"address": "Address is where clients reach the server, for people.",
+		"adopted": "Adopted tells when registrations were taken into use, oldest first.",
+		"skipped": "Skipped are the webhooks that the server does not call.",
+		"off":     "Off are the resources of registrations of which the server enforces nothing.",
+
+		"readsManifests": "ReadsManifests reports that the server may have manifest files.",
+		"manifests":      "Manifests are the hashes of the files, by plugin.",
+		"static":         "Static are the names of the states of what the files register.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Adoption) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "Adoption is the moment from which requests were judged by the registrations of a revision.",
+		"revision": "Revision is that of the store of the main server.",
+		"at":       "At is when.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Skipped) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":             "Skipped is a webhook that a server does not call, because the webhook's server could not be reached several times in a row.",
+		"registration": "Registration is the name of the state of the webhook's registration.",
+		"webhook":      "Webhook is its name.",
+		"target":       "Target is the HOST:PORT of its server.",
+		"since":        "Since is when the first call failed.",
+		"reason":       "Reason is how a later one did.",
+	}
+}
+
+// Newest is the last revision that was taken in, 0 if none was.
+func (a *Announcement) Newest() int64 {
+	if len(a.Adopted) == 0 {
+		return 0
+	}
+	return a.Adopted[len(a.Adopted)-1].Revision
+}
+
+// Since is when a revision was taken in at the latest, nil when it was not.
+func (a *Announcement) Since(revision int64) *time.Time {
+	for i := range a.Adopted {
+		if a.Adopted[i].Revision >= revision {
+			return &a.Adopted[i].At
+		}
+	}
+	return nil
+}
+
+// Log collects what a server announces, and knows how long that is sure to last. It is made by
+// NewLog, does no I/O, and is safe for concurrent use.
+type Log struct {
+	address      string
+	off          []string
+	maxStaleness time.Duration
+	changed      chan struct{}
+
+	mu struct {
+		sync.Mutex
+		adopted []Adoption
+		skipped []Skipped
+		// local is what is enforced and does not come from the API.
+		local *snapshot.Local
+		// news counts the changes of the announcement.
+		news int64
+		// until is how long the announcement is sure to last.
+		until time.Time
+	}
+}
+
+// NewLog returns a Log of a server at an address, which enforces nothing of the resources in
+// off. maxStaleness is how long after the beginning of a read requests may be judged by it.
+func NewLog(address string, maxStaleness time.Duration, off []string) *Log {
+	return &Log{address: address, off: off, maxStaleness: maxStaleness, changed: make(chan struct{}, 1)}
+}
+
+// Lifetime is how long an announcement lasts when it is not renewed.
+func (l *Log) Lifetime() time.Duration { return max(minLifetime, 3*l.maxStaleness) }
+
+// Changed receives after a change of the announcement.
+func (l *Log) Changed() <-chan struct{} { return l.changed }
+
+// Current returns the announcement, and the count of its changes.
+func (l *Log) Current() (said Announcement, news int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	static := l.mu.local.Names()
+	return Announcement{
+		Address: l.address, Adopted: slices.Clone(l.mu.adopted), Skipped: l.mu.skipped, Off: l.off,
+		Manifests: l.mu.local.Hashes(), Static: static[:min(len(static), MaxStatic)],
+	}, l.mu.news
+}
+
+// News counts the changes of the announcement.
+func (l *Log) News() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.news
+}
+
+// Observe takes in the outcome of a read of registrations.
+func (l *Log) Observe(r snapshot.Read) {
+	if r.Err != nil || !r.Changed {
+		return
+	}
+	revision, err := strconv.ParseInt(r.Snapshot.Revision, 10, 64)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	l.mu.local = r.Snapshot.Local()
+	l.mu.adopted = append(l.mu.adopted, Adoption{revision, r.Begin.Add(r.Latency).UTC()})
+	if extra := len(l.mu.adopted) - Remembered; extra > 0 {
+		l.mu.adopted = append([]Adoption(nil), l.mu.adopted[extra:]...)
+	}
+	l.mu.news++
+	l.mu.Unlock()
+	l.poke()
+}
+
+// Skip takes in which webhooks the server does not call now. The announcement gives the
+// reason once for as long as that lasts.
+func (l *Log) Skip(now []Skipped) {
+	now = slices.Clone(now[:min(len(now), MaxSkipped)])
+	for i := range now {
+		if r := now[i].Reason; len(r) > MaxReason {
+			now[i].Reason = strings.ToValidUTF8(r[:MaxReason], "") + "..."
+		}
+	}
+	l.mu.Lock()
+	same := slices.EqualFunc(l.mu.skipped, now, func(x, y Skipped) bool {
+		return x.Registration == y.Registration && x.Webhook == y.Webhook && x.Target == y.Target && x.Since.Equal(y.Since)
+	})
+	if !same {
+		l.mu.skipped = now
+		l.mu.news++
+	}
+	l.mu.Unlock()
+	if !same {
+		l.poke()
+	}
+}
+
+func (l *Log) poke() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Renewed takes in that the announcement was made or renewed after the given time.
+func (l *Log) Renewed(began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.until = began.Add(l.Lifetime())
+}
+
+// Covers returns an error unless the announcement is sure to last as long as a
+// request may be judged by a read that began at the given time.
+func (l *Log) Covers(begin time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.until.Before(begin.Add(l.maxStaleness)) {
+		return errors.New("could not renew the announcement of this server, so other servers might not wait for it")
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package aggregation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/informers"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions"
+	"k8s.io/kube-openapi/pkg/handler3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+)
+
+// Options are what an Aggregator needs. All but Dial must be set.
+type Options struct {
+	// Loopback reaches this server, as a superuser. Informers are those of this server.
+	Loopback  *restclient.Config
+	Informers informers.SharedInformerFactory
+	// Builtin are the group versions of the built-in kinds.
+	Builtin []schema.GroupVersion
+	// Resolver finds where services are, as it does for webhooks. Placed tells whether it
+	// knows the place of a service that need not exist.
+	Resolver call.Resolver
+	Placed   func(namespace, name string) bool
+	// Self is the HOST:PORT at which this server reaches itself.
+	Self string
+	// ClientCertificate returns the certificate by which remote servers know this one, and
+	// its key, as PEM.
+	ClientCertificate func() (certificate, key []byte)
+	// Dial opens connections to remote servers; nil means TCP.
+	Dial *transport.DialHolder
+	// MaxInFlight bounds the requests to one APIService that are handled at once, aside from
+	// those that LongRunning says last, watches above all.
+	MaxInFlight int
+	LongRunning request.LongRunningRequestCheck
+	// Show is called with all remote group versions when one of them changes.
+	Show func([]Version)
+	// Document is called with what remote servers say in OpenAPI when that changes.
+	Document func(Documents)
+}
+
+// Version is a remote group version as discovery shows it.
+type Version struct {
+	schema.GroupVersion
+	Priority
+	// Resources are empty while the remote server has not told of any.
+	Resources []apidiscoveryv2.APIResourceDiscovery
+	// Stale says that the remote server did not answer when it was last asked.
+	Stale bool
+}
+
+// Documents are what remote servers say in OpenAPI. Nothing in it is changed.
+type Documents struct {
+	// V2 are the parts of the documents that are about remote group versions, in the order
+	// of their priority. Tag changes when one of them does.
+	V2  []*spec.Swagger
+	Tag string
+	// V3 are the documents by their names, such as apis/example.com/v1.
+	V3 map[string]Document
+}
+
+// Document is a document of a remote server.
+type Document struct {
+	handler3.OpenAPIV3DiscoveryGroupVersion
+	// Handler serves it.
+	Handler http.Handler
+}
+
+// resync is how often the conditions of APIServices are checked again, as in kube-apiserver
+// (S22.6).
+const resync = 30 * time.Second
+
+// Aggregator knows the APIServices. It is made by New and safe for concurrent use.
+type Aggregator struct {
+	options   Options
+	client    clientset.Interface
+	informers apiregistrationinformers.SharedInformerFactory
+	registrar *registrar
+	known     *apiserver.APIServiceRegistrationController
+	// initiated is closed when all APIServices that were stored at the start are known.
+	initiated chan struct{}
+
+	// remote are the proxies by group version; nil while there is none. The map is never
+	// changed.
+	remote atomic.Pointer[map[schema.GroupVersion]*Proxy]
+	shown  *shown
+	docs   *documents
+	// wake is closed when the first remote APIService is known.
+	wake     chan struct{}
+	wakeOnce sync.Once
+}
+
+// New makes an Aggregator that has yet to Run.
+func New(o Options) (*Aggregator, error) {
+	client, err := clientset.NewForConfig(o.Loopback)
+	if err != nil {
+		return nil, fmt.Errorf("client for APIServices: %w", err)
+	}
+	a := &Aggregator{
+		options: o, client: client, informers: apiregistrationinformers.NewSharedInformerFactory(client, resync),
+		initiated: make(chan struct{}), wake: make(chan struct{}),
+	}
+	a.shown = newShown(o.Show)
+	a.docs = newDocuments(o.Document)
+	services := a.informers.Apiregistration().V1().APIServices()
+	a.registrar = newRegistrar(client, services, o.Builtin)
+	a.known = apiserver.NewAPIServiceRegistrationController(services, handlers{a})
+	return a, nil
+}
+
+// Register creates the APIServices of built-in group versions that are missing. It is a step
+// of the start.
+func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.create(ctx) }
+
+// Know reads the APIServices, and returns when requests for remote ones are passed on. What
+// it starts runs until ctx ends.
+func (a *Aggregator) Know(ctx context.Context) error {
+	a.informers.Start(ctx.Done())
+	go a.known.Run(ctx.Done(), a.initiated)
+	select {
+	case <-a.initiated:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// SetCustom says which group versions CustomResourceDefinitions define now.
+func (a *Aggregator) SetCustom(versions []schema.GroupVersion) { a.registrar.setCustom(versions) }
+
+// Run keeps APIServices and what is known of them until ctx ends. The start must be over.
+func (a *Aggregator) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer a.informers.Shutdown()
+	defer running.Wait()
+	running.Go(func() { a.registrar.run(ctx) })
+	if local, err := newLocal(a); err == nil {
+		running.Go(func() { local.Run(workers, ctx.Done()) })
+	} else {
+		logger(ctx).Error(err, "No condition of local APIServices is kept")
+	}
+	select {
+	case <-a.wake:
+	case <-ctx.Done():
+		return
+	}
+	running.Go(func() { a.shown.run(ctx) })
+	running.Go(func() { a.docs.run(ctx) })
+	remote, err := newRemote(ctx, a)
+	if err != nil {
+		logger(ctx).Error(err, "No condition of remote APIServices is kept")
+		return
+	}
+	running.Go(func() { remote.Run(workers, ctx.Done()) })
+}
+
+// workers is how many APIServices are checked at once, as in kube-apiserver.
+const workers = 5
+
+// Find returns the proxy of a request, nil if this server handles the request itself.
+func (a *Aggregator) Find(req *http.Request) *Proxy {
+	remote := a.remote.Load()
+	if remote == nil {
+		return nil
+	}
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok {
+		return nil
+	}
+	if info.IsResourceRequest {
+		return (*remote)[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
+	}
+	gv, ok := root(req.URL.Path)
+	if !ok {
+		return nil
+	}
+	return (*remote)[gv]
+}
+
+// root returns the group version whose own path this is.
+func root(path string) (schema.GroupVersion, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		return schema.GroupVersion{Version: parts[1]}, true
+	case len(parts) == 3 && parts[0] == "apis":
+		return schema.GroupVersion{Group: parts[1], Version: parts[2]}, true
+	}
+	return schema.GroupVersion{}, false
+}
+
+// Handler returns a handler that passes requests for remote group versions on, and leaves all
+// others to next.
+func (a *Aggregator) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if p := a.Find(req); p != nil {
+			p.ServeHTTP(w, req)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// Remote lists the remote group versions, by name.
+func (a *Aggregator) Remote() []schema.GroupVersion {
+	remote := a.remote.Load()
+	if remote == nil {
+		return nil
+	}
+	var list []schema.GroupVersion
+	for gv := range *remote {
+		list = append(list, gv)
+	}
+	slices.SortFunc(list, func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
+	return list
+}
+
+// ClientCertificateChanged is called when Options.ClientCertificate returns another one.
+func (a *Aggregator) ClientCertificateChanged() { a.known.Enqueue() }
+
+// handlers takes in APIServices, one after the other.
+type handlers struct{ *Aggregator }
+
+var _ apiserver.APIHandlerManager = handlers{}
+
+// AddAPIService implements apiserver.APIHandlerManager.
+func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
+	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
+	if service.Spec.Service == nil {
+		a.remove(gv, service.Name)
+		return nil
+	}
+	p := a.proxy(gv)
+	if p == nil {
+		p = newProxy(a.options, gv)
+		p.update(service)
+		a.change(func(remote map[schema.GroupVersion]*Proxy) { remote[gv] = p })
+	} else if !p.update(service) {
+		// It was only looked at again.
+		return nil
+	}
+	a.shown.add(service, p.always())
+	a.docs.add(service, p)
+	a.wakeOnce.Do(func() { close(a.wake) })
+	return nil
+}
+
+// RemoveAPIService implements apiserver.APIHandlerManager.
+func (a handlers) RemoveAPIService(name string) {
+	version, group, _ := strings.Cut(name, ".")
+	a.remove(schema.GroupVersion{Group: group, Version: version}, name)
+}
+
+func (a handlers) remove(gv schema.GroupVersion, name string) {
+	if a.proxy(gv) == nil {
+		return
+	}
+	a.change(func(remote map[schema.GroupVersion]*Proxy) { delete(remote, gv) })
+	a.shown.remove(gv, name)
+	a.docs.remove(gv)
+}
+
+func (a *Aggregator) proxy(gv schema.GroupVersion) *Proxy {
+	if remote := a.remote.Load(); remote != nil {
+		return (*remote)[gv]
+	}
+	return nil
+}
+
+// change replaces the proxies. One goroutine calls it at a time.
+func (a *Aggregator) change(edit func(map[schema.GroupVersion]*Proxy)) {
+	next := map[schema.GroupVersion]*Proxy{}
+	if remote := a.remote.Load(); remote != nil {
+		next = maps.Clone(*remote)
+	}
+	edit(next)
+	if len(next) == 0 {
+		a.remote.Store(nil)
+		return
+	}
+	a.remote.Store(&next)
+}

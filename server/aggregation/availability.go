@@ -1,0 +1,118 @@
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	localstatus "k8s.io/kube-aggregator/pkg/controllers/status/local"
+	availabilitymetrics "k8s.io/kube-aggregator/pkg/controllers/status/metrics"
+	remotestatus "k8s.io/kube-aggregator/pkg/controllers/status/remote"
+)
+
+// availability are upstream's metrics, which are those of the process.
+var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
+	m := availabilitymetrics.New()
+	if err := m.Register(legacyregistry.Register, legacyregistry.CustomRegister); err != nil {
+		klog.ErrorS(err, "No metrics of APIServices are served")
+	}
+	return m
+})
+
+// newLocal makes upstream's controller of the condition of local APIServices (S22.5).
+func newLocal(a *Aggregator) (*localstatus.AvailableConditionController, error) {
+	return localstatus.New(a.informers.Apiregistration().V1().APIServices(), a.client.ApiregistrationV1(), availability())
+}
+
+// newRemote makes upstream's controller of the condition of remote APIServices (S22.6), and
+// starts the informers that it needs.
+func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableConditionController, error) {
+	core := a.options.Informers.Core().V1()
+	services := located{ServiceInformer: core.Services(), options: &a.options, endpoints: core.Endpoints().Lister()}
+	c, err := remotestatus.New(
+		a.informers.Apiregistration().V1().APIServices(),
+		services, a.options.Informers.Discovery().V1().EndpointSlices(),
+		a.client.ApiregistrationV1(), a.options.Dial, a.options.ClientCertificate, resolver{&a.options}, availability())
+	if err != nil {
+		return nil, err
+	}
+	core.Endpoints().Informer()
+	a.options.Informers.Start(ctx.Done())
+	return c, nil
+}
+
+// resolver is an Options' way to find services, for upstream's controller.
+type resolver struct{ *Options }
+
+// ResolveEndpoint implements remotestatus.ServiceResolver.
+func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	host, err := r.resolve(context.Background(), namespace, name, port)
+	if err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
+	}
+	return &url.URL{Scheme: "https", Host: host}, nil
+}
+
+// located shows services to upstream's controller, which asks for ports and EndpointSlices of
+// services of type ClusterIP only. A service whose place is known otherwise, or whose endpoints
+// are written as Endpoints only, is shown as one of type ExternalName: the controller then goes
+// by whether the server answers (S22.8).
+type located struct {
+	coreinformers.ServiceInformer
+	options   *Options
+	endpoints corelisters.EndpointsLister
+}
+
+// Lister implements coreinformers.ServiceInformer.
+func (l located) Lister() corelisters.ServiceLister {
+	return locatedLister{ServiceLister: l.ServiceInformer.Lister(), located: l}
+}
+
+type locatedLister struct {
+	corelisters.ServiceLister
+	located located
+}
+
+// Services implements corelisters.ServiceLister.
+func (l locatedLister) Services(namespace string) corelisters.ServiceNamespaceLister {
+	return locatedNamespace{ServiceNamespaceLister: l.ServiceLister.Services(namespace), namespace: namespace, located: l.located}
+}
+
+type locatedNamespace struct {
+	corelisters.ServiceNamespaceLister
+	namespace string
+	located   located
+}
+
+// Get implements corelisters.ServiceNamespaceLister.
+func (l locatedNamespace) Get(name string) (*corev1.Service, error) {
+	elsewhere := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName},
+	}
+	if l.located.options.Placed(l.namespace, name) {
+		return elsewhere, nil
+	}
+	service, err := l.ServiceNamespaceLister.Get(name)
+	if err != nil || service.Spec.Type != corev1.ServiceTypeClusterIP {
+		return service, err
+	}
+	endpoints, err := l.located.endpoints.Endpoints(l.namespace).Get(name)
+	if err == nil && written(endpoints) {
+		return elsewhere, nil
+	}
+	return service, nil
+}
+
+// written tells whether there are Endpoints that no controller makes of a selector.
+func written(e *corev1.Endpoints) bool {
+	_, made := e.Labels["endpoints.kubernetes.io/managed-by"]
+	return !made && len(e.Subsets) > 0
+}

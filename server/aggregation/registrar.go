@@ -1,0 +1,118 @@
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+)
+
+// registrar keeps the local APIServices: those of built-in group versions as they are needed
+// at the start, those of custom ones at all times (S22.3, S22.4).
+type registrar struct {
+	client  clientset.Interface
+	builtin []*apiregistrationv1.APIService
+	// controller is upstream's.
+	controller interface {
+		autoregister.AutoAPIServiceRegistration
+		Run(workers int, stop <-chan struct{})
+	}
+
+	mu struct {
+		sync.Mutex
+		// custom are the group versions that the controller keeps.
+		custom map[schema.GroupVersion]bool
+	}
+}
+
+func newRegistrar(client clientset.Interface, services apiregistrationinformers.APIServiceInformer, builtin []schema.GroupVersion) *registrar {
+	r := &registrar{client: client, controller: autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())}
+	for _, gv := range builtin {
+		if gv.Group == groupName {
+			continue
+		}
+		service := local(gv)
+		r.builtin = append(r.builtin, service)
+		r.controller.AddAPIServiceToSyncOnStart(service)
+	}
+	return r
+}
+
+// local is the APIService of a group version of this server.
+func local(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	p := PriorityOf(gv)
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: p.Group, VersionPriority: p.Version,
+		},
+	}
+}
+
+// creators is how many APIServices are created at once.
+const creators = 8
+
+// create creates what is missing of the built-in ones. The controller would do the same, and
+// a server that is ready has them. What is there the controller compares.
+func (r *registrar) create(ctx context.Context) error {
+	services := r.client.ApiregistrationV1().APIServices()
+	found, err := services.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("APIServices: %w", err)
+	}
+	there := map[string]bool{}
+	for i := range found.Items {
+		there[found.Items[i].Name] = true
+	}
+	var group errgroup.Group
+	group.SetLimit(creators)
+	for _, service := range r.builtin {
+		if there[service.Name] {
+			continue
+		}
+		group.Go(func() error {
+			service = service.DeepCopy()
+			service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: "onstart"}
+			_, err := services.Create(ctx, service, metav1.CreateOptions{})
+			if err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("APIService %s: %w", service.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (r *registrar) setCustom(versions []schema.GroupVersion) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := make(map[schema.GroupVersion]bool, len(versions))
+	for _, gv := range versions {
+		now[gv] = true
+		if !r.mu.custom[gv] {
+			r.controller.AddAPIServiceToSync(local(gv))
+		}
+	}
+	for gv := range r.mu.custom {
+		if !now[gv] {
+			r.controller.RemoveAPIServiceToSync(gv.Version + "." + gv.Group)
+		}
+	}
+	r.mu.custom = now
+}
+
+func (r *registrar) run(ctx context.Context) { r.controller.Run(workers, ctx.Done()) }
+
+func logger(ctx context.Context) klog.Logger {
+	return klog.LoggerWithName(klog.FromContext(ctx), "aggregation")
+}

@@ -1,0 +1,131 @@
+package aggregation
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apiserver"
+)
+
+// shown is what discovery shows of remote group versions (S22.14). Upstream's manager asks the
+// remote servers, and tells shown, in place of upstream's own list of what there is.
+type shown struct {
+	show func([]Version)
+
+	mu struct {
+		sync.Mutex
+		// manager is made with the first remote APIService.
+		manager  apiserver.DiscoveryAggregationController
+		versions map[schema.GroupVersion]Version
+	}
+	// order is held while show is called.
+	order sync.Mutex
+}
+
+func newShown(show func([]Version)) *shown {
+	s := &shown{show: show}
+	s.mu.versions = map[schema.GroupVersion]Version{}
+	return s
+}
+
+// add takes in an APIService whose server handler reaches. The group version is shown at once,
+// and without resources until the server has told of them.
+func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler) {
+	s.mu.Lock()
+	if s.mu.manager == nil {
+		s.mu.manager = apiserver.NewDiscoveryManager(told{s})
+	}
+	manager := s.mu.manager
+	s.mu.Unlock()
+	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
+	s.edit(gv, func(v Version, known bool) (Version, bool) {
+		if !known {
+			v = Version{GroupVersion: gv, Stale: true}
+		}
+		v.Priority = Priority{Group: service.Spec.GroupPriorityMinimum, Version: service.Spec.VersionPriority}
+		return v, true
+	})
+	manager.AddAPIService(service, handler)
+}
+
+func (s *shown) remove(gv schema.GroupVersion, name string) {
+	s.edit(gv, func(Version, bool) (Version, bool) { return Version{}, false })
+	s.mu.Lock()
+	manager := s.mu.manager
+	s.mu.Unlock()
+	if manager != nil {
+		manager.RemoveAPIService(name)
+	}
+}
+
+// run asks the remote servers until ctx ends. There is a remote APIService.
+func (s *shown) run(ctx context.Context) {
+	s.mu.Lock()
+	manager := s.mu.manager
+	s.mu.Unlock()
+	manager.Run(ctx.Done(), nil)
+}
+
+// edit changes what is shown of a group version, and tells of it if that is a change.
+func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) (next Version, keep bool)) {
+	s.order.Lock()
+	defer s.order.Unlock()
+	s.mu.Lock()
+	old, known := s.mu.versions[gv]
+	next, keep := change(old, known)
+	if keep == known && reflect.DeepEqual(old, next) {
+		s.mu.Unlock()
+		return
+	}
+	if keep {
+		s.mu.versions[gv] = next
+	} else {
+		delete(s.mu.versions, gv)
+	}
+	all := make([]Version, 0, len(s.mu.versions))
+	for _, v := range s.mu.versions {
+		all = append(all, v)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b Version) int {
+		return cmp.Or(cmp.Compare(b.Priority.Group, a.Priority.Group), cmp.Compare(a.GroupVersion.Group, b.GroupVersion.Group),
+			cmp.Compare(b.Priority.Version, a.Priority.Version), -version.CompareKubeAwareVersionStrings(a.GroupVersion.Version, b.GroupVersion.Version))
+	})
+	s.show(all)
+}
+
+// told is where upstream's manager writes what remote servers say.
+type told struct{ *shown }
+
+var _ aggregated.ResourceManager = told{}
+
+// AddGroupVersion implements aggregated.ResourceManager. The manager may tell of a group
+// version that is gone already.
+func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
+	t.edit(schema.GroupVersion{Group: group, Version: said.Version}, func(v Version, known bool) (Version, bool) {
+		if known {
+			v.Resources, v.Stale = said.Resources, said.Freshness != apidiscoveryv2.DiscoveryFreshnessCurrent
+		}
+		return v, known
+	})
+}
+
+// The rest of aggregated.ResourceManager is known from the APIServices, or of no use.
+
+func (told) SetGroupVersionPriority(metav1.GroupVersion, int, int)     {}
+func (told) RemoveGroup(string)                                        {}
+func (told) RemoveGroupVersion(metav1.GroupVersion)                    {}
+func (told) SetGroups([]apidiscoveryv2.APIGroupDiscovery)              {}
+func (t told) WithSource(aggregated.Source) aggregated.ResourceManager { return t }
+func (told) AddInvalidationCallback(func())                            {}
+func (told) ServeHTTP(w http.ResponseWriter, req *http.Request)        { http.NotFound(w, req) }

@@ -1,0 +1,79 @@
+package v1alpha1
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
+)
+
+// AdmissionServer is what a server says that judges requests by the registrations stored here.
+// It lasts for its lifetime, unless it is written again.
+type AdmissionServer struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// LifetimeSeconds is how long the object lasts from when it was last written. It is absent
+	// when the object is read.
+	LifetimeSeconds int64 `json:"lifetimeSeconds,omitempty"`
+
+	announce.Announcement `json:",inline"`
+}
+
+// AdmissionServerList is a list of AdmissionServer.
+type AdmissionServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// Items are the servers, by name.
+	Items []AdmissionServer `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *AdmissionServer) DeepCopyObject() runtime.Object {
+	out := &AdmissionServer{}
+	s.DeepCopyInto(out)
+	return out
+}
+
+// DeepCopyInto copies the server to out.
+func (s *AdmissionServer) DeepCopyInto(out *AdmissionServer) {
+	*out = *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Adopted, out.Skipped, out.Off = slices.Clone(s.Adopted), slices.Clone(s.Skipped), slices.Clone(s.Off)
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *AdmissionServerList) DeepCopyObject() runtime.Object {
+	out := &AdmissionServerList{TypeMeta: l.TypeMeta}
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	if l.Items != nil {
+		out.Items = make([]AdmissionServer, len(l.Items))
+		for i := range l.Items {
+			l.Items[i].DeepCopyInto(&out.Items[i])
+		}
+	}
+	return out
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AdmissionServer) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":                "AdmissionServer is what a server says that judges requests by the registrations stored here. It lasts for its lifetime, unless it is written again.",
+		"metadata":        "Standard object metadata.",
+		"lifetimeSeconds": "LifetimeSeconds is how long the object lasts from when it was last written. It is absent when the object is read.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (AdmissionServerList) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "AdmissionServerList is a list of AdmissionServer.",
+		"metadata": "Standard list metadata.",
+		"items":    "Items are the servers, by name.",
+	}
+}

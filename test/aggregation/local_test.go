@@ -1,0 +1,174 @@
+package aggregation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// Every group version of the server has a local APIService, those of custom resources come and
+// go with them, and those of built-in kinds are restored at a start (S22.1 to S22.5).
+func TestLocalAPIServices(t *testing.T) {
+	s := harness.Start(t)
+	kubectl := s.Kubectl(t, "default")
+	admin := s.HTTP(t, nil)
+	type service struct {
+		Metadata struct {
+			Name   string
+			Labels map[string]string
+		}
+		Spec struct {
+			Group, Version                        string
+			GroupPriorityMinimum, VersionPriority int
+		}
+		Status struct {
+			Conditions []struct{ Type, Status, Reason, Message string }
+		}
+	}
+	list := func() map[string]service {
+		var found struct{ Items []service }
+		if err := json.Unmarshal(admin.Get("/apis/apiregistration.k8s.io/v1/apiservices").Raw, &found); err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]service{}
+		for _, one := range found.Items {
+			byName[one.Metadata.Name] = one
+		}
+		return byName
+	}
+	// The server is ready, so all are there.
+	services := list()
+	for _, root := range []string{"/api", "/apis"} {
+		var groups struct {
+			Versions []string
+			Groups   []struct {
+				Name     string
+				Versions []struct{ Version string }
+			}
+		}
+		if err := json.Unmarshal(admin.Get(root).Raw, &groups); err != nil {
+			t.Fatal(err)
+		}
+		want := groups.Versions
+		for i := range want {
+			want[i] += "."
+		}
+		for _, g := range groups.Groups {
+			for _, v := range g.Versions {
+				want = append(want, v.Version+"."+g.Name)
+			}
+		}
+		for _, name := range want {
+			one, ok := services[name]
+			if name == "v1.apiregistration.k8s.io" {
+				if ok {
+					t.Errorf("S22.3: there is a %s", name)
+				}
+				continue
+			}
+			if !ok {
+				t.Errorf("S22.3: there is no %s", name)
+				continue
+			}
+			if c := one.Status.Conditions; len(c) != 1 || c[0].Type != "Available" || c[0].Status != "True" || c[0].Reason != "Local" || c[0].Message != "Local APIServices are always available" {
+				t.Errorf("S22.5 %s: %+v", name, c)
+			}
+		}
+	}
+	if apps := services["v1.apps"]; apps.Spec.GroupPriorityMinimum != 17800 || apps.Spec.VersionPriority != 15 || apps.Metadata.Labels["kube-aggregator.kubernetes.io/automanaged"] != "onstart" {
+		t.Errorf("S22.3 v1.apps: %+v", apps)
+	}
+	if out := kubectl.Must("get", "apiservice", "v1.apps"); !strings.Contains(out, "Local") || !strings.Contains(out, "True") || !strings.Contains(out, "SERVICE") {
+		t.Errorf("S22.1 columns: %s", out)
+	}
+	for name, spec := range map[string]string{
+		"v1.other.example.com": `{"group":"x.example.com","version":"v1","groupPriorityMinimum":1,"versionPriority":1}`,
+		"v1.x.example.com":     `{"group":"x.example.com","version":"v1","groupPriorityMinimum":20001,"versionPriority":1}`,
+		"v2.x.example.com":     `{"group":"x.example.com","version":"v2","groupPriorityMinimum":1,"versionPriority":1,"caBundle":"Zm9v","insecureSkipTLSVerify":true,"service":{"namespace":"a","name":"b"}}`,
+	} {
+		body := fmt.Sprintf(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":%q},"spec":%s}`, name, spec)
+		if status := admin.Refused(422, "Invalid", "POST", "/apis/apiregistration.k8s.io/v1/apiservices", body); status == nil {
+			t.Errorf("S22.2 %s was accepted", name)
+		}
+	}
+
+	kubectl.MustWith(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"widgets.local.example.com"},"spec":{
+		"group":"local.example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, "create", "-f", "-")
+	harness.Eventually(t, "S22.4 the custom version is registered", func() error {
+		one, ok := list()["v1.local.example.com"]
+		if !ok || one.Spec.GroupPriorityMinimum != 1000 || one.Spec.VersionPriority != 100 || one.Metadata.Labels["kube-aggregator.kubernetes.io/automanaged"] != "true" {
+			return fmt.Errorf("%+v", one)
+		}
+		return nil
+	})
+	kubectl.Must("delete", "apiservice", "v1.local.example.com", "v1.apps")
+	harness.Eventually(t, "S22.4 what was deleted comes back", func() error {
+		if _, ok := list()["v1.local.example.com"]; !ok {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	kubectl.Must("delete", "crd", "widgets.local.example.com")
+	harness.Eventually(t, "S22.4 it goes with its definition", func() error {
+		if one, ok := list()["v1.local.example.com"]; ok {
+			return fmt.Errorf("%+v", one)
+		}
+		return nil
+	})
+	if _, ok := list()["v1.apps"]; ok {
+		t.Error("S22.3: v1.apps came back without a start")
+	}
+	s.Stop(t)
+	s.Restart(t)
+	kubectl, admin = s.Kubectl(t, "default"), s.HTTP(t, nil)
+	if _, ok := list()["v1.apps"]; !ok {
+		t.Error("S22.3: v1.apps did not come back at the start")
+	}
+}
+
+// The ConfigMap by which servers know callers is there when the server is ready, comes back,
+// and may be read by those with its role (S22.18).
+func TestAuthenticationIsPublished(t *testing.T) {
+	s := harness.Start(t)
+	kubectl := s.Kubectl(t, "kube-system")
+	const name = "extension-apiserver-authentication"
+	data := func() map[string]string {
+		var cm struct{ Data map[string]string }
+		if err := json.Unmarshal([]byte(kubectl.Must("get", "configmap", name, "-o", "json")), &cm); err != nil {
+			t.Fatal(err)
+		}
+		return cm.Data
+	}
+	got := data()
+	for key, want := range map[string]string{
+		"client-ca-file": "-----BEGIN CERTIFICATE-----", "requestheader-client-ca-file": "-----BEGIN CERTIFICATE-----",
+		"requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`,
+		"requestheader-uid-headers": `["X-Remote-Uid"]`, "requestheader-group-headers": `["X-Remote-Group"]`, "requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+	} {
+		if !strings.HasPrefix(got[key], want) {
+			t.Errorf("%s: %q", key, got[key])
+		}
+	}
+	kubectl.Must("delete", "configmap", name)
+	harness.Eventually(t, "the ConfigMap comes back", func() error {
+		if r := kubectl.Run("", "get", "configmap", name); r.Code != 0 {
+			return errors.New(r.Err)
+		}
+		return nil
+	})
+	kubectl.Must("create", "rolebinding", "reader", "--role=extension-apiserver-authentication-reader", "--user=alice")
+	harness.Eventually(t, "alice may read it", func() error {
+		if r := kubectl.Run("", "get", "configmap", name, "--as", "alice"); r.Code != 0 {
+			return errors.New(r.Err)
+		}
+		return nil
+	})
+	if r := kubectl.Run("", "get", "configmaps", "--as", "alice"); r.Code == 0 {
+		t.Error("alice may list all ConfigMaps")
+	}
+}

@@ -1,0 +1,108 @@
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/sample-apiserver/pkg/cmd/server"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// asSample makes the test's program the sample server of Kubernetes.
+const asSample = "GATEHOUSE_TEST_SAMPLE_APISERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asSample) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		cmd := server.NewCommandStartWardleServer(ctx, server.NewWardleServerOptions(os.Stdout, os.Stderr), false)
+		cmd.SilenceUsage = true
+		err := cmd.Execute()
+		stop()
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(harness.Main(m))
+}
+
+// sample is the sample API server of Kubernetes, unmodified, with its own etcd storage. It
+// serves flunders in v1alpha1 and v1beta1, and fischers in v1alpha1.
+type sample struct {
+	port    string
+	bundle  []byte
+	args    []string
+	process *exec.Cmd
+	log     strings.Builder
+}
+
+// newSample is the server as it runs behind main.
+func newSample(t *testing.T, main *harness.Server, port string) *sample {
+	t.Helper()
+	authority := harness.NewAuthority(t, "wardle")
+	cert, key := authority.Pair(t, "api.wardle.svc", "localhost")
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, data := range map[string][]byte{certFile: cert, keyFile: key} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &sample{port: port, bundle: authority.Bundle, args: []string{
+		"--etcd-servers", harness.StartEtcd(t).URL, "--secure-port", port, "--bind-address", "127.0.0.1",
+		"--tls-cert-file", certFile, "--tls-private-key-file", keyFile,
+		"--kubeconfig", main.Kubeconfig, "--authentication-kubeconfig", main.Kubeconfig, "--authorization-kubeconfig", main.Kubeconfig,
+	}}
+}
+
+// start runs the server until the test is over.
+func (s *sample) start(t *testing.T) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.process = exec.Command(program, s.args...)
+	s.process.Env = append(os.Environ(), asSample+"=1")
+	s.process.Stderr = &s.log
+	if err := s.process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.stop(t)
+		if t.Failed() {
+			t.Logf("the sample server: %s", s.log.String())
+		}
+	})
+}
+
+// stop ends the server.
+func (s *sample) stop(t *testing.T) {
+	t.Helper()
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// freePort is a port on which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+}

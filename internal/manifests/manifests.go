@@ -1,0 +1,215 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// stdinName is what standard input is called in messages.
+const stdinName = "standard input"
+
+// maxFile bounds how much is read of one file, in bytes. No API server takes an object of
+// more than 3 MiB; a file of many objects may be larger.
+const maxFile = 256 << 20
+
+// Object is one object of a file.
+type Object struct {
+	// File is the file as it was named, Line the line in it where the object begins.
+	File string
+	Line int
+	// Content has the object. It must not be changed.
+	Content map[string]any
+
+	// document is the line of the file where the object's document begins. node is the
+	// object in it, nil when its lines are not known. Few objects are asked for it.
+	document int
+	node     func() *yamlv3.Node
+}
+
+// Problem is a part of a file that cannot be read, or that is read in another way than it
+// looks. Warning tells that the objects are there all the same.
+type Problem struct {
+	File    string
+	Line    int
+	Message string
+	Warning bool
+}
+
+// Note is something that is not an object and is left out.
+type Note struct {
+	File    string
+	Line    int
+	Message string
+}
+
+// Set is what was read.
+type Set struct {
+	// Objects are in the order of the paths, of the names in a directory, and of the file.
+	Objects  []*Object
+	Problems []Problem
+	Notes    []Note
+	// Files are those that were read, in their order.
+	Files []string
+}
+
+// reader makes a Set.
+type reader struct {
+	set Set
+	// patches are the files that are patches of a kustomization.
+	patches map[string]string
+	// seen are the files that were read.
+	seen map[string]bool
+}
+
+// Read reads paths. A path is a file, a directory, or Stdin. Of a directory, it reads the
+// files .yaml, .yml and .json in it and below it, without hidden directories. The error
+// says that a path itself cannot be read; what is wrong below it is a Problem.
+func Read(paths []string, stdin io.Reader) (*Set, error) {
+	r := &reader{patches: map[string]string{}, seen: map[string]bool{}}
+	for _, path := range paths {
+		if path == Stdin {
+			data, err := readAll(stdin)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", stdinName, err)
+			}
+			r.set.Files = append(r.set.Files, stdinName)
+			r.parse(stdinName, data)
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, plain(err)
+		}
+		if info.IsDir() {
+			if err := r.directory(path); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := r.file(path); err != nil {
+			return nil, err
+		}
+	}
+	return &r.set, nil
+}
+
+// plain is an error of the file system without the name of the system call.
+func plain(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
+	return err
+}
+
+func readAll(in io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("has more than %d MiB", maxFile>>20)
+	}
+	return data, err
+}
+
+// file reads a file, once.
+func (r *reader) file(path string) error {
+	if r.seen[filepath.Clean(path)] {
+		return nil
+	}
+	r.seen[filepath.Clean(path)] = true
+	f, err := os.Open(path)
+	if err != nil {
+		return plain(err)
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(plain(err)))
+	}
+	r.set.Files = append(r.set.Files, path)
+	r.parse(path, data)
+	return nil
+}
+
+// chartFile is the file that makes a directory a Helm chart.
+const chartFile = "Chart.yaml"
+
+// extensions are the ends of the names of files that are read in directories.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// directory reads what is below a directory.
+func (r *reader) directory(root string) error {
+	var files []string
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err != nil {
+			if name == "." {
+				return plain(&fs.PathError{Path: root, Err: cause(err)})
+			}
+			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
+			return fs.SkipDir
+		}
+		if !d.IsDir() {
+			if slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path) {
+				files = append(files, path)
+			}
+			return nil
+		}
+		if name != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		if filepath.Base(path) == "templates" && isFile(filepath.Join(filepath.Dir(path), chartFile)) {
+			chart := filepath.Dir(path)
+			r.set.Notes = append(r.set.Notes, Note{File: path,
+				Message: fmt.Sprintf("templates of a Helm chart are not objects: check them with 'helm template %s | gatehouse check -'", chart)})
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, path := range files {
+		if isKustomization(path) {
+			r.kustomization(path)
+		}
+	}
+	for _, path := range files {
+		clean := filepath.Clean(path)
+		if of, ok := r.patches[clean]; ok {
+			r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a patch of " + of + " is not an object"})
+			continue
+		}
+		if isKustomization(path) {
+			continue
+		}
+		if err := r.file(path); err != nil {
+			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
+		}
+	}
+	return nil
+}
+
+// cause is an error of the file system without what it is about.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}

@@ -1,0 +1,313 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// parse reads what is in a file.
+func (r *reader) parse(file string, data []byte) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	for _, p := range split(data) {
+		trimmed := bytes.TrimSpace(p.text)
+		switch {
+		case len(trimmed) == 0:
+		case trimmed[0] == '{':
+			r.stream(file, p)
+		default:
+			r.document(file, p)
+		}
+	}
+}
+
+type part struct {
+	text []byte
+	line int
+}
+
+// split takes a file apart at its lines of three dashes.
+func split(data []byte) []part {
+	var parts []part
+	current := part{line: 1}
+	line, begin, offset := 0, 0, 0
+	for text := range bytes.Lines(data) {
+		line++
+		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ' || rest[0] == '\t') {
+			current.text = data[begin:offset]
+			parts = append(parts, current)
+			current = part{line: line}
+			// What stands behind the dashes belongs to the document.
+			begin = offset + len("---")
+		}
+		offset += len(text)
+	}
+	current.text = data[begin:]
+	return append(parts, current)
+}
+
+// stream reads JSON values that follow one another.
+func (r *reader) stream(file string, p part) {
+	decoder := json.NewDecoder(bytes.NewReader(p.text))
+	lineAt := func(offset int64) int { return p.line + bytes.Count(p.text[:offset], []byte("\n")) }
+	for {
+		begin := decoder.InputOffset()
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		rest := p.text[begin:]
+		begin += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
+		if err != nil {
+			if begin == 0 || bytes.IndexByte(p.text, '\n') >= 0 {
+				// YAML begins with a brace, too, and its errors have a line.
+				r.document(file, p)
+				return
+			}
+			r.set.Problems = append(r.set.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			return
+		}
+		var content any
+		if err := utiljson.Unmarshal(raw, &content); err != nil {
+			r.set.Problems = append(r.set.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			continue
+		}
+		r.value(file, part{text: raw, line: lineAt(begin)}, content)
+	}
+}
+
+// document reads a document of YAML.
+func (r *reader) document(file string, p part) {
+	asJSON, err := yaml.YAMLToJSONStrict(p.text)
+	if err != nil {
+		// kubectl takes the last of members of the same name.
+		again, lenient := yaml.YAMLToJSON(p.text)
+		r.set.Problems = append(r.set.Problems, Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
+		if lenient != nil {
+			return
+		}
+		asJSON = again
+	}
+	var content any
+	if err := utiljson.Unmarshal(asJSON, &content); err != nil {
+		r.set.Problems = append(r.set.Problems, Problem{File: file, Line: p.line, Message: err.Error()})
+		return
+	}
+	if content != nil {
+		r.value(file, p, content)
+	}
+}
+
+var yamlLine = regexp.MustCompile(`(?m)line (\d+): `)
+
+// lineOf returns the line in its document that an error of the YAML library is about, 0
+// when it names none.
+func lineOf(err error) int {
+	m := yamlLine.FindStringSubmatch(err.Error())
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// wrong words an error of the YAML library for somebody who sees the line next to it.
+func wrong(err error, text []byte) string {
+	s := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "yaml: unmarshal errors:\n  ", ""), "error converting YAML to JSON: ")
+	s = yamlLine.ReplaceAllString(strings.TrimPrefix(s, "yaml: "), "")
+	if strings.Contains(s, "already set in map") {
+		s += ": kubectl takes the last one"
+	} else if bytes.Contains(text, []byte("{{")) {
+		s += "; the file looks like a template: render it first, and check the output with 'gatehouse check -'"
+	}
+	return s
+}
+
+// value takes the value of a document apart.
+func (r *reader) value(file string, p part, content any) {
+	o := &Object{File: file, document: p.line, Line: p.line + skipped(p.text)}
+	object, ok := content.(map[string]any)
+	if !ok {
+		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "not an object"})
+		return
+	}
+	o.Content = object
+	o.node = sync.OnceValue(func() *yamlv3.Node {
+		node := &yamlv3.Node{}
+		if yamlv3.Unmarshal(p.text, node) != nil || len(node.Content) != 1 {
+			return nil
+		}
+		return node.Content[0]
+	})
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	switch {
+	case filepath.Base(file) == chartFile && kind == "":
+		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
+		return
+	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
+		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
+		return
+	case object["apiVersion"] == nil && object["kind"] == nil:
+		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
+		return
+	}
+	r.flatten(o)
+}
+
+// skipped counts the lines before the first one with content.
+func skipped(text []byte) int {
+	n := 0
+	for line := range bytes.Lines(text) {
+		if trimmed := bytes.TrimSpace(line); len(trimmed) > 0 && trimmed[0] != '#' {
+			return n
+		}
+		n++
+	}
+	return 0
+}
+
+// flatten adds an object, or what it lists.
+func (r *reader) flatten(o *Object) {
+	apiVersion, _ := o.Content["apiVersion"].(string)
+	kind, _ := o.Content["kind"].(string)
+	if apiVersion == "" || kind == "" {
+		missing := "apiVersion"
+		if apiVersion != "" {
+			missing = "kind"
+		}
+		r.set.Problems = append(r.set.Problems, Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
+		return
+	}
+	items, ok := o.Content["items"].([]any)
+	if !ok || !strings.HasSuffix(kind, "List") {
+		r.set.Objects = append(r.set.Objects, o)
+		return
+	}
+	for i, item := range items {
+		one := &Object{File: o.File, Line: o.Line, document: o.document, node: func() *yamlv3.Node { return child(o.node(), "items", i) }}
+		if n := one.node(); n != nil {
+			one.Line = o.document + n.Line - 1
+		}
+		content, ok := item.(map[string]any)
+		if !ok {
+			r.set.Problems = append(r.set.Problems, Problem{File: o.File, Line: one.Line, Message: fmt.Sprintf("items[%d] is not an object", i)})
+			continue
+		}
+		one.Content = content
+		if of := strings.TrimSuffix(kind, "List"); of != "" && content["kind"] == nil && content["apiVersion"] == nil {
+			// Lists of one kind need not repeat it.
+			content["apiVersion"], content["kind"] = apiVersion, of
+		}
+		r.flatten(one)
+	}
+}
+
+// Place returns the line and the column of a field, whose path is written as API servers
+// write it in errors: spec.containers[0].image, data[some.key]. For a field that is not
+// there, it is the place of what it is missing in.
+func (o *Object) Place(path string) (line, column int) {
+	n := o.node()
+	if n == nil {
+		return o.Line, 1
+	}
+	line, column = o.document+n.Line-1, n.Column
+	for _, step := range steps(path) {
+		key, value := member(n, step)
+		if value == nil {
+			break
+		}
+		n = value
+		line, column = o.document+key.Line-1, key.Column
+	}
+	return line, column
+}
+
+// steps takes the path of a field apart.
+func steps(path string) []string {
+	var list []string
+	current := strings.Builder{}
+	flush := func() {
+		if current.Len() > 0 {
+			list = append(list, current.String())
+			current.Reset()
+		}
+	}
+	depth := 0
+	for _, c := range path {
+		switch {
+		case c == '[' && depth == 0:
+			flush()
+			depth++
+		case c == '[':
+			depth++
+			current.WriteRune(c)
+		case c == ']' && depth == 1:
+			flush()
+			depth--
+		case c == ']' && depth > 1:
+			depth--
+			current.WriteRune(c)
+		case c == '.' && depth == 0:
+			flush()
+		default:
+			current.WriteRune(c)
+		}
+	}
+	flush()
+	return list
+}
+
+// member returns the member of a node that a step of a path means: the node whose place is
+// shown, and the value.
+func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
+	if n.Kind == yamlv3.AliasNode {
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yamlv3.MappingNode:
+		step = strings.Trim(step, `"'`)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == step {
+				key, value = n.Content[i], n.Content[i+1]
+			}
+		}
+	case yamlv3.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i]
+		}
+		// Lists that are keyed are written as list[name].
+		i := slices.IndexFunc(n.Content, func(item *yamlv3.Node) bool {
+			name := child(item, "name")
+			return name != nil && name.Value == step
+		})
+		if i >= 0 {
+			return n.Content[i], n.Content[i]
+		}
+	}
+	return key, value
+}
+
+// child returns the node at a path of names and indexes, nil when it is not there.
+func child(n *yamlv3.Node, path ...any) *yamlv3.Node {
+	for _, step := range path {
+		if n == nil {
+			return nil
+		}
+		_, n = member(n, fmt.Sprint(step))
+	}
+	return n
+}

@@ -1,0 +1,324 @@
+// Checkagreement compares what gatehouse check says about manifests with what kubectl apply
+// --dry-run=server says on a kube-apiserver with its default admission plugins.
+//
+// The manifests are the objects of the differential corpus and the examples in the modules of
+// modules.txt, as the module cache has them. Each set of manifests gets a new kube-apiserver.
+// As gatehouse check does, it makes what other objects need for real, in an order of its own:
+// namespaces and definitions, what admission plugins read, policies. Every object is judged by
+// a dry run of kubectl. A verdict or a message that differs is printed, and the program
+// exits with 1.
+//
+// Next to it, kubeconform checks the same objects by the OpenAPI schemas of the same
+// kube-apiserver, and the program counts the rejected objects that schemas let pass.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
+	gatehouse := flag.String("gatehouse", "", "`program` to use instead of building gatehouse")
+	only := flag.String("run", "", "only the sets that match this `regexp`")
+	keep := flag.String("keep", "", "`directory` for the manifests of each set (default: a temporary one)")
+	flag.Parse()
+	if err := run(ctx, *binaries, *gatehouse, *only, *keep); err != nil {
+		fmt.Fprintln(os.Stderr, "checkagreement:", err)
+		os.Exit(1)
+	}
+}
+
+var errDifferent = errors.New("gatehouse check and kube-apiserver differ")
+
+func run(ctx context.Context, binaries, gatehouse, only, keep string) error {
+	match, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	if binaries == "" {
+		if binaries, err = peer.Dir(); err != nil {
+			return err
+		}
+	}
+	b := peer.Binaries{KubeAPIServer: filepath.Join(binaries, "kube-apiserver"), Etcd: filepath.Join(binaries, "etcd"), Gatehouse: gatehouse}
+	if gatehouse == "" {
+		if b, err = peer.Build(ctx, ".", binaries); err != nil {
+			return err
+		}
+	}
+	if keep == "" {
+		if keep, err = os.MkdirTemp("", "checkagreement-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(keep)
+	}
+	sets, err := allSets(ctx, keep)
+	if err != nil {
+		return err
+	}
+	var sum tally
+	var failures []error
+	for _, s := range sets {
+		if !match.MatchString(s.name) {
+			continue
+		}
+		t, err := compare(ctx, b, s, filepath.Join(keep, "sets", strings.NewReplacer("/", "_", "@", "_").Replace(s.name)))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s: %w", s.name, err))
+			continue
+		}
+		t.print(os.Stdout, s.name)
+		sum.add(t)
+	}
+	fmt.Println()
+	sum.print(os.Stdout, "all")
+	if len(sum.differences) > 0 {
+		failures = append(failures, errDifferent)
+	}
+	return errors.Join(failures...)
+}
+
+// answer is what one side said about an object.
+type answer struct {
+	rejected bool
+	message  string
+}
+
+// tally counts.
+type tally struct {
+	sets, objects, rejected            int
+	falsePasses, falseFailures, worded int
+	// schemas counts the rejected objects that the schemas let pass, unschemed those
+	// without a schema, and overzealous those that only the schemas refuse.
+	schemas, unschemed, overzealous int
+	// real counts the rejections that only a real request gets, known the messages that
+	// differ for a reason that differential/known.yaml has.
+	real, known int
+	// left are objects that nobody was asked about, by reason.
+	left        map[string]int
+	differences []string
+}
+
+func (t *tally) add(o *tally) {
+	t.sets++
+	t.objects += o.objects
+	t.rejected += o.rejected
+	t.falsePasses += o.falsePasses
+	t.falseFailures += o.falseFailures
+	t.worded += o.worded
+	t.real += o.real
+	t.known += o.known
+	t.schemas += o.schemas
+	t.unschemed += o.unschemed
+	t.overzealous += o.overzealous
+	if t.left == nil {
+		t.left = map[string]int{}
+	}
+	for reason, n := range o.left {
+		t.left[reason] += n
+	}
+	t.differences = append(t.differences, o.differences...)
+}
+
+func (t *tally) print(out io.Writer, name string) {
+	fmt.Fprintf(out, "%s: %d objects, %d rejected by kube-apiserver; %d false passes, %d false failures, %d other messages (%d known; %d only for real requests); schemas let %d of the rejected pass (%d have none) and refuse %d that are accepted\n",
+		name, t.objects, t.rejected, t.falsePasses, t.falseFailures, t.worded, t.known, t.real, t.schemas, t.unschemed, t.overzealous)
+	for _, reason := range slices.Sorted(keys(t.left)) {
+		fmt.Fprintf(out, "    left out: %d %s\n", t.left[reason], reason)
+	}
+	if name != "all" {
+		for _, d := range t.differences {
+			fmt.Fprintln(out, "   ", strings.ReplaceAll(d, "\n", "\n    "))
+		}
+	}
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// compare asks both sides about a set.
+func compare(ctx context.Context, b peer.Binaries, s *set, dir string) (*tally, error) {
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := s.write(filepath.Join(dir, "objects")); err != nil {
+		return nil, err
+	}
+	kube, schemas, confirm, err := askKubeAPIServer(ctx, b, s, dir)
+	if err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
+	ours, err := askCheck(ctx, b.Gatehouse, filepath.Join(dir, "objects"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("gatehouse check: %w", err), func() error { _, err := confirm(nil); return err }())
+	}
+	// A dry run allocates nothing. Where check is stricter, a real request says who is right.
+	var stricter []int
+	for i := range s.objects {
+		if k, g := kube[fileOf(i)], ours[fileOf(i)]; g.rejected && !same(k, g) {
+			stricter = append(stricter, i)
+		}
+	}
+	if slices.ContainsFunc(stricter, func(i int) bool { return strings.Contains(ours[fileOf(i)].message, "exceeded quota") }) {
+		// Quotas count what was applied before.
+		stages := s.stages()
+		stricter = stages[lastStage]
+	}
+	real, err := confirm(stricter)
+	if err != nil {
+		return nil, fmt.Errorf("kube-apiserver: %w", err)
+	}
+	t := &tally{left: s.left}
+	for i, object := range s.objects {
+		id := fileOf(i)
+		k, known := kube[id]
+		g, checked := ours[id]
+		if !known || !checked {
+			return nil, fmt.Errorf("%s: no answer (%v, %v)", id, known, checked)
+		}
+		t.objects++
+		if r, asked := real[id]; asked && r.rejected && same(r, g) {
+			t.real++
+			k = r
+		}
+		if k.rejected {
+			t.rejected++
+		}
+		differ := ""
+		switch {
+		case k.rejected && !g.rejected:
+			t.falsePasses++
+			differ = "FALSE PASS"
+		case !k.rejected && g.rejected:
+			t.falseFailures++
+			differ = "FALSE FAILURE"
+		case !same(k, g) && decided(object):
+			t.known++
+		case !same(k, g):
+			t.worded++
+			differ = "OTHER MESSAGE"
+		}
+		if differ != "" {
+			t.differences = append(t.differences, fmt.Sprintf("%s: %s %s from %s\n    kube-apiserver:  %s\n    gatehouse check: %s",
+				differ, id, title(object.content), object.origin, or(k.message, "accepted"), or(g.message, "accepted")))
+		}
+		switch verdict := schemas[id]; {
+		case verdict == schemaMissing && k.rejected:
+			t.unschemed++
+		case verdict == schemaPasses && k.rejected:
+			t.schemas++
+		case verdict == schemaRefuses && !k.rejected:
+			t.overzealous++
+		}
+	}
+	return t, nil
+}
+
+// same tells whether two answers say the same.
+func same(kube, gatehouse answer) bool {
+	return kube.rejected == gatehouse.rejected && (!kube.rejected ||
+		normal(kube.message) == normal(gatehouse.message) || sameInOtherWords(kube.message, gatehouse.message))
+}
+
+func or(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+func title(content map[string]any) string {
+	return fmt.Sprintf("%v %v %v/%v", content["apiVersion"], content["kind"], metadataOf(content)["namespace"], metadataOf(content)["name"])
+}
+
+// What no two servers can share: identities, addresses, and what is drawn by lot.
+var (
+	uids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	revision = regexp.MustCompile(`(resourceVersion[^0-9]{0,8})\d+`)
+	files    = regexp.MustCompile(`/\S+/(\d{5}\.json)`)
+)
+
+func normal(message string) string {
+	message = uids.ReplaceAllString(message, "<uid>")
+	message = times.ReplaceAllString(message, "<time>")
+	message = revision.ReplaceAllString(message, "$1<version>")
+	message = files.ReplaceAllString(message, "$1")
+	// The order of what is wrong with a custom resource is left to chance.
+	parts := strings.Split(strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(message), " ")), ", ")
+	opening, first, _ := strings.Cut(parts[0], " is invalid: ")
+	parts[0] = first
+	slices.Sort(parts)
+	return opening + ": " + strings.Join(parts, ", ")
+}
+
+// noKind is how kubectl says that a kind is not served.
+var noKind = regexp.MustCompile(`no matches for kind "[^"]*" in version "[^"]*"`)
+
+// sameInOtherWords tells whether two messages differ in what is said around the server's.
+func sameInOtherWords(kube, gatehouse string) bool {
+	if k := noKind.FindString(kube); k != "" {
+		return k == noKind.FindString(gatehouse)
+	}
+	// A failure of a mutating policy names the policy here, and not there.
+	if cause, ok := strings.CutPrefix(kube, "Internal error occurred: "); ok && strings.HasSuffix(gatehouse, " denied request: "+cause) {
+		return true
+	}
+	// An answer to a method that a kind does not have.
+	if strings.Contains(kube, "does not allow this method") && strings.Contains(gatehouse, " is not supported on resources of kind ") {
+		return true
+	}
+	// kubectl looks for the object first, and refuses to look for one without a name.
+	return strings.Contains(kube, "resource name may not be empty") && strings.Contains(gatehouse, "name or generateName is required")
+}
+
+// askCheck asks gatehouse check.
+func askCheck(ctx context.Context, gatehouse, dir string) (map[string]answer, error) {
+	var out, problems strings.Builder
+	cmd := exec.CommandContext(ctx, gatehouse, "check", dir, "-o", "json")
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	var failed *exec.ExitError
+	if err := cmd.Run(); err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1 || out.Len() == 0) {
+		return nil, fmt.Errorf("%w: %s", err, problems.String())
+	}
+	var report struct {
+		Objects []struct {
+			File, Verdict, Message string
+		}
+	}
+	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
+		return nil, err
+	}
+	answers := map[string]answer{}
+	for _, o := range report.Objects {
+		answers[filepath.Base(o.File)] = answer{rejected: o.Verdict == "rejected", message: o.Message}
+	}
+	return answers, nil
+}

@@ -1,0 +1,174 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const jsonType = "application/json"
+
+// provide stores an object of the cluster that nobody wrote. One that is there stays.
+func (r *run) provide(ctx context.Context, path string, content map[string]any) error {
+	q := request{method: http.MethodPost, path: path, contentType: jsonType, body: bodyOf(content)}
+	a, err := r.admin.do(ctx, q)
+	if err != nil || a.code == http.StatusConflict {
+		return err
+	}
+	return a.err(q)
+}
+
+// furnishNamespace makes what every namespace has.
+func (r *run) furnishNamespace(ctx context.Context, name string) error {
+	return r.provide(ctx, "/api/v1/namespaces/"+url.PathEscape(name)+"/serviceaccounts", map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
+	})
+}
+
+// furnishQuota gives a quota its status, by which it is enforced. used is nil for a namespace
+// where nothing is counted yet.
+func (r *run) furnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
+	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/resourcequotas/" + url.PathEscape(name)
+	quota := &corev1.ResourceQuota{}
+	if err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, quota); err != nil {
+		return err
+	}
+	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{}
+	for name := range quota.Spec.Hard {
+		quota.Status.Used[name] = resource.MustParse("0")
+		if n, ok := used[name]; ok {
+			quota.Status.Used[name] = n
+		}
+	}
+	return r.put(ctx, path+"/status", quota)
+}
+
+func (r *run) put(ctx context.Context, path string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return r.admin.must(ctx, request{method: http.MethodPut, path: path, contentType: jsonType, body: body}, nil)
+}
+
+// furnishRoles gives aggregated roles the rules of the roles that they select.
+func (r *run) furnishRoles(ctx context.Context) error {
+	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+	// A role may select an aggregated role. Each round reaches one further.
+	for range 10 {
+		list := &rbacv1.ClusterRoleList{}
+		if err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, list); err != nil {
+			return err
+		}
+		changed := false
+		for i := range list.Items {
+			role := &list.Items[i]
+			if role.AggregationRule == nil {
+				continue
+			}
+			rules, err := aggregated(role, list.Items)
+			if err != nil {
+				return err
+			}
+			if apiequality.Semantic.DeepEqual(rules, role.Rules) {
+				continue
+			}
+			changed = true
+			role.Rules = rules
+			if err := r.put(ctx, path+"/"+url.PathEscape(role.Name), role); err != nil {
+				return err
+			}
+		}
+		if !changed {
+			return nil
+		}
+	}
+	return nil
+}
+
+// aggregated returns the rules of the roles that a role selects, in the order of their names.
+func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
+	selected := map[string][]rbacv1.PolicyRule{}
+	for i := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
+		if err != nil {
+			return nil, fmt.Errorf("ClusterRole %s: %w", role.Name, err)
+		}
+		for k := range all {
+			if all[k].Name != role.Name && selector.Matches(labels.Set(all[k].Labels)) {
+				selected[all[k].Name] = all[k].Rules
+			}
+		}
+	}
+	var rules []rbacv1.PolicyRule
+	for _, name := range slices.Sorted(maps.Keys(selected)) {
+		for _, rule := range selected[name] {
+			if !slices.ContainsFunc(rules, func(other rbacv1.PolicyRule) bool { return apiequality.Semantic.DeepEqual(rule, other) }) {
+				rules = append(rules, rule)
+			}
+		}
+	}
+	return rules, nil
+}
+
+// definitionInterval is how often awaitServed looks.
+const definitionInterval = 5 * time.Millisecond
+
+// awaitServed returns when a custom resource is served. A text says why it never is.
+func (r *run) awaitServed(ctx context.Context, name string) (problem string, err error) {
+	tick := time.NewTicker(definitionInterval)
+	defer tick.Stop()
+	for {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := r.admin.must(ctx, request{method: http.MethodGet, path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + url.PathEscape(name)}, crd); err != nil {
+			return "", err
+		}
+		for _, c := range crd.Status.Conditions {
+			switch {
+			case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
+				return "the names are not accepted: " + c.Message, nil
+			case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
+				if served, err := r.served(ctx, crd); err != nil || served {
+					return "", err
+				}
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("waiting until %s is served: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+// served tells whether discovery has all versions of a custom resource.
+func (r *run) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	for _, v := range crd.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		a, err := r.admin.do(ctx, request{method: http.MethodGet, path: "/apis/" + crd.Spec.Group + "/" + v.Name})
+		if err != nil {
+			return false, err
+		}
+		list := &metav1.APIResourceList{}
+		if !a.ok() || json.Unmarshal(a.body, list) != nil ||
+			!slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

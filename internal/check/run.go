@@ -1,0 +1,298 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/server/offline"
+)
+
+// parallel is how many requests run at the same time.
+const parallel = 16
+
+// patience is how long the server may take to serve a new kind, or to read what was stored.
+const patience = 20 * time.Second
+
+// run is one check.
+type run struct {
+	Options
+	server *throwaway
+	report *Report
+	// admin prepares the server; user applies the objects.
+	admin, user *client
+	// kinds are those that the server serves.
+	kinds *offline.Kinds
+	tasks []*task
+	// quotas are the namespaces with a quota. mu guards them while a snapshot is
+	// loaded, and the notes of the report while objects are explained.
+	mu     sync.Mutex
+	quotas map[string]bool
+}
+
+func (r *run) all(ctx context.Context) (err error) {
+	if r.admin, err = newClient(r.server.admin, "", nil); err != nil {
+		return err
+	}
+	r.user = r.admin
+	if r.As != "" {
+		if r.user, err = newClient(r.server.admin, r.As, r.Groups); err != nil {
+			return err
+		}
+	}
+	if r.kinds, err = offline.Discover(r.server.admin); err != nil {
+		return err
+	}
+	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
+		if err := r.furnishNamespace(ctx, name); err != nil {
+			return err
+		}
+	}
+	r.quotas = map[string]bool{}
+	if r.Snapshot != nil {
+		if err := r.restore(ctx); err != nil {
+			return fmt.Errorf("loading the snapshot: %w", err)
+		}
+	}
+	r.plan()
+	for at := definitions; at < stages; at++ {
+		var batch []*task
+		for _, t := range r.tasks {
+			if t.stage == at {
+				batch = append(batch, t)
+			}
+		}
+		if err := r.applyAll(ctx, batch); err != nil {
+			return err
+		}
+		if err := r.after(ctx, at, batch); err != nil {
+			return err
+		}
+	}
+	for _, t := range r.tasks {
+		r.report.judged(t)
+	}
+	if err := r.explain(ctx); err != nil {
+		return err
+	}
+	if r.Diff {
+		return r.diff(ctx)
+	}
+	return nil
+}
+
+// plan makes a task of every object, in the order of the files.
+func (r *run) plan() {
+	paramKinds := map[schema.GroupKind]bool{}
+	for _, o := range r.Set.Objects {
+		if kind, ok := paramKind(&unstructured.Unstructured{Object: o.Content}); ok {
+			paramKinds[kind] = true
+		}
+	}
+	for _, o := range r.Set.Objects {
+		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
+		t.stage = stageFor(t.sent, paramKinds)
+		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
+		t.result = r.report.add(t)
+		r.tasks = append(r.tasks, t)
+	}
+}
+
+// text returns a text of an object, empty when there is none.
+func text(content map[string]any, fields ...string) string {
+	s, _, _ := unstructured.NestedString(content, fields...)
+	return s
+}
+
+// applyAll applies the objects of a stage.
+func (r *run) applyAll(ctx context.Context, batch []*task) error {
+	lanes := map[string][]*task{}
+	var order []string
+	seen := map[string]*task{}
+	for _, t := range batch {
+		if !r.resolve(t) {
+			continue
+		}
+		if t.name != "" {
+			if first := seen[t.key()]; first != nil {
+				r.report.duplicate(t, first)
+				t.again = true
+			} else {
+				seen[t.key()] = t
+			}
+		}
+		if t.kind.Resource.Group == "" && t.kind.Resource.Resource == "resourcequotas" {
+			r.quotas[t.namespace] = true
+		}
+		lane := t.lane(r.quotas)
+		if t.name == "" {
+			lane = fmt.Sprintf("%s %p", lane, t)
+		}
+		if lanes[lane] == nil {
+			order = append(order, lane)
+		}
+		lanes[lane] = append(lanes[lane], t)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, lane := range order {
+		group.Go(func() error {
+			for _, t := range lanes[lane] {
+				if err := r.one(groupCtx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// one applies an object. The error says that there was no answer.
+func (r *run) one(ctx context.Context, t *task) error {
+	a, err := r.apply(ctx, r.user, t)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.report.unsent(t, err)
+		return nil
+	}
+	t.answer = a
+	if r.As != "" && t.stage != others && t.stage != fixed && a.code == http.StatusForbidden {
+		// What others need is there all the same: somebody else would have made it.
+		_, err = r.apply(ctx, r.admin, t)
+	}
+	return err
+}
+
+// resolve finds out where the objects of a kind are. It returns false if they are nowhere.
+func (r *run) resolve(t *task) bool {
+	gvk := t.sent.GroupVersionKind()
+	t.kind = r.kinds.Of(gvk)
+	switch known, served := r.inSnapshot(gvk); {
+	case known && !served:
+		r.report.noKind(t, "the cluster of the snapshot does not serve it")
+		return false
+	case t.kind.Guessed && known:
+		r.report.notChecked(t, "the cluster serves this kind, and the snapshot does not have its definition")
+		return false
+	case t.kind.Guessed || !known && !t.kind.InKubernetes() && !t.kind.OnlyHere():
+		var elsewhere []string
+		for _, gv := range r.kinds.Elsewhere(gvk.Kind) {
+			elsewhere = append(elsewhere, gv.String())
+		}
+		r.report.noKind(t, "", elsewhere...)
+		return false
+	case !known && t.kind.OnlyHere():
+		r.report.warn(t, ruleOnlyHere, "", fmt.Sprintf("only Gatehouse serves the kind %s of %s", gvk.Kind, gvk.GroupVersion()))
+	}
+	switch {
+	case !t.kind.Namespaced:
+		// As kubectl does.
+		t.namespace = ""
+		if t.sent.GetNamespace() != "" {
+			t.sent.SetNamespace("")
+		}
+	case t.namespace == "":
+		t.namespace = r.Namespace
+		t.sent.SetNamespace(t.namespace)
+	case r.NamespaceEnforced && t.namespace != r.Namespace:
+		r.report.refuse(t, ruleNamespace, "metadata.namespace",
+			fmt.Sprintf("the namespace from the provided object %q does not match the namespace %q. You must pass '--namespace=%s' to perform this operation.", t.namespace, r.Namespace, t.namespace))
+		return false
+	}
+	t.result.Namespace = t.namespace
+	if t.name == "" && text(t.object.Content, "metadata", "generateName") != "" {
+		if r.ServerSide {
+			r.report.refuse(t, ruleInvalid, "metadata.generateName", "cannot use generate name with apply")
+			return false
+		}
+		r.report.warn(t, ruleGenerated, "metadata.generateName", "kubectl apply cannot use generateName; kubectl create can")
+	}
+	return true
+}
+
+// after does what the objects of a stage need before those of the next can be applied.
+func (r *run) after(ctx context.Context, at stage, batch []*task) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	switch at {
+	case definitions:
+		for _, t := range batch {
+			if !t.accepted() {
+				continue
+			}
+			switch t.kind.Kind.Kind {
+			case "Namespace":
+				if err := r.furnishNamespace(ctx, t.name); err != nil {
+					return err
+				}
+			case "CustomResourceDefinition":
+				problem, err := r.awaitServed(ctx, t.name)
+				if err != nil {
+					return err
+				}
+				if problem != "" {
+					r.report.refuse(t, ruleInvalid, "", problem)
+				}
+			}
+		}
+		if slices.ContainsFunc(batch, func(t *task) bool { return t.kind != nil && t.kind.Kind.Kind == "CustomResourceDefinition" }) {
+			var err error
+			r.kinds, err = offline.Discover(r.server.admin)
+			return err
+		}
+	case readings:
+		for _, t := range batch {
+			if t.accepted() && t.kind.Kind.Kind == "ResourceQuota" {
+				if err := r.furnishQuota(ctx, t.namespace, t.name, nil); err != nil {
+					return err
+				}
+			}
+		}
+	case grants:
+		if r.As != "" {
+			if err := r.furnishRoles(ctx); err != nil {
+				return err
+			}
+		}
+		return r.server.server.CaughtUp(ctx)
+	}
+	return nil
+}
+
+// accepted tells whether the server took the object.
+func (t *task) accepted() bool { return t.answer != nil && t.answer.ok() }
+
+// inSnapshot tells whether the snapshot knows which kinds the cluster serves, and whether
+// this is one of them.
+func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
+	if r.Snapshot == nil || !r.Snapshot.KnowsKinds() {
+		return false, false
+	}
+	if r.Snapshot.Serves(gvk) {
+		return true, true
+	}
+	// The set may define it itself.
+	defined := slices.ContainsFunc(r.Set.Objects, func(o *manifests.Object) bool {
+		return text(o.Content, "kind") == "CustomResourceDefinition" && text(o.Content, "spec", "group") == gvk.Group
+	})
+	return !defined, false
+}
+
+// title is how an object is called in messages: Deployment shop/web.
+func title(kind, namespace, name string) string {
+	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
+}

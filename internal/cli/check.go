@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/internal/check"
+	"github.com/gatehouse-dev/gatehouse/internal/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+type checkOptions struct {
+	paths                  []string
+	fromCluster, snapshot  string
+	as                     string
+	asGroups               []string
+	namespace              string
+	serverSide, call, diff bool
+	serviceAddresses       []string
+	output                 string
+	verbosity              int
+	namespaceStrict        bool
+}
+
+func newCheck(streams Streams) *cobra.Command {
+	return newCheckCommand(func(ctx context.Context, o *checkOptions) error { return o.run(ctx, streams) })
+}
+
+func newCheckCommand(run func(context.Context, *checkOptions) error) *cobra.Command {
+	o := &checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check PATH...",
+		Short: "Say what a cluster would answer to the manifests of a repository",
+		Long: `Say what a cluster would answer to manifests: kubectl apply --dry-run=server for
+a whole repository, without a cluster.
+
+The command starts a temporary server in its own process and applies every
+object to it: definitions and namespaces first, then what admission reads, then
+policies, then the rest. Objects see each other: a namespace, a custom resource
+definition, a policy or a quota of one file holds for all files.
+
+It reports rejections, with the messages of the API server, and warnings, each
+with file and line. It exits with 1 if the cluster would reject an object or a
+file cannot be read.
+
+PATH is a file, a directory or -, which is standard input. With --from-cluster
+or --snapshot, objects are checked against the definitions, namespaces,
+policies, quotas and roles of a cluster, too. No webhook is called without
+--call: the command lists the webhooks that would be.`,
+		Example: `  # a directory of manifests
+  gatehouse check deploy/
+
+  # what Helm and kustomize make
+  helm template ./chart | gatehouse check -
+  kubectl kustomize overlays/production | gatehouse check -
+
+  # against the policies and quotas of a cluster, and as the user who deploys
+  gatehouse check deploy/ --from-cluster ~/.kube/config --as ci
+
+  # the same in CI, without access to the cluster
+  gatehouse snapshot -o cluster.yaml
+  gatehouse check deploy/ --snapshot cluster.yaml -o sarif > check.sarif
+
+  # with what defaults, plugins and mutating policies make of each object
+  gatehouse check deploy/web.yaml --diff`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("name a file or a directory, or - for standard input")}
+			}
+			o.paths = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.namespaceStrict = cmd.Flags().Changed("namespace")
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Cluster", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
+		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
+	})
+	addSection(cmd, "Applying", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none; objects that name another one are then errors")
+		f.StringVar(&o.as, "as", "", "`user` who applies the objects, with the rights that the roles give (default an administrator)")
+		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
+		f.BoolVar(&o.serverSide, "server-side", false, "apply as kubectl apply --server-side does")
+	})
+	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.call, "call", false, "call the webhooks that are registered")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif or junit")
+		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+// complete checks the command line.
+func (o *checkOptions) complete() error {
+	if err := oneOf("output", o.output, "text", "json", "sarif", "junit"); err != nil {
+		return err
+	}
+	switch {
+	case o.fromCluster != "" && o.snapshot != "":
+		return usageError{errors.New("--from-cluster and --snapshot exclude each other")}
+	case len(o.asGroups) > 0 && o.as == "":
+		return usageError{errors.New("--as-group needs --as")}
+	case len(o.serviceAddresses) > 0 && !o.call:
+		return usageError{errors.New("--service-address needs --call")}
+	case o.namespace == "":
+		return usageError{errors.New("--namespace must not be empty")}
+	case o.diff && (o.output == "sarif" || o.output == "junit"):
+		return usageError{fmt.Errorf("--diff needs --output text or json: %s has no place for it", o.output)}
+	}
+	if i := slices.Index(o.paths, manifests.Stdin); i >= 0 && slices.Contains(o.paths[i+1:], manifests.Stdin) {
+		return usageError{errors.New("standard input can be read once only")}
+	}
+	return nil
+}
+
+// checkCollectAt is the growth of the heap, in percent, at which a check collects garbage.
+const checkCollectAt = 400
+
+// errRejected is what a check ends with that found errors.
+type errRejected struct{ errors int }
+
+func (e errRejected) Error() string {
+	if e.errors == 1 {
+		return "1 error"
+	}
+	return fmt.Sprintf("%d errors", e.errors)
+}
+
+func (o *checkOptions) run(ctx context.Context, streams Streams) error {
+	set, err := manifests.Read(o.paths, streams.In)
+	if err != nil {
+		return usageError{err}
+	}
+	if len(set.Objects) == 0 && len(set.Problems) == 0 {
+		message := "no Kubernetes objects were found"
+		if len(set.Notes) > 0 {
+			message += ": " + place(set.Notes[0].File, set.Notes[0].Line, 0) + ": " + set.Notes[0].Message
+		}
+		return usageError{errors.New(message)}
+	}
+	options := check.Options{
+		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
+		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff,
+	}
+	if options.Snapshot, err = o.cluster(ctx); err != nil {
+		return err
+	}
+	logs := io.Discard
+	if o.verbosity >= 2 {
+		logs = streams.Err
+	}
+	if err := startLogging(logs, max(o.verbosity-2, 0)); err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		// The process ends soon, and most of what it makes lives until then.
+		debug.SetGCPercent(checkCollectAt)
+	}
+	report, err := check.Run(ctx, options)
+	if err != nil {
+		return err
+	}
+	if err := o.print(streams.Out, report); err != nil {
+		return err
+	}
+	if report.Summary.Errors > 0 {
+		return errRejected{report.Summary.Errors}
+	}
+	return nil
+}
+
+// cluster reads what the objects are checked against; nil for nothing.
+func (o *checkOptions) cluster(ctx context.Context) (*clustersnapshot.Snapshot, error) {
+	switch {
+	case o.snapshot != "":
+		s, err := clustersnapshot.Read(o.snapshot)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		return s, nil
+	case o.fromCluster != "":
+		config, err := clientcmd.BuildConfigFromFlags("", o.fromCluster)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--from-cluster: %w", err)}
+		}
+		config.QPS = -1
+		config.WarningHandler = rest.NoWarnings{}
+		s, err := clustersnapshot.Take(ctx, config)
+		if err != nil {
+			return nil, fmt.Errorf("reading the cluster: %w", err)
+		}
+		return s, nil
+	}
+	return nil, nil
+}

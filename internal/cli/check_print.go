@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/check"
+	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+)
+
+// print writes a report in the format that was asked for.
+func (o *checkOptions) print(out io.Writer, r *check.Report) error {
+	switch o.output {
+	case "json":
+		data, err := r.JSON()
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(data)
+		return err
+	case "sarif":
+		return printSARIF(out, r)
+	case "junit":
+		return printJUnit(out, r)
+	}
+	return o.printText(out, r)
+}
+
+// place writes a place as compilers do.
+func place(file string, line, column int) string {
+	switch {
+	case line == 0:
+		return file
+	case column == 0:
+		return fmt.Sprintf("%s:%d", file, line)
+	}
+	return fmt.Sprintf("%s:%d:%d", file, line, column)
+}
+
+// counted writes a number of things.
+func counted(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// printText writes a report for people: a line for each finding, then what was not seen,
+// then the sum.
+func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
+	var b bytes.Buffer
+	for _, object := range r.Objects {
+		if object.Diff == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
+		for line := range strings.Lines(object.Diff) {
+			fmt.Fprintf(&b, "    %s", line)
+		}
+		for _, c := range object.Changes {
+			fmt.Fprintf(&b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
+		}
+		fmt.Fprintln(&b)
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		about := ""
+		if f.Object != "" {
+			about = f.Object + ": "
+		}
+		fmt.Fprintf(&b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), f.Level, about, strings.ReplaceAll(f.Text(), "\n", "\n    "))
+	}
+	if len(r.Findings) > 0 {
+		fmt.Fprintln(&b)
+	}
+	for i, w := range r.Webhooks {
+		if i == 0 {
+			fmt.Fprintln(&b, "Not called (--call calls webhooks):")
+		}
+		policy := ""
+		if w.FailurePolicy != "" {
+			policy = ", failure policy " + w.FailurePolicy
+		}
+		fmt.Fprintf(&b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
+	}
+	if o.verbosity >= 1 {
+		for i, s := range r.Skipped {
+			if i == 0 {
+				fmt.Fprintln(&b, "Skipped:")
+			}
+			fmt.Fprintf(&b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+		}
+	} else {
+		hints(&b, r)
+	}
+	for i, note := range r.Notes {
+		if i == 0 {
+			fmt.Fprintln(&b, "Not seen:")
+		}
+		fmt.Fprintf(&b, "  - %s\n", note)
+	}
+	s := &r.Summary
+	fmt.Fprintf(&b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
+	if s.Unknown > 0 {
+		fmt.Fprintf(&b, ", %d not checked", s.Unknown)
+	}
+	fmt.Fprintf(&b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
+	_, err := out.Write(b.Bytes())
+	return err
+}
+
+// hints writes what was skipped in short: what can be checked in another way, and how much
+// else there was.
+func hints(b *bytes.Buffer, r *check.Report) {
+	other, title := 0, false
+	for _, s := range r.Skipped {
+		if !strings.Contains(s.Message, "gatehouse check -") {
+			other++
+			continue
+		}
+		if !title {
+			fmt.Fprintln(b, "Skipped:")
+			title = true
+		}
+		fmt.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+	}
+	if other > 0 && !title {
+		fmt.Fprintf(b, "Skipped %s that are not Kubernetes objects (-v 1 lists them).\n", counted(other, "document"))
+	} else if other > 0 {
+		fmt.Fprintf(b, "  - %s that are not Kubernetes objects (-v 1 lists them)\n", counted(other, "document"))
+	}
+}
+
+// printSARIF writes the findings for code hosts.
+func printSARIF(out io.Writer, r *check.Report) error {
+	run := &sarif.Run{Tool: "gatehouse check", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: r.Notes}
+	for _, rule := range check.Rules() {
+		run.Rules = append(run.Rules, sarif.Rule{ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Fix: rule.Help})
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		message := f.Text()
+		if f.Object != "" {
+			message = f.Object + ": " + message
+		}
+		run.Findings = append(run.Findings, sarif.Finding{
+			Rule: f.Rule, Level: sarif.Level(f.Level), Message: message, File: f.File, Line: f.Line, Object: f.Object,
+		})
+	}
+	return sarif.Write(out, run)
+}
+
+// The parts of a JUnit report that CI systems read.
+type (
+	junitSuites struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Name     string       `xml:"name,attr"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Skipped  int         `xml:"skipped,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		File    string        `xml:"file,attr"`
+		Line    int           `xml:"line,attr,omitempty"`
+		Failure *junitFailure `xml:"failure"`
+		Skipped *junitSkipped `xml:"skipped"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitFailure struct {
+		Type    string `xml:"type,attr"`
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+)
+
+// printJUnit writes a test case for each object, and one for each file that cannot be read.
+func printJUnit(out io.Writer, r *check.Report) error {
+	all := junitSuites{Name: "gatehouse check"}
+	suite := func(file string) *junitSuite {
+		for i := range all.Suites {
+			if all.Suites[i].Name == file {
+				return &all.Suites[i]
+			}
+		}
+		all.Suites = append(all.Suites, junitSuite{Name: file})
+		return &all.Suites[len(all.Suites)-1]
+	}
+	add := func(c junitCase) {
+		s := suite(c.File)
+		s.Tests++
+		all.Tests++
+		switch {
+		case c.Failure != nil:
+			s.Failures++
+			all.Failures++
+		case c.Skipped != nil:
+			s.Skipped++
+		}
+		s.Cases = append(s.Cases, c)
+	}
+	for _, object := range r.Objects {
+		c := junitCase{Name: object.Title(), Class: object.APIVersion, File: object.File, Line: object.Line, Output: strings.Join(object.Warnings, "\n")}
+		switch object.Verdict {
+		case check.Rejected:
+			c.Failure = &junitFailure{Type: object.Reason, Message: object.Message, Text: place(object.File, object.Line, 0) + ": " + object.Message}
+		case check.Unknown:
+			c.Skipped = &junitSkipped{Message: object.Message}
+		}
+		add(c)
+	}
+	for _, f := range r.Findings {
+		if f.Object == "" && f.Level == check.LevelError {
+			add(junitCase{Name: place(f.File, f.Line, 0), File: f.File, Line: f.Line, Failure: &junitFailure{Type: f.Rule, Message: f.Message, Text: place(f.File, f.Line, f.Column) + ": " + f.Message}})
+		}
+	}
+	if _, err := io.WriteString(out, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(out)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, "\n")
+	return err
+}

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/internal/check"
+)
+
+// execution runs a command line of gatehouse and returns what it prints and its exit code.
+func execution(ctx context.Context, in string, args ...string) (out, problems string, code int) {
+	var o, e bytes.Buffer
+	streams := Streams{In: strings.NewReader(in), Out: &o, Err: &e}
+	code = execute(ctx, newRoot(streams), args, streams)
+	return o.String(), e.String(), code
+}
+
+// seconds are different in each run.
+var measured = regexp.MustCompile(`("(?:start|check)Seconds": )[0-9.e-]+`)
+
+// Each case is files, a command line and what it prints. The first file has the command,
+// and, after it, standard input. The last one has the output and the exit code.
+func TestCheckScenarios(t *testing.T) {
+	cases, err := filepath.Glob("testdata/check/*.txtar")
+	if err != nil || len(cases) == 0 {
+		t.Fatal("no cases", err)
+	}
+	for _, file := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path, err := filepath.Abs(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			n := len(archive.Files) - 1
+			if archive.Files[0].Name != "command" || archive.Files[n].Name != "prints" {
+				t.Fatal("a case begins with the file command and ends with prints")
+			}
+			for _, f := range archive.Files[1:n] {
+				if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command, in, _ := strings.Cut(string(archive.Files[0].Data), "\n")
+			args := strings.Fields(command)
+			if args[0] != "gatehouse" {
+				t.Fatalf("the command is %q", command)
+			}
+			out, problems, code := execution(t.Context(), in, args[1:]...)
+			got := measured.ReplaceAllString(out, "${1}0") + problems + fmt.Sprintf("exit %d\n", code)
+			if *update {
+				archive.Files[n].Data = []byte(got)
+				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(archive.Files[n].Data), got); diff != "" {
+				t.Errorf("%s prints (-want +got):\n%s", command, diff)
+			}
+		})
+	}
+}
+
+// A command line that means nothing exits with 2 and says what to write.
+func TestCheckRefusesWhatMeansNothing(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+	for _, tc := range []struct {
+		args string
+		says string
+	}{
+		{"check", "name a file or a directory"},
+		{"check " + filepath.Join(dir, "missing.yaml"), "missing.yaml: no such file or directory"},
+		{"check " + write("values.yaml", "a: b\n"), "no Kubernetes objects were found"},
+		{"check - -", "standard input can be read once only"},
+		{"check --as-group a " + good, "--as-group needs --as"},
+		{"check --service-address a/b=c:1 " + good, "--service-address needs --call"},
+		{"check --diff -o sarif " + good, "--diff needs --output text or json"},
+		{"check -o xml " + good, `--output "xml" is not one of`},
+		{"check --snapshot a --from-cluster b " + good, "exclude each other"},
+		{"check --snapshot " + filepath.Join(dir, "none") + " " + good, "no such file or directory"},
+		{"check --snapshot " + good + " " + good, `not a snapshot of a cluster, but of kind "ConfigMap"`},
+		{"check --snapshot " + write("later.yaml", "apiVersion: gatehouse.dev/v3\nkind: ClusterSnapshot\n") + " " + good, `a snapshot of version "gatehouse.dev/v3", made by another release of gatehouse`},
+		{"check --snapshot " + write("cut.yaml", "apiVersion: gatehouse.dev/v1alpha1\nkind: ClusterSnapshot\nitems: [{kind: A}]\n") + " " + good, "items[0]: apiVersion, kind and metadata.name are needed"},
+		{"check --snapshot " + write("wrong.yaml", "a: [\n") + " " + good, "wrong.yaml: "},
+		{"check --from-cluster " + filepath.Join(dir, "none") + " " + good, "--from-cluster: "},
+		{"snapshot", "name the file to write"},
+		{"snapshot -o x extra", `unexpected argument "extra"`},
+	} {
+		out, problems, code := execution(t.Context(), "", strings.Fields(tc.args)...)
+		if code != exitUsage || !strings.Contains(problems, tc.says) || out != "" {
+			t.Errorf("%s: exit %d, %q, want %q", tc.args, code, problems, tc.says)
+		}
+	}
+}
+
+// A cluster that does not answer is an error, not a finding.
+func TestCheckAgainstAClusterThatDoesNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, problems, code := execution(t.Context(), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "check", "-", "--from-cluster", kubeconfig)
+	if code != exitError || !strings.Contains(problems, "reading the cluster: ") {
+		t.Errorf("exit %d, %q", code, problems)
+	}
+}
+
+// A check that is interrupted ends soon and leaves no file behind.
+func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, problems, code := execution(ctx, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "check", "-")
+	// A fast machine may be done before.
+	if code == exitUsage || code == exitError && problems == "" {
+		t.Errorf("exit %d, %q", code, problems)
+	}
+	left, err := os.ReadDir(temporary)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// The report of a writer that fails is an error.
+func TestCheckReportsThatItCannotWrite(t *testing.T) {
+	for _, format := range []string{"text", "json", "sarif", "junit"} {
+		o := &checkOptions{output: format}
+		if err := o.print(broken{}, &check.Report{}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

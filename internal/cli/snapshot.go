@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/clustersnapshot"
+)
+
+type snapshotOptions struct {
+	cluster *cluster
+	file    string
+}
+
+func newSnapshot(streams Streams) *cobra.Command {
+	return newSnapshotCommand(func(ctx context.Context, o *snapshotOptions) error { return o.run(ctx, streams) })
+}
+
+func newSnapshotCommand(run func(context.Context, *snapshotOptions) error) *cobra.Command {
+	o := &snapshotOptions{}
+	cmd := &cobra.Command{
+		Use:   "snapshot -o FILE",
+		Short: "Save what a cluster judges objects by, for 'gatehouse check'",
+		Long: `Save what a cluster judges objects by, so that 'gatehouse check --snapshot'
+needs no access to it: custom resource definitions, namespaces, webhook
+configurations, admission policies with their bindings and params, quotas, limit
+ranges, classes, service accounts, roles, and which kinds the cluster serves.
+
+The command only lists, in any cluster. It reads no secrets and no workloads.
+What you may not list is left out, and the command says so. The same cluster
+state gives the same file. The file has the roles of the cluster: keep it as you
+keep those.`,
+		Example: `  # the cluster of the current context
+  gatehouse snapshot -o cluster.yaml
+
+  # another one, to standard output
+  gatehouse snapshot --kubeconfig prod.kubeconfig -o -`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.file == "" {
+				return usageError{errors.New("name the file to write: -o FILE, or -o - for standard output")}
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().SortFlags = false
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
+	})
+	o.cluster = newCluster(cmd)
+	// A snapshot is of all namespaces.
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
+	config, err := o.cluster.open()
+	if err != nil {
+		return err
+	}
+	s, err := clustersnapshot.Take(ctx, config)
+	if err != nil {
+		return err
+	}
+	if o.file == "-" {
+		data, err := s.Encode(false)
+		if err == nil {
+			_, err = streams.Out.Write(data)
+		}
+		if err != nil {
+			return err
+		}
+	} else if err := s.Write(o.file); err != nil {
+		return err
+	}
+	for _, u := range s.Unread {
+		fmt.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
+	}
+	if o.file != "-" {
+		fmt.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, counted(len(s.Items), "object"), s.Cluster.KubernetesVersion)
+	}
+	return nil
+}

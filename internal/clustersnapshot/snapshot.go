@@ -1,0 +1,159 @@
+package clustersnapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// The type of a file with a snapshot.
+const (
+	APIVersion = "gatehouse.dev/v1alpha1"
+	Kind       = "ClusterSnapshot"
+)
+
+// Snapshot is what a cluster judges objects by.
+type Snapshot struct {
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Cluster    Cluster `json:"cluster"`
+	// Served are the kinds that the cluster serves, by group and version; empty when that
+	// is not known.
+	Served []Served `json:"served,omitempty"`
+	// Unread says what the cluster did not let the caller read.
+	Unread []Unread `json:"unread,omitempty"`
+	// Items are the objects, sorted, without what every server sets itself.
+	Items []map[string]any `json:"items"`
+}
+
+// Cluster describes a cluster.
+type Cluster struct {
+	// KubernetesVersion is what the cluster says at /version.
+	KubernetesVersion string `json:"kubernetesVersion"`
+	// ServiceRange is where the cluster IPs of services come from; empty when that is not
+	// known.
+	ServiceRange string `json:"serviceRange,omitempty"`
+}
+
+// Served are the kinds of a group and version.
+type Served struct {
+	APIVersion string   `json:"apiVersion"`
+	Kinds      []string `json:"kinds"`
+}
+
+// Unread is a resource that could not be read.
+type Unread struct {
+	// Resource is PLURAL or PLURAL.GROUP.
+	Resource string `json:"resource"`
+	Reason   string `json:"reason"`
+}
+
+// ServiceRange is where cluster IPs come from; empty when that is not known.
+func (s *Snapshot) ServiceRange() string { return s.Cluster.ServiceRange }
+
+// KnowsKinds tells whether it is known which kinds the cluster serves.
+func (s *Snapshot) KnowsKinds() bool { return len(s.Served) > 0 }
+
+// Serves tells whether the cluster serves a kind.
+func (s *Snapshot) Serves(kind schema.GroupVersionKind) bool {
+	i := slices.IndexFunc(s.Served, func(v Served) bool { return v.APIVersion == kind.GroupVersion().String() })
+	return i >= 0 && slices.Contains(s.Served[i].Kinds, kind.Kind)
+}
+
+// HasNot returns why a resource is not in the snapshot; ok is false if it was read.
+func (s *Snapshot) HasNot(resource schema.GroupResource) (reason string, ok bool) {
+	i := slices.IndexFunc(s.Unread, func(u Unread) bool { return u.Resource == resource.String() })
+	if i < 0 {
+		return "", false
+	}
+	return s.Unread[i].Reason, true
+}
+
+// Objects returns the items.
+func (s *Snapshot) Objects() []*unstructured.Unstructured {
+	list := make([]*unstructured.Unstructured, len(s.Items))
+	for i := range s.Items {
+		list[i] = &unstructured.Unstructured{Object: s.Items[i]}
+	}
+	return list
+}
+
+// Encode returns the snapshot as JSON, or as YAML.
+func (s *Snapshot) Encode(asJSON bool) ([]byte, error) {
+	if !asJSON {
+		return yaml.Marshal(s)
+	}
+	data, err := json.MarshalIndent(s, "", "    ")
+	return append(data, '\n'), err
+}
+
+// Write writes the snapshot to a file: JSON if the name ends in .json, else YAML. Only its
+// owner may read the file, which has the RBAC of the cluster.
+func (s *Snapshot) Write(file string) error {
+	data, err := s.Encode(filepath.Ext(file) == ".json")
+	if err != nil {
+		return err
+	}
+	// A file that is half written is not left behind.
+	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	return err
+}
+
+// Read reads a file. The error says what is wrong with it.
+func Read(file string) (*Snapshot, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if trimmed := bytes.TrimSpace(data); len(trimmed) == 0 || trimmed[0] != '{' {
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	var of struct{ APIVersion, Kind string }
+	if err := json.Unmarshal(data, &of); err != nil {
+		return nil, fmt.Errorf("%s: not a snapshot of a cluster: %w", file, err)
+	}
+	if of.Kind != Kind {
+		return nil, fmt.Errorf("%s: not a snapshot of a cluster, but of kind %q: make one with 'gatehouse snapshot -o FILE'", file, of.Kind)
+	}
+	if of.APIVersion != APIVersion {
+		return nil, fmt.Errorf("%s: a snapshot of version %q, made by another release of gatehouse; this one reads %q: make it again with 'gatehouse snapshot -o FILE'", file, of.APIVersion, APIVersion)
+	}
+	s := &Snapshot{}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	// Numbers of objects become what the decoders of the API make of them.
+	decoder.UseNumber()
+	if err := decoder.Decode(s); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	for i := range s.Items {
+		if err := utiljson.ConvertMapNumbers(s.Items[i], 0); err != nil {
+			return nil, fmt.Errorf("%s: items[%d]: %w", file, i, err)
+		}
+		u := unstructured.Unstructured{Object: s.Items[i]}
+		if u.GetAPIVersion() == "" || u.GetKind() == "" || u.GetName() == "" {
+			return nil, fmt.Errorf("%s: items[%d]: apiVersion, kind and metadata.name are needed", file, i)
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,329 @@
+package clustersnapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// needed are the resources that objects are judged by, besides the registrations and the
+// params of policies.
+var needed = []schema.GroupResource{
+	{Resource: "namespaces"},
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	{Resource: "resourcequotas"},
+	{Resource: "limitranges"},
+	{Resource: "serviceaccounts"},
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"},
+	{Group: "node.k8s.io", Resource: "runtimeclasses"},
+	{Group: "storage.k8s.io", Resource: "storageclasses"},
+	{Group: "storage.k8s.io", Resource: "volumeattributesclasses"},
+	{Group: "networking.k8s.io", Resource: "ingressclasses"},
+	{Group: "resource.k8s.io", Resource: "deviceclasses"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
+}
+
+// serviceCIDRs say where cluster IPs come from.
+var serviceCIDRs = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
+
+// pageSize is how many objects are listed at once.
+const pageSize = 500
+
+// parallel is how many lists run at the same time.
+const parallel = 8
+
+// taker takes one snapshot.
+type taker struct {
+	objects dynamic.Interface
+	// versions has the version in which each resource is listed, kinds the resource of
+	// each kind.
+	versions map[schema.GroupResource]schema.GroupVersionResource
+	kinds    map[schema.GroupVersionKind]schema.GroupVersionResource
+}
+
+// Take reads a cluster. What the caller may not read is in Unread. The error is that of a
+// cluster that does not answer.
+func Take(ctx context.Context, config *rest.Config) (*Snapshot, error) {
+	discover, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	t := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
+	if t.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	s := &Snapshot{APIVersion: APIVersion, Kind: Kind, Items: []map[string]any{}}
+	version, err := discover.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster for its version: %w", err)
+	}
+	s.Cluster.KubernetesVersion = version.GitVersion
+	_, lists, err := discover.ServerGroupsAndResources()
+	if len(lists) == 0 && err != nil {
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+	if err != nil {
+		s.Unread = append(s.Unread, Unread{Resource: "discovery", Reason: oneLine(err)})
+	}
+	t.discovered(lists, s)
+
+	resources := slices.Clone(needed)
+	for _, d := range registration.Sources() {
+		resources = append(resources, schema.GroupResource{Group: registration.GroupName, Resource: d.Resource})
+	}
+	found, unread, err := t.list(ctx, append(resources, serviceCIDRs))
+	if err != nil {
+		return nil, err
+	}
+	s.Unread = append(s.Unread, unread...)
+	for _, u := range found {
+		if u.GetKind() == "ServiceCIDR" {
+			if s.Cluster.ServiceRange == "" || u.GetName() == "kubernetes" {
+				s.Cluster.ServiceRange = firstRange(u)
+			}
+			continue
+		}
+		s.Items = append(s.Items, u.Object)
+	}
+	params, unread, err := t.params(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	s.Unread = append(s.Unread, unread...)
+	for _, u := range params {
+		s.Items = append(s.Items, u.Object)
+	}
+	s.tidy()
+	return s, nil
+}
+
+// discovered notes which kinds and resources there are.
+func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		served := Served{APIVersion: l.GroupVersion}
+		for i := range l.APIResources {
+			r := &l.APIResources[i]
+			if strings.Contains(r.Name, "/") {
+				continue
+			}
+			served.Kinds = append(served.Kinds, r.Kind)
+			gvr := gv.WithResource(r.Name)
+			t.kinds[gv.WithKind(r.Kind)] = gvr
+			// v1 is preferred, then what the cluster names first.
+			if _, ok := t.versions[gvr.GroupResource()]; !ok || gvr.Version == "v1" {
+				t.versions[gvr.GroupResource()] = gvr
+			}
+		}
+		slices.Sort(served.Kinds)
+		served.Kinds = slices.Compact(served.Kinds)
+		if len(served.Kinds) > 0 {
+			s.Served = append(s.Served, served)
+		}
+	}
+}
+
+// list lists resources, as far as the cluster serves them and the caller may.
+func (t *taker) list(ctx context.Context, resources []schema.GroupResource) (found []*unstructured.Unstructured, unread []Unread, err error) {
+	lists, refusals := make([][]*unstructured.Unstructured, len(resources)), make([]error, len(resources))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, resource := range resources {
+		gvr, ok := t.versions[resource]
+		if !ok {
+			continue
+		}
+		group.Go(func() error {
+			var err error
+			lists[i], err = t.all(ctx, gvr)
+			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+				refusals[i], err = err, nil
+			}
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", resource, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	for i := range resources {
+		found = append(found, lists[i]...)
+		if refusals[i] != nil {
+			unread = append(unread, Unread{Resource: resources[i].String(), Reason: oneLine(refusals[i])})
+		}
+	}
+	return found, unread, nil
+}
+
+// all lists the objects of a resource.
+func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource) ([]*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	o := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := t.objects.Resource(gvr).List(ctx, o)
+		if apierrors.IsResourceExpired(err) {
+			// The pages took too long.
+			found, o = nil, metav1.ListOptions{}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			found = append(found, &list.Items[i])
+		}
+		if o.Continue = list.GetContinue(); o.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// params reads what the policies among the objects refer to, by the bindings among them.
+func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, unread []Unread, err error) {
+	kinds := map[string]schema.GroupVersionKind{}
+	for _, u := range objects {
+		kind, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "kind")
+		version, _, _ := unstructured.NestedString(u.Object, "spec", "paramKind", "apiVersion")
+		if gv, err := schema.ParseGroupVersion(version); kind != "" && err == nil && u.GroupVersionKind().Group == registration.GroupName {
+			kinds[u.GetKind()+"Binding "+u.GetName()] = gv.WithKind(kind)
+		}
+	}
+	have := map[string]bool{}
+	for _, u := range objects {
+		have[key(u)] = true
+	}
+	refused := map[string]bool{}
+	for _, b := range objects {
+		policy, _, _ := unstructured.NestedString(b.Object, "spec", "policyName")
+		ref, _, _ := unstructured.NestedMap(b.Object, "spec", "paramRef")
+		kind, ok := kinds[b.GetKind()+" "+policy]
+		if !ok || ref == nil {
+			continue
+		}
+		gvr, ok := t.kinds[kind]
+		if !ok {
+			continue
+		}
+		if gvr.Group == "" && gvr.Resource == "secrets" {
+			if !refused[gvr.Resource] {
+				unread = append(unread, Unread{Resource: "secrets", Reason: "secrets are never read, and are params of " + b.GetKind() + " " + b.GetName()})
+			}
+			refused[gvr.Resource] = true
+			continue
+		}
+		list, err := t.param(ctx, gvr, ref)
+		if apierrors.IsForbidden(err) {
+			if !refused[gvr.GroupResource().String()] {
+				unread = append(unread, Unread{Resource: gvr.GroupResource().String(), Reason: oneLine(err)})
+			}
+			refused[gvr.GroupResource().String()] = true
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the params of %s %s: %w", b.GetKind(), b.GetName(), err)
+		}
+		for _, u := range list {
+			if !have[key(u)] {
+				have[key(u)] = true
+				found = append(found, u)
+			}
+		}
+	}
+	return found, unread, nil
+}
+
+// param reads the objects that a paramRef means, in all namespaces if it names none.
+func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref map[string]any) ([]*unstructured.Unstructured, error) {
+	namespace, _ := ref["namespace"].(string)
+	o := metav1.ListOptions{}
+	if name, _ := ref["name"].(string); name != "" {
+		o.FieldSelector = "metadata.name=" + name
+	}
+	list, err := t.objects.Resource(gvr).Namespace(namespace).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		found[i] = &list.Items[i]
+	}
+	return found, nil
+}
+
+// key names an object.
+func key(u *unstructured.Unstructured) string {
+	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
+}
+
+func firstRange(u *unstructured.Unstructured) string {
+	ranges, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "cidrs")
+	if len(ranges) == 0 {
+		return ""
+	}
+	return ranges[0]
+}
+
+// volatile are the members of metadata that say nothing about how objects are judged.
+var volatile = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "ownerReferences"}
+
+// tidy takes out of the objects what no object is judged by, and sorts.
+func (s *Snapshot) tidy() {
+	for _, item := range s.Items {
+		u := unstructured.Unstructured{Object: item}
+		for _, field := range volatile {
+			unstructured.RemoveNestedField(item, "metadata", field)
+		}
+		unstructured.RemoveNestedField(item, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+		if len(u.GetAnnotations()) == 0 {
+			unstructured.RemoveNestedField(item, "metadata", "annotations")
+		}
+		switch u.GetKind() {
+		case "ResourceQuota":
+			// Usage counts.
+			status, _, _ := unstructured.NestedMap(item, "status")
+			item["status"] = map[string]any{"used": status["used"]}
+		case "ServiceAccount":
+			delete(item, "secrets")
+		case "Namespace":
+			if phase, _, _ := unstructured.NestedString(item, "status", "phase"); phase == string(corev1.NamespaceTerminating) {
+				item["status"] = map[string]any{"phase": phase}
+				continue
+			}
+			delete(item, "status")
+		default:
+			delete(item, "status")
+		}
+	}
+	slices.SortFunc(s.Items, func(a, b map[string]any) int {
+		return cmp.Compare(key(&unstructured.Unstructured{Object: a}), key(&unstructured.Unstructured{Object: b}))
+	})
+	slices.SortFunc(s.Served, func(a, b Served) int { return cmp.Compare(a.APIVersion, b.APIVersion) })
+	slices.SortFunc(s.Unread, func(a, b Unread) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Reason, b.Reason))
+	})
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// platform is an operating system and an architecture, by Go's names.
+type platform struct{ OS, Arch string }
+
+func parsePlatform(text string) (platform, error) {
+	os, arch, ok := strings.Cut(text, "/")
+	if !ok || os == "" || arch == "" {
+		return platform{}, fmt.Errorf("%q is not of the form OS/ARCH", text)
+	}
+	return platform{os, arch}, nil
+}
+
+func (p platform) String() string { return p.OS + "/" + p.Arch }
+
+// kubernetesModule is the module whose version is the Kubernetes release.
+const kubernetesModule = "k8s.io/kubernetes"
+
+// program is gatehouse, built for a platform.
+type program struct {
+	platform
+	path string
+	info *debug.BuildInfo
+	// version is that of the module, commit the revision it was built from, made when that
+	// was committed, and modified whether the work tree had changes.
+	version, commit string
+	made            time.Time
+	modified        bool
+	// kubernetes is the Kubernetes release in it, such as v1.37.1.
+	kubernetes string
+}
+
+// build builds the program for a platform: static, without the paths of this machine and
+// without what only debuggers need.
+func (o *options) build(ctx context.Context, path string, p platform) (*program, error) {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", path, o.pkg)
+	cmd.Dir = o.module
+	// Settings of this machine must not become part of the program.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOWORK=off")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return describe(path, p, info)
+}
+
+// describe reads what the toolchain wrote into a program.
+func describe(path string, p platform, info *debug.BuildInfo) (*program, error) {
+	b := &program{platform: p, path: path, info: info, version: info.Main.Version}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.commit = s.Value
+		case "vcs.modified":
+			b.modified = s.Value == "true"
+		case "vcs.time":
+			made, err := time.Parse(time.RFC3339, s.Value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: vcs.time: %w", filepath.Base(path), err)
+			}
+			b.made = made.UTC()
+		}
+	}
+	if b.commit == "" || b.made.IsZero() {
+		return nil, fmt.Errorf("the program does not know its commit: build it in a git work tree")
+	}
+	for _, m := range info.Deps {
+		if m.Path == kubernetesModule {
+			b.kubernetes = m.Version
+		}
+	}
+	if b.kubernetes == "" {
+		return nil, fmt.Errorf("the program does not depend on %s", kubernetesModule)
+	}
+	return b, nil
+}

@@ -1,0 +1,125 @@
+// Release builds the files of a release of Gatehouse. It needs Go and git, and neither root
+// nor a daemon:
+//
+//	go run . -out DIR
+//
+// For each platform it makes an archive with the program, a list of the modules in it
+// (CycloneDX), and an archive for setup-envtest. For all platforms together it makes the
+// index of setup-envtest, a container image as an archive of an OCI layout, a manifest for
+// krew, and checksums. What the version is, the program says: Go takes it from the tag or
+// the commit. The same commit and the same Go give the same files, byte for byte.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// options are the flags.
+type options struct {
+	module, pkg string
+	out         string
+	platforms   []platform
+	url         string
+	modified    bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = o.run(ctx, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (*options, error) {
+	o := &options{pkg: "./cmd/gatehouse"}
+	flags := flag.NewFlagSet("release", flag.ExitOnError)
+	flags.StringVar(&o.module, "module", "../..", "`directory` of the module to build")
+	flags.StringVar(&o.out, "out", "../../dist", "`directory` for the files; files of another release in it stay")
+	flags.StringVar(&o.url, "url", "", "`URL` of the directory that will have the files (default: that of the release on the host of the module)")
+	flags.BoolVar(&o.modified, "modified", false, "build a work tree with changes, which nobody can build again")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "`list` of platforms")
+	_ = flags.Parse(args)
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	for _, text := range strings.Split(*platforms, ",") {
+		p, err := parsePlatform(text)
+		if err != nil {
+			return nil, fmt.Errorf("-platforms: %w", err)
+		}
+		o.platforms = append(o.platforms, p)
+	}
+	return o, nil
+}
+
+// run makes the release.
+func (o *options) run(ctx context.Context, progress io.Writer) error {
+	work, err := os.MkdirTemp("", "gatehouse-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	var built []*program
+	for _, p := range o.platforms {
+		fmt.Fprintf(progress, "building for %s\n", p)
+		b, err := o.build(ctx, filepath.Join(work, p.OS+"-"+p.Arch, "gatehouse"), p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		if b.modified && !o.modified {
+			return fmt.Errorf("the work tree has changes: commit them, or use -modified")
+		}
+		if len(built) > 0 && b.version != built[0].version {
+			return fmt.Errorf("%s is version %s, and %s is %s: did the work tree change meanwhile?", p, b.version, built[0].platform, built[0].version)
+		}
+		built = append(built, b)
+	}
+	r := &release{programs: built, dir: o.out, url: o.url}
+	if r.url == "" {
+		r.url = "https://" + built[0].info.Main.Path + "/releases/download/" + r.version()
+	}
+	if r.license, err = os.ReadFile(filepath.Join(o.module, "LICENSE")); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return err
+	}
+	for _, write := range []func() error{r.writeArchives, r.writeBOMs, r.writeEnvtest, r.writeImage, r.writeKrew, r.writeChecksums} {
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.files {
+		fmt.Fprintf(progress, "%7.1f MB  %s\n", float64(f.size)/1e6, f.name)
+	}
+	return nil
+}
+
+// release is what is made from the programs.
+type release struct {
+	programs []*program
+	// dir is where the files go, and url where users will find them.
+	dir, url string
+	license  []byte
+	// files are those written, in order.
+	files []file
+}
+
+func (r *release) version() string { return r.programs[0].version }
+
+// link is the URL of a file of the release.
+func (r *release) link(name string) string { return strings.TrimSuffix(r.url, "/") + "/" + name }

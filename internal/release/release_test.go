@@ -1,0 +1,487 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"sigs.k8s.io/yaml"
+)
+
+// host is the platform of the tests, which can run what is built for it.
+var host = platform{runtime.GOOS, runtime.GOARCH}
+
+// work is a directory for what tests share.
+var work string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "release-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	work = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// sources is a module that builds in a second and otherwise is as Gatehouse: its program
+// prints what it was started as, and it depends on a k8s.io/kubernetes.
+var sources = map[string]string{
+	"LICENSE": "Do as you like.\n",
+	"go.mod": `module example.com/gatehouse
+
+go 1.26.0
+
+require k8s.io/kubernetes v1.37.1
+
+replace k8s.io/kubernetes v1.37.1 => ./kubernetes
+`,
+	"kubernetes/go.mod":     "module k8s.io/kubernetes\n\ngo 1.26.0\n",
+	"kubernetes/version.go": "package kubernetes\n\nconst Minor = 37\n",
+	"cmd/gatehouse/main.go": `package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/kubernetes"
+)
+
+func main() { fmt.Println(os.Getenv("GATEHOUSE_PROGRAM"), kubernetes.Minor, os.Args[1:]) }
+`,
+}
+
+// newModule puts the sources into a git work tree.
+func newModule(dir string) error {
+	for name, text := range sources {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return git(dir, "init", "-q", ".").also("add", ".").also("commit", "-q", "-m", "first").also("tag", "v1.2.3").err
+}
+
+// gitRun is a sequence of git commands in a directory, until one fails.
+type gitRun struct {
+	dir string
+	err error
+}
+
+func git(dir string, args ...string) gitRun { return gitRun{dir: dir}.also(args...) }
+
+func (g gitRun) also(args ...string) gitRun {
+	if g.err != nil {
+		return g
+	}
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"}, args...)...)
+	cmd.Dir = g.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		g.err = fmt.Errorf("git %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return g
+}
+
+// released is a release of the sources for three platforms, in a directory.
+var released = sync.OnceValues(func() (string, error) {
+	module := filepath.Join(work, "module")
+	if err := os.Mkdir(module, 0o755); err != nil {
+		return "", err
+	}
+	if err := newModule(module); err != nil {
+		return "", err
+	}
+	out := filepath.Join(work, "out")
+	return out, optionsFor(module, out).run(context.Background(), io.Discard)
+})
+
+func release3(t *testing.T) string {
+	t.Helper()
+	dir, err := released()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func optionsFor(module, out string) *options {
+	o := &options{module: module, pkg: "./cmd/gatehouse", out: out, platforms: []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "arm64"}}}
+	if !slices.Contains(o.platforms, host) {
+		o.platforms = append(o.platforms, host)
+	}
+	return o
+}
+
+func TestAReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
+	dir := release3(t)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	const checksums = "gatehouse_v1.2.3_checksums.txt"
+	want := []string{checksums, "gatehouse_v1.2.3_krew.yaml", "gatehouse_v1.2.3_image.tar", "envtest-releases.yaml"}
+	for _, p := range optionsFor("", "").platforms {
+		want = append(want,
+			fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", p.OS, p.Arch), fmt.Sprintf("gatehouse_v1.2.3_%s_%s.cdx.json", p.OS, p.Arch),
+			fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", p.OS, p.Arch))
+	}
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("the files are\n%s\nwant\n%s", strings.Join(names, "\n"), strings.Join(want, "\n"))
+	}
+	sums := map[string]string{}
+	for line := range strings.Lines(string(read(t, filepath.Join(dir, checksums)))) {
+		sum, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		sums[name] = sum
+	}
+	for _, name := range names {
+		if name == checksums {
+			continue
+		}
+		if got := sum(read(t, filepath.Join(dir, name))); sums[name] != got {
+			t.Errorf("%s has the checksum %s, and the list says %q", name, got, sums[name])
+		}
+	}
+}
+
+func TestTheArchiveHasTheProgram(t *testing.T) {
+	members := untar(t, release3(t), fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", host.OS, host.Arch))
+	if string(members["LICENSE"].content) != sources["LICENSE"] {
+		t.Error("it has no license")
+	}
+	program := filepath.Join(unpack(t, members), "gatehouse")
+	if out, err := exec.Command(program, "version").Output(); err != nil || string(out) != " 37 [version]\n" {
+		t.Errorf("it prints %q, %v", out, err)
+	}
+	out, err := exec.Command("go", "version", "-m", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"-trimpath=true", "CGO_ENABLED=0", "mod\texample.com/gatehouse\tv1.2.3", "vcs.modified=false"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the program does not say %s:\n%s", want, out)
+		}
+	}
+	if bytes.Contains(read(t, program), []byte(work)) {
+		t.Error("the program has a path of this machine")
+	}
+}
+
+// Nothing of a machine is in a release: another clone, another cache and another temporary
+// directory give the same bytes.
+func TestAReleaseIsReproducible(t *testing.T) {
+	first := release3(t)
+	dir := t.TempDir()
+	module, out := filepath.Join(dir, "elsewhere"), filepath.Join(dir, "out")
+	if err := git(dir, "clone", "-q", filepath.Join(work, "module"), module).err; err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOFLAGS", "-buildvcs=false")
+	t.Setenv("TMPDIR", dir)
+	if err := optionsFor(module, out).run(t.Context(), io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	const checksums = "gatehouse_v1.2.3_checksums.txt"
+	if a, b := string(read(t, filepath.Join(first, checksums))), string(read(t, filepath.Join(out, checksums))); a != b {
+		t.Errorf("the first release has\n%s\nthe second one\n%s", a, b)
+	}
+}
+
+// The archive for setup-envtest has regular files only, and each name starts the program as
+// what the name says.
+func TestTheArchiveForSetupEnvtest(t *testing.T) {
+	dir := release3(t)
+	name := fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", host.OS, host.Arch)
+	members := untar(t, dir, name)
+	programs := unpack(t, members)
+	if len(members) != 3 {
+		t.Errorf("it has %d members, want 3", len(members))
+	}
+	for member, want := range map[string]string{"kube-apiserver": " 37 [--help]\n", "etcd": "etcd 37 [--help]\n", "kubectl": "kubectl 37 [--help]\n"} {
+		// They may be found on the PATH, too.
+		for _, cmd := range []*exec.Cmd{exec.Command(filepath.Join(programs, member), "--help"), {Path: "/usr/bin/env", Args: []string{"env", member, "--help"}}} {
+			cmd.Env = []string{"PATH=" + programs + ":/usr/bin:/bin"}
+			if out, err := cmd.Output(); err != nil || string(out) != want {
+				t.Errorf("%s prints %q, %v, want %q", cmd, out, err, want)
+			}
+		}
+	}
+	var found index
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, indexName)), &found); err != nil {
+		t.Fatal(err)
+	}
+	entry := found.Releases["v1.37.1"][name]
+	if want := "https://example.com/gatehouse/releases/download/v1.2.3/" + name; entry.SelfLink != want || len(entry.Hash) != 128 {
+		t.Errorf("the index has %+v", entry)
+	}
+}
+
+func TestTheListOfModules(t *testing.T) {
+	in, err := os.Open(filepath.Join(release3(t), "gatehouse_v1.2.3_linux_arm64.cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	list := new(cdx.BOM)
+	if err := cdx.NewBOMDecoder(in, cdx.BOMFileFormatJSON).Decode(list); err != nil {
+		t.Fatal(err)
+	}
+	if c := list.Metadata.Component; c.PackageURL != "pkg:golang/example.com/gatehouse@v1.2.3" || c.Version != "v1.2.3" {
+		t.Errorf("it is about %+v", c)
+	}
+	var links []string
+	for _, c := range *list.Components {
+		links = append(links, c.PackageURL)
+	}
+	want := []string{"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"), "pkg:golang/k8s.io/kubernetes@v1.37.1"}
+	if !slices.Equal(links, want) {
+		t.Errorf("it has %q, want %q", links, want)
+	}
+}
+
+// The image is for all platforms of Linux, and what is in it runs as an ordinary user.
+func TestTheImage(t *testing.T) {
+	dir := unpack(t, untar(t, release3(t), "gatehouse_v1.2.3_image.tar"))
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	top, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "v1.2.3" {
+		t.Fatalf("the layout has %+v", top.Manifests)
+	}
+	images, err := index.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := images.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		image, err := images.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkImage(t, image)
+	}
+	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
+		t.Errorf("the platforms are %q, want %q", platforms, want)
+	}
+}
+
+func checkImage(t *testing.T, image v1.Image) {
+	t.Helper()
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := file.Config
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/usr/local/bin/gatehouse"}) || !slices.Contains(c.Env, "GATEHOUSE_DATA_DIR=/var/lib/gatehouse") {
+		t.Errorf("the configuration is %+v", c)
+	}
+	contents := mutate.Extract(image)
+	defer contents.Close()
+	members := readTar(t, contents)
+	for name, want := range map[string]struct {
+		mode int64
+		uid  int
+		has  string
+	}{
+		"usr/local/bin/gatehouse":           {0o755, 0, "Go build"},
+		"tmp":                               {0o1777, 0, ""},
+		"var/lib/gatehouse":                 {0o700, 65532, ""},
+		"etc/passwd":                        {0o644, 0, "gatehouse:x:65532:65532::/var/lib/gatehouse:"},
+		"etc/ssl/certs/ca-certificates.crt": {0o644, 0, "BEGIN CERTIFICATE"},
+		"usr/share/zoneinfo.zip":            {0o644, 0, "Europe/Berlin"},
+	} {
+		m, ok := members[name]
+		if !ok {
+			t.Errorf("%s: the image has no %s", file.Architecture, name)
+			continue
+		}
+		if m.header.Mode != want.mode || m.header.Uid != want.uid || !bytes.Contains(m.content, []byte(want.has)) {
+			t.Errorf("%s: %s has the mode %o, the owner %d and %d bytes", file.Architecture, name, m.header.Mode, m.header.Uid, len(m.content))
+		}
+	}
+}
+
+// krew finds the archive of each platform, and in it what it installs.
+func TestTheManifestOfKrew(t *testing.T) {
+	dir := release3(t)
+	var plugin krewPlugin
+	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "gatehouse_v1.2.3_krew.yaml")), &plugin); err != nil {
+		t.Fatal(err)
+	}
+	if plugin.Metadata.Name != "gatehouse" || plugin.Spec.Version != "v1.2.3" || len(plugin.Spec.ShortDescription) > 50 {
+		t.Errorf("the plugin is %+v", plugin)
+	}
+	if len(plugin.Spec.Platforms) != len(optionsFor("", "").platforms) {
+		t.Errorf("it is for %d platforms", len(plugin.Spec.Platforms))
+	}
+	for _, p := range plugin.Spec.Platforms {
+		archive := path.Base(p.URI)
+		labels := p.Selector.MatchLabels
+		if want := fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", labels["os"], labels["arch"]); archive != want {
+			t.Errorf("%v: the archive is %s", labels, archive)
+			continue
+		}
+		if got := sum(read(t, filepath.Join(dir, archive))); got != p.SHA256 {
+			t.Errorf("%s has the checksum %s, and the manifest says %s", archive, got, p.SHA256)
+		}
+		members := untar(t, dir, archive)
+		for _, f := range p.Files {
+			if _, ok := members[f.From]; !ok {
+				t.Errorf("%s has no %s", archive, f.From)
+			}
+		}
+		if _, ok := members[p.Bin]; !ok {
+			t.Errorf("%s has no %s", archive, p.Bin)
+		}
+	}
+}
+
+func TestWhatCannotBeReleased(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(module string) error
+		want   string
+	}{
+		{"a work tree with changes", func(module string) error {
+			return os.WriteFile(filepath.Join(module, "cmd/gatehouse/more.go"), []byte("package main\n"), 0o644)
+		}, "the work tree has changes: commit them, or use -modified"},
+		{"no work tree", func(module string) error { return os.RemoveAll(filepath.Join(module, ".git")) }, "build it in a git work tree"},
+		{"no license", func(module string) error {
+			return git(module, "rm", "-q", "LICENSE").also("commit", "-q", "-m", "x").err
+		}, "LICENSE: no such file"},
+		{"what does not compile", func(module string) error {
+			return os.WriteFile(filepath.Join(module, "cmd/gatehouse/more.go"), []byte("package main\n\nx"), 0o644)
+		}, "go build: "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			// Go looks for a work tree above the module, too.
+			module := t.TempDir()
+			if err := errors.Join(newModule(module), tc.change(module)); err != nil {
+				t.Fatal(err)
+			}
+			o := optionsFor(module, filepath.Join(module, "..", "out"))
+			o.platforms = []platform{host}
+			if err := o.run(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+	if _, err := parse([]string{"-platforms", "linux"}); err == nil || !strings.Contains(err.Error(), `-platforms: "linux" is not of the form OS/ARCH`) {
+		t.Errorf("a platform without an architecture: %v", err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// member is a file or a directory of an archive.
+type member struct {
+	header  *tar.Header
+	content []byte
+}
+
+// untar reads an archive in a directory.
+func untar(t *testing.T, dir, name string) map[string]member {
+	t.Helper()
+	var in io.Reader = bytes.NewReader(read(t, filepath.Join(dir, name)))
+	if strings.HasSuffix(name, ".gz") {
+		compressed, err := gzip.NewReader(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in = compressed
+	}
+	return readTar(t, in)
+}
+
+func readTar(t *testing.T, in io.Reader) map[string]member {
+	t.Helper()
+	members := map[string]member{}
+	for archive := tar.NewReader(in); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return members
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[path.Clean(header.Name)] = member{header, content}
+	}
+}
+
+// unpack writes members to a directory, and returns that.
+func unpack(t *testing.T, members map[string]member) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, m := range members {
+		if m.header.Typeflag != tar.TypeReg {
+			t.Errorf("%s is not a regular file", name)
+			continue
+		}
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, m.content, os.FileMode(m.header.Mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"flag"
 	"io"
 	"strconv"
 
 	"google.golang.org/grpc/grpclog"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
 
@@ -27,13 +30,14 @@ func startLogging(w io.Writer, verbosity int) error {
 			return err
 		}
 	}
+	leaveOutCancelled()
 	klog.SetOutput(w)
 	if verbosity < 1 {
 		klog.SetOutputBySeverity("INFO", io.Discard)
 		klog.SetOutputBySeverity("WARNING", withoutUsual{w})
 	}
-	// What gRPC warns of is its own reconnecting to etcd; when etcd stays away,
-	// the requests that need it say so.
+	// gRPC warns when it connects to etcd again; when etcd stays away, the requests that
+	// need it say so.
 	warnings := io.Discard
 	if verbosity >= 1 {
 		warnings = w
@@ -42,10 +46,34 @@ func startLogging(w io.Writer, verbosity int) error {
 	return nil
 }
 
+// lateSync is what the garbage collector reports after each wait for its informers that
+// failed, besides the error of the wait, which says why.
+const lateSync = "timed out waiting for dependency graph builder sync during GC sync"
+
+// leaveOutCancelled lets libraries report no error that only says that a wait or a request
+// was cancelled: controllers are stopped whenever the server stops, and some whenever the
+// kinds change. Deadlines that pass are still reported.
+func leaveOutCancelled() {
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
+		func(ctx context.Context, err error, message string, keysAndValues ...any) {
+			cancelled := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled)
+			if cancelled || err != nil && err.Error() == lateSync {
+				return
+			}
+			for _, handle := range handlers {
+				handle(ctx, err, message, keysAndValues...)
+			}
+		},
+	}
+}
+
 // usual are warnings of libraries at events that are normal for a server.
 var usual = [][]byte{
 	// Every first server, and every server after a clean end, adds its address.
 	[]byte("] Resetting endpoints for master service "),
+	// A server that listens on another port than the last one changes the service's.
+	[]byte("] Resetting master service "),
 }
 
 // withoutUsual is a writer of log records, one in each call, that leaves out usual ones.

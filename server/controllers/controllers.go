@@ -29,7 +29,7 @@ type Options struct {
 	Loopback *restclient.Config
 	// Informers are those of the server, which starts them between New and Run.
 	Informers informers.SharedInformerFactory
-	// RBAC tells whether the server decides by roles, and reads them.
+	// RBAC reports whether the server decides by roles, and reads them.
 	RBAC bool
 	// Etcd holds the objects of a resource below Prefix(resource).
 	Etcd   dormant.Etcd
@@ -154,8 +154,8 @@ func (t *term) wakeAndRun(ctx context.Context, r row) {
 	}
 }
 
-// start makes a controller and starts the informers that it needs. What cannot be made is
-// tried again until ctx ends; nil means that there is nothing to run.
+// start makes a controller and starts the informers that it needs. It retries
+// until ctx ends; nil means that there is nothing to run.
 func (t *term) start(ctx context.Context, r row) func(context.Context) {
 	for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
 		run, err := t.make(ctx, r)
@@ -175,13 +175,18 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx = klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), r.name))
-	run, err := r.make(ctx, t, client)
+	named := func(ctx context.Context) context.Context {
+		return klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), r.name))
+	}
+	run, err := r.make(named(ctx), t, client)
 	if err != nil {
 		return nil, err
 	}
 	t.startInformers(ctx)
-	return run, nil
+	if run == nil {
+		return nil, nil
+	}
+	return func(ctx context.Context) { run(named(ctx)) }, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) {

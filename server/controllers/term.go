@@ -2,7 +2,7 @@ package controllers
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -157,7 +157,7 @@ const (
 	// lookAgain is how often controllers that follow all kinds ask which there are, in
 	// case that asking failed.
 	lookAgain = 30 * time.Second
-	// settle is how long they are left at work before they are told of another change.
+	// settle is how long they are left at work before they get another change.
 	settle = time.Second
 )
 
@@ -190,8 +190,9 @@ func trim(obj any) (any, error) {
 	return obj, nil
 }
 
-// errOver is why a request is not sent.
-var errOver = errors.New("this server does not run the controllers any more")
+// errOver is why a request is not sent. It counts as cancelled, so that libraries do not
+// report it.
+var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
 
 // bounded ends requests with a term, and sends none that another server's controllers
 // could get in the way of.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta2 "k8s.io/api/apps/v1beta2"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -102,6 +103,8 @@ var versioned = map[schema.GroupVersionKind]func() runtime.Object{
 	is("autoscaling", "v1", "Scale"):                        func() runtime.Object { return &autoscalingv1.Scale{} },
 	is("extensions", "v1beta1", "Scale"):                    func() runtime.Object { return &extensionsv1beta1.Scale{} },
 	is("authorization.k8s.io", "v1", "SubjectAccessReview"): func() runtime.Object { return &authorizationv1.SubjectAccessReview{} },
+
+	is(registration.GroupName, "v1", registration.MutatingPolicyKind): func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicy{} },
 }
 
 // catalogueScheme makes and converts the objects of the catalogue. An object with the

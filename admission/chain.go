@@ -47,7 +47,7 @@ type chained interface {
 }
 
 // twice runs the mutating pass again when a plugin asked for it. There is no
-// third time: what a plugin asks for in the second pass stays undone.
+// third time: a request for it in the second pass has no effect.
 type twice struct {
 	chained
 }
@@ -167,7 +167,7 @@ func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission
 	} else {
 		w = nil
 	}
-	ctx, end := trace.StartStep(ctx, r.name, registration.MutatingPass)
+	ctx, end := trace.StartStep(ctx, r.name, registration.MutatingPass, roundOf(a))
 	start := time.Now()
 	err := plugin.Admit(ctx, a, o)
 	latency := time.Since(start)
@@ -185,7 +185,7 @@ func (r recorded) validate(ctx context.Context, a admission.Attributes, o admiss
 	if !concerns(plugin, a) {
 		return plugin.Validate(ctx, a, o)
 	}
-	ctx, end := trace.StartStep(ctx, r.name, registration.ValidatingPass)
+	ctx, end := trace.StartStep(ctx, r.name, registration.ValidatingPass, 0)
 	start := time.Now()
 	err := plugin.Validate(ctx, a, o)
 	latency := time.Since(start)
@@ -200,8 +200,16 @@ func (r recorded) record(ctx context.Context, a admission.Attributes, s trace.St
 		return
 	}
 	s.Plugin, s.Object = r.name, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}
-	if s.Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
-		s.Round = 1
+	if s.Pass == registration.MutatingPass {
+		s.Round = roundOf(a)
 	}
 	t.Add(s)
+}
+
+// roundOf is the round of the mutating pass: 1 when the pass is run again, and 0 otherwise.
+func roundOf(a admission.Attributes) int {
+	if a.GetReinvocationContext().IsReinvoke() {
+		return 1
+	}
+	return 0
 }

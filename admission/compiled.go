@@ -26,10 +26,10 @@ var ErrNotPredicted = errors.New("the verdict cannot be predicted")
 // Described is a compiled-in plugin that can tell what it is about. A plan and a trace
 // leave out its steps on other requests.
 type Described interface {
-	// Concerns tells whether the plugin may change or refuse a request. It must not be
+	// Concerns reports whether the plugin may change or refuse a request. It must not be
 	// false for one that it does.
 	Concerns(a admission.Attributes) bool
-	// Changes tells whether the plugin may change the object of a request that it is
+	// Changes reports whether the plugin may change the object of a request that it is
 	// concerned with. Where it does, a plan and a trace tell what changed.
 	Changes() bool
 	// Reads is what the plugin reads to judge requests.
@@ -43,13 +43,13 @@ type Read struct {
 	Namespaced bool
 }
 
-// concerns tells whether a plugin may have an opinion on a request.
+// concerns reports whether a plugin may have an opinion on a request.
 func concerns(p admission.Interface, a admission.Attributes) bool {
 	d, ok := p.(Described)
 	return !ok || d.Concerns(a)
 }
 
-// mayChange tells whether a plugin may change the object of a request that it is
+// mayChange reports whether a plugin may change the object of a request that it is
 // concerned with.
 func mayChange(p admission.Interface, a admission.Attributes) bool {
 	d, ok := p.(Described)

@@ -4,13 +4,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 )
 
 // Configuration is what an AdmissionConfiguration file says. Its zero value
@@ -19,12 +25,16 @@ type Configuration struct {
 	file        string
 	plugins     []pluginConfiguration
 	kubeConfigs map[string]string
+	manifests   map[string]string
+	exclusions  *exclusion.Rules
 }
 
 type admissionConfiguration struct {
 	APIVersion string                `json:"apiVersion"`
 	Kind       string                `json:"kind"`
 	Plugins    []pluginConfiguration `json:"plugins"`
+	// ExclusionRules are Gatehouse's own (S23.1).
+	ExclusionRules []exclusion.Rule `json:"exclusionRules"`
 }
 
 type pluginConfiguration struct {
@@ -33,10 +43,13 @@ type pluginConfiguration struct {
 	Configuration json.RawMessage `json:"configuration"`
 }
 
-type webhookConfiguration struct {
-	APIVersion     string `json:"apiVersion"`
-	Kind           string `json:"kind"`
-	KubeConfigFile string `json:"kubeConfigFile"`
+// engineConfiguration is the configuration of a plugin of the engine. Those of policies
+// have no kubeConfigFile.
+type engineConfiguration struct {
+	APIVersion         string  `json:"apiVersion"`
+	Kind               string  `json:"kind"`
+	KubeConfigFile     *string `json:"kubeConfigFile"`
+	StaticManifestsDir *string `json:"staticManifestsDir"`
 }
 
 type typeMeta struct{ apiVersion, kind string }
@@ -50,18 +63,22 @@ var (
 		{"apiserver.config.k8s.io/v1alpha1", "WebhookAdmission"},
 		{"apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"},
 	}
-	// webhookPlugins are those whose configuration is a webhookConfiguration.
-	webhookPlugins = []string{MutatingWebhookName, ValidatingWebhookName, GenericWebhookName}
+	// pluginConfigurations are the types of the engine's plugins' configurations.
+	pluginConfigurations = map[string][]typeMeta{
+		MutatingWebhookName: webhookConfigurations, ValidatingWebhookName: webhookConfigurations, GenericWebhookName: webhookConfigurations,
+		MutatingPolicyName:   {{"apiserver.config.k8s.io/v1", "MutatingAdmissionPolicyConfiguration"}},
+		ValidatingPolicyName: {{"apiserver.config.k8s.io/v1", "ValidatingAdmissionPolicyConfiguration"}},
+	}
 )
 
 // LoadConfiguration reads the file of --admission-control-config-file, YAML or
-// JSON (S9.12), and the configurations of the webhook plugins it holds or points
-// to (S9.13). An empty file name gives the zero Configuration.
+// JSON (S9.12), and the configurations of the engine's plugins it holds or points
+// to (S9.13, S21.1). An empty file name gives the zero Configuration.
 //
 // Reading is strict: an unknown or repeated field is an error, and every error
 // names the file. Entries of plugins that are not known here are ignored.
 func LoadConfiguration(file string) (*Configuration, error) {
-	c := &Configuration{file: file, kubeConfigs: map[string]string{}}
+	c := &Configuration{file: file, kubeConfigs: map[string]string{}, manifests: map[string]string{}}
 	if file == "" {
 		return c, nil
 	}
@@ -77,12 +94,13 @@ func LoadConfiguration(file string) (*Configuration, error) {
 		return nil, fmt.Errorf("admission configuration %s: %w", file, err)
 	}
 	c.plugins = content.Plugins
-	for _, name := range webhookPlugins {
-		kubeConfig, err := c.kubeConfig(name)
-		if err != nil {
+	if c.exclusions, err = exclusion.New(content.ExclusionRules); err != nil {
+		return nil, fmt.Errorf("admission configuration %s: %w", file, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(pluginConfigurations)) {
+		if err := c.configure(name); err != nil {
 			return nil, fmt.Errorf("admission configuration %s, plugin %s: %w", file, name, err)
 		}
-		c.kubeConfigs[name] = kubeConfig
 	}
 	return c, nil
 }
@@ -91,6 +109,19 @@ func LoadConfiguration(file string) (*Configuration, error) {
 // webhook plugin of that name authenticates as; empty when it has none (S8.12).
 func (c *Configuration) KubeConfigFile(plugin string) string {
 	return c.kubeConfigs[plugin]
+}
+
+// StaticManifestsDir returns the absolute name of the directory with the manifests of the
+// plugin of that name; empty when it has none (S21.2).
+func (c *Configuration) StaticManifestsDir(plugin string) string { return c.manifests[plugin] }
+
+// Exclusions returns the exclusion rules; nil when there are none (S23). They take effect in
+// a snapshot: snapshot.Options.Local has them with Local.WithExclusions.
+func (c *Configuration) Exclusions() *exclusion.Rules { return c.exclusions }
+
+// SameExclusions tells whether another configuration has the same exclusion rules.
+func (c *Configuration) SameExclusions(other *Configuration) bool {
+	return reflect.DeepEqual(c.exclusions.List(), other.exclusions.List())
 }
 
 // Plugins names the plugins that the file has entries for, in their order.
@@ -103,9 +134,9 @@ func (c *Configuration) Plugins() []string {
 }
 
 // Raw returns the configuration of the plugin of that name as it was written,
-// nil when there is none. Of several entries the first counts; what stands in
-// the entry itself counts before the file it points to, which is relative to
-// the directory of the file it is named in.
+// nil when there is none. Of several entries the first counts. A configuration
+// in the entry itself counts before the file that the entry points to, which is
+// relative to the directory of the file that names it.
 func (c *Configuration) Raw(plugin string) ([]byte, error) {
 	data, _, err := c.raw(plugin)
 	return data, err
@@ -134,39 +165,77 @@ func (c *Configuration) raw(plugin string) (data []byte, file string, err error)
 	return data, file, nil
 }
 
-func (c *Configuration) kubeConfig(plugin string) (string, error) {
+// configure reads the configuration of a plugin of the engine.
+func (c *Configuration) configure(plugin string) error {
 	data, file, err := c.raw(plugin)
 	if err != nil || data == nil {
-		return "", err
+		return err
 	}
-	kubeConfig, err := kubeConfigIn(data)
-	if err != nil && file != "" {
-		err = fmt.Errorf("%s: %w", file, err)
+	content, err := read(plugin, data)
+	if err != nil {
+		if file != "" {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
+		return err
 	}
-	return kubeConfig, err
+	c.kubeConfigs[plugin], c.manifests[plugin] = deref(content.KubeConfigFile), deref(content.StaticManifestsDir)
+	return nil
 }
 
-// kubeConfigIn reads the configuration of a webhook plugin.
-func kubeConfigIn(data []byte) (string, error) {
-	var content webhookConfiguration
-	if err := unmarshalStrict(data, &content); err != nil {
-		return "", err
+// read reads the configuration of a plugin of the engine, and checks it.
+func read(plugin string, data []byte) (*engineConfiguration, error) {
+	content := &engineConfiguration{}
+	if err := unmarshalStrict(data, content); err != nil {
+		return nil, err
 	}
-	if err := checkType(typeMeta{content.APIVersion, content.Kind}, webhookConfigurations); err != nil {
-		return "", err
+	types, got := pluginConfigurations[plugin], typeMeta{content.APIVersion, content.Kind}
+	for _, others := range pluginConfigurations {
+		if slices.Contains(others, got) && !slices.Contains(types, got) {
+			return nil, fmt.Errorf("unexpected type: %s; use %s", got, alternatives(types))
+		}
 	}
-	if f := content.KubeConfigFile; f != "" && !filepath.IsAbs(f) {
-		return "", field.Invalid(field.NewPath("kubeConfigFile"), f, "must be an absolute file path")
+	if err := checkType(got, types); err != nil {
+		return nil, err
 	}
-	return content.KubeConfigFile, nil
+	switch {
+	case content.KubeConfigFile != nil && len(types) == 1:
+		return nil, errors.New(`strict decoding error: unknown field "kubeConfigFile"`)
+	case content.StaticManifestsDir != nil && got == webhookConfigurations[0]:
+		return nil, errors.New(`strict decoding error: unknown field "staticManifestsDir"`)
+	}
+	if f := deref(content.KubeConfigFile); f != "" && !filepath.IsAbs(f) {
+		return nil, field.Invalid(field.NewPath("kubeConfigFile"), f, "must be an absolute file path")
+	}
+	dir := deref(content.StaticManifestsDir)
+	if dir != "" && plugin == GenericWebhookName {
+		return nil, field.Invalid(field.NewPath("staticManifestsDir"), dir, "external hooks have no url, so that no manifest file can have one; remove the field")
+	}
+	return content, manifest.ValidateStaticManifestsDir(dir)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// String names the type as messages do.
+func (t typeMeta) String() string { return t.apiVersion + " " + t.kind }
+
+func alternatives(types []typeMeta) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, " or ")
 }
 
 func checkType(got typeMeta, want []typeMeta) error {
 	if slices.Contains(want, got) {
 		return nil
 	}
-	return fmt.Errorf("apiVersion %q, kind %q is unknown: use %s %s or %s %s", got.apiVersion, got.kind,
-		want[0].apiVersion, want[0].kind, want[1].apiVersion, want[1].kind)
+	return fmt.Errorf("apiVersion %q, kind %q is unknown: use %s", got.apiVersion, got.kind, alternatives(want))
 }
 
 // unmarshalStrict reads YAML, and JSON with it.

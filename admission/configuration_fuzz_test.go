@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzLoadConfiguration: S9.12 and S9.13. Whatever stands in an AdmissionConfiguration
-// and in the file of a plugin that it points to, loading them does not panic. An error
-// names the file, and the other one too if it is about that. What is accepted has one
+// FuzzLoadConfiguration: S9.12 and S9.13. Loading an AdmissionConfiguration and the file
+// of a plugin that it points to never panics. An error
+// names the file, and the other one too if it is about that. An accepted file has one
 // of the known types, and no file of credentials but one with an absolute name, that of
 // the first entry of the plugin.
 func FuzzLoadConfiguration(f *testing.F) {
@@ -55,7 +55,7 @@ func FuzzLoadConfiguration(f *testing.F) {
 			}
 			return
 		}
-		// What was accepted says the same in a looser reading.
+		// An accepted file means the same in a looser reading.
 		var loose admissionConfiguration
 		if err := yaml.Unmarshal(main, &loose); err != nil {
 			t.Fatalf("accepted, but no YAML: %v", err)
@@ -63,17 +63,17 @@ func FuzzLoadConfiguration(f *testing.F) {
 		if !slices.Contains(admissionConfigurations, typeMeta{loose.APIVersion, loose.Kind}) {
 			t.Errorf("accepted %s %s", loose.APIVersion, loose.Kind)
 		}
-		for _, name := range webhookPlugins {
-			var want webhookConfiguration
+		for name, types := range pluginConfigurations {
+			var want engineConfiguration
 			raw, err := c.Raw(name)
 			if err != nil || yaml.Unmarshal(raw, &want) != nil {
 				t.Fatalf("accepted, but plugin %s has %q, %v", name, raw, err)
 			}
-			if raw != nil && !slices.Contains(webhookConfigurations, typeMeta{want.APIVersion, want.Kind}) {
+			if raw != nil && !slices.Contains(types, typeMeta{want.APIVersion, want.Kind}) {
 				t.Errorf("accepted %s %s", want.APIVersion, want.Kind)
 			}
-			if got := c.KubeConfigFile(name); got != want.KubeConfigFile || got != "" && !filepath.IsAbs(got) {
-				t.Errorf("kubeconfig of %s is %q, want %q", name, got, want.KubeConfigFile)
+			if got := c.KubeConfigFile(name); got != deref(want.KubeConfigFile) || got != "" && !filepath.IsAbs(got) {
+				t.Errorf("kubeconfig of %s is %q, want %q", name, got, deref(want.KubeConfigFile))
 			}
 		}
 	})

@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 )
 
 func TestLoadConfiguration(t *testing.T) {
@@ -144,7 +148,7 @@ plugins:
 			if err != nil {
 				return
 			}
-			for _, plugin := range webhookPlugins {
+			for plugin := range pluginConfigurations {
 				if got := c.KubeConfigFile(plugin); got != tt.want[plugin] {
 					t.Errorf("%s: got %q, want %q", plugin, got, tt.want[plugin])
 				}
@@ -163,5 +167,64 @@ func TestLoadConfigurationWithoutFile(t *testing.T) {
 	}
 	if _, err := LoadConfiguration(filepath.Join(t.TempDir(), "absent")); err == nil {
 		t.Error("an absent file is no error")
+	}
+}
+
+// TestStaticManifestsDirIsChecked proves S21.1, S21.2 and S21.3: the types of plugins'
+// configurations, and which directories are refused.
+func TestStaticManifestsDirIsChecked(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const webhooks, validating, mutating = "WebhookAdmissionConfiguration", "ValidatingAdmissionPolicyConfiguration", "MutatingAdmissionPolicyConfiguration"
+	v1 := func(kind, dir string) string {
+		return "{apiVersion: apiserver.config.k8s.io/v1, kind: " + kind + ", staticManifestsDir: " + dir + "}"
+	}
+	for _, tt := range []struct {
+		name, plugin, configuration string
+		off                         bool
+		err                         string
+	}{
+		{name: "S21.1 mutating webhooks", plugin: MutatingWebhookName, configuration: v1(webhooks, dir)},
+		{name: "S21.1 validating webhooks", plugin: ValidatingWebhookName, configuration: v1(webhooks, dir)},
+		{name: "S21.1 mutating policies", plugin: MutatingPolicyName, configuration: v1(mutating, dir)},
+		{name: "S21.1 validating policies", plugin: ValidatingPolicyName, configuration: v1(validating, dir)},
+		{name: "S21.1 the kind of another plugin", plugin: ValidatingPolicyName, configuration: v1(mutating, dir), err: "unexpected type: apiserver.config.k8s.io/v1 " + mutating + "; use apiserver.config.k8s.io/v1 " + validating},
+		{name: "S21.1 the kind of webhooks for policies", plugin: ValidatingPolicyName, configuration: v1(webhooks, dir), err: "unexpected type"},
+		{name: "S21.1 the older kind has no such field", plugin: MutatingWebhookName, configuration: "{apiVersion: apiserver.config.k8s.io/v1alpha1, kind: WebhookAdmission, staticManifestsDir: " + dir + "}", err: `unknown field "staticManifestsDir"`},
+		{name: "S21.1 policies have no kubeconfig", plugin: MutatingPolicyName, configuration: "{apiVersion: apiserver.config.k8s.io/v1, kind: " + mutating + ", kubeConfigFile: /k}", err: `unknown field "kubeConfigFile"`},
+		{name: "S21.1 external hooks have no url", plugin: GenericWebhookName, configuration: v1(webhooks, dir), err: "external hooks have no url"},
+		{name: "S21.2 empty is off", plugin: MutatingPolicyName, configuration: v1(mutating, `""`)},
+		{name: "S21.2 not absolute", plugin: MutatingPolicyName, configuration: v1(mutating, "manifests"), err: `staticManifestsDir: Invalid value: "manifests": must be an absolute file path`},
+		{name: "S21.2 not there", plugin: MutatingPolicyName, configuration: v1(mutating, dir+"/none"), err: "unable to read: stat " + dir + "/none: no such file or directory"},
+		{name: "S21.2 not a directory", plugin: MutatingPolicyName, configuration: v1(mutating, file), err: "must be a directory"},
+		{name: "S21.3 the feature is off", plugin: MutatingPolicyName, configuration: v1(mutating, dir), off: true, err: "requires the ManifestBasedAdmissionControlConfig feature gate to be enabled"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.off {
+				featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ManifestBasedAdmissionControlConfig, false)
+			}
+			file := filepath.Join(t.TempDir(), "c")
+			content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: " + tt.plugin + ", configuration: " + tt.configuration + "}]\n"
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err := LoadConfiguration(file)
+			if tt.err != "" {
+				if !strings.Contains(text(err), tt.err) || !strings.Contains(text(err), "plugin "+tt.plugin) {
+					t.Errorf("got error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			want := dir
+			if strings.Contains(tt.configuration, `""`) {
+				want = ""
+			}
+			if err != nil || c.StaticManifestsDir(tt.plugin) != want {
+				t.Errorf("got %v, %v; want %q", c, err, want)
+			}
+		})
 	}
 }

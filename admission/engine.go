@@ -92,8 +92,8 @@ type Engine struct {
 	validating   validatingPlugin
 	external     validatingPlugin
 
-	mutatingPolicies   mutatingPolicies
-	validatingPolicies validatingPolicies
+	mutatingPolicies   mutatingPlugin
+	validatingPolicies validatingPlugin
 }
 
 // pluginCaller calls the webhooks of one plugin.
@@ -120,33 +120,22 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, publisher: &trace.Publisher{Observer: o.Observer}}
 	e.initializers = newInitializerPlugin(&o, e.publisher)
 	for _, p := range []struct {
-		plugin *webhookPlugin
+		plugin *judging
 		source registration.Source
+		runner func(registration.Source) (runner, error)
 	}{
-		{&e.mutating.webhookPlugin, registration.Mutating},
-		{&e.validating.webhookPlugin, registration.Validating},
-		{&e.external.webhookPlugin, registration.External},
+		{&e.mutating.judging, registration.Mutating, e.hooks},
+		{&e.validating.judging, registration.Validating, e.hooks},
+		{&e.external.judging, registration.External, e.hooks},
+		{&e.mutatingPolicies.judging, registration.MutatingPolicies, e.mutations},
+		{&e.validatingPolicies.judging, registration.ValidatingPolicies, e.validations},
 	} {
-		dispatcher, err := e.dispatcher(p.source)
+		run, err := p.runner(p.source)
 		if err != nil {
 			e.Close()
 			return nil, err
 		}
-		*p.plugin = webhookPlugin{source: p.source, snapshots: o.Snapshots, dispatcher: dispatcher}
-	}
-	for _, p := range []struct {
-		plugin *policyPlugin
-		source registration.Source
-	}{
-		{&e.mutatingPolicies.policyPlugin, registration.MutatingPolicies},
-		{&e.validatingPolicies.policyPlugin, registration.ValidatingPolicies},
-	} {
-		policies, err := e.policies(p.source)
-		if err != nil {
-			e.Close()
-			return nil, err
-		}
-		*p.plugin = policyPlugin{source: p.source, snapshots: o.Snapshots, policies: policies}
+		*p.plugin = judging{source: p.source, snapshots: o.Snapshots, run: run}
 	}
 	return e, nil
 }
@@ -169,9 +158,9 @@ func (e *Engine) ValidatingWebhooks() admission.ValidationInterface { return &e.
 // ExternalAdmissionHookConfigurations, in the validating pass (S12.9).
 func (e *Engine) ExternalHooks() admission.ValidationInterface { return &e.external }
 
-// dispatcher makes what runs the hooks of a source, with credentials and
-// connections of its own (S8.20).
-func (e *Engine) dispatcher(source registration.Source) (*dispatch.Dispatcher, error) {
+// hooks returns the runner of the hooks of a source, with credentials and connections of
+// its own (S8.20).
+func (e *Engine) hooks(source registration.Source) (runner, error) {
 	plugin := source.Descriptor().Plugin
 	var credentials *call.Credentials
 	if file := e.options.Configuration.KubeConfigFile(plugin); file != "" {
@@ -199,7 +188,7 @@ func (e *Engine) dispatcher(source registration.Source) (*dispatch.Dispatcher, e
 		return nil, err
 	}
 	e.callers = append(e.callers, pluginCaller{plugin, source, caller})
-	return dispatch.New(dispatch.Options{
+	dispatcher, err := dispatch.New(dispatch.Options{
 		Source:          source,
 		Plugin:          plugin,
 		Publisher:       e.publisher,
@@ -210,6 +199,10 @@ func (e *Engine) dispatcher(source registration.Source) (*dispatch.Dispatcher, e
 		Skips:           e.options.Skips,
 		StepAside:       e.options.StepAside,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return dispatcher.Run, nil
 }
 
 // circuits has the circuits of a plugin's webhook servers counted and logged.

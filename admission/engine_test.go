@@ -37,6 +37,8 @@ type fixed struct {
 	err      error
 }
 
+func (*fixed) Static() *snapshot.Snapshot { return nil }
+
 func (f *fixed) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot, error) {
 	return f.snapshot, f.err
 }

@@ -23,8 +23,8 @@ func TestRegistrationsAge(t *testing.T) {
 	refused := errors.New("connection refused")
 	for _, tc := range []struct {
 		name string
-		// reads take slow each, one after the other; what is measured is measured
-		// a second after the last.
+		// reads take slow each, one after the other; the measurement begins a second
+		// after the last.
 		reads []error
 		want  figures
 	}{

@@ -6,6 +6,7 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // TestPluginsHandle proves S9.5: which operations each plugin is asked about.
@@ -19,6 +20,8 @@ func TestPluginsHandle(t *testing.T) {
 		{MutatingWebhookName, &mutatingPlugin{}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
 		{ValidatingWebhookName, &validatingPlugin{}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
 		{GenericWebhookName, new(Engine).ExternalHooks(), map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
+		{MutatingPolicyName, &mutatingPlugin{judging{source: registration.MutatingPolicies}}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Connect: true}},
+		{ValidatingPolicyName, &validatingPlugin{judging{source: registration.ValidatingPolicies}}, map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true, apiadmission.Delete: true, apiadmission.Connect: true}},
 		{InitializersName, initializers.New(initializers.Options{}), map[apiadmission.Operation]bool{apiadmission.Create: true, apiadmission.Update: true}},
 	} {
 		for _, operation := range all {

@@ -3,13 +3,17 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -60,8 +64,16 @@ func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes)
 		return nil, err
 	}
 	request := plan.NewRequest(a)
+	start, chosen := time.Now(), plan.Initializers(s, &request, a.GetObject())
+	if len(chosen) > 0 && chosen[0].Exclusion.Skips() {
+		p.publisher.Publish(ctx, a, &trace.Run{
+			Request: dispatch.RequestOf(&request), Source: registration.Initializing, Revision: s.Revision, ReadAt: s.ReadAt,
+			Start: start, Latency: time.Since(start), Exclusions: []trace.Exclusion{dispatch.Skipped(chosen)},
+		})
+		return nil, nil
+	}
 	var names []string
-	for _, c := range plan.Initializers(s, &request, a.GetObject()) {
+	for _, c := range chosen {
 		names = append(names, c.Entry.Name)
 	}
 	return names, nil
@@ -83,32 +95,116 @@ func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.En
 // Admit implements admission.MutationInterface.
 func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	start, had := time.Now(), a.GetObject() != nil && initializers.Has(a.GetObject())
-	ctx, end := trace.StartStep(ctx, InitializersName, registration.MutatingPass)
+	turn := p.turn(ctx, a, o)
+	ctx, end := trace.StartStep(ctx, InitializersName, registration.MutatingPass, roundOf(a))
 	err := p.Plugin.Admit(ctx, a, o)
 	end(err)
-	if err != nil || !had && a.GetObject() != nil && initializers.Has(a.GetObject()) {
-		p.record(ctx, a, start, err)
+	switch {
+	case err != nil:
+		p.record(ctx, a, start, err, nil)
+	case turn != nil:
+		turn.finish(a)
+		p.record(ctx, a, start, nil, turn)
+	case !had && a.GetObject() != nil && initializers.Has(a.GetObject()):
+		p.record(ctx, a, start, nil, nil)
 	}
 	return err
+}
+
+// turn is a write of an uninitialized object, which is the work of the initializers whose
+// turn it is.
+type turn struct {
+	pending []initializers.Initializer
+	written []byte
+	// names are whose turn it is.
+	names []string
+}
+
+// turn returns what a request writes that is about an uninitialized object, nil when the
+// request is about something else, or when nobody looks at its trace.
+func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) *turn {
+	if a.GetOperation() != admission.Update || a.GetSubresource() != "" || a.GetObject() == nil || a.GetOldObject() == nil ||
+		!initializers.Has(a.GetOldObject()) || roundOf(a) > 0 || !p.publisher.Observed(ctx) {
+		return nil
+	}
+	stored, err := initializers.Get(a.GetOldObject())
+	if err != nil || stored == nil || len(stored.Pending) == 0 {
+		return nil
+	}
+	before, after := bare(a.GetOldObject()), bare(a.GetObject())
+	if before == nil || after == nil {
+		return nil
+	}
+	t := &turn{pending: stored.Pending}
+	// A change that cannot be shown is none: it cannot fail the request.
+	t.written, _ = objects.Difference(before, after, a.GetKind(), o)
+	parallel := func(string) bool { return false }
+	if s, err := acquire(ctx, p.snapshots, registration.Initializing, a); err == nil && s != nil {
+		parallel = func(name string) bool {
+			e := s.Initializer(name)
+			return e != nil && e.Parallel
+		}
+	}
+	for _, i := range initializers.Leading(stored.Pending, parallel) {
+		t.names = append(t.names, i.Name)
+	}
+	return t
+}
+
+// finish finds out whose turn it was: that of the initializers that the request completed,
+// if it completed any.
+func (t *turn) finish(a admission.Attributes) {
+	left, err := initializers.Get(a.GetObject())
+	if err != nil {
+		return
+	}
+	var completed []string
+	for _, i := range t.pending {
+		if left == nil || !slices.Contains(left.Pending, i) {
+			completed = append(completed, i.Name)
+		}
+	}
+	if len(completed) > 0 {
+		t.names = completed
+	}
+}
+
+// bare is a copy of an object without the metadata that the server and the initializers
+// keep for themselves; nil for an object without metadata.
+func bare(obj runtime.Object) runtime.Object {
+	obj = obj.DeepCopyObject()
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	initializers.Set(obj, nil)
+	m.SetManagedFields(nil)
+	m.SetResourceVersion("")
+	m.SetGeneration(0)
+	return obj
 }
 
 // Validate implements admission.ValidationInterface.
 func (p *initializerPlugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	start := time.Now()
-	ctx, end := trace.StartStep(ctx, InitializersName, registration.ValidatingPass)
+	ctx, end := trace.StartStep(ctx, InitializersName, registration.ValidatingPass, 0)
 	err := p.Plugin.Validate(ctx, a, o)
 	end(err)
 	if err != nil {
-		p.record(ctx, a, start, err)
+		p.record(ctx, a, start, err, nil)
 	}
 	return err
 }
 
-// record publishes what the plugin did.
-func (p *initializerPlugin) record(ctx context.Context, a admission.Attributes, start time.Time, err error) {
+// record publishes what the plugin did. A turn is nil when the request gave the object its
+// initializers, or was rejected.
+func (p *initializerPlugin) record(ctx context.Context, a admission.Attributes, start time.Time, err error, t *turn) {
 	request := plan.NewRequest(a)
 	run := &trace.Run{Request: dispatch.RequestOf(&request), Source: registration.Initializing, Start: start, Latency: time.Since(start), Err: err}
-	if err == nil {
+	switch {
+	case t != nil:
+		run.Initializing, run.Written = t.names, t.written
+	case err == nil:
 		if list, err := initializers.Get(a.GetObject()); err == nil && list != nil {
 			for _, i := range list.Pending {
 				run.Pending = append(run.Pending, i.Name)

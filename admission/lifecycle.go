@@ -51,7 +51,7 @@ func (c ClusterNamespaces) Live(ctx context.Context, name string) (*corev1.Names
 }
 
 const (
-	// distrust is how long the cache is not believed when it shows a namespace
+	// distrust is how long the cache is not trusted when it shows a namespace
 	// as active whose deletion was admitted here.
 	distrust = 30 * time.Second
 	// maxDistrusted bounds how many namespaces are remembered for that.

@@ -22,7 +22,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
@@ -450,15 +452,61 @@ func TestPoliciesCanBeRepaired(t *testing.T) {
 	}
 }
 
-// noSnapshot has none.
-type noSnapshot struct{}
+// Manifest files judge requests about registrations while there is no snapshot (S21.17).
+func TestManifestsJudgeWithoutASnapshot(t *testing.T) {
+	policy := &v1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p.static.k8s.io"},
+		Spec: v1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &v1.MatchResources{ResourceRules: []v1.NamedRuleWithOperations{{RuleWithOperations: v1.RuleWithOperations{
+				Operations: []v1.OperationType{"*"}, Rule: v1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}},
+			}}}},
+			Validations: []v1.Validation{{Expression: "false", Message: "never"}},
+		},
+	}
+	registration.Default(policy)
+	local, err := snapshot.NewLocal([]snapshot.Manifest{{Object: policy, File: "f"}, {File: "f", Object: &v1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "p.static.k8s.io"},
+		Spec:       v1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p.static.k8s.io", ValidationActions: []v1.ValidationAction{v1.Deny}},
+	}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := exclusion.New([]exclusion.Rule{{Name: "deployments", Effect: exclusion.Skip, Resources: []string{"deployments"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Options{Snapshots: noSnapshot{local.WithExclusions(rules).Static()}, Namespaces: scenarioNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	judge := func(group, kind, resource string) error {
+		return e.ValidatingPolicies().Validate(t.Context(), admission.NewAttributesRecord(&v1.MutatingAdmissionPolicy{}, nil, is(group, "v1", kind), "", "p",
+			at(group, "v1", resource), "", admission.Create, nil, false, &user.DefaultInfo{Name: "bob"}), catalogueInterfaces)
+	}
+	if err := judge("admissionregistration.k8s.io", "MutatingAdmissionPolicy", "mutatingadmissionpolicies"); err == nil || !strings.Contains(err.Error(), "denied request: never") {
+		t.Errorf("S21.17 a policy: %v", err)
+	}
+	if err := judge("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"); err != nil {
+		t.Errorf("S21.16 a review: %v", err)
+	}
+	// S21.18, S23.11: other requests need the registrations of the API, excluded or not.
+	if err := judge("apps", "Deployment", "deployments"); err == nil || !strings.Contains(err.Error(), "there is no snapshot") {
+		t.Errorf("S21.18 another kind: %v", err)
+	}
+}
+
+// noSnapshot has none but that of manifest files.
+type noSnapshot struct{ static *snapshot.Snapshot }
+
+func (n noSnapshot) Static() *snapshot.Snapshot { return n.static }
 
 func (noSnapshot) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot, error) {
 	return nil, apierrors.NewInternalError(errors.New("there is no snapshot"))
 }
 
-// S18.26: what identifies an evaluation is policy, binding and param, so that a param
-// that comes between the rounds is not evaluated in the second one.
+// S18.26: policy, binding and param identify an evaluation, so that a param that comes
+// between the rounds is not evaluated in the second one.
 func TestOnlyWhatWasEvaluatedIsRepeated(t *testing.T) {
 	config := params{configMap("one", "1")}
 	policy := changing{

@@ -25,12 +25,17 @@ type PlanOptions struct {
 	// Hidden says of sources why whoever asks may not see their entries; they are left
 	// out, and the plan says so.
 	Hidden map[registration.Source]string
-	// NamespaceHidden, if set, says why whoever asks may not see the request's namespace:
-	// what depends on its labels is then unknown, and compiled-in plugins are not asked.
+	// NamespaceHidden, if set, says why the caller may not see the request's namespace:
+	// tests that depend on its labels are then unknown, and compiled-in plugins are not
+	// asked.
 	NamespaceHidden string
 	// Unread, if set, says of compiled-in plugins, by name, why whoever asks may not see
 	// what they read: these are not asked.
 	Unread map[string]string
+	// Prepares tells that the server prepares an object between the passes, as those do that
+	// store objects: it generates the name, and may take nothing but the status of an object
+	// that was sent for its status. What depends on the rest of that object is then unknown.
+	Prepares bool
 	// ParamHidden, if set, says why whoever asks may not see objects that policies refer
 	// to; empty when they may. The name is empty for those of a selector. Policies that are
 	// evaluated with them are then unknown.
@@ -78,7 +83,10 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	set := objects.New(trial, o)
 	in := &plan.Input{
 		Objects: set, NamespaceLabels: e.namespaceLabels, Namespace: e.namespace, Params: e.options.Params,
-		Change: dispatch.Changer(set, e.options.Schemas), Authorizer: e.options.Authorizer,
+		Change: dispatch.Changer(set, e.options.Schemas), Authorizer: e.options.Authorizer, Generates: options.Prepares,
+	}
+	if object := plan.StatusOnly(trial.GetObject(), trial.GetOldObject()); object != nil && options.Prepares && request.WritesStatus() {
+		in.Status = objects.New(withObject(trial, object), o)
 	}
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
@@ -96,7 +104,7 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 		if l.Source != nil {
 			l.Hidden = options.Hidden[l.Source.Source]
 			if l.Source.Policies && l.Hidden == "" {
-				// What a policy does is up to its bindings.
+				// The bindings decide what a policy does.
 				l.Hidden = options.Hidden[l.Source.Bindings]
 			}
 		} else if l.Judge != nil {
@@ -114,6 +122,11 @@ func tried(a admission.Attributes) admission.Attributes {
 	if a.GetObject() != nil {
 		object = a.GetObject().DeepCopyObject()
 	}
+	return withObject(a, object)
+}
+
+// withObject returns attributes with another object.
+func withObject(a admission.Attributes, object runtime.Object) admission.Attributes {
 	return admission.NewAttributesRecord(object, a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
 		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
 }

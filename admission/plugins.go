@@ -23,7 +23,7 @@ const (
 // Known is a plugin that may be named in flags.
 type Known struct {
 	Name string
-	// Default tells whether the plugin runs when no flag says otherwise.
+	// Default reports whether the plugin runs when no flag says otherwise.
 	Default bool
 }
 

@@ -18,63 +18,6 @@ type Params = plan.Params
 // Schemas has the schemas of the kinds that mutating admission policies change.
 type Schemas = mutation.Schemas
 
-// policyPlugin runs the policies of one source.
-type policyPlugin struct {
-	source    registration.Source
-	snapshots Snapshots
-	policies  *dispatch.Policies
-}
-
-func (p *policyPlugin) acts() *registration.Descriptor { return p.source.Descriptor() }
-
-// Handles implements admission.Interface.
-func (p *policyPlugin) Handles(admission.Operation) bool { return true }
-
-// validatingPolicies puts the policies of a source into the validating pass.
-type validatingPolicies struct{ policyPlugin }
-
-var _ admission.ValidationInterface = (*validatingPolicies)(nil)
-
-// Validate judges a request. One that no rule of a policy in force matches costs no
-// allocation.
-func (p *validatingPolicies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	s, err := acquire(ctx, p.snapshots, p.source, a)
-	if s == nil {
-		return err
-	}
-	request := plan.NewRequest(a)
-	candidates := plan.Candidates(s, p.source, &request, o.GetEquivalentResourceMapper())
-	if len(candidates) == 0 {
-		return nil
-	}
-	kept := request
-	return p.policies.Validate(ctx, a, o, s, &kept, candidates)
-}
-
-// mutatingPolicies puts the policies of a source into the mutating pass.
-type mutatingPolicies struct{ policyPlugin }
-
-var _ admission.MutationInterface = (*mutatingPolicies)(nil)
-
-// Handles implements admission.Interface. A deletion has no object to change (S18.1).
-func (p *mutatingPolicies) Handles(o admission.Operation) bool { return o != admission.Delete }
-
-// Admit changes the object of a request. A request that no rule of a policy in force
-// matches costs no allocation.
-func (p *mutatingPolicies) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	s, err := acquire(ctx, p.snapshots, p.source, a)
-	if s == nil {
-		return err
-	}
-	request := plan.NewRequest(a)
-	candidates := plan.Candidates(s, p.source, &request, o.GetEquivalentResourceMapper())
-	if len(candidates) == 0 {
-		return nil
-	}
-	kept := request
-	return p.policies.Mutate(ctx, a, o, s, &kept, candidates)
-}
-
 // MutatingPolicies returns the plugin that evaluates MutatingAdmissionPolicies, in the
 // mutating pass. Every call returns the same.
 func (e *Engine) MutatingPolicies() admission.MutationInterface { return &e.mutatingPolicies }
@@ -83,7 +26,25 @@ func (e *Engine) MutatingPolicies() admission.MutationInterface { return &e.muta
 // validating pass. Every call returns the same.
 func (e *Engine) ValidatingPolicies() admission.ValidationInterface { return &e.validatingPolicies }
 
-// policies makes what runs the policies of a source.
+// validations returns the runner of the validating policies of a source.
+func (e *Engine) validations(source registration.Source) (runner, error) {
+	policies, err := e.policies(source)
+	if err != nil {
+		return nil, err
+	}
+	return policies.Validate, nil
+}
+
+// mutations returns the runner of the mutating policies of a source.
+func (e *Engine) mutations(source registration.Source) (runner, error) {
+	policies, err := e.policies(source)
+	if err != nil {
+		return nil, err
+	}
+	return policies.Mutate, nil
+}
+
+// policies evaluates the policies of a source.
 func (e *Engine) policies(source registration.Source) (*dispatch.Policies, error) {
 	return dispatch.NewPolicies(dispatch.PolicyOptions{
 		Source:          source,

@@ -68,7 +68,7 @@ func (e *Engine) problemsOfPolicy(ctx context.Context, entry *snapshot.Entry) []
 	return list
 }
 
-// paramScope tells whether the params of a policy are in namespaces, and what is wrong with
+// paramScope reports whether the params of a policy are in namespaces, and what is wrong with
 // their kind.
 func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namespaced bool, problem *Problem) {
 	p := policy.Entry.Policy

@@ -165,6 +165,8 @@ type current struct {
 	atomic.Pointer[snapshot.Snapshot]
 }
 
+func (*current) Static() *snapshot.Snapshot { return nil }
+
 func (c *current) Acquire(context.Context, snapshot.Subject) (*snapshot.Snapshot, error) {
 	return c.Load(), nil
 }
@@ -252,8 +254,8 @@ func (p *prophet) chain(r random, e *Engine) []Plugin {
 			r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		}
 	}
-	// A plan does not foresee the second round, which mutating policies may cause: what they
-	// do must not be undone between them and the webhooks.
+	// A plan does not foresee the second round, which mutating policies may cause: no step
+	// between them and the webhooks may undo their changes.
 	at := slices.IndexFunc(mutating, func(p Plugin) bool { return p.Name == MutatingWebhookName })
 	mutating = slices.Insert(mutating, at, Plugin{MutatingPolicyName, e.MutatingPolicies()})
 	lifecycle := Plugin{NamespaceLifecycleName, NewNamespaceLifecycle(randomNamespaces{})}
@@ -323,7 +325,7 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	serial := e == p.serial
 	differ("the reviews that webhooks receive", p.arranged(p.calls(predicted.Steps, a), serial), p.arranged(unforeseen(followed, received), serial))
 	if rejection == nil {
-		// What comes after a rejection is explained, and not looked at.
+		// Steps after a rejection are explained, and not compared.
 		differ("webhooks that do not apply", spared(full.Steps), skipped(followed))
 		got, err := pending(a)
 		if err != nil {
@@ -374,7 +376,7 @@ func acts(steps []plan.Step) []string {
 	return out
 }
 
-// called tells whether a step is one that a trace has a call for, with or without a review.
+// called reports whether a step is one that a trace has a call for, with or without a review.
 func called(s *plan.Step) bool {
 	if s.As == nil {
 		return false
@@ -640,11 +642,11 @@ func (p *prophet) count(predicted *plan.Plan, t *trace.Trace, rejection error) {
 	}
 }
 
-// Whatever is registered and whatever is asked, the plan of a request says which webhooks
-// will be called and what the reviews will say, which initializers the object will get, and
-// whether the request will be rejected before any webhook objects; and every review that a
-// webhook received is in the trace of the request, once. The webhooks here allow
-// everything and change nothing: what they answer, no plan can know.
+// For all registrations and requests, the plan of a request says which webhooks will be
+// called and what the reviews will say, which initializers the object will get, and whether
+// the request will be rejected before any webhook objects; and every review that a webhook
+// received is in the trace of the request, once. The webhooks here allow everything and
+// change nothing: no plan can know their answers.
 func TestPlanIsWhatHappens(t *testing.T) {
 	s := hooktest.New(t)
 	workers := min(runtime.GOMAXPROCS(0), 4)

@@ -306,7 +306,7 @@ func (r random) attributes() (admission.Attributes, error) {
 	}
 	operation := pick(r, s.operations...)
 	if r.in(4) {
-		// What the engine has learned about, and may ask ahead of turn.
+		// The engine has learned about these hooks, and may call them ahead of turn.
 		s, operation = catalogue[0], admission.Create
 	}
 	name := pick(r, "web", "web", "web", "x", "y", "shop", "default", "forbidden")

@@ -85,7 +85,7 @@ type answer struct {
 	Code int32  `json:"code"`
 	// Patch changes the object.
 	Patch string `json:"patch"`
-	// HTTP is the status code of an answer that is no review. It is then the webhook's one
+	// HTTP is the status code of an answer that is not a review. It is then the webhook's only
 	// answer.
 	HTTP int `json:"http"`
 	// AfterSeconds is how long the answer takes.

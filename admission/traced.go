@@ -39,7 +39,7 @@ func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 	})
 }
 
-// judged tells whether a request may go through admission: a write, or a connection to a
+// judged reports whether a request may go through admission: a write, or a connection to a
 // subresource.
 func judged(r *http.Request) bool {
 	switch r.Method {

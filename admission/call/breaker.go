@@ -73,7 +73,7 @@ type breaker struct {
 type Circuit struct {
 	// Target is the webhook server, HOST:PORT.
 	Target string
-	// Open tells whether the circuit is open now: calls are not made.
+	// Open reports whether the circuit is open now: calls are not made.
 	Open bool
 	// Failures is how many calls have failed in a row, the first at Since; zero
 	// when the circuit was closed.
@@ -83,7 +83,7 @@ type Circuit struct {
 	Err error
 }
 
-// allow tells whether a call may be made: nil, or an *openError. probe means that
+// allow reports whether a call may be made: nil, or an *openError. probe means that
 // it tries the server on behalf of all.
 func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err error) {
 	if !b.troubled.Load() {

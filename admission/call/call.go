@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -124,8 +125,10 @@ type Invocation struct {
 	Body *review.Body
 	// UID is the review's uid, which the answer must repeat.
 	UID types.UID
-	// Mutating tells whether the answer may have a patch.
+	// Mutating reports whether the answer may have a patch.
 	Mutating bool
+	// Timeout is how long the call may take; zero means the hook's own timeout.
+	Timeout time.Duration
 	// Facts is what Call finds out besides the answer.
 	Facts Facts
 }
@@ -156,7 +159,7 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *
 		return nil, Failed(h, NoVersion, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))
 	}
 	a := admissionCall{inv: inv, max: c.options.MaxResponseBytes}
-	a.parcel, a.to, a.limit, a.tellTimeout, a.base, a.facts = &a, &h.ClientConfig, h.Timeout, true, plainHeaders, &inv.Facts
+	a.parcel, a.to, a.limit, a.tellTimeout, a.base, a.facts = &a, &h.ClientConfig, cmp.Or(inv.Timeout, h.Timeout), true, plainHeaders, &inv.Facts
 	if failure := c.deliver(ctx, &a.exchange); failure != nil {
 		return nil, &Error{Hook: h, Failure: *failure}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -311,5 +312,52 @@ func TestOptions(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}
+	}
+}
+
+// A webhook gets the trace context of the request that it is called for, and nothing of the
+// kind when the request has none.
+func TestTraceContextIsPassedOn(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	seen := make(chan http.Header, 1)
+	s := serve(t, ca.serving(t, "127.0.0.1"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header
+		allow(w, r)
+	}), nil)
+	c := newCaller(t, Options{})
+	hook := urlHook(s.URL, ca.bundle)
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, tt := range []struct {
+		name    string
+		headers map[string]string
+	}{
+		{"S3.18 a request that is traced", map[string]string{"Traceparent": parent, "Tracestate": "a=b", "Baggage": "c=d"}},
+		{"S3.18 a request with baggage only", map[string]string{"Baggage": "c=d"}},
+		{"S3.18 a request without a trace context", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			carrier := propagation.MapCarrier{}
+			for name, value := range tt.headers {
+				carrier[strings.ToLower(name)] = value
+			}
+			ctx := propagators.Extract(t.Context(), carrier)
+			if _, err := c.Call(ctx, invocation(hook)); err != nil {
+				t.Fatal(err)
+			}
+			got := <-seen
+			for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
+				if got.Get(name) != tt.headers[name] {
+					t.Errorf("%s is %q, want %q", name, got.Get(name), tt.headers[name])
+				}
+			}
+		})
+	}
+	for name := range plainHeaders {
+		if name == "Traceparent" {
+			t.Error("the headers of all calls have the trace context of one")
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { traced(t.Context(), plainHeaders) }); n != 0 {
+		t.Errorf("a call without a trace context takes %v allocations for it", n)
 	}
 }

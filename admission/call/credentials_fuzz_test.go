@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// FuzzKubeconfig: S8.12 to S8.19. Whatever stands in a kubeconfig file, loading it
-// does not panic; an error names the file; the files that users name are absolute
+// FuzzKubeconfig: S8.12 to S8.19. Loading a kubeconfig file never panics, with any
+// content; an error names the file; the files that users name are absolute
 // then; and every target finds the user that a list of all names for it, written down
-// in the order in which they count, finds first. What such a user has makes a client
+// in the order in which they count, finds first. The fields of such a user make a client
 // configuration, or an error.
 func FuzzKubeconfig(f *testing.F) {
 	const head = "apiVersion: v1\nkind: Config\n"

@@ -140,7 +140,7 @@ func TestLoadCredentials(t *testing.T) {
 	}
 }
 
-// whoami answers reviews with what it was told about the client.
+// whoami answers reviews with what its server said about the client.
 func whoami(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	who := []string{r.Header.Get("Authorization")}

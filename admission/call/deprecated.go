@@ -56,7 +56,7 @@ func signedWithSHA1(err error) bool {
 	if !errors.As(err, &unknown) {
 		return false
 	}
-	// What made an authority no candidate is told in the text only.
+	// Only the text says why an authority was not a candidate.
 	_, algorithm, found := strings.Cut(unknown.Error(), "insecure algorithm ")
 	return found && strings.Contains(algorithm, "SHA1")
 }

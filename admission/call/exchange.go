@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -15,7 +16,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	oteltrace "go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/component-base/tracing"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -31,8 +36,8 @@ type parcel interface {
 	read(ctx context.Context, answer *http.Response) (Class, error)
 }
 
-// exchange is one parcel on its way and the answer to it. Whoever makes one sets the
-// fields up to facts.
+// exchange is one parcel on its way and the answer to it. The code that makes one sets
+// the fields up to facts.
 type exchange struct {
 	parcel parcel
 	to     *registration.ClientConfig
@@ -177,7 +182,7 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 	return 0, nil
 }
 
-// leave gives back what enter took. known tells whether the call came to an end
+// leave gives back what enter took. known reports whether the call came to an end
 // that says something, failure being how it failed, if it did.
 func (x *exchange) leave(failure *Failure, known bool) {
 	if x.entered.IsZero() {
@@ -214,7 +219,7 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 			x.sent.Store(true)
 		}
 		if err == nil && ctx.Err() != nil {
-			// A server that is told that we leave may begin an answer then.
+			// A server that learns that we leave may begin an answer then.
 			answer.Body.Close()
 			return nil, ctx.Err()
 		}
@@ -255,6 +260,7 @@ const smallBody = 32 << 10
 func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 	to := *x.url
 	to.Host = endpoint
+	headers := traced(ctx, x.headers)
 	body, length := x.parcel.open()
 	r := &http.Request{
 		Method:        http.MethodPost,
@@ -263,7 +269,7 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 		Proto:         "HTTP/1.1",
 		ProtoMajor:    1,
 		ProtoMinor:    1,
-		Header:        x.headers,
+		Header:        headers,
 		Body:          body,
 		ContentLength: length,
 		GetBody: func() (io.ReadCloser, error) {
@@ -272,6 +278,20 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 		},
 	}
 	return r.WithContext(ctx)
+}
+
+var propagators = tracing.Propagators()
+
+// traced returns the headers of a request to a webhook with the trace context of the
+// request that it is called for, if there is one (S3.18). It changes no headers that it is
+// given.
+func traced(ctx context.Context, headers http.Header) http.Header {
+	if !oteltrace.SpanContextFromContext(ctx).IsValid() && baggage.FromContext(ctx).Len() == 0 {
+		return headers
+	}
+	headers = maps.Clone(headers)
+	propagators.Inject(ctx, propagation.HeaderCarrier(headers))
+	return headers
 }
 
 // dial keeps a connection attempt inside the call that wants it, and leaves time
@@ -324,8 +344,8 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// isCertificateError tells whether a server was not trusted, which another
-// connection would not mend.
+// isCertificateError reports whether a server was not trusted, which another
+// connection would not change.
 func isCertificateError(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)

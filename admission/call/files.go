@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stamp tells whether a file is still the one that was read.
+// stamp reports whether a file is still the one that was read.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -47,7 +47,7 @@ func newCertificateFiles(certFile, keyFile string) (*certificateFiles, error) {
 	return f, nil
 }
 
-// refresh reads the files if they changed, and tells whether there is another
+// refresh reads the files if they changed, and reports whether there is another
 // certificate now. Until both files belong together the one before stays.
 func (f *certificateFiles) refresh() bool {
 	f.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // ServiceResolver is a [Resolver] for servers that know the objects of a cluster:
 // it goes by EndpointSlices, Endpoints and external names, in the order of S8.4. It
 // never returns a cluster IP: without a service proxy nothing answers there. The
-// functions are usually methods of listers; what they return is only read.
+// functions are usually methods of listers; their results are only read.
 type ServiceResolver struct {
 	// Service returns a Service, or an error. Required.
 	Service func(namespace, name string) (*corev1.Service, error)
@@ -168,7 +168,7 @@ func appendSlice(ready []string, slice *discoveryv1.EndpointSlice, port *corev1.
 	return ready
 }
 
-// isPort tells whether an endpoint's port is the one that a service's port leads
+// isPort reports whether an endpoint's port is the one that a service's port leads
 // to. Endpoints made by a controller bear the name of the service's port; those
 // written by hand may lack it, and are then known by the targetPort.
 func isPort(want *corev1.ServicePort, name string, number int32, protocol corev1.Protocol) bool {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// slots bound the calls to one webhook server that are under way at once, so that
-// one that is slow does not use up this server. Calls beyond the bound wait, the
-// one with the earliest deadline first, unless it can be foreseen that its time
-// would not do. It is safe for concurrent use.
+// slots bound the concurrent calls to one webhook server, so that a slow one does
+// not use up this server. Calls beyond the bound wait, the one with the earliest
+// deadline first. A call fails immediately if it cannot meet its deadline. It is safe
+// for concurrent use.
 type slots struct {
 	name string
 	max  int
@@ -23,8 +23,8 @@ type slots struct {
 		sync.Mutex
 		taken int
 		queue waiters
-		// usual is what a call took lately; since is from when the calls under way
-		// are the same ones.
+		// usual is what a call took lately; since is when the set of running calls
+		// changed last.
 		usual time.Duration
 		since time.Time
 	}
@@ -35,7 +35,7 @@ const usualWeight = 8
 
 // take waits for a place until the deadline, which is that of ctx, or longer than
 // it; the call has a body of that size. The error is a *busyError or that of ctx.
-// waited tells that there was none at once. Who got a place must give it back.
+// waited reports that there was none at once. The caller must give its place back.
 func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (waited bool, err error) {
 	s.mu.Lock()
 	if s.mu.taken < s.max {
@@ -105,7 +105,7 @@ func (s *slots) pass(now time.Time) {
 }
 
 // foresee says when a call has too little time to wait and to be answered. Calls
-// have been under way since mu.since at least. The lock is held.
+// have been running since mu.since at least. The lock is held.
 func (s *slots) foresee(now, deadline time.Time) error {
 	each := max(s.mu.usual, now.Sub(s.mu.since))
 	before := 1
@@ -121,7 +121,7 @@ func (s *slots) foresee(now, deadline time.Time) error {
 	return &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), each: each, left: left}
 }
 
-// state returns the calls under way, those that wait, and what a call took lately.
+// state returns the calls that run, those that wait, and what a call took lately.
 func (s *slots) state() (taken, waiting int, usual time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (q *waiters) Pop() any {
 	return w
 }
 
-// busyError says that a call was not made because too many are under way.
+// busyError says that a call was not made because too many are running.
 type busyError struct {
 	target         string
 	taken, waiting int

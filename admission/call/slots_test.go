@@ -221,7 +221,8 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 }
 
 // TestWhatWaitsIsBoundedInBytes fills the places of two webhook servers with calls
-// that hang: what waits for either counts, and what need not wait is not refused.
+// that hang: calls that wait for either count, and a call that need not wait is not
+// refused.
 func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// TargetState tells whether a webhook server is called.
+// TargetState reports whether a webhook server is called.
 type TargetState string
 
 const (
@@ -27,7 +27,7 @@ type Target struct {
 	// for a service. Hooks that have another CA bundle for the same place have
 	// another target of the same name.
 	Name string
-	// State tells whether it is called.
+	// State reports whether it is called.
 	State TargetState
 	// Failures is how many calls have failed in a row, of those that count for
 	// the Breaker; Since is when the first of them ended, LastError what the

@@ -24,7 +24,7 @@ const (
 	dialTimeout         = 30 * time.Second // S8.10
 	tlsHandshakeTimeout = 10 * time.Second // S8.10
 	idleTimeout         = 90 * time.Second
-	// What fits into the buffer with its headers is one TLS record and one system
+	// A body that fits into the buffer with its headers is one TLS record and one system
 	// call. Larger bodies go past it.
 	writeBufferSize = 16 << 10
 )
@@ -38,8 +38,8 @@ type key struct {
 	identity string
 }
 
-// target is everything that calls to one webhook server share. What is to be known
-// or limited per webhook server belongs here.
+// target is everything that calls to one webhook server share. State and
+// limits per webhook server belong here.
 type target struct {
 	key       key
 	transport *http.Transport
@@ -52,7 +52,7 @@ type target struct {
 	breaker breaker
 	slots   slots
 
-	// users counts the calls under way; a retired target has left the cache.
+	// users counts the running calls; a retired target has left the cache.
 	users   atomic.Int64
 	retired atomic.Bool
 }
@@ -231,7 +231,7 @@ func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	return headers, nil
 }
 
-// retire closes what is idle, now and whenever the last call under way ends.
+// retire closes what is idle, now and whenever the last running call ends.
 func (t *target) retire() {
 	t.retired.Store(true)
 	t.breaker.retire()

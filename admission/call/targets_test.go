@@ -236,7 +236,7 @@ func TestCyclesLeaveNothingBehind(t *testing.T) {
 	awaitGoroutines(t, before)
 }
 
-// awaitGoroutines lets goroutines that have been told to end do so.
+// awaitGoroutines waits for goroutines that have been stopped.
 func awaitGoroutines(t *testing.T, want int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > want; runtime.Gosched() {

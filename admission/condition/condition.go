@@ -27,6 +27,7 @@ type Set struct {
 type program struct {
 	Condition
 	*expression.Expression
+	most expression.Most
 }
 
 // Compile makes the set of conditions, with the expressions of a cache; scope says what
@@ -38,7 +39,8 @@ func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condi
 	}
 	s := &Set{programs: make([]program, len(conditions))}
 	for i, c := range conditions {
-		s.programs[i] = program{c, cache.Expression(c.Expression, scope, nil, expression.Bool)}
+		p := &s.programs[i]
+		p.Condition, p.Expression = c, cache.Expression(c.Expression, scope, nil, expression.Bool)
 	}
 	return s
 }
@@ -60,6 +62,16 @@ func (s *Set) Errors() map[int]error {
 	return errs
 }
 
+// Costs calls f with what each condition cost so far.
+func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Most)) {
+	if s == nil {
+		return
+	}
+	for i := range s.programs {
+		f(i, s.programs[i].Expression, &s.programs[i].most)
+	}
+}
+
 // Result is what the conditions of a hook say about a request:
 //
 //	False       Err      the hook is
@@ -71,7 +83,7 @@ func (s *Set) Errors() map[int]error {
 type Result struct {
 	// False is the first condition that is false, nil when none is.
 	False *Condition
-	// Err is what went wrong, in one sentence (S2.33). errors.Is tells whether it
+	// Err is what went wrong, in one sentence (S2.33). errors.Is reports whether it
 	// is expression.ErrOutOfBudget.
 	Err error
 	// Errors counts the expressions that failed, up to the false one. Running out
@@ -104,6 +116,7 @@ func (s *Set) eval(run *expression.Run) Result {
 	for i := range s.programs {
 		p := &s.programs[i]
 		o, err := run.Eval(p.Expression)
+		p.most.Note(o.Cost)
 		r.Cost += min(o.Cost, expression.ConditionsBudget)
 		switch {
 		case err != nil:
@@ -121,4 +134,16 @@ func (s *Set) eval(run *expression.Run) Result {
 		r.Err = utilerrors.NewAggregate(failures)
 	}
 	return r
+}
+
+// Expressions returns the compiled conditions, in order.
+func (s *Set) Expressions() []*expression.Expression {
+	if s == nil {
+		return nil
+	}
+	list := make([]*expression.Expression, len(s.programs))
+	for i := range s.programs {
+		list[i] = s.programs[i].Expression
+	}
+	return list
 }

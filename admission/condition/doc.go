@@ -3,8 +3,8 @@
 //
 // Compile turns the conditions of one hook or policy into a Set, once per version of its
 // registration (S2.37). Eval evaluates a Set for one request and says which condition is
-// false, or what went wrong; it does not know of failure policies. What an expression may
-// use, and what it sees of a request, is up to package expression.
+// false, or what went wrong; it does not know of failure policies. Package
+// expression decides what an expression may use, and what it sees of a request.
 //
 // # Limits
 //

@@ -16,7 +16,7 @@ import (
 // is called again. Only hooks are called ahead that promise that a call too many
 // does no harm: sideEffects None and reinvocationPolicy IfNeeded.
 //
-// What a request comes to is the same with and without it.
+// The verdict on a request is the same with and without it.
 type ahead struct {
 	run *run
 	// decisions has, per step, what was found for the object of a generation.
@@ -29,7 +29,7 @@ type flight struct {
 	generation int
 	cancel     context.CancelFunc
 	done       chan struct{}
-	// What follows is written before done is closed.
+	// The fields that follow are written before done is closed.
 	call     trace.Call
 	response *review.Response
 	status   *apierrors.StatusError
@@ -91,23 +91,23 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	}
 }
 
-// rejects tells whether the hook of a step that applies is certain to reject the request,
+// rejects reports whether the hook of a step that applies is certain to reject the request,
 // unless the object changes before its turn.
 func (r *run) rejects(step *plan.Candidate) bool {
 	if _, err := r.objects.As(step.Kind); err != nil {
 		return true
 	}
 	reason, final := step.Beforehand(r.request)
-	return reason.Code != plan.None && (final || !plan.Forgives(step.Entry.Entry))
+	return reason.Code != plan.None && (final || !step.Forgives())
 }
 
-// flying tells whether the hook of a step is being called with the object as it
+// flying reports whether the hook of a step is being called with the object as it
 // is now.
 func (a *ahead) flying(j int) bool {
 	return a.flights != nil && a.flights[j].done != nil && a.flights[j].generation == a.run.objects.Generation()
 }
 
-// fly starts one call, and tells whether more may follow.
+// fly starts one call, and reports whether more may follow.
 func (a *ahead) fly(ctx context.Context, j int) bool {
 	r := a.run
 	step := &r.steps[j]

@@ -27,7 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// hasty makes a dispatcher believe that no hook ever changes anything, and that
+// hasty makes a dispatcher expect that no hook ever changes anything, and that
 // waste costs nothing: every call that may go ahead does.
 func hasty(d *Dispatcher, steps []plan.Candidate, a admission.Attributes) {
 	r := run{Dispatcher: d, request: requestOf(a)}
@@ -132,7 +132,7 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 				o.Object = object.Object
 			}
 			for _, tr := range f.traces {
-				// What was called in vain is there only when hooks are called ahead.
+				// Calls in vain are there only when hooks are called ahead.
 				used := *tr
 				used.Discarded, used.Calls = nil, slices.Clone(tr.Calls)
 				for i := range used.Calls {

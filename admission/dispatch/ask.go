@@ -93,15 +93,16 @@ func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (resp
 		c.UID = uuid.NewUUID()
 		c.ReviewVersion = string(to.body.Version())
 	}
-	ctx, cancel := r.budget.limit(ctx, c.Start, h, later)
+	ctx, cancel := r.budget.limit(ctx, c.Start, to.step, later)
 	defer cancel()
-	ctx, end := trace.StartSpan(ctx, &r.trace.Request, c)
-	defer end()
+	ctx, span := trace.StartSpan(ctx, r.trace, c)
+	defer span.End()
 	inv := &call.Invocation{
 		Hook:     h,
 		Body:     to.body,
 		UID:      c.UID,
 		Mutating: h.Source.Descriptor().Pass == registration.MutatingPass,
+		Timeout:  to.step.Timeout(),
 	}
 	response, callErr := r.options.Caller.Call(ctx, inv)
 	c.Sent, c.Host, c.Deprecated = inv.Facts.Sent, inv.Facts.Host, inv.Facts.Deprecated

@@ -59,8 +59,8 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 	if !ok {
 		return budget{}
 	}
-	// What there was at the start is the same in every pass. The library's chain of
-	// handlers says when that was; without it, what there is now must do.
+	// The time at the start is the same in every pass. The library's chain of handlers
+	// says when the request began; without it, the time that is left now counts.
 	if received, ok := request.ReceivedTimestampFrom(ctx); ok {
 		now = received
 	}
@@ -75,16 +75,16 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 // limit returns the context for a call of a hook. later is how many shares the
 // hooks after it in the pass need. Keeping to the hook's own timeout is up to the
 // Caller.
-func (b budget) limit(ctx context.Context, now time.Time, h *registration.Entry, later int) (context.Context, context.CancelFunc) {
+func (b budget) limit(ctx context.Context, now time.Time, step *plan.Candidate, later int) (context.Context, context.CancelFunc) {
 	if b.deadline.IsZero() {
 		return ctx, func() {}
 	}
 	kept := min(b.share, maxVerdict)
-	if h.FailurePolicy == registration.Ignore {
+	if step.Forgives() {
 		kept = min(b.share*time.Duration(b.after+later), b.most)
 	}
 	end := b.deadline.Add(-kept)
-	if end.Sub(now) >= h.Timeout {
+	if end.Sub(now) >= step.Timeout() {
 		return ctx, func() {}
 	}
 	return context.WithDeadline(ctx, end)
@@ -94,7 +94,7 @@ func (b budget) limit(ctx context.Context, now time.Time, h *registration.Entry,
 func sharesOf(steps []plan.Candidate) int {
 	n := 0
 	for i := range steps {
-		if steps[i].Entry.FailurePolicy == registration.Ignore {
+		if steps[i].Forgives() {
 			n += ignoreShares
 		} else {
 			n += failShares

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -60,7 +61,9 @@ func TestBudget(t *testing.T) {
 				}
 				time.Sleep(tt.spent)
 				now := time.Now()
-				limited, cancel := newBudget(ctx, tt.source, now).limit(ctx, now, &registration.Entry{FailurePolicy: tt.policy, Webhook: &registration.Webhook{Timeout: tt.hook}}, tt.later)
+				limited, cancel := newBudget(ctx, tt.source, now).limit(ctx, now, &plan.Candidate{Entry: &snapshot.Entry{
+					Entry: &registration.Entry{FailurePolicy: tt.policy, Webhook: &registration.Webhook{Timeout: tt.hook}},
+				}}, tt.later)
 				defer cancel()
 				deadline, ok := limited.Deadline()
 				if !ok {
@@ -84,7 +87,7 @@ func TestIgnoreHooksThatHangCannotFailARequest(t *testing.T) {
 		name string
 		// steps are the policies of the hooks of each pass: F answers, I hangs.
 		steps map[registration.Source]string
-		// stamped tells whether the server says when the request came in.
+		// stamped reports whether the server says when the request came in.
 		stamped bool
 	}{
 		{"one mutating", map[registration.Source]string{mutating: "I"}, true},

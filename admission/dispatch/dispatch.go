@@ -87,7 +87,7 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 	if len(steps) == 0 {
 		return nil
 	}
-	now := time.Now()
+	now, descriptor := time.Now(), d.options.Source.Descriptor()
 	r := &run{
 		Dispatcher: d,
 		a:          a,
@@ -103,15 +103,18 @@ func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admissio
 			Start:    now,
 		},
 	}
+	if descriptor.Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
+		r.trace.Round = 1
+	}
 	r.input = plan.Input{
 		Objects:         r.objects,
 		NamespaceLabels: d.options.NamespaceLabels,
 		Authorizer:      d.options.Authorizer,
 	}
-	descriptor := d.options.Source.Descriptor()
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass)
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, r.trace.Round)
 	err := r.pass(inside)
 	end(err)
+	r.exclusions()
 	r.trace.Err = err
 	r.trace.Latency = time.Since(r.trace.Start)
 	d.options.Publisher.Publish(ctx, a, r.trace)
@@ -161,7 +164,7 @@ func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 // judge returns what the request is rejected with after a call, by the failure policy
 // (S7.1 to S7.3). status is what the call alone says.
 func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
-	if c.Verdict == trace.Failed && plan.Forgives(step.Entry.Entry) {
+	if c.Verdict == trace.Failed && step.Forgives() {
 		c.Ignored = true
 		return nil
 	}

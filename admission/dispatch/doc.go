@@ -2,8 +2,8 @@
 // of the object what they want, and decides whether the request may go on.
 //
 // Its part of a plan is the list of candidates that package plan found in a snapshot for
-// a request: entries of one source whose rules match, in order. Whatever is decided is
-// decided by package plan. A Dispatcher runs the candidates of one source, in one pass
+// a request: entries of one source whose rules match, in order. Package plan makes
+// every decision. A Dispatcher runs the candidates of one source, in one pass
 // over one request, with Run.
 //
 // # The mutating pass

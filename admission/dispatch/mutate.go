@@ -17,7 +17,6 @@ func (r *run) mutate(ctx context.Context) error {
 	memory := remembered(again, r.options.Plugin)
 	wanted := func(*plan.Candidate) bool { return true }
 	if again.IsReinvoke() {
-		r.trace.Round = 1
 		if err := memory.resume(r.objects); err != nil {
 			return apierrors.NewInternalError(err)
 		}

@@ -31,18 +31,20 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	in.Change = Changer(set, p.options.Schemas)
 	again := a.GetReinvocationContext()
 	r := &round{memory: remembered(again, descriptor.Plugin), second: again.IsReinvoke()}
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass)
-	judgements, err := p.mutate(inside, o, req, steps, in, set, r)
-	end(err)
-	if r.changed {
-		again.SetShouldReinvoke()
-	}
 	if r.second {
 		record.Round = 1
+	}
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
+	judgements, err := p.mutate(inside, o, req, steps, in, set, r)
+	if r.changed {
+		again.SetShouldReinvoke()
 	}
 	for i := range judgements {
 		p.note(record, &judgements[i])
 	}
+	excludedPolicies(record, judgements)
+	trace.SpanPolicies(inside, record)
+	end(err)
 	record.Err = err
 	record.Latency = time.Since(now)
 	p.options.Publisher.Publish(ctx, a, record)

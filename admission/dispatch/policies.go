@@ -68,17 +68,19 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	}
 	in := p.input(a, objects.New(a, o))
 	descriptor := p.options.Source.Descriptor()
-	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass)
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
 	judgements, err := plan.Judge(inside, steps, req, o.GetEquivalentResourceMapper(), in, false)
 	if err == nil {
 		if texts, reason := plan.Denied(judgements); texts != nil {
 			err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
 		}
 	}
-	end(err)
 	for i := range judgements {
 		p.note(record, &judgements[i])
 	}
+	excludedPolicies(record, judgements)
+	trace.SpanPolicies(inside, record)
+	end(err)
 	record.Err = err
 	record.Latency = time.Since(now)
 	p.options.Publisher.Publish(ctx, a, record)

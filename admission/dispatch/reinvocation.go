@@ -17,12 +17,13 @@ import (
 type identity struct {
 	configuration, name string
 	ordinal             int
+	static              bool
 	// invocation is that of a policy.
 	invocation plan.Invocation
 }
 
 func identityOf(h *registration.Origin) identity {
-	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal}
+	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal, static: h.Static()}
 }
 
 // memory is what the second mutating pass over a request must know of the
@@ -50,7 +51,7 @@ func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 }
 
 // called notes that a hook was called, whatever came of it (S5.19), and whether it may be
-// called again. mutated tells whether it changed the object: if so, those before it are
+// called again. mutated reports whether it changed the object: if so, those before it are
 // marked, but not itself (S5.18, S18.27).
 func (m *memory) called(id identity, repeats, mutated bool) {
 	if mutated {

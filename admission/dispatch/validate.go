@@ -11,7 +11,7 @@ import (
 )
 
 // validate calls every hook that applies, all at the same time, and waits for
-// all of them. What selects them comes first: an error there means that none is
+// all of them. Selectors and conditions come first: an error there means that none is
 // called (S6.1).
 func (r *run) validate(ctx context.Context) error {
 	var chosen []ready

@@ -65,7 +65,7 @@ func TestVerdictIsDeterministic(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(source.String()+" "+tt.name, func(t *testing.T) {
 				f := newFixture(t)
-				// All are under way before the first may answer, and they
+				// All have begun before the first may answer, and they
 				// answer in reverse order.
 				var all sync.WaitGroup
 				all.Add(len(tt.hooks))

@@ -21,3 +21,19 @@ func TestLooksAtCaller(t *testing.T) {
 		}
 	}
 }
+
+func TestLooksAtObjects(t *testing.T) {
+	for expression, want := range map[string]bool{
+		"object.metadata.name == 'a'":                        true,
+		"has(oldObject.spec) && request.name == ''":          true,
+		"[1].exists(i, object.spec.n == i)":                  true,
+		"request.operation != 'DELETE'":                      false,
+		"namespaceObject.metadata.name == 'object'":          false,
+		"authorizer.group('').resource('pods').check('get')": false,
+		"object.": false,
+	} {
+		if got := LooksAtObjects(expression); got != want {
+			t.Errorf("%s: got %t, want %t", expression, got, want)
+		}
+	}
+}

@@ -32,7 +32,11 @@ type Scope struct {
 var environments = func() (all [8]func() *environment.EnvSet) {
 	for i := range all {
 		all[i] = sync.OnceValue(func() *environment.EnvSet {
-			return newEnvironment(Scope{Params: i&1 != 0, Authorizer: i&2 != 0, Patches: i&4 != 0})
+			set, err := newEnvironment(Scope{Params: i&1 != 0, Authorizer: i&2 != 0, Patches: i&4 != 0}, nil)
+			if err != nil {
+				panic(fmt.Sprintf("the CEL environment cannot be made: %v", err))
+			}
+			return set
 		})
 	}
 	return all
@@ -53,11 +57,17 @@ func environmentOf(s Scope) *environment.EnvSet {
 	return environments[i]()
 }
 
-func newEnvironment(s Scope) *environment.EnvSet {
-	request, namespace := requestType(), namespaceType()
+// newEnvironment makes the environment of a scope. object is the type of the objects; nil
+// when they may be anything, as at run time.
+func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet, error) {
+	request, namespace, shape := requestType(), namespaceType(), cel.DynType
+	declared := []*apiservercel.DeclType{namespace, request}
+	if object != nil {
+		shape, declared = object.CelType(), append(declared, object)
+	}
 	options := []cel.EnvOption{
-		cel.Variable("object", cel.DynType),
-		cel.Variable("oldObject", cel.DynType),
+		cel.Variable("object", shape),
+		cel.Variable("oldObject", shape),
 		cel.Variable("request", request.CelType()),
 		cel.Variable("namespaceObject", namespace.CelType()),
 	}
@@ -74,7 +84,7 @@ func newEnvironment(s Scope) *environment.EnvSet {
 		environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
 			EnvOptions:        options,
-			DeclTypes:         []*apiservercel.DeclType{namespace, request},
+			DeclTypes:         declared,
 		},
 		environment.StrictCostOpt,
 	)
@@ -87,10 +97,7 @@ func newEnvironment(s Scope) *environment.EnvSet {
 			},
 		})
 	}
-	if err != nil {
-		panic(fmt.Sprintf("the CEL environment cannot be made: %v", err))
-	}
-	return set
+	return set, err
 }
 
 // conditions is the scope of the match conditions of webhooks.
@@ -116,7 +123,7 @@ func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.
 	return program, got, nil
 }
 
-// LooksAtCaller tells whether an expression looks at who makes the request, and whether
+// LooksAtCaller reports whether an expression looks at who makes the request, and whether
 // it asks what they may do. An expression that cannot be read looks at nothing.
 func LooksAtCaller(expression string) (user, rights bool) {
 	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
@@ -149,16 +156,23 @@ func LooksAtCaller(expression string) (user, rights bool) {
 	return requests > harmless, rights
 }
 
-// LooksAtNamespace tells whether an expression uses the variable namespaceObject. An
+// LooksAtNamespace reports whether an expression uses the variable namespaceObject. An
 // expression that cannot be read looks at nothing.
-func LooksAtNamespace(expression string) bool {
+func LooksAtNamespace(expression string) bool { return looksAt(expression, "namespaceObject") }
+
+// LooksAtObjects reports whether an expression uses the variables object and oldObject. An
+// expression that cannot be read looks at nothing.
+func LooksAtObjects(expression string) bool { return looksAt(expression, "object", "oldObject") }
+
+// looksAt reports whether an expression uses one of the variables.
+func looksAt(expression string, variables ...string) bool {
 	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
 	if issues.Err() != nil {
 		return false
 	}
 	looks := false
 	ast.PreOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		looks = looks || e.Kind() == ast.IdentKind && e.AsIdent() == "namespaceObject"
+		looks = looks || e.Kind() == ast.IdentKind && slices.Contains(variables, e.AsIdent())
 	}))
 	return looks
 }
@@ -174,7 +188,7 @@ type CompileError struct {
 // Error returns the detail.
 func (e *CompileError) Error() string { return e.Detail }
 
-// Check tells whether an expression may be stored as a match condition of a webhook: it
+// Check reports whether an expression may be stored as a match condition of a webhook: it
 // compiles and its type is bool (S1.23). An expression that is already stored may use
 // everything this version knows (S1.24). The error is a *CompileError.
 func Check(expression string, stored bool) error {

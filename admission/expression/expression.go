@@ -83,6 +83,9 @@ func New(text string, scope Scope, variables *Variables, result Result) *Express
 // Text returns the expression as it was written.
 func (e *Expression) Text() string { return e.text }
 
+// Scope returns what the expression may use.
+func (e *Expression) Scope() Scope { return e.scope }
+
 // Err says why the expression does not compile, nil when it does. The error is a
 // *CompileError.
 func (e *Expression) Err() error {

@@ -238,8 +238,8 @@ func namespaceValue(n *corev1.Namespace) ref.Val {
 	})
 }
 
-// request makes the variable of that name, with the resource that it is given. What a
-// hook would not be sent because it is empty, an expression does not find either.
+// request makes the variable of that name, with the resource that it is given. A field
+// that a hook would not get because it is empty is absent for an expression, too.
 func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	kind, requestKind := metav1.GroupVersionKind(in.Kind), metav1.GroupVersionKind(in.RequestKind)
 	resource := metav1.GroupVersionResource(in.Resource)

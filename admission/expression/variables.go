@@ -153,32 +153,28 @@ func (v *Variables) values(ctx context.Context, vars interpreter.Activation, spe
 	return object
 }
 
+// simple are the types that CEL and the types of an object's fields have in common.
+var simple = map[*cel.Type]*apiservercel.DeclType{
+	cel.AnyType:       apiservercel.AnyType,
+	cel.BoolType:      apiservercel.BoolType,
+	cel.BytesType:     apiservercel.BytesType,
+	cel.DoubleType:    apiservercel.DoubleType,
+	cel.DurationType:  apiservercel.DurationType,
+	cel.IntType:       apiservercel.IntType,
+	cel.NullType:      apiservercel.NullType,
+	cel.StringType:    apiservercel.StringType,
+	cel.TimestampType: apiservercel.TimestampType,
+	cel.UintType:      apiservercel.UintType,
+}
+
 // declared returns a type as a field of an object may have it. Types of objects are not
 // known there.
 func declared(t *cel.Type) *apiservercel.DeclType {
-	switch t {
-	case nil:
+	if t == nil {
 		return apiservercel.DynType
-	case cel.AnyType:
-		return apiservercel.AnyType
-	case cel.BoolType:
-		return apiservercel.BoolType
-	case cel.BytesType:
-		return apiservercel.BytesType
-	case cel.DoubleType:
-		return apiservercel.DoubleType
-	case cel.DurationType:
-		return apiservercel.DurationType
-	case cel.IntType:
-		return apiservercel.IntType
-	case cel.NullType:
-		return apiservercel.NullType
-	case cel.StringType:
-		return apiservercel.StringType
-	case cel.TimestampType:
-		return apiservercel.TimestampType
-	case cel.UintType:
-		return apiservercel.UintType
+	}
+	if d, ok := simple[t]; ok {
+		return d
 	}
 	if t.HasTrait(traits.ContainerType) && t.HasTrait(traits.IndexerType) {
 		switch of := t.Parameters(); len(of) {

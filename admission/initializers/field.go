@@ -28,7 +28,7 @@ type Initializer struct {
 	Name string `json:"name"`
 }
 
-// Empty tells whether nothing is pending and nothing failed: initialization is
+// Empty reports whether nothing is pending and nothing failed: initialization is
 // complete (S11.38).
 func (i *Initializers) Empty() bool { return len(i.Pending) == 0 && i.Result == nil }
 
@@ -65,7 +65,7 @@ func Get(obj runtime.Object) (*Initializers, error) {
 	return i, nil
 }
 
-// Has tells whether the object has the field, without reading it.
+// Has reports whether the object has the field, without reading it.
 func Has(obj runtime.Object) bool {
 	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
 		return true
@@ -74,7 +74,7 @@ func Has(obj runtime.Object) bool {
 	return ok
 }
 
-// Shows tells whether the object has the field where users see it, rather than in
+// Shows reports whether the object has the field where users see it, rather than in
 // the annotation.
 func Shows(u *unstructured.Unstructured) bool {
 	metadata, _ := u.Object["metadata"].(map[string]any)
@@ -244,8 +244,8 @@ func fromAny(raw any) (*Initializers, error) {
 	return i, nil
 }
 
-// unknownFields checks by comparing with the one level of names there is; what
-// lies below result is a Status, which is checked by its own type.
+// unknownFields compares with the one level of names there is. The result is a
+// Status, whose own type checks it.
 func unknownFields(raw any) []string {
 	field, _ := raw.(map[string]any)
 	var unknown []string

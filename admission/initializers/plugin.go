@@ -180,7 +180,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	own, err := registration.Entries(a.GetObject())
 	if err != nil || len(own) == 0 || own[0].Source != registration.Initializing {
-		// What cannot be read is refused by whoever stores it.
+		// The storage refuses an object that cannot be read.
 		return nil
 	}
 	all := own

@@ -47,7 +47,7 @@ func encodeProtobuf(t testing.TB, obj runtime.Object) []byte {
 	return data
 }
 
-// What is exposed shows no annotation, and is hidden again as what it was.
+// An exposed object shows no annotation. Hiding it again gives the first object.
 func TestProtobufCarriesTheField(t *testing.T) {
 	failed := &metav1.Status{Status: "Failure", Message: "no", Reason: "TooMany", Code: 409, Details: &metav1.StatusDetails{Kind: "quota"}}
 	for _, c := range []struct {
@@ -176,8 +176,8 @@ func TestHideProtobuf(t *testing.T) {
 	})
 }
 
-// Whatever decodes as an object has a field that can be written and read again, or
-// an error.
+// The field of every object that decodes can be written and read again, or gives an
+// error.
 func FuzzProtobuf(f *testing.F) {
 	known, err := hex.DecodeString(pendingObject)
 	if err != nil {

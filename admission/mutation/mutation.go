@@ -33,8 +33,8 @@ const (
 type Change struct {
 	// Type says which of the two others is set.
 	Type Type
-	// Configuration has the fields to merge, as decoded JSON has them. What it says of
-	// apiVersion and kind does not count (S18.12). Merge takes it.
+	// Configuration has the fields to merge, as decoded JSON has them. Its apiVersion
+	// and kind do not count (S18.12). Merge takes it.
 	Configuration map[string]any
 	// Patch has the operations of a JSON patch.
 	Patch review.Patch

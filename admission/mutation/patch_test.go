@@ -60,6 +60,8 @@ func TestPatch(t *testing.T) {
 			want: `{"m":{"example.com/a~b":"x"}}`},
 		{name: "S18.17 the names of an Object's types", expression: `[JSONPatch{op: "add", path: "/x", value: Object.x{y: Object.x.z{}}}]`,
 			err: `type mismatch: unexpected type name "Object.x.z", expected "Object.x.y", which matches field name path from root Object type`},
+		{name: "S18.17 an Object's own name is not compared with the path", expression: `[JSONPatch{op: "add", path: "/x", value: Object.y.z{a: 1}}]`,
+			want: `{"x":{"a":1}}`},
 		{name: "S18.17 a value may be null", expression: `[JSONPatch{op: "replace", path: "/m/k", value: null}]`, want: `{"m":{"k":"NULL"}}`},
 		{name: "S18.17 a missing value is null", expression: `[JSONPatch{op: "add", path: "/m/k"}]`, want: `{"m":{"k":"NULL"}}`},
 		{name: "S18.17 not a list of JSONPatch", expression: `["x"]`, err: "must evaluate to list(JSONPatch) but got list(string)"},
@@ -80,6 +82,9 @@ func TestPatch(t *testing.T) {
 		{name: "S18.18 before a failing test", expression: `[JSONPatch{op: "remove", path: "/x"}, JSONPatch{op: "test", path: "/n", value: 4}]`,
 			err: "JSON Patch: error in remove for path: '/x'"},
 		{name: "S18.19 a false test drops the whole patch", expression: `[JSONPatch{op: "add", path: "/x", value: 1}, JSONPatch{op: "test", path: "/n", value: 4}]`},
+		{name: "S18.19 a test of a missing member is false", expression: `[JSONPatch{op: "add", path: "/x", value: 1}, JSONPatch{op: "test", path: "/m/missing", value: "v"}]`},
+		{name: "S18.19 a test below a missing member", expression: `[JSONPatch{op: "test", path: "/missing/member", value: "v"}]`,
+			err: "JSON Patch: test operation does not apply: is missing path: /missing/member"},
 		{name: "S18.19 a true test", expression: `[JSONPatch{op: "test", path: "/n", value: 3}, JSONPatch{op: "add", path: "/x", value: 1}]`, want: `{"x":1}`},
 		{name: "S18.21 integers that not all readers of JSON know are strings", expression: `[
 			JSONPatch{op: "add", path: "/x", value: 9007199254740991}, JSONPatch{op: "add", path: "/y", value: 9007199254740992},
@@ -108,7 +113,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// What a trace shows of a change.
+// A trace shows the patch of a change.
 func TestChangesAreShownAsJSON(t *testing.T) {
 	for _, tt := range []struct {
 		mutation   mutation.Type
@@ -131,7 +136,7 @@ func TestChangesAreShownAsJSON(t *testing.T) {
 	}
 }
 
-// FuzzValue: whatever value an operation has, it is what JSON gives back, and no panic.
+// FuzzValue: JSON gives back the value of any operation, without a panic.
 func FuzzValue(f *testing.F) {
 	f.Add("text", int64(1), 1.5, true)
 	f.Add("\u2028<&>\x00\xff", int64(math.MinInt64), math.Inf(1), false)

@@ -52,7 +52,7 @@ func valueOf(v ref.Val) (any, error) {
 	return out, nil
 }
 
-// writable tells whether a pointer can be part of a patch. Upstream writes pointers as Go
+// writable reports whether a pointer can be part of a patch. Upstream writes pointers as Go
 // does, which is not JSON where there are control characters.
 func writable(pointer string) bool {
 	for i := 0; i < len(pointer); i++ {

@@ -111,7 +111,7 @@ func (d *difference) fields(path string, before, after reflect.Value) error {
 	return nil
 }
 
-// present tells whether a field of these options is encoded.
+// present reports whether a field of these options is encoded.
 func present(v reflect.Value, options string) bool {
 	if strings.Contains(options, "omitzero") && v.IsZero() {
 		return false

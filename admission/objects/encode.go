@@ -117,7 +117,7 @@ func (e *contentEncoder) text(s string) error {
 	return nil
 }
 
-// plain tells whether nothing in s is escaped in JSON.
+// plain reports whether nothing in s is escaped in JSON.
 func plain(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

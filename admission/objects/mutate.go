@@ -17,7 +17,7 @@ import (
 var errInitializers = errors.New("metadata.initializers cannot be changed by a policy: only initializers do that")
 
 // Mutate applies what a mutation of a policy wants changed to the object of f, and makes
-// the result, with its kind's defaults, the newest object (S18.3, S18.4). It tells whether
+// the result, with its kind's defaults, the newest object (S18.3, S18.4). It reports whether
 // that differs from the object before. After an error the object is as before.
 //
 // A JSON patch whose test fails changes nothing, and is not an error (S18.19). Nothing
@@ -81,7 +81,7 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 	}
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		if initializers.Shows(u) {
-			// Whoever knows the schemas may have put the list into the annotation.
+			// A part that knows the schemas may have put the list into the annotation.
 			if err := initializers.Expose(content); err != nil {
 				return nil, err
 			}
@@ -98,7 +98,7 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 	return typed, nil
 }
 
-// touchesInitializers tells whether a configuration sets the list of initializers, or the
+// touchesInitializers reports whether a configuration sets the list of initializers, or the
 // annotation that carries it.
 func touchesInitializers(configuration map[string]any) bool {
 	metadata, _ := configuration["metadata"].(map[string]any)
@@ -115,7 +115,7 @@ func isUnstructured(object runtime.Object) bool {
 	return ok
 }
 
-// sameInitializers tells whether two objects wait for the same initializers.
+// sameInitializers reports whether two objects wait for the same initializers.
 func sameInitializers(a, b runtime.Object) bool {
 	if !initializers.Has(a) && !initializers.Has(b) {
 		return true

@@ -131,6 +131,15 @@ func TestMutate(t *testing.T) {
 			err: "it changes the object from apps/v1, Kind=Deployment to apps/v1, Kind=StatefulSet",
 		},
 		{
+			name:   "S18.20 the kind and version of a built-in object go without saying",
+			change: patch(t, `[{"op":"remove","path":"/kind"},{"op":"remove","path":"/apiVersion"}]`),
+		},
+		{
+			name:   "S18.20 also when something else changes",
+			change: patch(t, `[{"op":"remove","path":"/kind"},{"op":"replace","path":"/spec/replicas","value":5}]`),
+			want:   func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(5)) }, changed: true,
+		},
+		{
 			name: "D70 a patch that initializes", change: patch(t, `[{"op":"add","path":"/metadata/initializers","value":{"pending":[{"name":"a.example.com"}]}}]`),
 			err: "metadata.initializers cannot be changed by a policy: only initializers do that",
 		},
@@ -212,7 +221,7 @@ func uninitialized(d *appsv1.Deployment) {
 	initializers.Set(d, &initializers.Initializers{Pending: []initializers.Initializer{{Name: "a.example.com"}}})
 }
 
-// S18.3: what a mutation made of a custom object shares nothing with the object before, so
+// S18.3: the custom object after a mutation shares nothing with the object before, so
 // that the defaults of the one do not show in the other.
 func TestMutateOfACustomObject(t *testing.T) {
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,14 +61,14 @@ type knownBody struct {
 // New returns the objects of a request.
 func New(a admission.Attributes, o admission.ObjectInterfaces) *Set { return &Set{a: a, o: o} }
 
-// Generation counts the changes of the object so far: what was found out about an
-// object of one generation holds until the next.
+// Generation counts the changes of the object so far: a fact about an object of one
+// generation holds until the next.
 func (s *Set) Generation() int { return s.generation }
 
 // Old returns the stored object, in whatever kind; nil when the request has none.
 func (s *Set) Old() runtime.Object { return s.a.GetOldObject() }
 
-// ConvertsTo tells whether As has to convert the object that a hook changed, which
+// ConvertsTo reports whether As has to convert the object that a hook changed, which
 // may change it once more.
 func (s *Set) ConvertsTo(kind schema.GroupVersionKind) bool {
 	return s.latest != nil && s.latest.kind != kind
@@ -90,6 +91,17 @@ func (s *Set) Pend(names []string) {
 	}
 	initializers.SetPending(object, names)
 	s.Changed()
+}
+
+// SetName gives the object a name, as a server does that generates it between the passes.
+func (s *Set) SetName(name string) {
+	if s.a.GetObject() == nil || s.Settle() != nil {
+		return
+	}
+	if m, err := meta.Accessor(s.a.GetObject()); err == nil {
+		m.SetName(name)
+		s.Changed()
+	}
 }
 
 // Changed notes that the request's own object may have been changed since New or the last
@@ -214,7 +226,7 @@ func (s *Set) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, er
 	return object, old, nil
 }
 
-// HasObject tells whether the request has an object.
+// HasObject reports whether the request has an object.
 func (f *Form) HasObject() bool { return f.object != nil }
 
 // drop forgets the object, which is not the newest any more.

@@ -60,8 +60,8 @@ func newLayout(t reflect.Type) *layout {
 
 // patchedPart is patched for a typed object and a patch that stays within some of
 // its top-level members: only those go through JSON, and the others are taken
-// over as they are. What a patch costs then depends on what it touches: labels of
-// a large object are cheap to set. ok is false when the patch or the type is not
+// over as they are. The cost of a patch then depends on the members it touches:
+// labels of a large object are cheap to set. ok is false when the patch or the type is not
 // like that.
 func (s *Set) patchedPart(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, ok bool, err error) {
 	members, ok := p.Members()
@@ -101,6 +101,9 @@ func (s *Set) patchedPart(f *Form, p review.Patch, strict bool) (changed bool, o
 	}
 	if err := decodeObject(content, object, strict); err != nil {
 		return false, nil, true, err
+	}
+	if strict {
+		restoreKind(object, f.kind)
 	}
 	if err := checkKind(object, f.kind); err != nil {
 		return false, nil, true, err

@@ -28,7 +28,7 @@ func (e *KindError) Error() string {
 }
 
 // Apply applies a patch to the object of f, and makes the result the newest object,
-// with its kind's defaults (S5.4). It tells whether the patch changed the object before
+// with its kind's defaults (S5.4). It reports whether the patch changed the object before
 // defaulting (S5.5). The error is a *KindError, or says why the patch cannot be applied;
 // the object is then as before (S5.12).
 func (s *Set) Apply(f *Form, p review.Patch) (changed bool, err error) {
@@ -87,6 +87,9 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool) (changed bool, 
 	}
 	if err := decodeObject(content, object, strict); err != nil {
 		return false, nil, err
+	}
+	if strict {
+		restoreKind(object, f.kind)
 	}
 	if err := checkKind(object, f.kind); err != nil {
 		return false, nil, err
@@ -167,4 +170,17 @@ func checkKind(object runtime.Object, want schema.GroupVersionKind) error {
 		return &KindError{From: want, To: got}
 	}
 	return nil
+}
+
+// restoreKind fills in what a policy's patch removed of the version and kind of a typed
+// object, whose type says both (S18.20).
+func restoreKind(object runtime.Object, kind schema.GroupVersionKind) {
+	got := object.GetObjectKind().GroupVersionKind()
+	if got.Kind == "" {
+		got.Kind = kind.Kind
+	}
+	if got.GroupVersion().Empty() {
+		got.Group, got.Version = kind.Group, kind.Version
+	}
+	object.GetObjectKind().SetGroupVersionKind(got)
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
@@ -29,7 +31,17 @@ type Candidate struct {
 	// Err is why the invocation kind is not known (S2.26); it rejects the
 	// request once the selectors have matched. Decide returns it then.
 	Err error
+	// Exclusion is what the administrator's rules make of the entry for the request; nil for
+	// nothing (S23).
+	Exclusion *exclusion.Exclusion
 }
+
+// Forgives tells whether a request goes on without the candidate's entry if that fails: its
+// failure policy is Ignore, or a rule of the administrator says so (S23.6).
+func (c *Candidate) Forgives() bool { return Forgives(c.Entry.Entry) || c.Exclusion.Forgives() }
+
+// Timeout returns how long one call of the candidate's webhook may take (S23.7).
+func (c *Candidate) Timeout() time.Duration { return c.Exclusion.Timeout(c.Entry.Timeout) }
 
 // Equivalents knows which resources are the same objects under another group or
 // version (S2.23). A server's runtime.EquivalentResourceMapper is one.
@@ -42,19 +54,43 @@ type Equivalents interface {
 }
 
 // Candidates returns the entries of a source whose rules match a request, in order.
-// Exempt requests have none. Nil equivalents mean that no resource has any.
+// Exempt requests have none, or only entries of manifest files. Nil equivalents mean that no
+// resource has any.
 //
 // When there are none, nothing is allocated, and the cost does not depend on how many
 // entries there are.
 func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Candidate {
-	if ExemptFrom(source, r.Kind, r.Resource.GroupResource()) {
+	table := s.Table(source)
+	reach := ReachOf(source, r.Kind, r.Resource.GroupResource())
+	if reach == Nothing || reach == Manifests && table.Manifests() == 0 {
 		return nil
 	}
-	return candidates(s.Table(source), r, e)
+	list := candidates(table, r, e, reach)
+	if len(list) > 0 {
+		if x := exclude(s, source, r); x != nil {
+			for i := range list {
+				list[i].Exclusion = x
+			}
+		}
+	}
+	return list
 }
 
-// candidates returns the entries of a table whose rules match a request.
-func candidates(table *snapshot.Table, r *Request, e Equivalents) []Candidate {
+// exclude returns what the administrator's rules make of the entries of a source.
+func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *exclusion.Exclusion {
+	rules := s.Exclusions()
+	if rules == nil {
+		return nil
+	}
+	return rules.For(source.Descriptor().Plugin, &exclusion.Request{
+		Operation: string(r.Operation), Group: r.Resource.Group, Resource: r.Resource.Resource, Subresource: r.Subresource,
+		Namespace: r.Namespace, Name: r.Name, User: r.User,
+	})
+}
+
+// candidates returns the entries of a table that are in reach and whose rules match a
+// request.
+func candidates(table *snapshot.Table, r *Request, e Equivalents, reach Reach) []Candidate {
 	// The array is on the stack, and enough for what matches a request in practice.
 	var array [64]int32
 	target := targetOf(r)
@@ -67,6 +103,9 @@ func candidates(table *snapshot.Table, r *Request, e Equivalents) []Candidate {
 			t.Namespaced = namespaced(r, other)
 			found = table.EquivalentCandidates(found, &t)
 		}
+	}
+	if reach == Manifests {
+		found = slices.DeleteFunc(found, func(position int32) bool { return int(position) >= table.Manifests() })
 	}
 	if len(found) == 0 {
 		return nil
@@ -109,7 +148,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 	}
 	c, matched := matchRules(h.Rules, h, r, target, others, e)
 	if len(h.Rules) == 0 && h.Binding != nil {
-		// What its policy wants (S14.5).
+		// The match policy is that of the policy (S14.5).
 		c, matched = own(h, r, 0), true
 	}
 	if ok && matched {
@@ -182,7 +221,8 @@ const mirrorPod = "kubernetes.io/config.mirror"
 // Initializers returns the initializers that the new object of a request gets, in order
 // (S11.5 to S11.7). Of several with the same name, the first one applies. Nothing is
 // allocated when there are none. A list that the caller sent stands instead; whether
-// there is one is for the caller of this function to see.
+// there is one is for the caller of this function to see; and so is whether a rule of the
+// administrator skips them, which it does for all or for none.
 func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Candidate {
 	if notInitialized(r, object) != None {
 		return nil

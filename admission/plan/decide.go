@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,8 +33,9 @@ type Objects interface {
 	Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error)
 }
 
-// ErrUnknown is the error of an Input that cannot say what it is asked. What depends on
-// it is then unknown, and is neither said to apply nor not to apply.
+// ErrUnknown is the error of an Input that cannot answer. A test that depends on the
+// answer is then unknown: the plan says neither that the entry applies nor that it does
+// not.
 var ErrUnknown = errors.New("unknown")
 
 // AsWritten returns the objects of a request that are known in the kinds they were
@@ -58,6 +60,12 @@ func (w *written) Seen(kind schema.GroupVersionKind) (object, old runtime.Object
 type Input struct {
 	// Objects are the objects of the request. It must be set.
 	Objects Objects
+	// Status, if set, are the objects of a request that writes a status, as validating
+	// webhooks see them if nothing but the status of what was sent counts. It is for plans:
+	// while a request runs, the server has decided what counts.
+	Status Objects
+	// Generates tells that the server generates names between the passes. It is for plans.
+	Generates bool
 	// NamespaceLabels returns the labels of a namespace. When there is none of that
 	// name, the error is the API status NotFound. It is asked only for an entry with
 	// a namespaceSelector. Nil means that there are no namespaces.
@@ -106,8 +114,9 @@ type Decision struct {
 	ConditionErrors int
 }
 
-// Forgives tells whether a request goes on without an entry that failed. It is where the
-// failure policy is applied, and the only place (S7.1 to S7.3, S2.32, S11.47).
+// Forgives reports whether the failure policy of an entry lets a request go on without it when
+// it failed. It is where the failure policy is applied, and the only place (S7.1 to S7.3,
+// S2.32, S11.47). Exclusion rules come on top of it, in Candidate.Forgives.
 func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registration.Ignore }
 
 // Decide says whether the candidate's entry applies. r is the request that the
@@ -123,8 +132,11 @@ func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision 
 	return c.evaluate(ctx, r, in)
 }
 
-// selected is the decision of the selectors.
+// selected is the decision of the administrator's rules and of the selectors.
 func (c *Candidate) selected(ctx context.Context, r *Request, in *Input) Decision {
+	if c.Exclusion.Skips() {
+		return Decision{Reason: Reason{Code: ExclusionRule, entry: c.Entry, rule: c.Exclusion.Skip}}
+	}
 	reason, selects, held := selectNamespace(ctx, c.Entry, r, in)
 	if held == nil && !selects {
 		return Decision{Reason: reason}
@@ -240,10 +252,15 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 	object, old, err := in.Objects.Seen(c.Kind)
 	if err != nil {
 		reason := Reason{Code: NotConvertible, entry: c.Entry}
-		if errors.Is(err, ErrUnknown) {
+		if !errors.Is(err, ErrUnknown) {
+			return failed(reason, apierrors.NewInternalError(err))
+		}
+		looks := func(m registration.MatchCondition) bool { return expression.LooksAtObjects(m.Expression) }
+		if slices.ContainsFunc(c.Entry.MatchConditions, looks) {
 			return failed(reason, err)
 		}
-		return failed(reason, apierrors.NewInternalError(err))
+		// The conditions do not need what is not known.
+		object, old = nil, nil
 	}
 	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(&expression.Input{
 		Object:      object,
@@ -267,7 +284,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 	case result.Err != nil:
 		err := &ConditionError{Entry: c.Entry.Entry, Resource: r.Resource.GroupResource(), Name: r.Name, Err: result.Err}
 		d.Reason = Reason{Code: ConditionFailed, entry: c.Entry, err: err}
-		if Forgives(c.Entry.Entry) {
+		if c.Forgives() {
 			d.Forgiven = err
 		} else {
 			d.Err = err
@@ -301,7 +318,7 @@ type ConditionError struct {
 	// Resource and Name are what the request is about.
 	Resource schema.GroupResource
 	Name     string
-	// Err is what went wrong in all expressions together. errors.Is tells whether it
+	// Err is what went wrong in all expressions together. errors.Is reports whether it
 	// is expression.ErrOutOfBudget.
 	Err error
 }
@@ -348,14 +365,14 @@ func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
 	return review.Choose(c.Entry.ReviewVersions)
 }
 
-// MayGoAhead tells whether the webhook may be called before its turn, with the object as
+// MayGoAhead reports whether the webhook may be called before its turn, with the object as
 // it is then: one call too many does no harm, by its own word.
 func (c *Candidate) MayGoAhead() bool {
 	w := c.Entry.Webhook
 	return w != nil && w.MayReinvoke && w.SideEffects == "None"
 }
 
-// AsksAuthorizer tells whether an expression asks what the caller may do.
+// AsksAuthorizer reports whether an expression asks what the caller may do.
 func AsksAuthorizer(text string) bool {
 	_, rights := expression.LooksAtCaller(text)
 	return rights

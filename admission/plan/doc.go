@@ -17,9 +17,9 @@
 //
 // # Reasons
 //
-// Every "no" has a Reason. A Reason is a value, and its text is made when it is read. What
-// cannot be seen, such as the labels of a namespace that the caller may not read, is
-// unknown: an Input returns an error that is ErrUnknown, and the plan has it.
+// Every "no" has a Reason. A Reason is a value, and its text is made when it is read. A fact
+// that the caller may not read, such as the labels of a namespace, is unknown: an Input
+// returns an error that is ErrUnknown, and the plan has it.
 //
 // # Errors
 //

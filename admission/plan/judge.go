@@ -201,7 +201,7 @@ func (j *Judgement) evaluate(ctx context.Context, r *Request, values *Values, p 
 	return e
 }
 
-// quiet tells whether nothing follows of an evaluation.
+// quiet reports whether nothing follows of an evaluation.
 func (e *Evaluation) quiet() bool {
 	return !slices.ContainsFunc(e.Findings, func(f policy.Finding) bool { return !f.Holds() }) &&
 		!slices.ContainsFunc(e.Annotations, func(a policy.Annotation) bool { return a.Err != nil })
@@ -212,7 +212,7 @@ func (e *Evaluation) quiet() bool {
 func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error) Consequence {
 	c := Consequence{
 		Policy: j.Candidate.Entry, Binding: binding, Code: code, Message: err.Error(), Reason: metav1.StatusReasonInvalid,
-		Forgiven: Forgives(j.Candidate.Entry.Entry),
+		Forgiven: j.Candidate.Forgives(),
 	}
 	c.Denies = !c.Forgiven
 	return c
@@ -221,7 +221,7 @@ func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error)
 // follow adds what a binding makes of an evaluation.
 func (j *Judgement) follow(binding *snapshot.Entry, e *Evaluation) {
 	base := Consequence{Policy: j.Candidate.Entry, Binding: binding, Param: &e.Param}
-	forgives := Forgives(j.Candidate.Entry.Entry)
+	forgives := j.Candidate.Forgives()
 	for i := range e.Findings {
 		f := &e.Findings[i]
 		if f.Holds() {

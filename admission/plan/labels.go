@@ -26,7 +26,7 @@ func labelsOf(obj runtime.Object) (labels.Labels, bool) {
 }
 
 // rawLabels are the labels of an unstructured object, where they are: nothing is
-// copied. What is not a string is no label.
+// copied. A value that is not a string does not count as a label.
 type rawLabels map[string]any
 
 func (l rawLabels) Has(key string) bool {

@@ -56,14 +56,14 @@ type Invocation struct {
 // Round decides which evaluations of mutating policies take place in one of the two
 // mutating passes over a request, and counts them.
 type Round interface {
-	// Wanted tells whether an evaluation whose conditions are true goes on (S18.26).
+	// Wanted reports whether an evaluation whose conditions are true goes on (S18.26).
 	Wanted(Invocation) bool
 	// Invoked is called for each that went on. It says whether it may be repeated, and whether it
 	// changed the object (S18.27).
 	Invoked(i Invocation, repeats, changed bool)
 }
 
-// Changer changes the object of a request, as *objects.Set does. Changed tells whether the
+// Changer changes the object of a request, as *objects.Set does. Changed reports whether the
 // object is another one than before. An error that is ErrUnknown says that it is not known
 // here what becomes of the object.
 type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
@@ -184,7 +184,7 @@ func (m *mutator) invoke(step invocation) {
 	defer func() { e.Elapsed = time.Since(e.Start) }()
 	request, err := m.values.Of(c.Kind)
 	if err != nil {
-		// What an earlier policy made of the object cannot be converted (D52, D55).
+		// The object after an earlier policy cannot be converted (D52, D55).
 		e.Failure = fmt.Errorf("failed to convert object: %w", err)
 		return
 	}
@@ -275,7 +275,7 @@ func (j *Judgement) follows() {
 		e := &j.Evaluations[i]
 		base := Consequence{
 			Policy: j.Candidate.Entry, Binding: e.Binding, Param: &e.Param,
-			Reason: metav1.StatusReasonInvalid, Forgiven: Forgives(j.Candidate.Entry.Entry),
+			Reason: metav1.StatusReasonInvalid, Forgiven: j.Candidate.Forgives(),
 		}
 		base.Denies = !base.Forgiven
 		if err := e.Failure; err != nil {

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -44,8 +47,8 @@ type Plan struct {
 	Request About `json:"request"`
 	// Revision is the storage revision of the registrations.
 	Revision string `json:"revision,omitempty"`
-	// Steps are what applies, in order; what does not apply is among them, in its
-	// place, if the plan was asked for it.
+	// Steps are the entries that apply, in order. Those that do not apply are among
+	// them, in their places, if the plan was asked for them.
 	Steps []Step `json:"steps"`
 	// Rejection is what the request is rejected with before any webhook is asked for its
 	// opinion; empty when that is up to the webhooks.
@@ -144,6 +147,8 @@ type Step struct {
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
 	// Reason says why the step does not do what it is there for; nil when it does.
 	Reason *Explanation `json:"reason,omitempty"`
+	// Exclusions are the rules of the administrator that have an effect on the step (S23).
+	Exclusions []AppliedExclusion `json:"exclusions,omitempty"`
 	// Location is where the rule, or the entry when no rule matched, is written, for
 	// registrations that come from files.
 	Location *Location `json:"location,omitempty"`
@@ -151,6 +156,28 @@ type Step struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Notes say what else is known about the step. The caller of New adds them.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// AppliedExclusion is an exclusion rule that has an effect.
+type AppliedExclusion struct {
+	// Rule is its name, Effect is skip, ignoreFailures or capTimeout.
+	Rule   string `json:"rule"`
+	Effect string `json:"effect"`
+	// TimeoutSeconds is what a call may take by the effect capTimeout.
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// exclusions are the rules that have an effect on a candidate.
+func (c *Candidate) exclusions() []AppliedExclusion {
+	var list []AppliedExclusion
+	if x := c.Exclusion; x != nil {
+		for _, rule := range []*exclusion.Rule{x.Skip, x.IgnoreFailures, x.CapTimeout} {
+			if rule != nil {
+				list = append(list, AppliedExclusion{rule.Name, string(rule.Effect), rule.TimeoutSeconds})
+			}
+		}
+	}
+	return list
 }
 
 // Location is a place in a file.
@@ -174,6 +201,8 @@ type Entry struct {
 	// that is the entry, such as a policy.
 	Index int    `json:"index"`
 	Name  string `json:"name"`
+	// Source is static for an entry of a manifest file, and absent for one of the API.
+	Source string `json:"source,omitempty"`
 }
 
 // String names the entry as messages do: configuration/name, or the name of the object
@@ -215,13 +244,17 @@ type Explanation struct {
 //
 // If in.Objects has a method Pend([]string), it is called with the initializers that the
 // object gets, so that what comes later sees them; and a method Changed() when a Judge may
-// have changed the object.
+// have changed the object; and a method SetName(string) with a name that stands for the
+// generated one if in.Generates.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
 		plan: &Plan{Request: r.About(), Revision: s.Revision, Steps: []Step{}},
 	}
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
+		if pass == registration.ValidatingPass {
+			b.generate()
+		}
 		for i := range chain {
 			b.link(pass, &chain[i])
 		}
@@ -329,6 +362,13 @@ func (b *builder) initializers(l *Link) {
 	default:
 		chosen = Initializers(b.snapshot, b.request, object)
 	}
+	if len(chosen) > 0 && chosen[0].Exclusion.Skips() && !b.over {
+		// All of them are.
+		for i := range chosen {
+			b.decided(l, &chosen[i], &Decision{Reason: Reason{Code: ExclusionRule, entry: chosen[i].Entry, rule: chosen[i].Exclusion.Skip}})
+		}
+		return
+	}
 	if b.over {
 		why, chosen = NotReached, nil
 	}
@@ -380,7 +420,7 @@ func (b *builder) serial(l *Link) {
 		step := b.decided(l, c, d)
 		switch step.Effect {
 		case Call:
-			b.worst += c.Entry.Timeout
+			b.worst += c.Timeout()
 		case Reject:
 			b.reject(step.Reason.Message)
 		}
@@ -409,7 +449,7 @@ func (b *builder) parallel(l *Link) {
 		}
 		switch {
 		case step.Effect == Call:
-			longest = max(longest, c.Entry.Timeout)
+			longest = max(longest, c.Timeout())
 		case step.Effect == Reject && rejection == "":
 			rejection = step.Reason.Message
 		}
@@ -450,15 +490,15 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 			if b.over {
 				return
 			}
-			d := candidates[i].Decide(b.ctx, b.request, b.input)
+			d := b.decide(b.ctx, l.Source.Pass, &candidates[i])
 			f(&candidates[i], &d)
 		}
 		return
 	}
 	b.inOrder(l, candidates, func(i int) {
 		c := &candidates[i]
-		d := c.Decide(b.ctx, b.request, b.input)
-		if b.over && (d.Applies || d.Err != nil || d.Forgiven != nil) {
+		d := b.decide(b.ctx, l.Source.Pass, c)
+		if b.over && (d.Applies || d.Unknown || d.Err != nil || d.Forgiven != nil) {
 			d = Decision{Reason: Reason{Code: NotReached}}
 		}
 		f(c, &d)
@@ -469,9 +509,8 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 // in their places, with the reason.
 func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 	no := Reason{Code: NoRule, request: b.request}
-	if ExemptFrom(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource()) {
-		no.Code = NotAsked
-	} else if b.equivalents != nil {
+	reach := ReachOf(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource())
+	if reach != Nothing && b.equivalents != nil {
 		no.others = b.equivalents.EquivalentResourcesFor(b.request.Resource, b.request.Subresource)
 	}
 	target := targetOf(b.request)
@@ -485,7 +524,8 @@ func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 		reason := no
 		reason.entry = e
 		switch {
-		case no.Code != NoRule:
+		case reach == Nothing || reach == Manifests && !e.Static():
+			reason.Code = NotAsked
 		case e.Entry.Policy != nil && e.Bindings == nil:
 			reason.Code = NoBinding
 		case excluded(e, b.request, &target, no.others, b.equivalents):
@@ -518,7 +558,7 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 		}
 		step.Reason = &Explanation{Code: reason.Code.String(), Message: message}
 	}
-	if step.Effect == Skip && !b.all {
+	if step.Effect == Skip && !b.all && reason.Code != ExclusionRule {
 		return &step
 	}
 	b.plan.Steps = append(b.plan.Steps, step)
@@ -535,10 +575,10 @@ func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 	}
 	switch reason, final := c.Beforehand(b.request); {
 	case reason.Code == None:
-		// What it is sent is not known if the objects cannot be converted here.
+		// The content of its review is not known if the objects cannot be converted here.
 		step.Effect = Call
 		return reason
-	case !final && Forgives(c.Entry.Entry):
+	case !final && c.Forgives():
 		step.Effect = Ignored
 		return reason
 	default:
@@ -560,7 +600,7 @@ func (b *builder) skip(l *Link, e *snapshot.Entry, reason Reason) {
 func (b *builder) step(l *Link, c *Candidate) Step {
 	step := Step{
 		Pass: l.Source.Pass.String(), Plugin: l.Plugin, Entry: entryOf(c.Entry), Rule: &c.Rule,
-		FailurePolicy: string(c.Entry.FailurePolicy),
+		FailurePolicy: string(c.Entry.FailurePolicy), Exclusions: c.exclusions(),
 	}
 	if c.Entry.Webhook != nil || c.Entry.Entry.Policy != nil {
 		step.As = &As{
@@ -576,14 +616,29 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 	}
 	if w := c.Entry.Webhook; w != nil {
 		version, _ := c.ReviewVersion()
-		step.ReviewVersion, step.TimeoutSeconds = string(version), w.Timeout.Seconds()
+		step.ReviewVersion, step.TimeoutSeconds = string(version), c.Timeout().Seconds()
 		step.MayGoAhead, step.MayReinvoke = c.MayGoAhead(), w.MayReinvoke
 	}
 	return step
 }
 
 func entryOf(e *snapshot.Entry) *Entry {
-	return &Entry{Kind: e.Source.Descriptor().Kind, Configuration: e.Configuration, Index: e.Index, Name: e.Name}
+	out := &Entry{Kind: e.Source.Descriptor().Kind, Configuration: e.Configuration, Index: e.Index, Name: e.Name}
+	if e.Static() {
+		out.Source = "static"
+	}
+	return out
+}
+
+// SetName makes the object of AsWritten the one with a name.
+func (w *written) SetName(name string) {
+	if w.object == nil {
+		return
+	}
+	w.object = w.object.DeepCopyObject()
+	if m, err := meta.Accessor(w.object); err == nil {
+		m.SetName(name)
+	}
 }
 
 // Pend makes the object of AsWritten the one with the initializers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -181,10 +182,10 @@ func (b *builder) judged(l *Link, j *Judgement, values *Values) {
 			step.Effect = Evaluate
 		}
 	case len(j.Evaluations) == 0 || j.excluded():
-		if !b.all {
+		reason := j.Skipped()
+		if !b.all && reason.Code != ExclusionRule {
 			return
 		}
-		reason := j.Skipped()
 		step.Effect, step.Reason = Skip, &Explanation{reason.Code.String(), reason.String()}
 		if j.Applies && len(j.Evaluations) > 0 {
 			reason = Reason{Code: ConditionFalse, entry: j.Candidate.Entry, condition: j.Evaluations[0].Condition.False}
@@ -204,7 +205,7 @@ func (j *Judgement) unknownBinding() *Reason {
 	return nil
 }
 
-// excluded tells whether a match condition is false in all evaluations.
+// excluded reports whether a match condition is false in all evaluations.
 func (j *Judgement) excluded() bool {
 	for i := range j.Evaluations {
 		if j.Evaluations[i].Condition.False == nil {
@@ -382,6 +383,14 @@ func (p *Param) text() string {
 // that, and which bindings do not apply, one line each; none for other steps.
 func (s *Step) Details() []string {
 	var list []string
+	for _, x := range s.Exclusions {
+		switch exclusion.Effect(x.Effect) {
+		case exclusion.IgnoreFailures:
+			list = append(list, fmt.Sprintf("exclusion rule %q of the server ignores its failures", x.Rule))
+		case exclusion.CapTimeout:
+			list = append(list, fmt.Sprintf("exclusion rule %q of the server allows it %d s at most", x.Rule, x.TimeoutSeconds))
+		}
+	}
 	for i := range s.Evaluations {
 		e := &s.Evaluations[i]
 		param := ""

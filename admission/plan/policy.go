@@ -25,7 +25,7 @@ import (
 // methods end with the context. An error that is ErrUnknown says that the objects cannot be
 // seen.
 type Params interface {
-	// Scope tells whether the objects of a kind are in namespaces, and whether the kind is
+	// Scope reports whether the objects of a kind are in namespaces, and whether the kind is
 	// served at all.
 	Scope(ctx context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error)
 	// Get returns the object of a name; namespace is empty for a kind that is not in
@@ -139,7 +139,7 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 		}
 		return m
 	}
-	found := candidates(bindings.Table(), r, e)
+	found := candidates(bindings.Table(), r, e, Everything)
 	if len(found) > 0 {
 		m.Groups = make([]MatchedGroup, len(found))
 	}
@@ -180,7 +180,7 @@ func (in *Input) unseenBy(e *registration.Entry) error {
 	return nil
 }
 
-// scope tells whether the params of a policy are in namespaces. A kind that is not served
+// scope reports whether the params of a policy are in namespaces. A kind that is not served
 // is an error of the policy (S15.4).
 func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d Decision) {
 	p := c.Entry.Entry.Policy
@@ -327,7 +327,7 @@ func (v *Values) ReadNamespace(ctx context.Context) error {
 		return nil
 	}
 	if v.in.NamespaceUnknown != "" {
-		// What is evaluated does not look at it.
+		// The expressions do not look at it.
 		return nil
 	}
 	if v.in.Namespace == nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
@@ -42,8 +43,10 @@ const (
 	SameName
 	// NotReached: an earlier step rejects the request.
 	NotReached
+	// ExclusionRule: a rule of the administrator skips the entry (S23.5).
+	ExclusionRule
 
-	// Unknown: what has to be known cannot be seen.
+	// Unknown: the caller may not see a fact that the test needs.
 	Unknown
 
 	// The codes from here on say why a test could not be made, or an action not be
@@ -73,8 +76,8 @@ const (
 	// Rejected: a plugin itself rejects the request.
 	Rejected
 
-	// The codes from here on are about policies. What could not be found out is up to
-	// the failure policy.
+	// The codes from here on are about policies. The failure policy
+	// decides about facts that could not be found out.
 
 	// NoBinding: no binding puts the policy into force (S14.18).
 	NoBinding
@@ -94,7 +97,7 @@ const (
 	Violated
 	// EvaluationFailed: an expression cannot be evaluated.
 	EvaluationFailed
-	// PatchFailed: what a mutation gives cannot be applied to the object.
+	// PatchFailed: the result of a mutation cannot be applied to the object.
 	PatchFailed
 
 	// The codes from here on are facts of run time, which only traces have.
@@ -111,7 +114,7 @@ const (
 var codes = [...]string{
 	None: "", NotAsked: "NotAsked", NoRule: "NoRule", Excluded: "Excluded",
 	NamespaceNotSelected: "NamespaceNotSelected", ObjectNotSelected: "ObjectNotSelected", ConditionFalse: "ConditionFalse",
-	NotNew: "NotNew", MirrorPod: "MirrorPod", ListSent: "ListSent", SameName: "SameName", NotReached: "NotReached",
+	NotNew: "NotNew", MirrorPod: "MirrorPod", ListSent: "ListSent", SameName: "SameName", NotReached: "NotReached", ExclusionRule: "ExclusionRule",
 	Unknown:     "Unknown",
 	UnknownKind: "UnknownKind", BadSelector: "BadSelector", NamespaceNotFound: "NamespaceNotFound",
 	NamespaceUnreadable: "NamespaceUnreadable", NotConvertible: "NotConvertible", ConditionFailed: "ConditionFailed",
@@ -135,6 +138,7 @@ type Reason struct {
 	others            []schema.GroupVersionResource
 	labels, oldLabels labels.Labels
 	condition         *condition.Condition
+	rule              *exclusion.Rule
 	err               error
 }
 
@@ -169,6 +173,8 @@ func (r Reason) String() string {
 		return "an earlier initializer has the same name"
 	case NotReached:
 		return "an earlier step rejects the request"
+	case ExclusionRule:
+		return fmt.Sprintf("exclusion rule %q of the server skips it", r.rule.Name)
 	case NoBinding:
 		return "no binding puts it into force"
 	case NoBindingApplies:
@@ -214,7 +220,7 @@ func (r Reason) excluded() string {
 	return s
 }
 
-// excluded tells whether a rule of Exclude is about the request.
+// excluded reports whether a rule of Exclude is about the request.
 func excluded(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) bool {
 	c, ok := matchRules(h.Exclude, h, r, target, others, e)
 	return ok && c.Err == nil
@@ -259,7 +265,7 @@ func (r Reason) noRule() string {
 	return s
 }
 
-// noKinds knows no kinds; who asks does not need them.
+// noKinds knows no kinds, for callers that do not need any.
 type noKinds struct{ Equivalents }
 
 func (noKinds) KindFor(schema.GroupVersionResource, string) schema.GroupVersionKind {

@@ -53,17 +53,39 @@ func inNamespace(object runtime.Object) bool {
 	return err == nil && m.GetNamespace() != ""
 }
 
-// ExemptFrom tells whether nothing of a source applies to requests about a kind or
-// resource. Plugins ask before they need a snapshot (S2.40, S14.17).
-func ExemptFrom(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource) bool {
-	if d := source.Descriptor(); d.Policies || d.Binds {
+// Reach says which entries of a source may apply to requests.
+type Reach uint8
+
+const (
+	// Everything: those of manifest files and those of the API.
+	Everything Reach = iota
+	// Manifests: only those of manifest files, which nobody repairs through the API (S21.16).
+	Manifests
+	// Nothing: none.
+	Nothing
+)
+
+// ReachOf says which entries of a source may apply to requests about a kind or resource.
+// Plugins ask before they need a snapshot (S2.40, S14.17, S21.17).
+func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource) Reach {
+	d := source.Descriptor()
+	exempt := false
+	if d.Policies || d.Binds {
 		// Policies judge webhook configurations, and never themselves (S14.15, S14.16).
-		return registration.IsPolicy(resource) || registration.IsVirtual(resource)
+		exempt = registration.IsPolicy(resource)
+	} else {
+		exempt = Exempt(kind, resource)
 	}
-	return Exempt(kind, resource)
+	switch {
+	case registration.IsVirtual(resource) || exempt && !d.Manifests:
+		return Nothing
+	case exempt:
+		return Manifests
+	}
+	return Everything
 }
 
-// Exempt tells whether no webhook and no initializer applies to requests about a kind or
+// Exempt reports whether no webhook and no initializer of the API applies to requests about a kind or
 // resource: registrations, so that a broken one can always be repaired (S2.38,
 // S2.39), and reviews that are answered rather than stored (S2.41).
 func Exempt(kind schema.GroupVersionKind, resource schema.GroupResource) bool {

@@ -61,7 +61,7 @@ func matchesResource(entries []string, resource, subresource string) bool {
 	return false
 }
 
-// namespaced tells whether a request counts as namespaced for the scope of rules,
+// namespaced reports whether a request counts as namespaced for the scope of rules,
 // seen as one about the given resource (S2.8).
 func namespaced(r *Request, resource schema.GroupVersionResource) bool {
 	return r.Namespace != "" && resource != schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -74,4 +74,12 @@ func targetOf(r *Request) snapshot.Target {
 		Subresource: r.Subresource,
 		Namespaced:  namespaced(r, r.Resource),
 	}
+}
+
+// RuleMatches tells whether one rule matches a request about its own resource (S2.5 to
+// S2.8). What applies to a request is decided by Candidates; this is for those who ask what
+// a rule is good for.
+func RuleMatches(rule *registration.Rule, r *Request) bool {
+	t := targetOf(r)
+	return mismatch(rule, r, &t) == matches
 }

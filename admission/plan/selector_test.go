@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// FuzzSelectors: S2.1, S2.2, S2.10 to S2.19. Whatever the selectors of a hook and the
-// labels of the namespace and of the objects, Decide finds what the documentation of
-// label selectors, taken literally, and the library find; with typed objects it finds
+// FuzzSelectors: S2.1, S2.2, S2.10 to S2.19. For all selectors of a hook and labels of
+// the namespace and of the objects, Decide finds what the documentation of label
+// selectors, taken literally, and the library find; with typed objects it finds
 // the same. A selector that is accepted at registration compiles (S1.22).
 func FuzzSelectors(f *testing.F) {
 	for _, selector := range []string{
@@ -103,7 +103,8 @@ func FuzzSelectors(f *testing.F) {
 	})
 }
 
-// labelsIn returns the labels in an object's metadata: what is not a string is none.
+// labelsIn returns the labels in an object's metadata, without those that are not
+// strings.
 func labelsIn(metadata any) map[string]string {
 	m, _ := metadata.(map[string]any)
 	all, _ := m["labels"].(map[string]any)
@@ -146,7 +147,7 @@ func literally(t *testing.T, s *metav1.LabelSelector, l map[string]string) (bool
 	return selects, nil
 }
 
-// accepted tells whether a hook with the selector can be registered.
+// accepted reports whether a hook with the selector can be registered.
 func accepted(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false

@@ -181,8 +181,8 @@ func (r random) request() *Request {
 	}
 }
 
-// S2.1 to S2.8, S2.22 to S2.24, S5.1: whatever the hooks and the request, For finds
-// the hooks, rules and resources that the twin finds.
+// S2.1 to S2.8, S2.22 to S2.24, S5.1: for all hooks and requests, For finds the hooks,
+// rules and resources that the twin finds.
 func TestForFindsWhatTheTwinFinds(t *testing.T) {
 	for seed := range uint64(150) {
 		r := random{rand.New(rand.NewPCG(seed, 1))}

@@ -1,8 +1,8 @@
 // Package policy evaluates the expressions of admission policies.
 //
 // A Policy is a ValidatingAdmissionPolicy or a MutatingAdmissionPolicy whose expressions
-// are ready to be evaluated. What they are evaluated with is an Input: a request in one
-// kind, and one param. The bindings of a policy change neither, so that one evaluation
+// are ready to be evaluated. Their Input is a request in one kind,
+// and one param. The bindings of a policy change neither, so that one evaluation
 // serves all of them.
 //
 // Validate evaluates a ValidatingAdmissionPolicy: match conditions, validations, the

@@ -28,6 +28,7 @@ func (p *Policy) Mutate(ctx context.Context, in *Input, index int) Outcome {
 		return Outcome{Err: err, Elapsed: time.Since(start)}
 	}
 	o, err := p.Run(ctx, in).Eval(m.Patch)
+	p.spent.mutations[index].Note(o.Cost)
 	out := Outcome{Cost: min(o.Cost, expression.RunBudget), Err: err}
 	if err == nil {
 		out.Err = o.Err

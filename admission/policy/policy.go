@@ -27,6 +27,8 @@ type Policy struct {
 	AuditAnnotations []AuditAnnotation
 	// Mutations are those of a MutatingAdmissionPolicy.
 	Mutations []Mutation
+
+	spent spent
 }
 
 // Validation is one validation.
@@ -54,7 +56,7 @@ type Mutation struct {
 func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 	p := e.Policy
 	scope := expression.Scope{Params: p.ParamKind != nil, Authorizer: true}
-	out := &Policy{Conditions: condition.Compile(cache, scope, e.MatchConditions)}
+	out := &Policy{Conditions: condition.Compile(cache, scope, e.MatchConditions), spent: newSpent(p)}
 	if len(p.Variables) > 0 || mentions(p) {
 		list := make([]expression.Variable, len(p.Variables))
 		for i, v := range p.Variables {
@@ -86,7 +88,7 @@ func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 	return out
 }
 
-// mentions tells whether an expression of a policy without variables may use the name.
+// mentions reports whether an expression of a policy without variables may use the name.
 func mentions(p *registration.Policy) bool {
 	const name = "variables"
 	for _, v := range p.Validations {
@@ -131,11 +133,7 @@ func (p *Policy) Problems() []Problem {
 		add(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.Value.Err())
 	}
 	for i, m := range p.Mutations {
-		field := "applyConfiguration"
-		if m.JSONPatch {
-			field = "jsonPatch"
-		}
-		add(fmt.Sprintf("spec.mutations[%d].%s.expression", i, field), m.Patch.Err())
+		add(m.field(i), m.Patch.Err())
 	}
 	return list
 }
@@ -170,8 +168,8 @@ func (p *Policy) options(in *Input, authorizer bool) expression.Options {
 	}
 }
 
-// What expressions may cost, in the units of CEL: all of an evaluation but its conditions,
-// and each one of them.
+// The limits of cost, in the units of CEL: of a whole evaluation without its conditions,
+// and of each expression.
 const (
 	CostLimit           = expression.RunBudget
 	ExpressionCostLimit = expression.PerExpression

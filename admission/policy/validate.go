@@ -50,7 +50,7 @@ type Finding struct {
 	Elapsed time.Duration
 }
 
-// Holds tells whether the validation is true.
+// Holds reports whether the validation is true.
 func (f *Finding) Holds() bool { return !f.Violated && f.Err == nil }
 
 // Annotation is the value of one audit annotation.
@@ -92,6 +92,7 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	for i := range p.Validations {
 		v := &p.Validations[i]
 		o, err := run.Eval(v.Holds)
+		p.spent.validations[i].Note(o.Cost)
 		r.spend(o.Cost)
 		if err != nil {
 			r.overflow(findings, o, err)
@@ -119,7 +120,7 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	p.annotate(ctx, in, r)
 }
 
-// overflow notes that the budget was used up. What was found to be violated stays (D49).
+// overflow notes that the budget was used up. Violations found before stay (D49).
 func (r *Result) overflow(findings []Finding, o expression.Outcome, err error) {
 	r.Findings = []Finding{{Whole: true, Err: err, Message: err.Error(), Reason: metav1.StatusReasonInvalid, Elapsed: o.Elapsed}}
 	for _, f := range findings {
@@ -145,6 +146,7 @@ func (p *Policy) say(run *expression.Run, r *Result) {
 		v := &p.Validations[f.Index]
 		if v.Says != nil {
 			o, err := run.Eval(v.Says)
+			p.spent.messages[f.Index].Note(o.Cost)
 			r.spend(o.Cost)
 			if err != nil {
 				p.silence(r, err)
@@ -205,6 +207,7 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 	for i := range p.AuditAnnotations {
 		a := &p.AuditAnnotations[i]
 		o, err := run.Eval(a.Value)
+		p.spent.annotations[i].Note(o.Cost)
 		r.spend(o.Cost)
 		if err != nil {
 			r.overflow(r.Findings, o, err)

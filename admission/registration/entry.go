@@ -53,7 +53,13 @@ type Origin struct {
 	// Ordinal counts the entries before this one in the same configuration that
 	// have the same name; 0 except for duplicates, which v1beta1 allows (S5.2).
 	Ordinal int
+	// File is the manifest file that the registration object is in (S21); empty when the
+	// object comes from the API.
+	File string
 }
+
+// Static tells whether the entry comes from a manifest file (S21).
+func (o *Origin) Static() bool { return o.File != "" }
 
 // String names the entry as messages do: configuration/name, or the name of the object
 // that is the entry.

@@ -2,6 +2,7 @@ package registration
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/api/admissionregistration/v1beta1"
@@ -27,6 +28,13 @@ const (
 	MutatingPolicyKind    = "MutatingAdmissionPolicy"
 	MutatingBindingKind   = "MutatingAdmissionPolicyBinding"
 )
+
+// StaticSuffix ends the names of registrations of manifest files, and no others (S13.13,
+// S21.8).
+const StaticSuffix = ".static.k8s.io"
+
+// IsStaticName tells whether a name is one of a registration of a manifest file.
+func IsStaticName(name string) bool { return strings.HasSuffix(name, StaticSuffix) }
 
 // AddToScheme makes the registration kinds of all versions known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {

@@ -68,7 +68,7 @@ func arrange(list []*Entry) []*Entry {
 	earlier := make([][]int, len(list))
 	for _, c := range constraints {
 		sooner, later := first[c.Earlier], first[c.Later]
-		// Who asks for it need not be the first of its name.
+		// The entry that asks for it need not be the first of its name.
 		if c.By.Name == c.Later {
 			later = c.at
 		} else {

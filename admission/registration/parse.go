@@ -134,7 +134,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 		})
 		h.FailurePolicy = FailurePolicy(or(w.FailurePolicy, v1alpha1.Ignore))
 		h.NamespaceSelector, h.ObjectSelector = w.NamespaceSelector, &metav1.LabelSelector{}
-		// It cannot be told of a dry run, nor say what it does (S12.16).
+		// Its review has no field for a dry run, nor can it declare side effects (S12.16).
 		h.SideEffects = string(v1.SideEffectClassUnknown)
 		h.Timeout = 30 * time.Second
 		h.ReviewVersions = []string{"v1alpha1"}

@@ -80,7 +80,7 @@ type ParamRef struct {
 	DenyMissing bool
 }
 
-// IsPolicy tells whether a resource is one of those that no policy judges, so that a
+// IsPolicy reports whether a resource is one of those that no policy judges, so that a
 // broken one can always be repaired (S14.16).
 func IsPolicy(resource schema.GroupResource) bool {
 	if resource.Group != GroupName {

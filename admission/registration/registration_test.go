@@ -36,8 +36,8 @@ webhooks:
   rules: [{operations: ["*"], apiGroups: [""], apiVersions: [v1], resources: [pods]}]
 `
 
-// S1.2, S1.9, S1.32: what a client leaves out is filled in as its version has it,
-// and read through the other version.
+// S1.2, S1.9, S1.32: a field that a client leaves out gets the default of its version,
+// and reads through the other version.
 func TestDefaults(t *testing.T) {
 	for _, tt := range []struct{ name, head, want string }{
 		{
@@ -140,7 +140,7 @@ func TestConvertThereAndBack(t *testing.T) {
 	}
 }
 
-// present is an object as YAML. What is required in one version and not in the other
+// present is an object as YAML. A field that only one version requires
 // is left out if it is nil.
 func present(t *testing.T, obj runtime.Object) string {
 	t.Helper()
@@ -262,7 +262,7 @@ externalAdmissionHooks:
 	}
 }
 
-// What was never defaulted: S7.1 has the failure policies that count then, S1.3 the
+// Objects without defaults: S7.1 has the failure policies that count then, S1.3 the
 // selectors.
 func TestHooksWithoutDefaults(t *testing.T) {
 	u := &unstructured.Unstructured{Object: content(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration"+bare)}

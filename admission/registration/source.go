@@ -85,6 +85,8 @@ type Descriptor struct {
 	// Arrange puts all entries of the source, which come in the order of configuration
 	// name, then index, into the order in which they act. Nil leaves them (S5.1).
 	Arrange func([]*Entry) []*Entry
+	// Manifests tells that manifest files may register entries, too (S21.6).
+	Manifests bool
 	// parse returns the entries of an object of the kind; ok is false when the
 	// object has another kind.
 	parse func(runtime.Object) (entries []*Entry, ok bool)
@@ -101,11 +103,11 @@ func (s Source) Descriptor() *Descriptor { return &sources[s] }
 var sources = [...]Descriptor{
 	Mutating: {
 		Source: Mutating, Kind: MutatingKind, Resource: "mutatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
-		Plugin: MutatingPlugin, Pass: MutatingPass, CallsAfter: 2, parse: parseMutating,
+		Plugin: MutatingPlugin, Pass: MutatingPass, CallsAfter: 2, Manifests: true, parse: parseMutating,
 	},
 	Validating: {
 		Source: Validating, Kind: ValidatingKind, Resource: "validatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
-		Plugin: ValidatingPlugin, Pass: ValidatingPass, parse: parseValidating,
+		Plugin: ValidatingPlugin, Pass: ValidatingPass, Manifests: true, parse: parseValidating,
 	},
 	External: {
 		Source: External, Kind: ExternalKind, Resource: "externaladmissionhookconfigurations", Versions: []string{"v1alpha1"}, Noun: "ExternalAdmissionHook",
@@ -117,19 +119,19 @@ var sources = [...]Descriptor{
 	},
 	ValidatingPolicies: {
 		Source: ValidatingPolicies, Kind: ValidatingPolicyKind, Resource: "validatingadmissionpolicies", Versions: []string{"v1"}, Noun: ValidatingPolicyKind,
-		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Policies: true, Bindings: ValidatingBindings, parse: parseValidatingPolicy,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Manifests: true, Policies: true, Bindings: ValidatingBindings, parse: parseValidatingPolicy,
 	},
 	ValidatingBindings: {
 		Source: ValidatingBindings, Kind: ValidatingBindingKind, Resource: "validatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: ValidatingBindingKind,
-		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Binds: true, Bound: ValidatingPolicies, parse: parseValidatingBinding,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Manifests: true, Binds: true, Bound: ValidatingPolicies, parse: parseValidatingBinding,
 	},
 	MutatingPolicies: {
 		Source: MutatingPolicies, Kind: MutatingPolicyKind, Resource: "mutatingadmissionpolicies", Versions: []string{"v1"}, Noun: MutatingPolicyKind,
-		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Policies: true, Bindings: MutatingBindings, parse: parseMutatingPolicy,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Manifests: true, Policies: true, Bindings: MutatingBindings, parse: parseMutatingPolicy,
 	},
 	MutatingBindings: {
 		Source: MutatingBindings, Kind: MutatingBindingKind, Resource: "mutatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: MutatingBindingKind,
-		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Binds: true, Bound: MutatingPolicies, parse: parseMutatingBinding,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Manifests: true, Binds: true, Bound: MutatingPolicies, parse: parseMutatingBinding,
 	},
 }
 

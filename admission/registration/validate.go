@@ -31,8 +31,8 @@ func Validate(obj runtime.Object) field.ErrorList {
 }
 
 // ValidateUpdate returns what is wrong with a registration object that is to
-// replace a stored one. What was accepted when the stored object was written, and
-// would not be today, may stay (S1.24). Both must have been defaulted; their
+// replace a stored one. A value that was accepted when the stored object was
+// written, and would not be today, may stay (S1.24). Both must have been defaulted; their
 // versions may differ. An object of another type is an internal error.
 func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	if c, ok := asWebhooks(obj); ok {
@@ -50,7 +50,7 @@ func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	return validateAlpha(obj, old)
 }
 
-// SpecChanged tells whether an update changes what an object registers, so that
+// SpecChanged reports whether an update changes what an object registers, so that
 // metadata.generation grows by one (S1.5). The versions may differ.
 func SpecChanged(obj, old runtime.Object) bool {
 	if c, ok := asWebhooks(obj); ok {

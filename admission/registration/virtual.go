@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// IsVirtual tells whether a resource is one of the reviews that are answered and
+// IsVirtual reports whether a resource is one of the reviews that are answered and
 // never stored, and of which hooks are never asked (S2.41).
 func IsVirtual(resource schema.GroupResource) bool {
 	switch resource.Group {

@@ -237,8 +237,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// FuzzBody: whatever the strings, the review decodes into the API's own type and
-// holds them unchanged.
+// FuzzBody: with any strings, the review decodes into the API's own type and holds them
+// unchanged.
 func FuzzBody(f *testing.F) {
 	f.Add("705ab4f5", "web", "shop", "jane", "extra", []byte(`{"a":[1,null]}`))
 	f.Add("\"\\\x00", "é\u2028", "<&>", "", "k\"", []byte(`null`))

@@ -61,7 +61,7 @@ type answerAlpha struct {
 
 // Decode checks and reads a webhook's answer to a review of version v with the
 // uid sent: an HTTP status, the value of the Content-Type header, and the body.
-// mutating tells whether the webhook may return a patch. The Response does not
+// mutating reports whether the webhook may return a patch. The Response does not
 // refer to body, which the caller may use again.
 //
 // Any error means that the webhook failed to answer, not that it denied. It is a
@@ -147,8 +147,8 @@ func checkPatch(mutating bool, patch []byte, patchType *string) error {
 	return nil
 }
 
-// decodeAlpha follows S12.5 to S12.8: whatever is missing is missing, and not
-// allowed.
+// decodeAlpha follows S12.5 to S12.8: a missing field gets no default, and a missing
+// verdict does not allow the request.
 func decodeAlpha(body []byte) (*Response, error) {
 	var a answerAlpha
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &a); err != nil {
@@ -164,9 +164,8 @@ func gvk(v Version) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: Group, Version: string(v), Kind: "AdmissionReview"}
 }
 
-// checkKind refuses answers that say they are something else than an
-// AdmissionReview of version v; what they do not say is not held against them
-// here (S4.5, S12.6).
+// checkKind refuses answers that say they are something else than an AdmissionReview
+// of version v. It accepts answers that leave out kind or version (S4.5, S12.6).
 func checkKind(v Version, m typeMeta, body []byte) error {
 	want := gvk(v)
 	got, err := schema.ParseGroupVersion(m.APIVersion)

@@ -244,7 +244,7 @@ func editable(v any) any {
 	return v
 }
 
-// identical tells whether editable had nothing to copy.
+// identical reports whether editable had nothing to copy.
 func identical(copied, original any) bool {
 	switch original.(type) {
 	case map[string]any, []any:

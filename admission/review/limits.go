@@ -8,7 +8,7 @@ const (
 	// operations would fill any memory.
 	maxCopied = 64 << 20
 	// maxDepth bounds how deep objects may be nested. It is that of the decoder of
-	// JSON: what is deeper could be stored, and never be read again.
+	// JSON: a deeper object could be stored, and never be read again.
 	maxDepth = 10_000
 )
 
@@ -55,7 +55,7 @@ func (left *allowance) duplicate(v any) (any, error) {
 	return v, nil
 }
 
-// tooDeep tells whether v has more than so many levels.
+// tooDeep reports whether v has more than so many levels.
 func tooDeep(v any, levels int) bool {
 	if m, ok := asMap(v); ok {
 		for _, e := range m {

@@ -108,9 +108,9 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 var errNotObject = errors.New("the patch replaces the object with a value that is not an object")
 
 // ApplyToMap returns the content of an unstructured object with the patch
-// applied, and whether that differs from obj (S5.5). obj is not changed. Whatever
-// the patch does not touch is shared between obj and the result, and obj itself
-// is returned when nothing changed; a caller that changes the result in place must
+// applied, and whether that differs from obj (S5.5). obj is not changed. The
+// result shares with obj all parts that the patch does not touch, and obj itself is
+// returned when nothing changed; a caller that changes the result in place must
 // copy it before. An operation that fails gives a *[PatchError].
 //
 // The cost depends on the patch and on the width of the maps and lists it

@@ -11,7 +11,7 @@ import (
 )
 
 // Bindings are the bindings of one policy, by name. Those that are for the same requests
-// and name the same params are one Group: what is found out for one of them holds for all.
+// and name the same params are one Group: a match of one of them is a match of all.
 // It is immutable.
 type Bindings struct {
 	// All are the bindings, by name.
@@ -61,7 +61,7 @@ func newBindings(list []*Entry) *Bindings {
 }
 
 // bind resolves which bindings are those of which policy. Policies that have some are
-// copied: what was compiled of an object does not change.
+// copied: the compiled form of an object does not change.
 func (c *Compiler) bind(policies []*Entry, bindings []*Entry, next map[*Entry]*Bindings) {
 	if len(policies) == 0 || len(bindings) == 0 {
 		return
@@ -92,9 +92,14 @@ func (c *Compiler) bind(policies []*Entry, bindings []*Entry, next map[*Entry]*B
 }
 
 // Bound returns the policy that a binding puts into force; nil when there is none of that
-// name.
+// name. Policies of manifest files are bound by bindings of files, and the others by bindings
+// of the API (S21.15).
 func (s *Snapshot) Bound(binding *Entry) *Entry {
-	policies := s.Entries(binding.Source.Descriptor().Bound)
+	table := s.Table(binding.Source.Descriptor().Bound)
+	policies := table.entries[table.manifests:]
+	if binding.Static() {
+		policies = table.entries[:table.manifests]
+	}
 	i, ok := slices.BinarySearchFunc(policies, binding.Binding.PolicyName, func(p *Entry, name string) int {
 		return strings.Compare(p.Configuration, name)
 	})

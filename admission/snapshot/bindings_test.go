@@ -87,7 +87,7 @@ func TestPoliciesAreInForceByTheirBindings(t *testing.T) {
 		t.Errorf("S20.9: what bindings refer to: %+v", bindings)
 	}
 
-	// What has not changed is not made again.
+	// Unchanged objects are not compiled again.
 	again := c.Compile(Registrations{Objects: append(objects, validatingPolicy("c", "1", "true"))})
 	if again.Entries(registration.ValidatingPolicies)[2].Bindings != policies[2].Bindings {
 		t.Error("the bindings of a policy were resolved again although nothing about them changed")

@@ -70,7 +70,7 @@ func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, 
 		}
 		h.WriteString(l.Kind)
 		h.Write(l.items)
-		r.Revision = later(r.Revision, l.revision)
+		r.Revision = earlier(r.Revision, l.revision)
 	}
 	r.Version = Version(strconv.FormatUint(h.Sum64(), 36))
 	if r.Unchanged = r.Version == since; r.Unchanged {
@@ -138,9 +138,10 @@ func (l *list) decode(objects *[]runtime.Object) error {
 	return nil
 }
 
-// later returns the later one of two revisions, which are numbers in practice.
-func later(a, b string) string {
-	if cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0 {
+// earlier returns the earlier one of two revisions, which are numbers in practice, of which an
+// empty one is none: what was read has everything up to then.
+func earlier(a, b string) string {
+	if a == "" || b != "" && cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) < 0 {
 		return b
 	}
 	return a

@@ -27,13 +27,17 @@ func Compile(r Registrations) *Snapshot {
 // has not changed (S2.37). Its zero value is ready. It is for one goroutine.
 type Compiler struct {
 	last map[key]*compiled
+	// objects are what the last registrations were made into, by name.
+	objects []*compiled
+	// policies are those that were compiled last, by uid.
+	policies map[types.UID]*compiled
 	// expressions are shared by all snapshots.
 	expressions expression.Cache
 	// bound has what was made of the bindings of each policy the last time.
 	bound map[*Entry]*Bindings
 }
 
-// key says exactly which state of which object was compiled. A name would not do:
+// key says exactly which state of which object was compiled. A name is not enough:
 // an object may be replaced by another of the same name.
 type key struct {
 	uid     types.UID
@@ -45,6 +49,9 @@ type compiled struct {
 	name    string
 	entries []*Entry
 	err     error
+	// uid and generation say which policy it is; empty for other objects.
+	uid        types.UID
+	generation int64
 }
 
 // Compile makes a snapshot of registrations.
@@ -60,12 +67,23 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 			next[k] = objects[i]
 		}
 	}
-	c.last = next
-	slices.SortStableFunc(objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
-
-	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, sources: make([]Table, len(registration.Sources()))}
-	found := make([][]*Entry, len(s.sources))
+	c.last, c.policies = next, map[types.UID]*compiled{}
 	for _, o := range objects {
+		if o.uid != "" {
+			c.policies[o.uid] = o
+		}
+	}
+	slices.SortStableFunc(objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
+	c.objects = objects
+	return c.assemble(r.Revision, r.Disabled, r.Local)
+}
+
+// assemble makes a snapshot of the objects that were compiled last, and of what is local.
+func (c *Compiler) assemble(revision string, disabled []string, local *Local) *Snapshot {
+	s := &Snapshot{Revision: revision, Disabled: disabled, sources: make([]Table, len(registration.Sources()))}
+	local.into(s)
+	found := make([][]*Entry, len(s.sources))
+	for _, o := range c.objects {
 		if o.err != nil {
 			s.Problems = append(s.Problems, o.err)
 		}
@@ -76,9 +94,10 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 	bound := map[*Entry]*Bindings{}
 	for _, d := range registration.Sources() {
 		if d.Policies {
-			// The bindings come first: policies refer to them.
+			// The bindings come first: policies refer to them. Those of manifest files are bound
+			// to policies of files already (S21.15).
 			s.fill(d.Bindings, found[d.Bindings])
-			c.bind(found[d.Source], s.Entries(d.Bindings), bound)
+			c.bind(found[d.Source], s.Entries(d.Bindings)[s.sources[d.Bindings].manifests:], bound)
 		}
 		if !d.Binds {
 			s.fill(d.Source, found[d.Source])
@@ -135,7 +154,21 @@ func (c *Compiler) compile(obj runtime.Object) *compiled {
 	for _, e := range entries {
 		o.entries = append(o.entries, c.entry(e))
 	}
+	o.inherit(obj, c.policies)
 	return o
+}
+
+// inherit takes over what a policy evaluates from the same policy as it was compiled before,
+// if only its metadata or its status has changed: the costs that were measured stay.
+func (o *compiled) inherit(obj runtime.Object, before map[types.UID]*compiled) {
+	m, ok := obj.(metav1.Object)
+	if !ok || m.GetGeneration() == 0 || len(o.entries) != 1 || o.entries[0].Policy == nil {
+		return
+	}
+	o.uid, o.generation = m.GetUID(), m.GetGeneration()
+	if last := before[o.uid]; last != nil && last.generation == o.generation {
+		o.entries[0].Policy = last.entries[0].Policy
+	}
 }
 
 // ofWebhooks is what match conditions of webhooks may use.

@@ -63,7 +63,7 @@ func (e *NotReadyError) cause() error {
 	return fmt.Errorf("no read that began after %s has succeeded", e.Since.UTC().Format(time.RFC3339))
 }
 
-// pending tells whether there is nothing to report but that it takes time.
+// pending reports whether there is nothing to report but that it takes time.
 func (e *NotReadyError) pending() bool {
 	return e.Subject.Source == registration.Initializing && e.Never && e.Err == nil
 }

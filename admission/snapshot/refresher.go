@@ -47,6 +47,9 @@ type Options struct {
 	// (request.WithReceivedTimestamp), else when Acquire is called. One read serves
 	// all requests that wait. Reads should be cheap then.
 	Strict bool
+	// Local, when set, returns what does not come from the API. It is asked before every
+	// read; after a change, call Poke. What it returns must not change.
+	Local func() *Local
 	// Observer, when set, is called by Run with the outcome of every read.
 	Observer func(Read)
 }
@@ -156,21 +159,27 @@ func (r *Refresher) Poke() {
 func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) (Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.ReadTimeout)
 	defer cancel()
+	var local *Local
+	if r.options.Local != nil {
+		local = r.options.Local()
+	}
 	found, err := r.options.Reader.Read(ctx, version)
+	found.Local = local
 	last := r.current.Load()
 	changed := false
 	if err == nil {
 		var s *Snapshot
-		if last != nil && version != "" && (found.Unchanged || found.Version == version) {
+		switch {
+		case last == nil || version == "" || !found.Unchanged && found.Version != version:
+			s, changed = compiler.Compile(found), true
+			version = found.Version
+		case last.local != local:
+			s, changed = compiler.assemble(cmp.Or(found.Revision, last.Revision), found.Disabled, local), true
+		default:
 			again := *last
 			s = &again
 			s.Disabled = found.Disabled
-			if found.Revision != "" {
-				s.Revision = found.Revision
-			}
-		} else {
-			s, changed = compiler.Compile(found), true
-			version = found.Version
+			s.Revision = cmp.Or(found.Revision, s.Revision)
 		}
 		s.ReadAt = begin
 		r.succeed(s)
@@ -199,6 +208,15 @@ func (r *Refresher) succeed(s *Snapshot) {
 // Current returns the last good snapshot, however old (S11.9); nil before the
 // first. It is for looking at, not for judging requests.
 func (r *Refresher) Current() *Snapshot { return r.current.Load() }
+
+// Static returns what manifest files register, nil for nothing. It needs no read, so that
+// the files judge requests about registrations of the API at any time (S21.17).
+func (r *Refresher) Static() *Snapshot {
+	if r.options.Local == nil {
+		return nil
+	}
+	return r.options.Local().Static()
+}
 
 // Await makes the next read begin now, and returns nil when the snapshot in use is
 // good enough; that may be the one in use already. Otherwise the error says why it

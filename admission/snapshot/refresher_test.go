@@ -266,7 +266,7 @@ func TestAcquireIsWokenByTheNextSuccess(t *testing.T) {
 func TestBeforeTheFirstReadRequestsWait(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
-		mend       time.Duration
+		repair     time.Duration
 		wantWaited time.Duration
 		wantErr    bool
 	}{
@@ -284,7 +284,7 @@ func TestBeforeTheFirstReadRequestsWait(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go r.Run(ctx)
-				time.AfterFunc(tt.mend, func() { s.fail(nil) })
+				time.AfterFunc(tt.repair, func() { s.fail(nil) })
 				_, waited, err := acquire(t, r)
 				if waited != tt.wantWaited || (err != nil) != tt.wantErr {
 					t.Errorf("waited %v and got %v", waited, err)
@@ -359,7 +359,7 @@ func TestStrictSeesEveryWriteBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// A request that comes while a read is under way waits for the next one, since
+// A request that comes while a read runs waits for the next one, since
 // that read may have begun before a write that was acknowledged since; and all
 // that come meanwhile share it.
 func TestStrictWavesDoNotShareAReadUnderWay(t *testing.T) {
@@ -447,7 +447,7 @@ func TestNewRefresherChecksItsOptions(t *testing.T) {
 	}
 }
 
-// S11.11: what clients get.
+// S11.11: clients get these answers.
 func TestNotReadyStatus(t *testing.T) {
 	away := errors.New("etcd is away")
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/condition"
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -57,6 +58,8 @@ type Registrations struct {
 	Disabled []string
 	// Forbidden are those of Disabled that the reader is not allowed to read.
 	Forbidden []string
+	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
+	Local *Local
 }
 
 // Version identifies the content of a set of registrations.
@@ -75,6 +78,8 @@ type Snapshot struct {
 	// Problems are the objects that could not be understood, and count as empty.
 	Problems []error
 
+	// local is what did not come from the API.
+	local *Local
 	// sources are indexed by registration.Source; there are fewer in the zero Snapshot.
 	sources []Table
 }
@@ -86,8 +91,21 @@ type Table struct {
 	// equivalent resources.
 	exact      index
 	equivalent index
+	// manifests is how many entries come from manifest files; they are the first ones.
+	manifests int
 	// groups tells that the entries stand for groups of bindings.
 	groups bool
+}
+
+// Local returns what is in the snapshot and does not come from the API; nil for nothing.
+func (s *Snapshot) Local() *Local { return s.local }
+
+// Exclusions returns the exclusion rules of the server; nil for none (S23).
+func (s *Snapshot) Exclusions() *exclusion.Rules {
+	if s.local == nil {
+		return nil
+	}
+	return s.local.exclusions
 }
 
 // Table returns the entries of a source.
@@ -118,6 +136,10 @@ func (s *Snapshot) Initializer(name string) *Entry {
 // Entries returns all entries, in order. The caller must not change the slice.
 func (t *Table) Entries() []*Entry { return t.entries }
 
+// Manifests returns how many of the entries come from manifest files. They come before all
+// others (S21.13).
+func (t *Table) Manifests() int { return t.manifests }
+
 // Candidates appends to dst the positions of the entries that a rule may make match the
 // target itself, ascending and without repeats. It does not allocate unless dst has to
 // grow.
@@ -132,5 +154,5 @@ func (t *Table) EquivalentCandidates(dst []int32, target *Target) []int32 {
 	return t.equivalent.candidates(dst, target)
 }
 
-// HasEquivalent tells whether there are entries with matchPolicy Equivalent.
+// HasEquivalent reports whether there are entries with matchPolicy Equivalent.
 func (t *Table) HasEquivalent() bool { return len(t.equivalent.buckets) > 0 }

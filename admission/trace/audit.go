@@ -116,7 +116,7 @@ func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attribute
 	}
 }
 
-// add logs what the audit event refuses: a key that is no qualified name, or a
+// add logs what the audit event refuses: a key that is not a qualified name, or a
 // second, different value for one (S4.17). The value is the webhook's and not
 // for the log.
 func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {

@@ -24,7 +24,7 @@
 //     out; a failure that rejects the request is returned instead, and not logged;
 //   - the request's latency trackers (S10.7);
 //   - OpenTelemetry spans, which StartStep and StartSpan open when a step or a call
-//     begins, since the context travels with it;
+//     begins, since the context travels with it, and which SpanPolicies adds for policies;
 //   - a Record, the stable JSON form of a whole Trace, without the contents of secrets.
 //
 // # Concurrency

@@ -57,25 +57,39 @@ func (KindRecord) SwaggerDoc() map[string]string {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (StepRecord) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":           "StepRecord is what one plugin did in one pass.",
-		"plugin":     "Plugin is the name of the admission plugin.",
-		"pass":       "Pass is mutating or validating.",
-		"round":      "Round is 0, or 1 when the mutating plugins are run again.",
-		"namespace":  "Namespace and Name are those of the step's object, as far as they were known.",
-		"name":       "Namespace and Name are those of the step's object, as far as they were known.",
-		"start":      "Start is when the step began, Micros how long it took.",
-		"micros":     "Start is when the step began, Micros how long it took.",
-		"allowed":    "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
-		"error":      "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
-		"revision":   "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
-		"readAt":     "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
-		"patch":      "Patch is what a compiled-in plugin changed of the object, as a JSON patch of the request's kind.",
-		"pending":    "Pending are the initializers that the object was given.",
-		"judgements": "Judgements are what admission policies did, in order.",
-		"calls":      "Calls are the webhooks that were selected, in the order in which their answers count.",
-		"discarded":  "Discarded are calls that were made ahead of turn and whose answers were not used.",
-		"conditions": "Conditions are the match conditions that were evaluated.",
-		"skips":      "Skips are the entries that were looked at and did not apply.",
+		"":             "StepRecord is what one plugin did in one pass.",
+		"plugin":       "Plugin is the name of the admission plugin.",
+		"pass":         "Pass is mutating or validating.",
+		"round":        "Round is 0, or 1 when the mutating plugins are run again.",
+		"namespace":    "Namespace and Name are those of the step's object, as far as they were known.",
+		"name":         "Namespace and Name are those of the step's object, as far as they were known.",
+		"start":        "Start is when the step began, Micros how long it took.",
+		"micros":       "Start is when the step began, Micros how long it took.",
+		"allowed":      "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
+		"error":        "Allowed tells that the plugin let the request go on. Otherwise Error is why it did not.",
+		"revision":     "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
+		"readAt":       "Revision is the storage revision of the registrations in use, ReadAt when the read that gave them began.",
+		"patch":        "Patch is what a compiled-in plugin changed of the object, as a JSON patch of the request's kind.",
+		"pending":      "Pending are the initializers that the object was given.",
+		"initializing": "Initializing are the initializers whose turn it was when the request wrote an uninitialized object. Written is what the request changed of it, as a JSON patch.",
+		"written":      "Initializing are the initializers whose turn it was when the request wrote an uninitialized object. Written is what the request changed of it, as a JSON patch.",
+		"judgements":   "Judgements are what admission policies did, in order.",
+		"calls":        "Calls are the webhooks that were selected, in the order in which their answers count.",
+		"discarded":    "Discarded are calls that were made ahead of turn and whose answers were not used.",
+		"conditions":   "Conditions are the match conditions that were evaluated.",
+		"skips":        "Skips are the entries that were looked at and did not apply.",
+		"exclusions":   "Exclusions are what exclusion rules of the server did.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ExclusionRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":        "ExclusionRecord is what an exclusion rule of the server did.",
+		"rule":    "Rule is the name of the rule, Effect is skip, ignoreFailures or capTimeout.",
+		"effect":  "Rule is the name of the rule, Effect is skip, ignoreFailures or capTimeout.",
+		"entries": "Entries are those that were skipped, whose failures were ignored, or whose webhooks had less time; the first 100 of them, and More counts the others.",
+		"more":    "Entries are those that were skipped, whose failures were ignored, or whose webhooks had less time; the first 100 of them, and More counts the others.",
 	}
 }
 
@@ -87,6 +101,7 @@ func (EntryRecord) SwaggerDoc() map[string]string {
 		"configuration": "Kind is the kind of the registration object, Configuration its name.",
 		"index":         "Index is the position of the entry in the object, from 0.",
 		"name":          "Name is the name of the entry.",
+		"source":        "Source is static for an entry of a manifest file, and absent for one of the API.",
 	}
 }
 

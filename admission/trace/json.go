@@ -207,6 +207,10 @@ type StepRecord struct {
 	Patch []PatchOperation `json:"patch,omitempty"`
 	// Pending are the initializers that the object was given.
 	Pending []string `json:"pending,omitempty"`
+	// Initializing are the initializers whose turn it was when the request wrote an
+	// uninitialized object. Written is what the request changed of it, as a JSON patch.
+	Initializing []string         `json:"initializing,omitempty"`
+	Written      []PatchOperation `json:"written,omitempty"`
 	// Judgements are what admission policies did, in order.
 	Judgements []JudgementRecord `json:"judgements,omitempty"`
 	// Calls are the webhooks that were selected, in the order in which their answers
@@ -218,6 +222,19 @@ type StepRecord struct {
 	Conditions []ConditionRecord `json:"conditions,omitempty"`
 	// Skips are the entries that were looked at and did not apply.
 	Skips []SkipRecord `json:"skips,omitempty"`
+	// Exclusions are what exclusion rules of the server did.
+	Exclusions []ExclusionRecord `json:"exclusions,omitempty"`
+}
+
+// ExclusionRecord is what an exclusion rule of the server did.
+type ExclusionRecord struct {
+	// Rule is the name of the rule, Effect is skip, ignoreFailures or capTimeout.
+	Rule   string `json:"rule"`
+	Effect string `json:"effect"`
+	// Entries are those that were skipped, whose failures were ignored, or whose webhooks had
+	// less time; the first 100 of them, and More counts the others.
+	Entries []EntryRecord `json:"entries"`
+	More    int           `json:"more,omitempty"`
 }
 
 // EntryRecord names an entry of a registration.
@@ -229,6 +246,8 @@ type EntryRecord struct {
 	Index int `json:"index"`
 	// Name is the name of the entry.
 	Name string `json:"name"`
+	// Source is static for an entry of a manifest file, and absent for one of the API.
+	Source string `json:"source,omitempty"`
 }
 
 // CallRecord is one call of one webhook.
@@ -328,6 +347,7 @@ func (r *Record) DeepCopyInto(out *Record) {
 		s := &out.Steps[i]
 		s.ReadAt = s.ReadAt.DeepCopy()
 		s.Patch, s.Pending = copyPatch(s.Patch), slices.Clone(s.Pending)
+		s.Initializing, s.Written = slices.Clone(s.Initializing), copyPatch(s.Written)
 		s.Judgements = copyJudgements(s.Judgements)
 		s.Calls, s.Discarded = copyCalls(s.Calls), copyCalls(s.Discarded)
 		s.Conditions, s.Skips = slices.Clone(s.Conditions), slices.Clone(s.Skips)
@@ -388,7 +408,7 @@ func (t *Trace) Record(o RecordOptions) Record {
 	return r
 }
 
-// AboutSecrets tells whether the objects of a resource or subresource hold secrets, so
+// AboutSecrets reports whether the objects of a resource or subresource hold secrets, so
 // that what webhooks say of them is not for everybody who may read traces.
 func AboutSecrets(r schema.GroupResource, subresource string) bool {
 	switch r {
@@ -419,6 +439,7 @@ func (w writer) step(s *Step) StepRecord {
 		return out
 	}
 	out.Revision, out.Pending = run.Revision, slices.Clone(run.Pending)
+	out.Initializing, out.Written = slices.Clone(run.Initializing), w.patch(run.Written)
 	if !run.ReadAt.IsZero() {
 		read := at(run.ReadAt)
 		out.ReadAt = &read
@@ -449,6 +470,15 @@ func (w writer) step(s *Step) StepRecord {
 	for i := range run.Skips {
 		k := &run.Skips[i]
 		out.Skips = append(out.Skips, SkipRecord{Entry: entryRecord(&k.Entry), Code: k.Code, Reason: cut(k.Reason)})
+	}
+	for i := range run.Exclusions {
+		x := &run.Exclusions[i]
+		one := ExclusionRecord{Rule: x.Rule, Effect: x.Effect, Entries: []EntryRecord{}}
+		for k := range x.Entries[:min(len(x.Entries), maxExcluded)] {
+			one.Entries = append(one.Entries, entryRecord(&x.Entries[k]))
+		}
+		one.More = len(x.Entries) - len(one.Entries)
+		out.Exclusions = append(out.Exclusions, one)
 	}
 	return out
 }
@@ -539,7 +569,11 @@ func Cut(s string, most int) string {
 }
 
 func entryRecord(o *registration.Origin) EntryRecord {
-	return EntryRecord{Kind: o.Source.String(), Configuration: o.Configuration, Index: o.Index, Name: o.Name}
+	r := EntryRecord{Kind: o.Source.String(), Configuration: o.Configuration, Index: o.Index, Name: o.Name}
+	if o.Static() {
+		r.Source = "static"
+	}
+	return r
 }
 
 func resourceRecord(r schema.GroupVersionResource) ResourceRecord {

@@ -21,8 +21,8 @@ const (
 
 // complaints is the log about webhooks. A webhook that fails does so for every
 // request: of each complaint about it one line is logged in logEvery, with the count
-// of those that were left out before it. What is left out after the last line is
-// counted by metrics only.
+// of those that were left out before it. Only metrics
+// count the complaints left out after the last line.
 //
 // It is safe for concurrent use; its zero value is ready.
 type complaints struct {
@@ -60,7 +60,7 @@ func (l *complaints) log(ctx context.Context, h *registration.Origin, err error,
 	klog.FromContext(ctx).Error(err, message, values...)
 }
 
-// due tells whether a line about c is due, and how many were left out since the
+// due reports whether a line about c is due, and how many were left out since the
 // last one.
 func (l *complaints) due(c complaint, now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()

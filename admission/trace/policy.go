@@ -62,7 +62,7 @@ type Evaluation struct {
 	Err error
 }
 
-// Mutated tells whether a mutation changed the object.
+// Mutated reports whether a mutation changed the object.
 func (e *Evaluation) Mutated() bool {
 	for i := range e.Mutations {
 		if e.Mutations[i].Changed {
@@ -172,7 +172,7 @@ const (
 	ActionAudit = "Audit"
 )
 
-// Denied tells whether the policy rejects the request.
+// Denied reports whether the policy rejects the request.
 func (j *Judgement) Denied() bool {
 	for i := range j.Consequences {
 		if j.Consequences[i].Denied {
@@ -182,7 +182,7 @@ func (j *Judgement) Denied() bool {
 	return false
 }
 
-// Forgiven tells whether something failed that the failure policy lets pass.
+// Forgiven reports whether something failed that the failure policy lets pass.
 func (j *Judgement) Forgiven() bool {
 	for i := range j.Consequences {
 		if j.Consequences[i].Forgiven {
@@ -192,8 +192,8 @@ func (j *Judgement) Forgiven() bool {
 	return false
 }
 
-// failedToJudge tells whether the first thing that rejects the request is no violation, but
-// something that could not be evaluated.
+// failedToJudge reports whether an evaluation error, and not a violation, is the first
+// thing that rejects the request.
 func (j *Judgement) failedToJudge() bool {
 	for i := range j.Consequences {
 		if c := &j.Consequences[i]; c.Denied {

@@ -140,7 +140,7 @@ func registered[M basemetrics.Registerable](m M) M {
 	return m
 }
 
-// evaluations counts what upstream's metrics leave out: what came of every evaluation
+// evaluations counts the outcome of every evaluation, which upstream's metrics leave out
 // (F19).
 var evaluations = sync.OnceValue(func() *basemetrics.CounterVec {
 	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{

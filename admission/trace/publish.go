@@ -40,6 +40,7 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	}
 	count(ctx, a, t)
 	p.publishPolicies(ctx, a, t)
+	p.publishExclusions(ctx, a, t)
 	p.annotate(ctx, a, t)
 	for i := range t.Calls {
 		c := &t.Calls[i]
@@ -57,8 +58,14 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	track(ctx, t)
 }
 
-// logForgiven writes down what nobody else will: a failure that rejects the
-// request is in the response.
+// Observed tells whether the runs of a request are kept: the context has a trace, or there
+// is an observer. What only a trace shows need not be found out otherwise.
+func (p *Publisher) Observed(ctx context.Context) bool {
+	return p.Observer != nil || FromContext(ctx) != nil
+}
+
+// logForgiven logs failures that do not reject the request: the response has those that
+// do.
 func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 	switch {
 	case c.Panic != nil:
@@ -73,7 +80,11 @@ func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 		klog.FromContext(ctx).V(2).Info("Webhook server is unreachable; skipping the webhook because its failurePolicy is Ignore",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "err", c.Err)
 	case c.Ignored:
-		p.complaints.log(ctx, &c.Entry, c.Err, "Webhook call failed; ignoring it because failurePolicy is Ignore",
+		why := "Webhook call failed; ignoring it because failurePolicy is Ignore"
+		if c.FailurePolicy != registration.Ignore {
+			why = "Webhook call failed; ignoring it because an exclusion rule says so"
+		}
+		p.complaints.log(ctx, &c.Entry, c.Err, why,
 			"operation", t.Request.Operation, "resource", t.Request.Resource)
 	}
 }

@@ -404,7 +404,7 @@ func TestIgnoredFailuresDoNotFloodTheLog(t *testing.T) {
 				for i, name := range step.webhooks {
 					tr.Calls = append(tr.Calls, Call{
 						Entry:   registration.Origin{Name: name, Configuration: "c"},
-						Matched: i, Verdict: Failed, Ignored: true, Err: errors.New("no answer"),
+						Matched: i, Verdict: Failed, Ignored: true, Err: errors.New("no answer"), FailurePolicy: registration.Ignore,
 					})
 				}
 				p.Publish(klog.NewContext(t.Context(), logger), a, &tr)

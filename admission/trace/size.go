@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// What a value costs besides its own fields: the headers of its allocations, its room to
-// grow, and the strings that only it holds.
+// The memory of a value besides its own fields: the headers of its allocations, its room
+// to grow, and the strings that only it holds.
 const (
 	sizeOfTrace  = int(unsafe.Sizeof(Trace{})) + 512
 	sizeOfStep   = int(unsafe.Sizeof(Step{})) * 2
@@ -31,7 +31,7 @@ func (t *Trace) Size() int {
 		size += sizeOfStep + sizeOf(s.Err) + len(s.Patch)
 		if r := s.Run; r != nil {
 			size += sizeOfRun + sizeOfCalls(r.Calls) + sizeOfCalls(r.Discarded)
-			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + len(r.Pending)*sizeOfString
+			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + (len(r.Pending)+len(r.Initializing))*sizeOfString + len(r.Written)
 			for i := range r.Judgements {
 				size += r.Judgements[i].size()
 			}

@@ -14,54 +14,71 @@ import (
 // slowCall is how long a call must take to be named in the log of slow requests.
 const slowCall = 100 * time.Millisecond
 
-// StartStep opens the span of a step, if the request is traced. The step is to run with
-// the context that it returns; the function that it returns ends the span and must be
-// called once, with what the plugin rejected the request with.
-func StartStep(ctx context.Context, plugin string, pass registration.Pass) (context.Context, func(error)) {
+// tracerName says which library made a span.
+const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
+
+// StartStep opens the span of what a plugin does in one pass, if the request is traced.
+// The plugin is to run with the context that it returns; the function that it returns ends
+// the span and must be called once, with what the plugin rejected the request with. Round
+// is 0, or 1 when the mutating plugins are run again. For a request that is not traced,
+// nothing is allocated.
+func StartStep(ctx context.Context, plugin string, pass registration.Pass, round int) (context.Context, func(error)) {
 	request := oteltrace.SpanFromContext(ctx)
 	if !request.IsRecording() {
 		return ctx, nothing
 	}
 	ctx, span := request.TracerProvider().Tracer(tracerName).Start(ctx, "Admission step "+plugin,
-		oteltrace.WithAttributes(attribute.String("plugin", plugin), attribute.Stringer("pass", pass)))
+		oteltrace.WithAttributes(attribute.String("plugin", plugin), attribute.Stringer("pass", pass), attribute.Int("round", round)))
 	return ctx, func(err error) {
-		span.SetAttributes(attribute.Bool("allowed", err == nil))
+		outcome := "allowed"
 		if err != nil {
+			outcome = "rejected"
 			span.RecordError(err)
 		}
+		span.SetAttributes(attribute.String("outcome", outcome))
 		span.End()
 	}
 }
 
-// tracerName says which library made a span.
-const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
-
 func nothing(error) {}
 
-// StartSpan opens the span of a call that is about to be made for a request, if
-// the request is traced. The context it returns is the one to call with; the
-// function it returns ends the span and must be called once, when the call's
-// outcome is recorded. Slow calls become an event of the request's own span
-// besides, which is what the log of slow requests shows.
-func StartSpan(ctx context.Context, r *Request, c *Call) (context.Context, func()) {
-	outer := ctx
-	end := func() {}
+// CallSpan is the span of a call. End must be called once, when the call's outcome is
+// recorded.
+type CallSpan struct {
+	// outer is the context of the step, inner that of the call.
+	outer, inner context.Context
+	run          *Run
+	call         *Call
+	// span is nil when the request is not traced.
+	span *tracing.Span
+}
+
+// StartSpan opens the span of a call that is about to be made in a run, if the request is
+// traced. The context it returns is the one to call with. Slow calls become an event of
+// the request's own span besides, which is what the log of slow requests shows. For a
+// request that is not traced, nothing is allocated.
+func StartSpan(ctx context.Context, t *Run, c *Call) (context.Context, CallSpan) {
+	s := CallSpan{outer: ctx, run: t, call: c}
 	if oteltrace.SpanFromContext(ctx).IsRecording() {
-		var span *tracing.Span
-		ctx, span = tracing.Start(ctx, spanName(c), spanAttributes(r, c)...)
-		end = func() {
-			if c.Err != nil {
-				span.RecordError(c.Err)
-			}
-			span.AddEvent("Request completed", attribute.Stringer("verdict", c.Verdict))
-			span.End(slowCall)
-		}
+		ctx, s.span = tracing.Start(ctx, spanName(c), spanAttributes(t, c)...)
+		s.inner = ctx
 	}
-	return ctx, func() {
-		end()
-		if time.Since(c.Start) >= slowCall {
-			tracing.SpanFromContext(outer).AddEvent(spanName(c), spanAttributes(r, c)...)
+	return ctx, s
+}
+
+// End ends the span.
+func (s CallSpan) End() {
+	c := s.call
+	if s.span != nil {
+		if c.Err != nil {
+			s.span.RecordError(c.Err)
 		}
+		s.span.AddEvent("Request completed", attribute.Stringer("verdict", c.Verdict))
+		oteltrace.SpanFromContext(s.inner).SetAttributes(attribute.Stringer("outcome", c.Verdict), attribute.Int("code", c.Code))
+		s.span.End(slowCall)
+	}
+	if time.Since(c.Start) >= slowCall {
+		tracing.SpanFromContext(s.outer).AddEvent(spanName(c), spanAttributes(s.run, c)...)
 	}
 }
 
@@ -72,7 +89,8 @@ func spanName(c *Call) string {
 	return "Call validating webhook"
 }
 
-func spanAttributes(r *Request, c *Call) []attribute.KeyValue {
+func spanAttributes(t *Run, c *Call) []attribute.KeyValue {
+	r := &t.Request
 	return []attribute.KeyValue{
 		attribute.String("configuration", c.Entry.Configuration),
 		attribute.String("webhook", c.Entry.Name),
@@ -80,5 +98,33 @@ func spanAttributes(r *Request, c *Call) []attribute.KeyValue {
 		attribute.String("subresource", r.Subresource),
 		attribute.String("operation", r.Operation),
 		attribute.String("UID", string(c.UID)),
+		attribute.Int("round", t.Round),
+	}
+}
+
+// SpanPolicies adds a span for each evaluation of a policy in a run, below the span of the
+// step whose context ctx is, if the request is traced.
+func SpanPolicies(ctx context.Context, t *Run) {
+	step := oteltrace.SpanFromContext(ctx)
+	if !step.IsRecording() {
+		return
+	}
+	tracer := step.TracerProvider().Tracer(tracerName)
+	for i := range t.Judgements {
+		j := &t.Judgements[i]
+		for k := range j.Evaluations {
+			e := &j.Evaluations[k]
+			_, span := tracer.Start(ctx, "Evaluate admission policy", oteltrace.WithTimestamp(e.Start), oteltrace.WithAttributes(
+				attribute.String("policy", j.Policy.Configuration),
+				attribute.StringSlice("bindings", e.Bindings),
+				attribute.Int("round", t.Round),
+				attribute.Int64("cost", int64(e.Cost)),
+				attribute.String("outcome", e.outcome(j.FailurePolicy)),
+			))
+			if e.Param != nil {
+				span.SetAttributes(attribute.String("param", e.Param.String()))
+			}
+			span.End(oteltrace.WithTimestamp(e.Start.Add(e.Latency)))
+		}
 	}
 }

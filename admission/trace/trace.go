@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -35,8 +36,8 @@ type Request struct {
 // all rounds, in the order in which they ended. A request about several objects, such
 // as the deletion of a collection, has the steps of all of them.
 //
-// It is safe for concurrent use. What it holds of runs is read only once it was added,
-// and points to nothing outside of the trace.
+// It is safe for concurrent use. A run is read-only once it was added, and points to
+// nothing outside of the trace.
 type Trace struct {
 	// ID names the trace, Start is when the request came.
 	ID    string
@@ -159,7 +160,7 @@ func (t *Trace) Len() int {
 	return len(t.mu.steps)
 }
 
-// Judged tells whether admission has begun to judge the request. It may come to an end
+// Judged reports whether admission has begun to judge the request. It may come to an end
 // without a step, when nothing applies.
 func (t *Trace) Judged() bool {
 	t.mu.Lock()
@@ -226,11 +227,19 @@ type Run struct {
 	Judgements []Judgement
 	// Pending are the names of the initializers that the object was given.
 	Pending []string
+	// Initializing are the names of the initializers whose turn it was when the request
+	// wrote an uninitialized object: those that it completed, or else the first ones.
+	// Written is what the request changed of the object, as a JSON patch of the request's
+	// kind; nil for nothing.
+	Initializing []string
+	Written      []byte
 	// Conditions are the match conditions that were evaluated, in order.
 	Conditions []Condition
 	// Skips are the entries that were looked at and did not apply, with the reason,
 	// when the run was asked for them; otherwise nil.
 	Skips []Skip
+	// Exclusions are what the administrator's rules did (S23.9).
+	Exclusions []Exclusion
 	// Err is what the plugin returned; nil means the request may go on.
 	Err error
 }
@@ -401,7 +410,7 @@ type Call struct {
 	AuditAnnotations map[string]string
 }
 
-// Rejected tells whether the call made the plugin reject the request.
+// Rejected reports whether the call made the plugin reject the request.
 func (c *Call) Rejected() bool {
 	return c.Verdict != Allowed && !c.Ignored
 }
@@ -427,6 +436,27 @@ type Skip struct {
 	Code string
 	// Reason is a sentence for people.
 	Reason string
+}
+
+// Exclusion is what an exclusion rule of the administrator did to entries.
+type Exclusion struct {
+	// Rule is the name of the rule, and Effect its effect: skip, ignoreFailures or
+	// capTimeout.
+	Rule, Effect string
+	// Entries are those that were skipped, whose failures were ignored, or whose webhooks had
+	// less time than by their own word.
+	Entries []registration.Origin
+}
+
+// Did says what the rule did, for people.
+func (x *Exclusion) Did() string {
+	switch exclusion.Effect(x.Effect) {
+	case exclusion.Skip:
+		return "skipped"
+	case exclusion.IgnoreFailures:
+		return "ignored the failure of"
+	}
+	return "cut the time of"
 }
 
 // String describes the trace for people: each step, and under it what it did, one line for
@@ -475,8 +505,21 @@ func (r *Run) String() string {
 		b.WriteString(", dry run")
 	}
 	b.WriteString("\n")
+	for i := range r.Exclusions {
+		x := &r.Exclusions[i]
+		for k := range x.Entries {
+			fmt.Fprintf(&b, "  exclusion rule %s of the server %s %s\n", x.Rule, x.Did(), &x.Entries[k])
+		}
+	}
 	for _, name := range r.Pending {
 		fmt.Fprintf(&b, "  the object waits for %s\n", name)
+	}
+	if len(r.Initializing) > 0 {
+		fmt.Fprintf(&b, "  the turn of %s", strings.Join(r.Initializing, ", "))
+		if r.Written != nil {
+			fmt.Fprintf(&b, ": changed the object: %s", r.Written)
+		}
+		b.WriteString("\n")
 	}
 	for i := range r.Judgements {
 		fmt.Fprintf(&b, "  %s\n", r.Judgements[i].String())
@@ -545,7 +588,11 @@ func (c *Call) String() string {
 		fmt.Fprintf(&b, ": %v", c.Err)
 	}
 	if c.Ignored {
-		b.WriteString("; the request continues because failurePolicy is Ignore")
+		if c.FailurePolicy == registration.Ignore {
+			b.WriteString("; the request continues because failurePolicy is Ignore")
+		} else {
+			b.WriteString("; the request continues because an exclusion rule ignores failures")
+		}
 	}
 	switch {
 	case c.Mutated:

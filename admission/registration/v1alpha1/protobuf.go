@@ -185,7 +185,7 @@ func parseField(wireType protowire.Type, data []byte, v reflect.Value) error {
 		return nil
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			// What is decoded must not share the memory of what was read.
+			// The decoded object must not share memory with its input.
 			v.SetBytes(append([]byte{}, content...))
 			return nil
 		}

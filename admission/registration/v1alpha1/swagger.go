@@ -102,7 +102,7 @@ func (Rule) SwaggerDoc() map[string]string {
 var map_RuleWithOperations = map[string]string{
 	"":           "RuleWithOperations is a tuple of operations and resources. All combinations match.",
 	"operations": "Operations is the operations the webhook cares about: CREATE, UPDATE, DELETE, CONNECT, or '*' for all of them. If '*' is present, the length of the list must be one. Required.",
-	"verbs":      "Verbs is another name of operations, for writing only: what is written here is stored, and read, as operations. Only one of the two may be present.",
+	"verbs":      "Verbs is another name of operations, for writing only: it is stored, and read, as operations. Only one of the two may be present.",
 }
 
 // SwaggerDoc returns what the fields mean, by their JSON names.

@@ -142,8 +142,8 @@ type RuleWithOperations struct {
 	// must be one. Required.
 	Operations []OperationType `json:"operations,omitempty" protobuf:"bytes,1,rep,name=operations"`
 
-	// Verbs is another name of operations, for writing only: what is written here is
-	// stored, and read, as operations. Only one of the two may be present.
+	// Verbs is another name of operations, for writing only: it is stored, and read, as
+	// operations. Only one of the two may be present.
 	Verbs []OperationType `json:"verbs,omitempty" protobuf:"bytes,1000,rep,name=verbs"`
 
 	// Rule is embedded; it says which resources.

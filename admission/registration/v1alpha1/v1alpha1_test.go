@@ -128,8 +128,8 @@ func TestCopyOfNothingIsNothing(t *testing.T) {
 	}
 }
 
-// What the client of Kubernetes 1.8 writes in protobuf is read as it was meant; the
-// test in bench/legacy asks that client itself.
+// The protobuf of the client of Kubernetes 1.8 is read correctly; the test in
+// bench/legacy runs that client itself.
 func TestProtobufOf2017(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -16,6 +15,8 @@ type Snapshots interface {
 	// Acquire returns a snapshot that a request may be judged by. The error is
 	// the API status that the client gets when there is none (S11.11).
 	Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error)
+	// Static returns what manifest files register, at any time; nil for nothing (S21.17).
+	Static() *snapshot.Snapshot
 }
 
 // acting is a plugin of an Engine: one that acts on what is registered, and adds what it
@@ -24,38 +25,48 @@ type acting interface {
 	acts() *registration.Descriptor
 }
 
-// webhookPlugin runs the hooks of one source. It handles every operation (S9.5).
-type webhookPlugin struct {
-	source     registration.Source
-	snapshots  Snapshots
-	dispatcher *dispatch.Dispatcher
+// judging judges requests by the registrations of one source, hooks or policies.
+type judging struct {
+	source    registration.Source
+	snapshots Snapshots
+	run       runner
 }
 
-func (p *webhookPlugin) acts() *registration.Descriptor { return p.source.Descriptor() }
+// runner runs the candidates of a request, of which there is one at least.
+type runner func(context.Context, admission.Attributes, admission.ObjectInterfaces, *snapshot.Snapshot, *plan.Request, []plan.Candidate) error
 
-func (p *webhookPlugin) Handles(admission.Operation) bool { return true }
+func (j *judging) acts() *registration.Descriptor { return j.source.Descriptor() }
 
-// run judges a request. One that no rule matches costs no allocation.
-func (p *webhookPlugin) run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	s, err := acquire(ctx, p.snapshots, p.source, a)
+// Handles implements admission.Interface. Webhooks and policies see every operation
+// (S9.5), but a deletion has no object for a policy to change (S18.1).
+func (j *judging) Handles(o admission.Operation) bool {
+	return o != admission.Delete || j.source != registration.MutatingPolicies
+}
+
+// decide judges a request. One that no rule matches costs no allocation.
+func (j *judging) decide(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	s, err := acquire(ctx, j.snapshots, j.source, a)
 	if s == nil {
 		return err
 	}
 	request := plan.NewRequest(a)
-	candidates := plan.Candidates(s, p.source, &request, o.GetEquivalentResourceMapper())
+	candidates := plan.Candidates(s, j.source, &request, o.GetEquivalentResourceMapper())
 	if len(candidates) == 0 {
 		return nil
 	}
 	kept := request
-	return p.dispatcher.Run(ctx, a, o, s, &kept, candidates)
+	return j.run(ctx, a, o, s, &kept, candidates)
 }
 
 // acquire returns the snapshot that a source judges a request by, nil when nothing that
 // is registered applies to it. That is asked first, so that a broken registration can be
 // repaired while there is no snapshot (S2.40).
 func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes) (*snapshot.Snapshot, error) {
-	if plan.ExemptFrom(source, a.GetKind(), a.GetResource().GroupResource()) {
+	switch plan.ReachOf(source, a.GetKind(), a.GetResource().GroupResource()) {
+	case plan.Nothing:
 		return nil, nil
+	case plan.Manifests:
+		return from.Static(), nil
 	}
 	return from.Acquire(ctx, snapshot.Subject{
 		Source:    source,
@@ -64,10 +75,10 @@ func acquire(ctx context.Context, from Snapshots, source registration.Source, a 
 	})
 }
 
-// mutatingPlugin and validatingPlugin put a webhookPlugin into a pass.
+// mutatingPlugin and validatingPlugin put it into a pass.
 type (
-	mutatingPlugin   struct{ webhookPlugin }
-	validatingPlugin struct{ webhookPlugin }
+	mutatingPlugin   struct{ judging }
+	validatingPlugin struct{ judging }
 )
 
 var (
@@ -76,9 +87,9 @@ var (
 )
 
 func (p *mutatingPlugin) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return p.run(ctx, a, o)
+	return p.decide(ctx, a, o)
 }
 
 func (p *validatingPlugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	return p.run(ctx, a, o)
+	return p.decide(ctx, a, o)
 }

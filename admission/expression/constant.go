@@ -1,0 +1,211 @@
+package expression
+
+import (
+	"context"
+	"math"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// constantLimit is the most that Constant spends on an expression, in the units of CEL. The
+// time that an evaluation takes can grow with the square of its cost, because of how CEL
+// counts: at PerExpression it can be more than half a minute.
+const constantLimit = PerExpression / 20
+
+// Analysis says of an expression what is known before there is a request. It compiles the
+// expression once, and is safe for concurrent use.
+type Analysis struct {
+	e    *Expression
+	once sync.Once
+	// checked is nil if the expression does not compile.
+	checked *cel.Ast
+	env     *cel.Env
+	err     error
+
+	// program is made for those who ask for constants.
+	program func() (cel.Program, error)
+}
+
+// Analyze returns the analysis of an expression.
+func Analyze(e *Expression) *Analysis { return &Analysis{e: e} }
+
+func (a *Analysis) compile() {
+	a.once.Do(func() {
+		env, err := a.e.environment()
+		if err != nil {
+			a.err = err
+			return
+		}
+		checked, issues := env.Compile(a.e.text)
+		if issues != nil {
+			// The expression itself says it in the words of a write.
+			a.err = a.e.Err()
+			return
+		}
+		if want := results[a.e.result]; want != nil && !oneOfTypes(want, checked.OutputType()) {
+			a.err = a.e.Err()
+			return
+		}
+		a.env, a.checked = env, checked
+		a.program = sync.OnceValues(func() (cel.Program, error) {
+			return env.Program(checked, cel.EvalOptions(cel.OptPartialEval),
+				cel.CostLimit(constantLimit), cel.InterruptCheckFrequency(limits.CheckFrequency))
+		})
+	})
+}
+
+func oneOfTypes(want []*cel.Type, got *cel.Type) bool {
+	for _, t := range want {
+		if got.IsExactType(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// Err says why the expression does not compile, nil when it does.
+func (a *Analysis) Err() error {
+	a.compile()
+	return a.err
+}
+
+// Known is what is known of requests before there are any.
+type Known struct {
+	// Operation is the operation of all of them, empty if they have several.
+	Operation string
+	// Group and Resource are those of request.resource; nil if there are several.
+	Group, Resource *string
+	// Namespace tells that namespaceObject is the namespace, as in policies. In the
+	// conditions of webhooks it is null.
+	Namespace bool
+}
+
+// Constant evaluates the expression with what is known, everything else being unknown. If
+// its outcome depends on nothing else, known is true, and value or err is the outcome of
+// every request. It evaluates in the way of Eval, with unknown values in the place of what
+// requests bring. Nothing is known of an expression that is expensive to evaluate, nor if ctx ends
+// before the evaluation does.
+func (a *Analysis) Constant(ctx context.Context, k *Known) (value ref.Val, err error, known bool) {
+	if a.compile(); a.err != nil {
+		return nil, nil, false
+	}
+	program, err := a.program()
+	if err != nil {
+		return nil, nil, false
+	}
+	vars, unknown := k.activation()
+	partial, err := cel.PartialVars(vars, unknown...)
+	if err != nil {
+		return nil, nil, false
+	}
+	value, details, err := program.ContextEval(ctx, partial)
+	switch {
+	case ctx.Err() != nil || details == nil || details.ActualCost() == nil || *details.ActualCost() > constantLimit:
+		return nil, nil, false
+	case err != nil:
+		return nil, err, true
+	case value == nil || types.IsUnknown(value):
+		return nil, nil, false
+	}
+	return value, nil, true
+}
+
+// fields are those of the variable request that are not known before a request.
+var unknownFields = func() []*cel.AttributePatternType {
+	var list []*cel.AttributePatternType
+	for _, path := range [][]string{
+		{"kind"}, {"requestKind"}, {"requestResource"}, {"resource", "version"}, {"subResource"}, {"requestSubResource"},
+		{"name"}, {"namespace"}, {"userInfo"}, {"dryRun"}, {"options"},
+	} {
+		list = append(list, field(path...))
+	}
+	return list
+}()
+
+// field is a field of the variable request.
+func field(path ...string) *cel.AttributePatternType {
+	p := cel.AttributePattern("request")
+	for _, name := range path {
+		p = p.QualString(name)
+	}
+	return p
+}
+
+// activation returns the variables, and which of them are not known.
+func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatternType) {
+	request, resource := map[string]any{}, map[string]any{}
+	request["resource"] = resource
+	vars = map[string]any{"request": request}
+	unknown = append(unknown, unknownFields...)
+	hide := func(names ...string) {
+		for _, name := range names {
+			unknown = append(unknown, cel.AttributePattern(name))
+		}
+	}
+	hide("params", "variables", "authorizer", "authorizer.requestResource")
+	if k.Namespace {
+		hide("namespaceObject")
+	} else {
+		vars["namespaceObject"] = types.NullValue
+	}
+	object, old := true, true
+	switch k.Operation {
+	case "":
+		unknown = append(unknown, field("operation"))
+	case "CREATE", "CONNECT":
+		old = false
+	case "DELETE":
+		object = false
+	}
+	if k.Operation != "" {
+		request["operation"] = k.Operation
+	}
+	for name, there := range map[string]bool{"object": object, "oldObject": old} {
+		if there {
+			hide(name)
+		} else {
+			vars[name] = types.NullValue
+		}
+	}
+	for name, value := range map[string]*string{"group": k.Group, "resource": k.Resource} {
+		if value != nil {
+			resource[name] = *value
+		} else {
+			unknown = append(unknown, field("resource", name))
+		}
+	}
+	return vars, unknown
+}
+
+// Cost estimates what an evaluation costs at most, in the units of CEL, if no list, map or
+// text that it looks at is longer than size. It is math.MaxUint64 if there is no bound, and 0
+// for an expression that does not compile. The variables of a policy are not part of it.
+func (a *Analysis) Cost(size uint64) uint64 {
+	if a.compile(); a.err != nil {
+		return 0
+	}
+	estimate, err := a.env.EstimateCost(a.checked, &library.CostEstimator{SizeEstimator: sizes{size}})
+	if err != nil {
+		return math.MaxUint64
+	}
+	return estimate.Max
+}
+
+// sizes estimates that everything has at most a size.
+type sizes struct{ size uint64 }
+
+// EstimateSize implements checker.CostEstimator.
+func (s sizes) EstimateSize(checker.AstNode) *checker.SizeEstimate {
+	return &checker.SizeEstimate{Min: 0, Max: s.size}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}

@@ -1,0 +1,89 @@
+package expression
+
+import (
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/ast"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// Types are what a schema says of the objects that an expression looks at.
+type Types struct {
+	// Object is the type of object and oldObject.
+	Object *apiservercel.DeclType
+	// Bound returns how many elements, or characters, the value at a path of object may have
+	// at most; ok is false if the schema does not say. A path is of names of fields, with
+	// "@items" for the elements of a list, and "@keys" and "@values" for those of a map.
+	Bound func(path []string) (most uint64, ok bool)
+}
+
+// unbounded is more than any schema allows: where a size is not bounded, the cost is a part of
+// the largest number there is.
+const unbounded = math.MaxUint64 >> 16
+
+// Estimate returns what an expression costs in the worst case, in the units of CEL. ok is
+// false when the schema does not bound it, when the expression does not fit the schema, or
+// when it uses variables, params or other things whose sizes no schema bounds.
+func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
+	if types.Object == nil || !types.Object.IsObject() {
+		return 0, false
+	}
+	set, err := newEnvironment(scope, types.Object)
+	if err != nil {
+		return 0, false
+	}
+	env := set.StoredExpressionsEnv()
+	checked, issues := env.Compile(text)
+	if issues.Err() != nil || uses(checked, "variables") {
+		return 0, false
+	}
+	found, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: bounds{types.Bound}})
+	if err != nil || found.Max > unbounded {
+		return 0, false
+	}
+	return found.Max, true
+}
+
+// uses tells whether an expression uses a name.
+func uses(checked *cel.Ast, name string) bool {
+	found := false
+	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.IdentKind && e.AsIdent() == name
+	}))
+	return found
+}
+
+// bounds are the sizes that a schema says.
+type bounds struct {
+	of func(path []string) (uint64, bool)
+}
+
+// EstimateSize implements checker.CostEstimator.
+func (b bounds) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
+	path := element.Path()
+	if len(path) < 2 || path[0] != "object" && path[0] != "oldObject" {
+		return nil
+	}
+	names := make([]string, len(path)-1)
+	for i, name := range path[1:] {
+		if names[i] = name; !strings.HasPrefix(name, "@") {
+			if unescaped, ok := apiservercel.Unescape(name); ok {
+				names[i] = unescaped
+			}
+		}
+	}
+	most, ok := b.of(names)
+	if !ok {
+		return nil
+	}
+	return &checker.SizeEstimate{Max: most}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (bounds) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}

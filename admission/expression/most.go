@@ -1,0 +1,26 @@
+package expression
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+// Most is the highest of many costs. It is safe for concurrent use, and takes note of a cost
+// without an allocation. Its zero value is 0.
+type Most struct{ highest atomic.Uint64 }
+
+// Note takes note of a cost. One that is not known is not the highest.
+func (m *Most) Note(cost uint64) {
+	if cost == math.MaxUint64 {
+		return
+	}
+	for {
+		before := m.highest.Load()
+		if cost <= before || m.highest.CompareAndSwap(before, cost) {
+			return
+		}
+	}
+}
+
+// Load returns the highest cost.
+func (m *Most) Load() uint64 { return m.highest.Load() }

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// WritesStatus reports whether a request writes the status of a stored object.
+func (r *Request) WritesStatus() bool {
+	return r.Operation == admission.Update && r.Subresource == "status"
+}
+
+// StatusOnly returns a copy of the stored object with the status of what was sent; nil when
+// one of them has none that can be found. Neither is changed.
+func StatusOnly(sent, stored runtime.Object) runtime.Object {
+	if sent == nil || stored == nil {
+		return nil
+	}
+	out := stored.DeepCopyObject()
+	from, isFrom := sent.(*unstructured.Unstructured)
+	to, isTo := out.(*unstructured.Unstructured)
+	if isFrom != isTo {
+		return nil
+	}
+	if isTo {
+		delete(to.Object, "status")
+		if status, ok := from.Object["status"]; ok {
+			to.Object["status"] = runtime.DeepCopyJSONValue(status)
+		}
+		return to
+	}
+	source, target := reflect.ValueOf(sent.DeepCopyObject()), reflect.ValueOf(out)
+	if source.Type() != target.Type() || source.Kind() != reflect.Pointer || source.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	status := target.Elem().FieldByName("Status")
+	if !status.IsValid() || !status.CanSet() {
+		return nil
+	}
+	status.Set(source.Elem().FieldByName("Status"))
+	return out
+}
+
+// sampleSuffix is what stands for the end of a name that is to be generated.
+const sampleSuffix = "xxxxx"
+
+// generate gives a new object the name that the server generates between the passes: the
+// mutating plugins see a request without a name, the validating ones see the name (S3.15).
+func (b *builder) generate() {
+	object := b.input.Objects.Newest()
+	if !b.input.Generates || b.request.Operation != admission.Create || b.request.Subresource != "" || b.request.Name != "" || object == nil {
+		return
+	}
+	m, err := meta.Accessor(object)
+	if err != nil || m.GetName() != "" || m.GetGenerateName() == "" {
+		return
+	}
+	named, ok := b.input.Objects.(interface{ SetName(name string) })
+	if !ok {
+		return
+	}
+	request := *b.request
+	request.Name = m.GetGenerateName() + sampleSuffix
+	named.SetName(request.Name)
+	b.request = &request
+}
+
+// decide is Decide for a candidate of a pass. Between the passes, the server gives back to
+// the object of a status request what such a request does not change: the spec, and of the
+// metadata more or less, by kind. What depends on it is unknown.
+func (b *builder) decide(ctx context.Context, pass registration.Pass, c *Candidate) Decision {
+	d := c.Decide(ctx, b.request, b.input)
+	if pass == registration.MutatingPass || b.input.Status == nil || d.Unknown {
+		return d
+	}
+	other := *b.input
+	other.Objects = b.input.Status
+	if o := c.Decide(ctx, b.request, &other); o.Applies != d.Applies || (o.Err == nil) != (d.Err == nil) || (o.Forgiven == nil) != (d.Forgiven == nil) {
+		return failed(Reason{entry: c.Entry}, fmt.Errorf("%w: a request for the status may leave the rest of the object as it is stored", ErrUnknown))
+	}
+	return d
+}

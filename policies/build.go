@@ -2,6 +2,7 @@ package policies
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	apiadmission "k8s.io/apiserver/pkg/admission"
@@ -42,6 +44,11 @@ type Options struct {
 	// Configuration returns the configuration of the plugin of a name as it was written,
 	// nil if it has none. Nil means that no plugin has one.
 	Configuration func(plugin string) ([]byte, error)
+	// MakeAccount makes the service account "default" of a namespace that has none, and
+	// returns it. The plugin ServiceAccount calls it for a pod that comes before the
+	// controller has made the account. Nil means that the plugin waits for the account, up
+	// to two seconds, as in kube-apiserver.
+	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 }
 
 // New makes a plugin. It stands ready for [admission.Chain]: it says what it is about, and
@@ -52,6 +59,29 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 	if !ok {
 		return nil, errors.New("it is unknown")
 	}
+	if !p.makesAccounts || o.MakeAccount == nil {
+		made, err := p.make(o)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(p, made, made), nil
+	}
+	client := o.Client
+	o.Client = defaultAccounts{client, o.MakeAccount}
+	made, err := p.make(o)
+	if err != nil {
+		return nil, err
+	}
+	o.Client = defaultAccounts{client, newAccount}
+	trial, err := p.make(o)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(p, made, trial), nil
+}
+
+// make makes the plugin as upstream has it.
+func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
 	configuration, err := p.configuration(o)
 	if err != nil {
 		return nil, err
@@ -63,14 +93,14 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 	quotas := &quotaInitializer{factory: factory}
 	registry := apiadmission.NewPlugins()
 	p.register(registry)
-	made, err := registry.InitPlugin(name, configuration, append(initializers, quotas))
+	made, err := registry.InitPlugin(p.Name, configuration, append(initializers, quotas))
 	if quotas.err != nil {
 		return nil, quotas.err
 	}
 	if err != nil {
-		return nil, withoutName(name, err)
+		return nil, withoutName(p.Name, err)
 	}
-	return wrap(p, made), nil
+	return made, nil
 }
 
 // withoutName takes the name of the plugin off an error of the library, which callers add

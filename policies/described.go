@@ -12,7 +12,10 @@ import (
 // plugin is a compiled-in plugin, with what plans and traces ask.
 type plugin struct {
 	apiadmission.Interface
-	row Plugin
+	// trial judges dry runs and predictions. It is another one than the plugin if that
+	// writes something while it judges.
+	trial apiadmission.Interface
+	row   Plugin
 }
 
 type (
@@ -27,8 +30,8 @@ var (
 )
 
 // wrap returns a plugin that takes part in the same passes.
-func wrap(row Plugin, inner apiadmission.Interface) apiadmission.Interface {
-	p := &plugin{inner, row}
+func wrap(row Plugin, inner, trial apiadmission.Interface) apiadmission.Interface {
+	p := &plugin{inner, trial, row}
 	_, mutates := inner.(apiadmission.MutationInterface)
 	_, validates := inner.(apiadmission.ValidationInterface)
 	switch {
@@ -64,17 +67,25 @@ func (p *plugin) Predict(ctx context.Context, pass registration.Pass, a apiadmis
 			a.GetResource(), a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), true, a.GetUserInfo())
 	}
 	if pass == registration.MutatingPass {
-		return p.admit(ctx, a, o)
+		return p.trial.(apiadmission.MutationInterface).Admit(ctx, a, o)
 	}
-	return p.validate(ctx, a, o)
+	return p.trial.(apiadmission.ValidationInterface).Validate(ctx, a, o)
+}
+
+// judging returns what judges a request.
+func (p *plugin) judging(a apiadmission.Attributes) apiadmission.Interface {
+	if a.IsDryRun() {
+		return p.trial
+	}
+	return p.Interface
 }
 
 func (p *plugin) admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.Interface.(apiadmission.MutationInterface).Admit(ctx, a, o)
+	return p.judging(a).(apiadmission.MutationInterface).Admit(ctx, a, o)
 }
 
 func (p *plugin) validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.Interface.(apiadmission.ValidationInterface).Validate(ctx, a, o)
+	return p.judging(a).(apiadmission.ValidationInterface).Validate(ctx, a, o)
 }
 
 // Admit implements admission.MutationInterface.

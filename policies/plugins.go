@@ -43,15 +43,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 )
 
-// serviceAccountDefault is whether the plugin ServiceAccount is on by default. It refuses
-// every pod in a namespace without the service account "default", which a controller
-// makes.
-const serviceAccountDefault = false
-
 // Plugin describes one compiled-in plugin.
 type Plugin struct {
 	Name string
-	// Default tells whether the plugin runs when no flag says otherwise, as in
+	// Default reports whether the plugin runs when no flag says otherwise, as in
 	// kube-apiserver.
 	Default bool
 	// Does says in a sentence what the plugin is for.
@@ -76,6 +71,8 @@ type Plugin struct {
 	// onlyRefuses tells that the plugin changes no object, although it takes part in the
 	// mutating pass.
 	onlyRefuses bool
+	// makesAccounts tells that the plugin calls Options.MakeAccount.
+	makesAccounts bool
 }
 
 // About is a resource that a plugin may have an opinion on.
@@ -177,7 +174,7 @@ var table = []Plugin{
 		Reads: namespaced("limitranges"),
 	},
 	{
-		Name: serviceaccount.PluginName, register: serviceaccount.Register, Default: serviceAccountDefault,
+		Name: serviceaccount.PluginName, register: serviceaccount.Register, Default: true, makesAccounts: true,
 		Does: "Gives pods the service account \"default\" if they name none, mounts its token, and refuses pods whose account does not exist.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "ephemeralcontainers"},
@@ -394,7 +391,7 @@ func Order(engine []admission.Known) []admission.Known {
 	return append(list, at(last)...)
 }
 
-// concerns tells whether a request is among those that a plugin is about.
+// concerns reports whether a request is among those that a plugin is about.
 func (p *Plugin) concerns(a apiadmission.Attributes) bool {
 	return slices.ContainsFunc(p.About, func(about About) bool { return about.matches(a) })
 }
@@ -408,5 +405,5 @@ func (about *About) matches(a apiadmission.Attributes) bool {
 		(!about.Namespaced || a.GetNamespace() != "")
 }
 
-// Counts tells whether judging a request has an effect, which a dry run has not.
+// Counts reports whether judging a request has an effect, which a dry run has not.
 func (p *Plugin) Counts() bool { return p.forecast == dry }

@@ -12,13 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/policies"
 )
 
-// pending are the plugins that kube-apiserver has and the engine does not yet, and
-// the default that waits for something else.
-var pending = struct{ plugins, defaults []string }{
-	plugins:  []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
-	defaults: []string{"ServiceAccount"},
-}
-
 // S9.16, S9.3, S19.2: the plugins stand in kube-apiserver's order, with its defaults, and those
 // that only Gatehouse has stand among them.
 func TestTheOrderAndDefaultsAreThoseOfKubeAPIServer(t *testing.T) {
@@ -27,16 +20,14 @@ func TestTheOrderAndDefaultsAreThoseOfKubeAPIServer(t *testing.T) {
 	for _, k := range known {
 		names = append(names, k.Name)
 	}
-	missing := func(name string) bool { return slices.Contains(pending.plugins, name) && !slices.Contains(names, name) }
 	own := []string{admission.InitializersName, admission.GenericWebhookName}
 	got := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(own, name) })
-	want := slices.DeleteFunc(slices.Clone(options.AllOrderedPlugins), missing)
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(options.AllOrderedPlugins, got); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	off := options.DefaultOffAdmissionPlugins()
 	for _, k := range known {
-		if slices.Contains(own, k.Name) || slices.Contains(pending.defaults, k.Name) {
+		if slices.Contains(own, k.Name) {
 			continue
 		}
 		if k.Default == off.Has(k.Name) {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,10 +12,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
 )
 
 // certificate is the serving certificate, and by what it is verified.
@@ -25,9 +28,20 @@ type certificate struct {
 	renewAt   time.Time
 }
 
-// renew takes the certificate of the directory if it is still good for long, and makes one
+// firstCertificate takes the certificate to serve with.
+func (s *Server) firstCertificate() error {
+	c, err := s.newest()
+	if err != nil {
+		return err
+	}
+	s.certificate.Store(c)
+	s.trusted = c.authority
+	return nil
+}
+
+// newest takes the certificate of the directory if it is still good for long, and makes one
 // otherwise.
-func (s *Server) renew() error {
+func (s *Server) newest() (*certificate, error) {
 	host, names := s.hosts()
 	var chain, key []byte
 	var err error
@@ -35,13 +49,12 @@ func (s *Server) renew() error {
 	if s.options.CertDir != "" {
 		chain, key, err = readPair(file("tls.crt"), file("tls.key"))
 		if err != nil {
-			return fmt.Errorf("--cert-dir: %w", err)
+			return nil, fmt.Errorf("--cert-dir: %w", err)
 		}
 		if c, err := newCertificate(chain, key); chain != nil && err != nil {
-			return fmt.Errorf("--cert-dir: %w", err)
+			return nil, fmt.Errorf("--cert-dir: %w", err)
 		} else if chain != nil && time.Now().Before(c.renewAt) && c.pair.Leaf.VerifyHostname(host) == nil {
-			s.certificate.Store(c)
-			return nil
+			return c, nil
 		}
 	}
 	var ips []net.IP
@@ -49,19 +62,69 @@ func (s *Server) renew() error {
 		ips = append(ips, ip)
 	}
 	if chain, key, err = cert.GenerateSelfSignedCertKey(host, ips, names); err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
+		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
 	if s.options.CertDir != "" {
 		if err := writePair(s.options.CertDir, file("tls.crt"), chain, file("tls.key"), key); err != nil {
-			return fmt.Errorf("--cert-dir: %w", err)
+			return nil, fmt.Errorf("--cert-dir: %w", err)
 		}
 	}
-	c, err := newCertificate(chain, key)
+	return newCertificate(chain, key)
+}
+
+const (
+	// trustWithin is how long API servers may take to act on a registration.
+	trustWithin = 10 * time.Second
+	// renewAgain is when a renewal that failed is tried again.
+	renewAgain = 10 * time.Second
+)
+
+// keepCertificate replaces the certificate long before it expires, until ctx ends.
+func (s *Server) keepCertificate(ctx context.Context) {
+	for {
+		wait := time.Until(s.certificate.Load().renewAt)
+		for pause(ctx, wait) {
+			err := s.replace(ctx)
+			if err == nil {
+				break
+			}
+			wait = renewAgain
+			klog.ErrorS(err, "Cannot renew the certificate; will retry", "after", wait, "expires", s.certificate.Load().pair.Leaf.NotAfter)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// replace serves with another certificate, after it has registered both authorities: API
+// servers that have not seen the new registration yet trust the old certificate only.
+func (s *Server) replace(ctx context.Context) error {
+	next, err := s.newest()
 	if err != nil {
 		return err
 	}
-	s.certificate.Store(c)
+	now := s.certificate.Load()
+	s.trusted = slices.Concat(now.authority, next.authority)
+	if err := s.register(ctx); err != nil {
+		return err
+	}
+	if pause(ctx, min(trustWithin, time.Until(now.pair.Leaf.NotAfter)/2)) {
+		s.certificate.Store(next)
+	}
 	return nil
+}
+
+// pause waits, and returns false if ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // hosts are the names that the certificate is for: the one that the cluster uses, and others.

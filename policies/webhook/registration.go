@@ -106,7 +106,7 @@ func rule(p *served, about policies.About) admissionregistrationv1.RuleWithOpera
 }
 
 func (s *Server) clientConfig(pass, plugin string) admissionregistrationv1.WebhookClientConfig {
-	c := admissionregistrationv1.WebhookClientConfig{CABundle: s.certificate.Load().authority}
+	c := admissionregistrationv1.WebhookClientConfig{CABundle: s.trusted}
 	at := path(pass, plugin)
 	if namespace, name, ok := strings.Cut(s.options.Service, "/"); ok {
 		c.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: name, Path: &at}

@@ -20,6 +20,7 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/metrics"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -80,7 +81,7 @@ func (r reviewer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
-	// Whoever does not read the answer has gone.
+	// A client that does not read the answer has gone.
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
@@ -92,12 +93,17 @@ func (r reviewer) answer(ctx context.Context, q *admissionv1.AdmissionRequest) *
 		return refuse(out, apierrors.NewBadRequest(err.Error()))
 	}
 	notes := &notes{Attributes: a}
-	ctx = warning.WithWarningRecorder(ctx, notes)
+	// Plugins add annotations to the request, or, like PodSecurity, to its audit event.
+	ctx = audit.WithAuditContext(warning.WithWarningRecorder(ctx, notes))
 	var before runtime.Object
 	if r.changes && a.GetObject() != nil {
 		before = a.GetObject().DeepCopyObject()
 	}
 	err = r.judge(ctx, notes)
+	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
+		// It never fails.
+		_ = notes.AddAnnotation(key, value)
+	}
 	notes.copyTo(out)
 	if err != nil {
 		return refuse(out, err)

@@ -76,7 +76,9 @@ type Server struct {
 	// base is the URL of the server, without a path; empty behind a service.
 	base        string
 	certificate atomic.Pointer[certificate]
-	ready       atomic.Bool
+	// trusted are the authorities that the registrations have, in PEM.
+	trusted []byte
+	ready   atomic.Bool
 	// drained is closed when no more reviews come.
 	drained chan struct{}
 }
@@ -107,7 +109,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	if err = s.reachable(); err == nil {
-		err = s.renew()
+		err = s.firstCertificate()
 	}
 	if err != nil {
 		s.Close()
@@ -238,10 +240,11 @@ func (s *Server) Run(ctx context.Context, ready func(url string)) error {
 	if ready != nil {
 		ready(s.base)
 	}
-	return ending(ctx, s.keepCertificate(ctx))
+	s.keepCertificate(ctx)
+	return ending(ctx, nil)
 }
 
-// ending returns what Run ends with: nil when it was told to end.
+// ending returns what Run ends with: nil when its context ended.
 func ending(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -262,25 +265,6 @@ func (s *Server) prepare(ctx context.Context) error {
 		}
 	}
 	return s.register(ctx)
-}
-
-// keepCertificate replaces the certificate long before it expires.
-func (s *Server) keepCertificate(ctx context.Context) error {
-	for {
-		timer := time.NewTimer(time.Until(s.certificate.Load().renewAt))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-		if err := s.renew(); err != nil {
-			return err
-		}
-		if err := s.register(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 // reachable works out how the cluster reaches the server.

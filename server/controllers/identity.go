@@ -2,8 +2,12 @@ package controllers
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
@@ -23,6 +27,38 @@ func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) 
 		return nil, err
 	}
 	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// defaultAccount is the ServiceAccount of pods that name none.
+const defaultAccount = "default"
+
+// accountTimeout bounds how long making an account may take. Admission has a say in it.
+const accountTimeout = 10 * time.Second
+
+// MakeAccount returns what makes the ServiceAccount default of a namespace, for a pod that
+// comes before the controller has made it. It is nil if the selection has no controller that
+// makes accounts: something else makes them then. The server itself acts: its requests are
+// not held up by those that wait for the account.
+func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error), error) {
+	rows, err := choose(selection, table)
+	if err != nil || !slices.ContainsFunc(rows, func(r row) bool { return r.name == accountsController }) {
+		return nil, err
+	}
+	return func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
+		ctx, cancel := context.WithTimeout(ctx, accountTimeout)
+		defer cancel()
+		accounts := client.CoreV1().ServiceAccounts(namespace)
+		// Most often it is there, and a webhook has no say in a read.
+		account, err := accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return account, err
+		}
+		account, err = accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: defaultAccount}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
+		}
+		return account, err
+	}, nil
 }
 
 // serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills those

@@ -24,7 +24,7 @@ const (
 	overlooked = 2 * time.Second
 )
 
-// countQuotas keeps the status of ResourceQuotas: what is allowed, and what is there.
+// countQuotas keeps the status of ResourceQuotas: the limits and the use.
 func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(t.monitors.ForResource), t.informers)
 	if err != nil {

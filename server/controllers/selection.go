@@ -20,8 +20,8 @@ func Default() []string { return []string{all} }
 
 // choose returns the rows that a selection names, in the order of the table. An entry is
 // the name of a controller, "*" for all that run by default, "-name" for one that is not
-// to run, "+name" for one that is to run besides those that do by default, or "-*". What
-// is named first holds, as in a kube-controller-manager. A selection of changes only
+// to run, "+name" for one that is to run besides those that do by default, or "-*". The
+// first entry for a name counts, as in a kube-controller-manager. A selection of changes only
 // changes the default.
 func choose(selection []string, table []row) ([]row, error) {
 	byName := map[string]string{}

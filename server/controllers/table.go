@@ -35,10 +35,13 @@ func in(group string, names ...string) []schema.GroupResource {
 	return list
 }
 
+// accountsController is the controller that makes the ServiceAccount default of namespaces.
+const accountsController = "serviceaccount-controller"
+
 // table has every controller, those first that others rely on. docs/controllers.md says
 // what each does.
 var table = []row{
-	{name: "serviceaccount-controller", aliases: []string{"serviceaccount"}, account: "service-account-controller", make: serviceAccounts},
+	{name: accountsController, aliases: []string{"serviceaccount"}, account: "service-account-controller", make: serviceAccounts},
 	{name: "root-ca-certificate-publisher-controller", aliases: []string{"root-ca-cert-publisher"}, account: "root-ca-cert-publisher", make: rootCertificate},
 	{name: "namespace-controller", aliases: []string{"namespace"}, account: "namespace-controller", make: emptyNamespaces},
 	{name: "clusterrole-aggregation-controller", aliases: []string{"clusterrole-aggregation"}, account: "clusterrole-aggregation-controller", make: aggregateRoles},

@@ -16,8 +16,8 @@ import (
 // bindAgain is how often volumes and claims are compared anew.
 const bindAgain = 15 * time.Second
 
-// bindVolumes binds PersistentVolumeClaims to PersistentVolumes. It has no plugins: what
-// makes, empties or removes volumes runs elsewhere.
+// bindVolumes binds PersistentVolumeClaims to PersistentVolumes. It has no plugins:
+// other programs make, empty or remove volumes.
 func bindVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	c, err := persistentvolume.NewController(ctx, persistentvolume.ControllerParameters{

@@ -11,8 +11,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	corev1 "k8s.io/api/core/v1"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -20,8 +22,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/server/costs"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/manifests"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/params"
 	"github.com/gatehouse-dev/gatehouse/server/rejections"
@@ -42,10 +47,21 @@ type admitter struct {
 	chain      apiadmission.Interface
 	plugins    []admission.Plugin
 	rejections *rejections.Teller
+	// manifests reads registrations from files. configured has the exclusion rules in use;
+	// after the start it belongs to followExclusions.
+	manifests  *manifests.Source
+	configured *admission.Configuration
 	// params reads what policies refer to; it learns where from the API.
 	params *params.Reader
 	// schemas are those of the kinds that policies change; it learns them from the API.
 	schemas *schemas
+	// makeAccount makes the service account of a namespace; nil if no controller of this
+	// server does.
+	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
+	// costs estimates what the expressions of policies cost; the API sets it.
+	costs *costs.Estimator
+	// namespaces are those that a watch has shown.
+	namespaces corelisters.NamespaceLister
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 	// drained is closed when no more requests come.
@@ -61,18 +77,30 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err := checkConfigured(configuration, s.plugins); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
-	a := &admitter{settings: s, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), schemas: &schemas{}, drained: make(chan struct{})}
+	makeAccount, err := controllers.MakeAccount(s.Controllers, self.client)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers: %w", err)
+	}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), schemas: &schemas{}, drained: make(chan struct{})}
+	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
-		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: replicaID(), Address: address, MaxStaleness: s.AdmissionMaxStaleness,
+		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
 	})
-	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), self.informers.Core().V1().Namespaces().Lister(), self.client)
+	if a.manifests, err = manifests.Open(manifests.Options{
+		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: func() { a.refresher.Poke() },
+	}); err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
+	}
+	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
+	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
 	reader := onlyServed(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versionsOff)
 	if a.refresher, err = snapshot.NewRefresher(snapshot.Options{
 		Reader:       announced{reader, a.announcer},
 		Interval:     s.AdmissionRefreshInterval,
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
+		Local:        a.manifests.Local,
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			a.announcer.Observe(r)
@@ -102,7 +130,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}
 	parts := pluginParts{
 		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations,
-		configuration: configuration, drained: a.drained,
+		configuration: configuration, makeAccount: a.makeAccount, drained: a.drained,
 	}
 	if a.plugins, err = parts.build(); err != nil {
 		a.close()
@@ -140,9 +168,22 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })
+	running.Go(func() { a.manifests.Run(ctx) })
+	running.Go(func() { a.followExclusions(ctx) })
 	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })
 	defer running.Wait()
 	return a.refresher.Run(ctx)
+}
+
+// manifestDirectories returns the directories of the plugins that run, by name.
+func (s *settings) manifestDirectories(c *admission.Configuration) map[string]string {
+	directories := map[string]string{}
+	for _, plugin := range s.plugins {
+		if dir := c.StaticManifestsDir(plugin); dir != "" {
+			directories[plugin] = dir
+		}
+	}
+	return directories
 }
 
 // replicaID names this run of this server.
@@ -186,9 +227,9 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 	return found, err
 }
 
-// mustAct tells whether an initializer's failure policy is Fail. One that is not
-// registered counts as Ignore (S11.47); what is registered is not known before the
-// first read, and nobody is given up then.
+// mustAct reports whether an initializer's failure policy is Fail. One that is not
+// registered counts as Ignore (S11.47); before the first read no registration is
+// known, and no initializer is given up.
 func (a *admitter) mustAct(name string) bool {
 	if a.refresher.Current() == nil {
 		return true
@@ -197,7 +238,7 @@ func (a *admitter) mustAct(name string) bool {
 	return i != nil && !plan.Forgives(i.Entry)
 }
 
-// parallel tells whether an initializer may act at the same time as its
+// parallel reports whether an initializer may act at the same time as its
 // neighbours.
 func (a *admitter) parallel(name string) bool {
 	i := a.initializer(name)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,7 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/server/aggregation"
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/costs"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
 	"github.com/gatehouse-dev/gatehouse/server/explain"
@@ -48,6 +51,8 @@ type api struct {
 	openapi     *openapi.Handler
 	// types checks the types of policies' expressions.
 	types *typechecking.Controller
+	// aggregator passes requests on to other servers.
+	aggregator *aggregation.Aggregator
 	// resources handles requests for resources and for discovery.
 	resources http.Handler
 	// kindsChanged is called when discovery shows other kinds.
@@ -57,13 +62,14 @@ type api struct {
 // apiParts are what the API is made of.
 type apiParts struct {
 	settings *settings
+	serving  *serving
 	self     *loopback
 	// config is complete.
 	config   *genericapiserver.Config
 	admitter *admitter
 	stores   *stores
 	kinds    []catalog.Group
-	etcd     clientv3.KV
+	etcd     *clientv3.Client
 }
 
 // newKinds makes the built-in kinds, and what is to run once requests are served.
@@ -89,7 +95,11 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 // newAPI makes the resources, and what describes them.
 func newAPI(p apiParts) (*api, error) {
 	s, authorizer := p.settings, p.config.Authorization.Authorizer
-	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold)
+	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold, func(resource string) registrations.Warn {
+		return func(ctx context.Context, name string) []string {
+			return p.admitter.dangers(ctx, kindOf(resource), name)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -98,25 +108,28 @@ func newAPI(p apiParts) (*api, error) {
 	}
 	holdPolicies(p.kinds, p.admitter)
 	ring := newRing(s)
-	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins})
-	// What gatehouse.dev has.
+	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate})
+	// The resources of gatehouse.dev.
 	own := map[string]rest.Storage{
-		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(p.admitter.problems),
+		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(p.admitter.problems).WithCosts(p.admitter.expressionCosts),
+		replicas.Servers:  replicas.NewAdmissionServers(p.etcd, s.ownKey("replicas")),
 		explain.Resource:  explanations,
 		traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
 	}
 	models := openapi.NewModels(
 		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
-			&replicasv1alpha1.AdmissionExplanation{}, &tracesv1alpha1.AdmissionTraceList{}),
-		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme)
+			&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{}),
+		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
 	a := &api{mapper: p.self.mapper}
 	var builtin []*resources.Endpoint
-	if a.static, builtin, err = endpoints(p.kinds, registrationStorage, s.notEnforced, own, p.config, models); err != nil {
+	if a.static, builtin, err = endpoints(p, registrationStorage, own, models); err != nil {
 		return nil, err
 	}
 	shown := versions(builtin)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
-	a.types = newTypeChecking(p.self.client.Discovery(), models)
+	described := newDescribed(p.self.client.Discovery(), models)
+	a.types = newTypeChecking(p.self.client.Discovery(), described)
+	p.admitter.costs = costs.New(described, p.self.mapper)
 	if err := a.addCustom(p, append(slices.Clip(shown), definitions)); err != nil {
 		return nil, err
 	}
@@ -126,11 +139,15 @@ func newAPI(p apiParts) (*api, error) {
 	}
 	a.static.Add(endpoints)
 	definitions.Resources = discovery.Resources(endpoints)
-	if a.discovery, err = discovery.New(p.config.ExternalAddress, insertBefore(shown, "extensions", definitions)); err != nil {
+	shown = prioritized(append(shown, definitions))
+	if a.discovery, err = discovery.New(p.config.ExternalAddress, shown); err != nil {
+		return nil, err
+	}
+	if err := a.newAggregator(p, shown); err != nil {
 		return nil, err
 	}
 	a.openapi = openapi.New(openapi.Options{
-		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + kubernetesVersion, Custom: a.custom,
+		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + KubernetesVersion, Custom: a.custom,
 	})
 	explanations.Serve(a.static, a.custom)
 	p.admitter.params.Serve(a.static, a.custom, a.custom)
@@ -141,7 +158,7 @@ func newAPI(p apiParts) (*api, error) {
 		Sources:   sources,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		NotFound: a.discovery,
-	}, showRevision, traced(ring))
+	}, a.aggregator.Handler, showRevision, traced(ring))
 	return a, nil
 }
 
@@ -199,11 +216,14 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 func (a *api) customChanged() {
 	shown := []discovery.Version{}
 	documented := []openapi.CustomVersion{}
+	var versions []schema.GroupVersion
 	for _, v := range a.custom.Versions() {
+		versions = append(versions, v.GroupVersion)
 		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
 		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion, Tag: v.Tag})
 	}
-	if err := a.discovery.SetCustom(shown); err != nil {
+	a.aggregator.SetCustom(versions)
+	if err := a.discovery.SetCustom(prioritized(shown)); err != nil {
 		klog.ErrorS(err, "Could not update the discovery of custom resources")
 	}
 	a.openapi.SetCustom(documented)
@@ -224,13 +244,4 @@ func versions(endpoints []*resources.Endpoint) []discovery.Version {
 		i = end
 	}
 	return list
-}
-
-// insertBefore puts a version before the first of the given group, or at the end.
-func insertBefore(versions []discovery.Version, group string, v discovery.Version) []discovery.Version {
-	i := slices.IndexFunc(versions, func(v discovery.Version) bool { return v.Group == group })
-	if i < 0 {
-		i = len(versions)
-	}
-	return slices.Insert(versions, i, v)
 }

@@ -21,6 +21,9 @@ const (
 	bootRoles           = "rbac/bootstrap-roles"
 	bootCustomKinds     = "crd-informer-synced"
 	bootService         = "bootstrap-controller"
+	bootRegistered      = "kube-apiserver-autoregistration"
+	bootAggregation     = "apiservice-registration-controller"
+	bootAuthentication  = "start-cluster-authentication-info-controller"
 )
 
 // bootStep is something that is done once, when requests are served.

@@ -41,19 +41,18 @@ type builder struct {
 	families map[string]*family
 }
 
-// family is the kinds whose objects are the same ones: what a manager applied
-// through one version must be understood when the object is written through
-// another. The converter is built by the first write, when the kinds are known.
+// family is the kinds whose objects are the same ones: the fields that a manager applied
+// through one version must be understood when the object is written through another. The converter is built by the first write, when the kinds are known.
 type family struct {
 	kinds     []schema.GroupVersionKind
 	converter managedfields.TypeConverter
 }
 
 // endpoints makes the endpoints of the groups, in their order, of the kinds that
-// configure admission, and of our own group. notEnforced
-// are the resources that configure admission which does not run.
-func endpoints(groups []catalog.Group, registrationStorage map[string]map[string]rest.Storage, notEnforced []string, own map[string]rest.Storage, config *genericapiserver.Config, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
-	b := &builder{config: config, models: models, static: resources.Static{}, families: map[string]*family{}}
+// configure admission, of our own group, and of APIServices.
+func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storage, own map[string]rest.Storage, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+	groups, notEnforced := p.kinds, p.settings.notEnforced
+	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
 	addRegistrations := func(version string) error {
@@ -92,7 +91,7 @@ func endpoints(groups []catalog.Group, registrationStorage map[string]map[string
 		if g.Name != registrations.Group {
 			continue
 		}
-		// What upstream has comes first, then the versions that only we have.
+		// Upstream's versions come first, then the versions that only we have.
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
 			if !slices.ContainsFunc(g.Versions, func(v catalog.Version) bool { return v.Version == version }) {
 				if err := addRegistrations(version); err != nil {
@@ -106,15 +105,18 @@ func endpoints(groups []catalog.Group, registrationStorage map[string]map[string
 		Scheme: ownScheme, Codec: resources.NewCodec(serializer.NewCodecFactory(ownScheme)),
 		ParameterCodec: runtime.NewParameterCodec(ownScheme),
 	})
-	return b.static, b.all, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.static, b.all, b.addAPIServices(p)
 }
 
 // rollback is a request to a controller.
 const rollback = "deployments/rollback"
 
 // warningsOf returns warnings, by path, for the kinds of a version that upstream
-// judges requests by or acts on and this server does not: who makes one must not
-// rely on it.
+// judges requests by or acts on and this server does not: a user who makes one must
+// not rely on it.
 func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 	if v.Storage[rollback] != nil {
 		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What one server of a process says holds for the others: none may get by what
-// another one refuses.
+// The capabilities of one server of a process hold for the others: no server may accept
+// what another one refuses.
 func TestServersOfAProcessAgreeOnPrivilegedContainers(t *testing.T) {
 	for range 2 {
 		if err := setCapabilities(&Options{}); err != nil {

@@ -34,6 +34,7 @@ func compiledIn(name string) func(pluginParts) (apiadmission.Interface, error) {
 		return policies.New(name, policies.Options{
 			Client: p.self.client, Informers: p.self.informers, Authorizer: p.authorizer, Mapper: p.self.mapper,
 			Version: newEffectiveVersion(), Stopped: p.drained, Configuration: p.configuration.Raw,
+			MakeAccount: p.makeAccount,
 		})
 	}
 }

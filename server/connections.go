@@ -39,8 +39,8 @@ func (c *connections) Accept() (net.Conn, error) {
 	return counted, nil
 }
 
-// closeAll closes the connections, and those that come later as they come: requests that
-// are under way are not answered, and nothing waits for clients to hang up.
+// closeAll closes the connections, and later ones as they come. Running requests get no
+// answer, and nothing waits for clients to hang up.
 func (c *connections) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
+	"github.com/gatehouse-dev/gatehouse/server/aggregation"
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
 	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
@@ -52,8 +53,8 @@ type controllerParts struct {
 	etcd     etcdKeys
 }
 
-// newControllers sets up what works on objects beside the request path, from when the
-// server is ready.
+// newControllers sets up the controllers, which work on objects outside of requests
+// once the server is ready.
 func newControllers(p controllerParts) (*controllers.Controllers, error) {
 	s := p.settings
 	builtins := builtinCollections(p.api.static, s.EtcdPrefix, p.stores.places)
@@ -65,7 +66,8 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 			Collections: func() []namespaces.Collection {
 				return append(slices.Clip(builtins), customCollections(p.api.custom.Versions(), s.EtcdPrefix)...)
 			},
-			Etcd: p.etcd,
+			Remote: p.api.aggregator.Remote,
+			Etcd:   p.etcd,
 		},
 		CheckTypes: p.api.types.Run,
 		FakeNodes:  s.FakeNodes,
@@ -112,6 +114,7 @@ func prefixes(static resources.Static, root string, storage serverstorage.Storag
 		}
 	}
 	definitions := apiextensions.Resource("customresourcedefinitions")
+	builtin[aggregation.GroupVersion.WithResource(aggregation.Resource).GroupResource()] = path.Join(root, aggregation.Prefix) + "/"
 	builtin[definitions] = path.Join(root, definitions.Group, definitions.Resource) + "/"
 	return func(gr schema.GroupResource) string {
 		if groups[gr.Group] {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// What is kept of a request's time for answering, a twentieth of it and
-// maxAnswering at most.
+// The part of a request's time that is kept for answering is a twentieth of it and at
+// most maxAnswering.
 const (
 	answeringShares = 20
 	maxAnswering    = 100 * time.Millisecond

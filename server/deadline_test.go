@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// S3.3: what is kept for answering is too little to change the timeout that a
-// webhook is told, which is rounded up to seconds.
+// S3.3: the time kept for answering is too short to change the timeout that a webhook
+// gets, which is rounded up to seconds.
 func TestTimeToAnswer(t *testing.T) {
 	received := time.Now()
 	for _, c := range []struct {

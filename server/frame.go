@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -30,9 +31,10 @@ const (
 	maxWaiting = 10_000
 )
 
-// newFrame configures the library's server: what happens to a request before the API
-// handles it, and the health of the server. started tells whether the server is ready.
-func newFrame(s *settings, v *serving, self *loopback, db *database, started func() bool) (*genericapiserver.Config, error) {
+// newFrame configures the library's server: the handlers in front of the API, and the
+// health of the server. started reports whether the server is ready, delegated whether a
+// request goes to another server.
+func newFrame(s *settings, v *serving, self *loopback, db *database, started func() bool, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
 	config.EffectiveVersion = newEffectiveVersion()
 	config.FeatureGate = utilfeature.DefaultFeatureGate
@@ -52,7 +54,7 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return through(api, s.filters(c, room)...)
+		return through(api, s.filters(c, room, delegated)...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
@@ -83,10 +85,13 @@ type filter func(next http.Handler) http.Handler
 // filters are what a request passes on its way to the API, outermost first. The library's
 // own chain is one of them: authentication, audit, authorization and more, in the order
 // of kube-apiserver.
-func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room) []filter {
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated request.LongRunningRequestCheck) []filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
-		LongRunning: c.LongRunningFunc, Serializer: c.Serializer,
+		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
+			return c.LongRunningFunc(req, info) || delegated(req, info)
+		},
+		Serializer: c.Serializer,
 	})
 	return []filter{
 		func(next http.Handler) http.Handler {
@@ -116,8 +121,9 @@ func identify(config *genericapiserver.Config, s *settings, v *serving, self *lo
 		return fmt.Errorf("key of service account tokens: %w", err)
 	}
 	config.Authentication.APIAudiences = v.tokens.issuers
+	config.Authentication.RequestHeaderConfig = v.proxies
 	config.Authentication.Authenticator, err = auth.NewAuthenticator(auth.AuthenticationOptions{
-		ClientCA: v.info.ClientCA, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
+		ClientCA: v.clientCA, RequestHeader: v.proxies, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
 		Issuers: v.tokens.issuers, Keys: keys, Audiences: v.tokens.issuers, Client: self.client,
 	})
 	return err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -23,11 +24,14 @@ const makeUpInterval = 5 * time.Second
 
 // furnisher makes the objects that every cluster has. Like everybody's, they go
 // through admission, and a webhook that is down may be for them. That must not
-// keep a server from starting: who is to mend the webhook needs it. What the API
-// refuses is left for makeUp, and that step of the start counts as done.
+// keep a server from starting: the administrator needs it to repair the webhook. makeUp
+// retries what the API refuses, and that step of the start counts as done.
 type furnisher struct {
 	client       kubernetes.Interface
 	serviceRange string
+	// makeAccount makes the service account of a namespace; nil if no controller of this
+	// server does.
+	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 
 	mu struct {
 		sync.Mutex
@@ -57,7 +61,8 @@ func (f *furnisher) atOnce() []bootStep {
 func (f *furnisher) orLater(create func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := create(ctx)
-		if err == nil || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		// A denial of a webhook may have no reason; it is an answer of the API all the same.
+		if status := apierrors.APIStatus(nil); err == nil || !errors.As(err, &status) {
 			return err
 		}
 		klog.ErrorS(err, "Could not create a default object; will retry")
@@ -95,7 +100,8 @@ func (f *furnisher) makeUp(ctx context.Context) {
 	}
 }
 
-// systemNamespaces exist from the start.
+// systemNamespaces exist from the start, with the service accounts that their pods need.
+// Those of other namespaces have time until the first pod: see controllers.MakeAccount.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 func (f *furnisher) createNamespaces(ctx context.Context) error {
@@ -107,6 +113,12 @@ func (f *furnisher) createNamespaces(ctx context.Context) error {
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+		if f.makeAccount == nil {
+			continue
+		}
+		if _, err := f.makeAccount(ctx, name); err != nil {
+			return fmt.Errorf("service account of namespace %s: %w", name, err)
 		}
 	}
 	return nil

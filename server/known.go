@@ -32,7 +32,7 @@ func SwitchOn(entries []string) []string {
 	return entries
 }
 
-// CanSwitch tells whether Options.RuntimeConfig may have an entry: whether the version
+// CanSwitch reports whether Options.RuntimeConfig may have an entry: whether the version
 // that it names can be switched.
 func CanSwitch(entry string) bool {
 	name, _, _ := strings.Cut(entry, "=")

@@ -15,7 +15,7 @@ import (
 )
 
 // Options configure a server. The zero value of every field means its default, which
-// Defaults has; only DataDir must be set. What New makes of them is in settings.go.
+// Defaults has; only DataDir must be set. New turns them into settings (settings.go).
 type Options struct {
 	// DataDir is where the server keeps everything it writes.
 	DataDir string
@@ -87,9 +87,14 @@ type Options struct {
 	// AdmissionConfigFile is an AdmissionConfiguration.
 	AdmissionConfigFile string
 	// ProxyClientCertFile and ProxyClientKeyFile are the client certificate that is
-	// presented to external hooks (v1alpha1) for which the AdmissionConfiguration
-	// has no user, both or neither.
+	// presented to aggregated servers, and to external hooks (v1alpha1) for which the
+	// AdmissionConfiguration has no user, both or neither. Without them, aggregated servers
+	// are shown one that the server has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
+	// RequestHeader says which proxies may say in headers who a caller is: the library's own
+	// options, with its flags. Without a ClientCAFile that is the authority of the
+	// certificate that the server has made, and nobody when ProxyClientCertFile is set.
+	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. Those that can be switched,
 	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, are on by default.
@@ -137,6 +142,11 @@ type Options struct {
 	// another way to where its webhooks run; nil means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
 
+	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver
+	// that gets the spans of requests, and how many requests are traced. Empty means
+	// that requests are not traced.
+	TracingConfigFile string
+
 	// Audit says what is written to the audit log, and where; nil for nothing.
 	// These are the library's own options, with its flags.
 	Audit *options.AuditOptions
@@ -178,6 +188,7 @@ func Defaults() Options {
 		InitializerRepairAfter:      10 * time.Minute,
 		Controllers:                 controllers.Default(),
 		Audit:                       options.NewAuditOptions(),
+		RequestHeader:               &options.RequestHeaderAuthenticationOptions{},
 	}
 }
 
@@ -206,5 +217,6 @@ func (o Options) withDefaults() Options {
 		o.Controllers = d.Controllers
 	}
 	o.Audit = cmp.Or(o.Audit, d.Audit)
+	o.RequestHeader = cmp.Or(o.RequestHeader, d.RequestHeader)
 	return o
 }

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -36,6 +38,9 @@ type pluginParts struct {
 	creations  *namespaces.Creations
 	// configuration is what plugins are configured with.
 	configuration *admission.Configuration
+	// makeAccount makes the service account of a namespace; nil if no controller of this
+	// server does.
+	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 	// drained is closed when no more requests come.
 	drained <-chan struct{}
 }

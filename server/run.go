@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
 	"github.com/gatehouse-dev/gatehouse/server/controllers"
@@ -32,13 +37,17 @@ type assembly struct {
 	// boot is done once, when requests are served; furnisher does what was refused then.
 	boot      *boot
 	furnisher *furnisher
+	// tracer records the spans of requests.
+	tracer tracing.TracerProvider
 	// running are what runs until the server ends; controllers run from when it is ready.
-	running     []func(context.Context)
+	running []func(context.Context)
+	// ready are what runs from when the server is ready until it ends.
+	ready       []func(context.Context)
 	controllers *controllers.Controllers
 }
 
-// assemble puts the parts of a server together. started tells whether the server is
-// ready. Who gets an assembly closes it.
+// assemble puts the parts of a server together. started reports whether the server
+// is ready. The caller closes the assembly.
 func assemble(ctx context.Context, s *settings, listener net.Listener, db *database, started func() bool) (_ *assembly, err error) {
 	a := &assembly{settings: s, db: db}
 	defer func() {
@@ -52,10 +61,16 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if a.loopback, err = newLoopback(a.serving.loopback, ctx.Done()); err != nil {
 		return nil, err
 	}
-	config, err := newFrame(s, a.serving, a.loopback, db, started)
+	config, err := newFrame(s, a.serving, a.loopback, db, started, func(req *http.Request, _ *request.RequestInfo) bool {
+		return a.api.aggregator.Find(req) != nil
+	})
 	if err != nil {
 		return nil, err
 	}
+	if a.tracer, err = newTracer(ctx, s, config.APIServerID); err != nil {
+		return nil, err
+	}
+	config.TracerProvider = a.tracer
 	if a.admitter, err = newAdmitter(s, a.serving.address.URL, a.loopback, config.Authorization.Authorizer, db); err != nil {
 		return nil, err
 	}
@@ -78,7 +93,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 		}
 	}
 	if a.api, err = newAPI(apiParts{
-		settings: s, self: a.loopback, config: config, admitter: a.admitter, stores: a.stores, kinds: kinds, etcd: db.client.KV,
+		settings: s, serving: a.serving, self: a.loopback, config: config, admitter: a.admitter, stores: a.stores, kinds: kinds, etcd: db.client.Client,
 	}); err != nil {
 		return nil, err
 	}
@@ -96,10 +111,13 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 			return nil, err
 		}
 	}
-	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange}
+	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange, makeAccount: a.admitter.makeAccount}
 	a.boot = newBoot(a.furnisher.inOrder(), slices.Concat(a.furnisher.atOnce(), []bootStep{
 		{name: bootCustomKinds, do: a.api.custom.Ready},
 		{name: bootService, do: publish(publisher)},
+		{name: bootRegistered, do: a.furnisher.orLater(a.api.aggregator.Register)},
+		{name: bootAggregation, do: a.api.aggregator.Know, lasting: true},
+		{name: bootAuthentication, do: a.publishAuthentication, lasting: true},
 	}, hookSteps(hooks, a.loopback)))
 	if err := a.generic.AddBootSequenceHealthChecks(a.boot.checks()...); err != nil {
 		return nil, err
@@ -111,6 +129,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	}
 	a.api.follow(a.controllers.KindsChanged)
 	a.running = []func(context.Context){publisher.Run, a.admitter.rejections.Run}
+	a.ready = []func(context.Context){a.runAggregator}
 	return a, nil
 }
 
@@ -128,6 +147,11 @@ func (a *assembly) close() {
 	}
 	if a.stores != nil {
 		a.stores.factory.Close()
+	}
+	if a.tracer != nil {
+		if err := a.tracer.Shutdown(context.Background()); err != nil {
+			klog.ErrorS(err, "Cannot send the spans of the last requests")
+		}
 	}
 }
 
@@ -150,7 +174,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		defer close(controlled)
 		select {
 		case <-up:
-			a.controllers.Run(groupCtx)
+			a.afterStart(groupCtx)
 		case <-groupCtx.Done():
 		}
 		return nil
@@ -210,6 +234,16 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		return cause
 	}
 	return nil
+}
+
+// afterStart runs what works through the API once the server is ready, until ctx ends.
+func (a *assembly) afterStart(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, run := range a.ready {
+		running.Go(func() { run(ctx) })
+	}
+	a.controllers.Run(ctx)
+	running.Wait()
 }
 
 // serve handles requests until ctx ends.

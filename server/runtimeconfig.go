@@ -58,8 +58,8 @@ func (o *Options) enabledResources() []schema.GroupVersionResource {
 }
 
 // onlyServed leaves out of what a Reader finds the kinds that only have versions that
-// are switched off: they count as empty, which is no error (S11.12). What was
-// registered stays stored.
+// are switched off: they count as empty and give no error (S11.12). Registrations
+// stay stored.
 func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 	var hidden []string
 	for _, k := range registration.Sources() {
@@ -73,7 +73,7 @@ func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
 	return &filtered{Reader: reader, hidden: hidden}
 }
 
-// served tells whether a kind has a version that is not switched off.
+// served reports whether a kind has a version that is not switched off.
 func served(k registration.Descriptor, off []string) bool {
 	return slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) })
 }

@@ -42,8 +42,8 @@ func serviceOf(h *harness.HTTP, name string) {
 }
 
 // TestVersionsAreSwitched proves S9.8 and S11.12: a version that is switched off is
-// not served; what was registered through v1alpha1 is then not in force, is no
-// error, and is back when the version is.
+// not served; registrations through v1alpha1 are then not in force, which is not an
+// error, and are back when the version is.
 func TestVersionsAreSwitched(t *testing.T) {
 	const trial, secret = `{"metadata":{"name":"trial"}}`, secrets + "?dryRun=All"
 	hooks := harness.NewWebhookServer(t, []string{"hook.default.svc"})

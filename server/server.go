@@ -15,14 +15,16 @@ import (
 	metricsfeatures "k8s.io/component-base/metrics/features"
 )
 
-// kubernetesVersion is the release whose kinds this server has.
-const kubernetesVersion = "1.37.1"
+// KubernetesVersion is the Kubernetes release whose kinds this server has.
+const KubernetesVersion = "1.37.1"
 
 // Server is an API server. It is made by New and used once.
 type Server struct {
 	settings *settings
-	// ready is set once requests are served, before Run's ready function.
-	ready atomic.Bool
+	// ready is set once requests are served, before Run's ready function, and assembly at
+	// the same time.
+	ready    atomic.Bool
+	assembly atomic.Pointer[assembly]
 }
 
 // Address says where a server can be reached, and with what.
@@ -73,6 +75,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	}
 	defer a.close()
 	return a.run(ctx, func(address Address) {
+		s.assembly.Store(a)
 		s.ready.Store(true)
 		if ready != nil {
 			ready(address)

@@ -24,8 +24,8 @@ func newPublisher(s *settings, v *serving, self *loopback, db *database) (*kuber
 // ServiceCIDR. Before, it refuses every address as invalid.
 const allocatorStart = 10 * time.Second
 
-// publish returns what makes the service and adds this server to it. What is refused, or
-// cannot be done now, the publisher tries again.
+// publish returns a publisher that makes the service and adds this server to it. It
+// tries again when a write is refused or fails.
 func publish(p *kubernetesservice.Publisher) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var err error

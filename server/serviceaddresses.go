@@ -79,6 +79,16 @@ func parsePort(text string) (int32, error) {
 	return int32(n), nil
 }
 
+// has tells whether a service has an address here for any port.
+func (s serviceAddresses) has(namespace, name string) bool {
+	for key := range s {
+		if key.namespace == namespace && key.name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // before returns a resolver that asks another one for the services that have no address
 // here. A hook without a port means 443.
 func (s serviceAddresses) before(other call.Resolver) call.Resolver {

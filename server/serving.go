@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -45,6 +47,12 @@ type serving struct {
 	// advertised is the address under which others reach this server; nil when there is
 	// none.
 	advertised net.IP
+	// clientCA verifies the certificates of callers.
+	clientCA dynamiccertificates.CAContentProvider
+	// proxies says who may tell in headers who a caller is; nil for nobody.
+	proxies *authenticatorfactory.RequestHeaderConfig
+	// toAggregated is the certificate by which aggregated servers know this one.
+	toAggregated *dynamiccertificates.DynamicCertKeyPairContent
 }
 
 // newServing loads or makes the certificates, and writes the kubeconfig.
@@ -126,6 +134,14 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		}
 		clients = dynamiccertificates.NewUnionCAContentProvider(clientCA, given)
 	}
+	if err := v.front(s); err != nil {
+		return err
+	}
+	v.clientCA = clients
+	if v.proxies != nil {
+		// Clients present the certificates of authorities that the server names.
+		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
+	}
 	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
 	if err != nil {
 		return fmt.Errorf("loopback certificate: %w", err)
@@ -151,6 +167,40 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return nil
 }
+
+// front sets up how this server is known to aggregated servers, and which proxies it trusts
+// itself.
+func (v *serving) front(s *settings) error {
+	var err error
+	if v.proxies, err = s.proxies.ToAuthenticationRequestHeaderConfig(); err != nil {
+		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+	}
+	certFile, keyFile := s.ProxyClientCertFile, s.ProxyClientKeyFile
+	if certFile == "" {
+		certFile, keyFile = v.pki.FrontProxyCertFile, v.pki.FrontProxyKeyFile
+		own := s.proxies
+		own.ClientCAFile = v.pki.FrontProxyCAFile
+		own.AllowedNames = append(slices.Clone(own.AllowedNames), auth.FrontProxyName)
+		trusted, err := own.ToAuthenticationRequestHeaderConfig()
+		if err != nil {
+			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+		}
+		if v.proxies != nil {
+			trusted.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(trusted.CAContentProvider, v.proxies.CAContentProvider)
+			if len(s.proxies.AllowedNames) == 0 {
+				trusted.AllowedClientNames = v.proxies.AllowedClientNames
+			}
+		}
+		v.proxies = trusted
+	}
+	if v.toAggregated, err = dynamiccertificates.NewDynamicServingContentFromFiles("aggregator-proxy-cert", certFile, keyFile); err != nil {
+		return fmt.Errorf("certificate for aggregated servers: %w", err)
+	}
+	return nil
+}
+
+// self is the HOST:PORT at which the server reaches itself.
+func (v *serving) self() string { return strings.TrimPrefix(v.loopback.Host, "https://") }
 
 // writeKubeconfig writes the credentials of the admin.
 func (v *serving) writeKubeconfig(s *settings) error {

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apiserver/pkg/server/options"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -32,22 +35,26 @@ type settings struct {
 	notEnforced []string
 	// breaker is AdmissionWebhookBreaker.
 	breaker call.Breaker
+	// proxies is RequestHeader, with the usual headers where none are given.
+	proxies options.RequestHeaderAuthenticationOptions
 	// addresses is ServiceAddresses.
 	addresses serviceAddresses
 	// serviceRange is ServiceClusterIPRange, and serviceIP the address in it that the
 	// service kubernetes has.
 	serviceRange *net.IPNet
 	serviceIP    net.IP
+	// tracing is TracingConfigFile; nil for no file.
+	tracing *tracingapi.TracingConfiguration
 }
 
-// sharesEtcd tells whether other servers may store objects in the same etcd.
+// sharesEtcd reports whether other servers may store objects in the same etcd.
 func (s *settings) sharesEtcd() bool { return len(s.EtcdServers) > 0 }
 
-// strict tells whether a registration is in force everywhere when its write is
+// strict reports whether a registration is in force everywhere when its write is
 // acknowledged.
 func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyStrict }
 
-// runs tells whether the admission plugin of a name is in the chain.
+// runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
 // ownKey is the place in etcd of what servers keep there besides objects.
@@ -57,7 +64,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit,
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -115,7 +122,7 @@ func (s *settings) parseAddresses() error {
 	return nil
 }
 
-// checkFiles says which file cannot be read, or is missing beside another one.
+// checkFiles says which file cannot be read, or is missing although another one needs it.
 func (s *settings) checkFiles() error {
 	for _, pair := range []struct{ one, other, oneFlag, otherFlag string }{
 		{s.TLSCertFile, s.TLSPrivateKeyFile, "--tls-cert-file", "--tls-private-key-file"},
@@ -128,9 +135,9 @@ func (s *settings) checkFiles() error {
 	}
 	for _, file := range []struct{ flag, path string }{
 		{"--tls-cert-file", s.TLSCertFile}, {"--tls-private-key-file", s.TLSPrivateKeyFile},
-		{"--client-ca-file", s.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
+		{"--client-ca-file", s.ClientCAFile}, {"--requestheader-client-ca-file", s.RequestHeader.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
 		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
-		{"--admission-control-config-file", s.AdmissionConfigFile},
+		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
 		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
 	} {
@@ -219,6 +226,27 @@ func (s *settings) checkControllers() error {
 func (s *settings) checkAudit() error {
 	if errs := s.Audit.Validate(); len(errs) > 0 {
 		return errs[0]
+	}
+	return nil
+}
+
+// checkProxies completes what callers' proxies are known by.
+func (s *settings) checkProxies() error {
+	given := &s.proxies
+	*given = *s.RequestHeader
+	if errs := given.Validate(); len(errs) > 0 {
+		return errs[0]
+	}
+	for _, headers := range []struct {
+		list *[]string
+		name string
+	}{
+		{&given.UsernameHeaders, "X-Remote-User"}, {&given.UIDHeaders, "X-Remote-Uid"},
+		{&given.GroupHeaders, "X-Remote-Group"}, {&given.ExtraHeaderPrefixes, "X-Remote-Extra-"},
+	} {
+		if len(*headers.list) == 0 {
+			*headers.list = []string{headers.name}
+		}
 	}
 	return nil
 }

@@ -12,15 +12,15 @@ import (
 
 const (
 	// shutdownTimeout bounds how long connections may hold up a server that is to
-	// end. Requests are waited for beside that; creators that wait for initializers
-	// get their answer after lastWait.
+	// end. Requests have a time of their own; creators that wait for initializers get
+	// their answer after lastWait.
 	shutdownTimeout = 10 * time.Second
 	// hangUpInterval is how often the server then closes what it does not use.
 	hangUpInterval = 20 * time.Millisecond
 )
 
 // startError returns what Run says of an error of its start: nothing when the server was
-// ended meanwhile, which is no fault of its own.
+// ended meanwhile, which is not a fault.
 func startError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil

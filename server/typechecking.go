@@ -16,12 +16,17 @@ import (
 )
 
 // newTypeChecking returns what writes status.typeChecking of policies (D61).
-func newTypeChecking(client discovery.DiscoveryInterface, models *openapi.Models) *typechecking.Controller {
+func newTypeChecking(client discovery.DiscoveryInterface, schemas described) *typechecking.Controller {
 	return typechecking.New(typechecking.Options{
-		Schemas: described{builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client}},
+		Schemas: schemas,
 		Kinds:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
 		Builtin: legacyscheme.Scheme.IsGroupRegistered,
 	})
+}
+
+// newDescribed returns what finds the OpenAPI schemas of all kinds.
+func newDescribed(client discovery.DiscoveryInterface, models *openapi.Models) described {
+	return described{builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client}}
 }
 
 // described finds the OpenAPI schemas of all kinds. Those of built-in kinds are not read from the

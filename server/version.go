@@ -14,12 +14,12 @@ type effectiveVersion struct {
 }
 
 func newEffectiveVersion() effectiveVersion {
-	return effectiveVersion{compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")}
+	return effectiveVersion{compatibility.NewEffectiveVersionFromString(KubernetesVersion, "", "")}
 }
 
 // Info is what /version answers.
 func (v effectiveVersion) Info() *apiversion.Info {
 	info := v.MutableEffectiveVersion.Info()
-	info.GitVersion, info.GitCommit, info.BuildDate = "v"+kubernetesVersion, "", ""
+	info.GitVersion, info.GitCommit, info.BuildDate = "v"+KubernetesVersion, "", ""
 	return info
 }

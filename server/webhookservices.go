@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// services finds the endpoints of webhooks behind Services (S8.4). What it needs
-// of the cluster is watched from the first call on: a server whose webhooks all
+// services finds the endpoints of webhooks behind Services (S8.4). It
+// watches the cluster from the first call on: a server whose webhooks all
 // have URLs watches no services.
 func (l *loopback) services() call.Resolver {
 	core, discovery := l.informers.Core().V1(), l.informers.Discovery().V1()

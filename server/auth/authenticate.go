@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -30,6 +31,8 @@ var openPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 type AuthenticationOptions struct {
 	// ClientCA verifies client certificates.
 	ClientCA dynamiccertificates.CAContentProvider
+	// RequestHeader says which proxies may say in headers who a caller is; nil for none.
+	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file of tokens; empty for none.
 	TokenFile string
 	// LoopbackToken is the server's own.
@@ -42,7 +45,7 @@ type AuthenticationOptions struct {
 	Client    kubernetes.Interface
 }
 
-// NewAuthenticator returns what decides who a caller is: client certificates,
+// NewAuthenticator returns what decides who a caller is: proxies, client certificates,
 // tokens of the token file, tokens of service accounts, and for health and
 // version nobody at all. It fails when the token file cannot be read.
 func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
@@ -73,6 +76,10 @@ func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	)
+	if o.RequestHeader != nil {
+		// A proxy may have a client certificate in its own right; the caller counts.
+		known = union.New(newProxies(o.RequestHeader), known)
+	}
 	conditions := make([]apiserver.AnonymousAuthCondition, 0, len(openPaths))
 	for _, path := range openPaths {
 		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: path})

@@ -18,7 +18,7 @@ const bootstrapWorkers = 8
 
 // Bootstrap makes the roles and bindings that every cluster has, and adds what
 // is missing to those that are there. An administrator's additions stay. The
-// error is the first; what comes after it is made all the same.
+// error is the first; the objects after it are made all the same.
 func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
 	var tasks []func() error

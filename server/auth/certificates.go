@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// verifiedFor is how long a client certificate that was verified is believed
-	// without looking again: how late a changed CA bundle is noticed.
+	// verifiedFor is how long a verified client certificate is trusted without another
+	// check. A changed CA bundle is noticed that much later.
 	verifiedFor = 10 * time.Second
 	// maxVerified bounds the number of certificates that are remembered.
 	maxVerified = 4096

@@ -35,7 +35,14 @@ type PKI struct {
 	AdminCert, AdminKey []byte
 	// TokenKey signs the tokens of service accounts.
 	TokenKey crypto.Signer
+	// FrontProxyCAFile is the authority of FrontProxyCertFile, by whose certificate
+	// aggregated servers know this one, with the key FrontProxyKeyFile. It signs nothing
+	// else: a client with a certificate of it may say who a caller is.
+	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
+
+// FrontProxyName is the common name of the certificate in FrontProxyCertFile, the usual one.
+const FrontProxyName = "front-proxy-client"
 
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
@@ -52,7 +59,7 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	ca, err := loadShared(ctx, shared, dir, "ca", func() (*pair, error) { return newCA() })
+	ca, err := loadShared(ctx, shared, dir, "ca", func() (*pair, error) { return newCA(ownCA) })
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +68,10 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 		return nil, fmt.Errorf("the certificate authority %s is valid from %s to %s, and the clock says %s: set the clock, or remove the certificates in %s so that the server creates new ones, which changes the kubeconfig",
 			filepath.Join(dir, "ca.crt"), ca.cert.NotBefore.Format(time.RFC3339), ca.cert.NotAfter.Format(time.RFC3339), now.UTC().Format(time.RFC3339), dir)
 	}
-	fresh := func(c *x509.Certificate) bool {
+	signedBy := func(ca *pair, c *x509.Certificate) bool {
 		return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore && c.CheckSignatureFrom(ca.cert) == nil
 	}
+	fresh := func(c *x509.Certificate) bool { return signedBy(ca, c) }
 	_, err = loadOrMake(dir, "server", func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "gatehouse"}, x509.ExtKeyUsageServerAuth, hosts)
 	}, func(c *x509.Certificate) bool { return fresh(c) && covers(c, hosts) })
@@ -82,7 +90,20 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 	if err != nil {
 		return nil, err
 	}
+	frontCA, err := loadShared(ctx, shared, dir, "front-proxy-ca", func() (*pair, error) { return newCA("front-proxy-ca") })
+	if err != nil {
+		return nil, err
+	}
+	if _, err = loadOrMake(dir, FrontProxyName, func() (*pair, error) {
+		return frontCA.sign(pkix.Name{CommonName: FrontProxyName}, x509.ExtKeyUsageClientAuth, nil)
+	}, func(c *x509.Certificate) bool { return signedBy(frontCA, c) }); err != nil {
+		return nil, err
+	}
 	return &PKI{
+		FrontProxyCAFile:   filepath.Join(dir, "front-proxy-ca.crt"),
+		FrontProxyCertFile: filepath.Join(dir, FrontProxyName+".crt"),
+		FrontProxyKeyFile:  filepath.Join(dir, FrontProxyName+".key"),
+
 		CAFile:         filepath.Join(dir, "ca.crt"),
 		CAKeyFile:      filepath.Join(dir, "ca.key"),
 		ServerCertFile: filepath.Join(dir, "server.crt"),
@@ -97,7 +118,7 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 // Loopback makes a certificate for the server's connections to itself. It is
 // valid for name and never leaves the process.
 func Loopback(name string) (certPEM, keyPEM []byte, err error) {
-	p, err := newCA(name)
+	p, err := newCA(ownCA, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -236,9 +257,12 @@ func findBlock(text []byte, blockType string) []byte {
 	}
 }
 
-func newCA(names ...string) (*pair, error) {
+// ownCA is the common name of the server's own authority.
+const ownCA = "gatehouse-ca"
+
+func newCA(commonName string, names ...string) (*pair, error) {
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "gatehouse-ca"},
+		Subject:               pkix.Name{CommonName: commonName},
 		NotAfter:              time.Now().Add(caLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,

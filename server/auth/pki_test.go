@@ -78,11 +78,11 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A certificate whose authority is no longer believed is not believed for longer
-// than it is remembered.
+// A certificate whose CA is no longer trusted is rejected when its cache entry ends, at
+// the latest.
 func TestVerifiedCertificatesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ca, err := newCA()
+		ca, err := newCA(ownCA)
 		if err != nil {
 			t.Fatal(err)
 		}

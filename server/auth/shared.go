@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Shared is a place where the servers on one etcd have what must be the same for
-// all of them: their certificate authority, so that a client that trusts one of
+// Shared is a place for the keys that must be the same for all servers on one etcd:
+// their certificate authority, so that a client that trusts one of
 // them trusts all, and the key that signs the tokens of service accounts.
 //
 // Who can read these keys in etcd can become anybody, as is true of the tokens

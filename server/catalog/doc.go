@@ -1,6 +1,6 @@
 // Package catalog is the list of built-in kinds.
 //
-// What a kind is and does comes from upstream: the storage providers of
+// The behaviour of a kind comes from upstream: the storage providers of
 // kube-apiserver give each resource its defaulting, conversion, validation,
 // preparation, printer columns, short names, categories and subresources. The
 // table here says which providers there are, in the order that decides which

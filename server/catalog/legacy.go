@@ -125,7 +125,7 @@ func (s sharing) GetRESTOptions(resource schema.GroupResource, example runtime.O
 }
 
 // rollbackREST writes what a DeploymentRollback says into the deployment, as the
-// server of Kubernetes 1.7 did; what it means is for a deployment controller.
+// server of Kubernetes 1.7 did; a deployment controller acts on it.
 type rollbackREST struct {
 	*deploymentstorage.RollbackREST
 }

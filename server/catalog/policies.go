@@ -78,8 +78,8 @@ type refinement interface {
 	warnings(ctx context.Context, obj runtime.Object) []string
 }
 
-// declarativeCreate is all that the library asks of the create strategies of
-// policies and bindings: what a wrapper leaves out is skipped without a word.
+// declarativeCreate has all methods that the library looks for in the create strategies
+// of policies and bindings: it silently skips a method that a wrapper leaves out.
 type declarativeCreate interface {
 	rest.RESTCreateStrategy
 	rest.DeclarativeValidationStrategy
@@ -213,7 +213,7 @@ func repeated(variables []admissionregistration.Variable) []string {
 	return warnings
 }
 
-// usesAuthorizer tells whether an expression asks the authorizer, itself or through
+// usesAuthorizer reports whether an expression asks the authorizer, itself or through
 // variables.
 func usesAuthorizer(expression string, variables []admissionregistration.Variable) bool {
 	named := make(map[string]string, len(variables))
@@ -326,7 +326,7 @@ func (s bindingStrategy) warnings(ctx context.Context, obj runtime.Object) []str
 	return []string{fmt.Sprintf("spec.policyName: the policy's paramKind %s is not served: the policy's failurePolicy decides on every request it matches until it is", gvk)}
 }
 
-// missing tells whether discovery knows that there is no such kind.
+// missing reports whether discovery knows that there is no such kind.
 func missing(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }

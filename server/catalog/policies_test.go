@@ -28,8 +28,8 @@ import (
 // none is a patch of nothing.
 const none = `[JSONPatch{op: "test", path: "/kind"}].filter(p, false)`
 
-// later is an expression of a function that this release knows and its writers may
-// not use yet: what a newer server stored.
+// later is an expression that a newer server stored. It uses a function that this
+// release knows and its writers may not use yet.
 const later = "[1].includes(1)"
 
 var (
@@ -273,8 +273,8 @@ func (g policyGetter) GetMutatingAdmissionPolicy(context.Context, string) (*admi
 	return mutatingPolicy(func(s *admissionregistration.MutatingAdmissionPolicySpec) { s.ParamKind = g.kind }), nil
 }
 
-// TestWritersAreWarned proves D58, D59, D68 and D77 for S13.17 and S13.18: what is valid
-// and cannot work is accepted with a warning.
+// TestWritersAreWarned proves D58, D59, D68 and D77 for S13.17 and S13.18: a policy that
+// is valid and cannot work is accepted with a warning.
 func TestWritersAreWarned(t *testing.T) {
 	variables := func(expressions ...string) []admissionregistration.Variable {
 		var list []admissionregistration.Variable

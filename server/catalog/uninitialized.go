@@ -38,8 +38,8 @@ func judgeAsCreate(store *genericregistry.Store) {
 	}
 }
 
-// updateStrategy is all that the library asks of the update strategies of pods and
-// jobs: what a wrapper leaves out is skipped without a word.
+// updateStrategy has all methods that the library looks for in the update strategies of
+// pods and jobs: it silently skips a method that a wrapper leaves out.
 type updateStrategy interface {
 	rest.RESTUpdateStrategy
 	rest.DeclarativeValidationStrategy

@@ -69,7 +69,7 @@ type turns struct {
 
 func newTurns(limit int) *turns { return &turns{calls: make(chan struct{}, limit)} }
 
-// take waits for a turn, and tells whether it came: as long as others get answers, and
+// take waits for a turn, and reports whether it came: as long as others get answers, and
 // no more wait than are called.
 func (t *turns) take() bool {
 	select {

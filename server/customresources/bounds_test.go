@@ -81,7 +81,7 @@ func TestLargeAnswersAreBoundedTogether(t *testing.T) {
 		t.Errorf("a small one: %v", err)
 	}
 	held[0]()
-	// What is too large gives back its share.
+	// An object that is too large gives back its share.
 	for range 2 {
 		if _, _, err := readAnswer(t.Context(), response(maxConverted+1), 1); err == nil || !strings.Contains(err.Error(), "is larger than 8388608 bytes") {
 			t.Errorf("more than may be: %v", err)

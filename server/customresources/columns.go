@@ -6,7 +6,7 @@ import (
 )
 
 // age is the column that tables of custom objects have if they have no other
-// beside the name.
+// but the name.
 var age = apiextensionsv1.CustomResourceColumnDefinition{
 	Name:        "Age",
 	Type:        "date",

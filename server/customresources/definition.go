@@ -34,7 +34,7 @@ type definition struct {
 	// typeConverter knows the schemas of all versions.
 	typeConverter managedfields.TypeConverter
 
-	// requests counts the requests under way; leave ends one.
+	// requests counts the running requests; leave ends one.
 	requests *gate
 	leave    func()
 	// creations counts the creations about to be stored.
@@ -47,7 +47,7 @@ type definition struct {
 // place is where an endpoint stands in a definition.
 type place struct{ version, subresource string }
 
-// serves tells whether the definition as it is now is what d was built from.
+// serves reports whether the definition as it is now is what d was built from.
 func (d *definition) serves(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return d.crd.UID == crd.UID &&
 		apiequality.Semantic.DeepEqual(&d.crd.Spec, &crd.Spec) &&
@@ -94,7 +94,7 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 		creations: newGate(),
 	}
 	if previous != nil && previous.crd.UID == crd.UID {
-		// Creations that are under way in the old definition count.
+		// Creations that run in the old definition count.
 		d.creations = previous.creations
 	}
 	d.leave = d.requests.leave

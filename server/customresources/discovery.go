@@ -40,7 +40,7 @@ var (
 // The caller must not change what it gets.
 func (s *Server) Versions() []Version {
 	byGV := map[schema.GroupVersion]*Version{}
-	// What each version's document is built from.
+	// The sources of each version's document.
 	builtFrom := map[schema.GroupVersion][]string{}
 	for _, e := range *s.snapshot.Load() {
 		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {

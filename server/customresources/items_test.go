@@ -7,8 +7,8 @@ import (
 )
 
 // An object may have a field that lists of objects have. It is an object for all
-// that: of one that was taken for a list, watches would never get past it. What
-// the library cannot tell from a list is refused.
+// that: of one that was taken for a list, watches would never get past it. An
+// object that the library cannot tell from a list is refused.
 func TestObjectsWithItemsAreNoLists(t *testing.T) {
 	e := newEnv(t)
 	e.define(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: boxes.example.com}, spec: {

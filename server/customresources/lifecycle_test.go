@@ -17,7 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// A definition that changes does not disturb the requests under way, and ends
+// A definition that changes does not disturb the running requests, and ends
 // the watches, which clients resume.
 func TestUpdateWhileInUse(t *testing.T) {
 	e := newEnv(t)
@@ -70,7 +70,7 @@ func TestUpdateWhileInUse(t *testing.T) {
 	}
 	<-old.requests.empty
 
-	// Who comes back finds everything.
+	// A client that comes back finds everything.
 	w = e.watch(widgetsPath + "?watch=true&resourceVersion=0")
 	names := map[string]bool{}
 	for range 3 {
@@ -156,7 +156,7 @@ func TestDeletion(t *testing.T) {
 	finalized := strings.Replace(widget("last", "{}"), `"name":"last"`, `"name":"last","finalizers":["example.com/wait"]`, 1)
 	e.must(201, "POST", widgetsPath, finalized)
 
-	// One creation is under way, past mutating admission, when deletion begins.
+	// One creation is past mutating admission when deletion begins.
 	held, release := make(chan struct{}), make(chan struct{})
 	e.admit.set(func(a admission.Attributes) error {
 		if a.GetName() == "held" {
@@ -212,7 +212,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// What was established before a restart is served when Ready returns.
+// Definitions that were established before a restart are served when Ready returns.
 // A definition whose objects do not go says which, and what they wait for.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 	e := newEnv(t)

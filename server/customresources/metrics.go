@@ -16,8 +16,8 @@ import (
 )
 
 // durations is upstream's histogram of the calls for each definition. Upstream
-// registers one of its own when it makes its first converter; whoever comes second
-// uses that of the first.
+// registers one of its own when it makes its first converter; the second user of the
+// name shares that of the first.
 var durations = sync.OnceValue(func() *metrics.HistogramVec {
 	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "apiserver_crd_conversion_webhook_duration_seconds",

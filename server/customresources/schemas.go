@@ -150,8 +150,8 @@ func (d defaulter) Default(obj runtime.Object) {
 // errList refuses objects that the library would take for lists, and fail to send.
 var errList = errors.New(`a custom object cannot have an array named "items" at its top level: that is a list`)
 
-// coercingDecoder coerces what it decodes. Unknown fields are an error, beside
-// the object, if it is strict.
+// coercingDecoder coerces what it decodes. If it is strict, it returns an error for
+// unknown fields together with the object.
 type coercingDecoder struct {
 	runtime.Decoder
 	schemas *schemas

@@ -231,7 +231,7 @@ func TestConversionWithoutAPlaceIsRefused(t *testing.T) {
 	<-done
 }
 
-// What admission has converted for a request ends with the request.
+// The conversions of admission end with their request.
 func TestConversionForAdmissionEndsWithTheRequest(t *testing.T) {
 	e := newEnv(t)
 	called := make(chan struct{}, 1)

@@ -109,8 +109,8 @@ func (s *serializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersion
 		defaulter{s.schemas, scheme}, nil, gv, "customResourceDecoder")
 }
 
-// sparing is a convertor for encoders, which only read: what is in the wanted
-// version already is not copied. A list of objects in one version, what a store
+// sparing is a convertor for encoders, which only read: it does not copy an object that
+// is already in the wanted version. A list of objects in one version, what a store
 // returns, would otherwise be copied whole for every response.
 type sparing struct{ runtime.ObjectConvertor }
 

@@ -56,8 +56,8 @@ type Options struct {
 	// Builtin tells which group versions belong to built-in kinds. A
 	// definition is not served in them. Nil means none.
 	Builtin func(schema.GroupVersion) bool
-	// Webhooks calls conversion webhooks. Who made it closes it, when Run has
-	// returned. NewCaller makes one.
+	// Webhooks calls conversion webhooks. The caller of NewCaller, which makes one,
+	// closes it when Run has returned.
 	Webhooks *call.Caller
 	// MaxConversions bounds the calls of one conversion webhook at once; as many
 	// may wait. 0 means 50.
@@ -148,8 +148,8 @@ func New(o Options) (*Server, error) {
 }
 
 // Run serves definitions until ctx ends. The endpoints of DefinitionEndpoints
-// must be reachable through Options.Client, now or soon. It returns nil; what
-// goes wrong with a single definition is logged and tried again.
+// must be reachable through Options.Client, now or soon. It returns nil; it
+// logs the error of a single definition and tries again.
 func (s *Server) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	defer s.informers.Shutdown()

@@ -77,7 +77,7 @@ func TestEstablishedMeansServed(t *testing.T) {
 	}
 }
 
-// What is written comes back as the schema says.
+// A written object comes back as the schema says.
 func TestSchema(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

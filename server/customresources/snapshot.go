@@ -27,7 +27,7 @@ type entry struct {
 	crd *apiextensionsv1.CustomResourceDefinition
 }
 
-// accepted tells whether a definition is to be served.
+// accepted reports whether a definition is to be served.
 func accepted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) ||
 		apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
@@ -147,9 +147,9 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
-// retire ends the watches of a definition that nobody finds any more, and closes
-// its stores when the requests under way are over. When ctx ends first they stay
-// open, for whoever closes the factory.
+// retire ends the watches of a definition that has been replaced, and closes its stores
+// when its running requests are over. When ctx ends first they stay open until the
+// factory closes.
 func (s *Server) retire(ctx context.Context, d *definition) {
 	d.retire()
 	d.requests.close()

@@ -3,6 +3,7 @@ package discovery
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -22,6 +23,11 @@ type Handler struct {
 	addresses discovery.Addresses
 	builtin   []Version
 	current   atomic.Pointer[picture]
+
+	mu struct {
+		sync.Mutex
+		custom, remote []Version
+	}
 }
 
 // New returns a Handler for the built-in group versions, in the order clients are
@@ -37,18 +43,33 @@ func New(serverAddress string, builtin []Version) (*Handler, error) {
 // changes it. The versions of a group are in order of preference, the groups in
 // any order. Requests that begin after it returns see the change. After an error,
 // which is of the kind New returns, everything stays as it was. It takes some
-// microseconds per resource of the whole server. Of two calls at the same time
-// either may win.
+// microseconds per resource of the whole server.
 func (h *Handler) SetCustom(versions []Version) error {
-	p, err := newPicture(merge(h.builtin, versions), h.addresses)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.set(versions, h.mu.remote)
+}
+
+// SetRemote replaces what is served of the group versions of other servers, as SetCustom does
+// for custom resources. A remote version hides one of this server.
+func (h *Handler) SetRemote(versions []Version) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.set(h.mu.custom, versions)
+}
+
+// set draws the picture anew; mu is held.
+func (h *Handler) set(custom, remote []Version) error {
+	p, err := newPicture(merge(h.builtin, custom, remote), h.addresses)
 	if err != nil {
 		return err
 	}
+	h.mu.custom, h.mu.remote = custom, remote
 	h.current.Store(p)
 	return nil
 }
 
-// Handles tells whether there is something to discover at path.
+// Handles reports whether there is something to discover at path.
 func (h *Handler) Handles(path string) bool {
 	return h.current.Load().legacy[strings.TrimSuffix(path, "/")] != nil
 }

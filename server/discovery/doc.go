@@ -1,10 +1,10 @@
 // Package discovery tells clients which groups, versions and resources a server
 // has.
 //
-// What is served is data: a list of group versions with their resources, one for
-// built-in kinds and one for custom ones. The two are merged into one immutable
-// picture whenever the custom ones change, and requests read the picture that is
-// current.
+// The input is data: lists of group versions with their resources, one for
+// built-in kinds, one for custom ones, and one for those of other servers. They are
+// merged into one immutable picture whenever one of them changes, and requests read
+// the picture that is current.
 //
 // # Paths
 //
@@ -18,9 +18,11 @@
 // # Order
 //
 // Order is part of the answer: where two groups have a resource of the same name
-// or short name, clients take the group that stands first. Built-in groups come
-// in the order they were given, custom groups after them by name. The first
-// version of a group is the preferred one. Custom versions of a built-in group
-// come after its own versions, and custom resources of a built-in version after
-// its own resources; a built-in resource is never hidden by a custom one.
+// or short name, clients take the group that stands first. Groups come by their
+// priority, the highest first. Where priorities are equal, built-in groups come in the
+// order they were given, and the others after them by name. The versions of a group
+// come by their priority, too, and the first one is the preferred one. Custom versions
+// of a built-in group come after its own versions of the same priority, and custom
+// resources of a built-in version after its own resources; a built-in resource is never
+// hidden by a custom one. A group version of another server hides one of this server.
 package discovery

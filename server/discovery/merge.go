@@ -21,6 +21,12 @@ type Version struct {
 	// Aggregated says of some of the resources, or of none, how aggregated
 	// discovery shows them. The others are shown as Resources has them.
 	Aggregated []apidiscoveryv2.APIResourceDiscovery
+	// GroupPriority and VersionPriority order groups, and the versions of a group: the
+	// highest comes first. That of a group is the highest of its versions.
+	GroupPriority, VersionPriority int32
+	// Remote says that another server serves the version, and has Aggregated from it: all
+	// its resources. Stale says that the server did not answer when it was last asked.
+	Remote, Stale bool
 }
 
 // Resources lists what discovery shows of the endpoints of one group version.
@@ -38,17 +44,37 @@ type group struct {
 	versions []Version
 }
 
-// merge groups the versions of both sources. It writes to nothing that they
-// share with the result.
-func merge(builtin, custom []Version) []group {
+// priority is the highest one of the versions.
+func (g group) priority() int32 {
+	return slices.MaxFunc(g.versions, func(a, b Version) int { return cmp.Compare(a.GroupPriority, b.GroupPriority) }).GroupPriority
+}
+
+// merge groups the versions of all sources. It writes to nothing that they share with the
+// result. A remote version stands in the place of one of this server.
+func merge(builtin, custom, remote []Version) []group {
 	var groups []group
+	hidden := map[schema.GroupVersion]bool{}
+	for _, v := range remote {
+		hidden[v.GroupVersion] = true
+	}
 	for _, v := range builtin {
+		if !hidden[v.GroupVersion] {
+			groups = add(groups, v)
+		}
+	}
+	others := slices.Clone(remote)
+	for _, v := range custom {
+		if !hidden[v.GroupVersion] {
+			others = append(others, v)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b Version) int { return cmp.Compare(a.Group, b.Group) })
+	for _, v := range others {
 		groups = add(groups, v)
 	}
-	custom = slices.Clone(custom)
-	slices.SortStableFunc(custom, func(a, b Version) int { return cmp.Compare(a.Group, b.Group) })
-	for _, v := range custom {
-		groups = add(groups, v)
+	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(b.priority(), a.priority()) })
+	for _, g := range groups {
+		slices.SortStableFunc(g.versions, func(a, b Version) int { return cmp.Compare(b.VersionPriority, a.VersionPriority) })
 	}
 	return groups
 }

@@ -52,22 +52,15 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 		all := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 		one := metav1.APIGroup{Name: g.name}
 		for _, v := range g.versions {
-			resources, err := endpoints.ConvertGroupVersionIntoToDiscovery(v.Resources)
+			shown, err := v.aggregated()
 			if err != nil {
-				return nil, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
+				return nil, err
 			}
-			for i := range resources {
-				for _, a := range v.Aggregated {
-					if a.Resource == resources[i].Resource {
-						resources[i] = a
-					}
-				}
-			}
-			all.Versions = append(all.Versions, apidiscoveryv2.APIVersionDiscovery{
-				Version: v.Version, Resources: resources, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
-			})
+			all.Versions = append(all.Versions, shown)
 			one.Versions = append(one.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.GroupVersion.String(), Version: v.Version})
-			p.legacy[path+"/"+v.Version] = discovery.NewAPIVersionHandler(codecs, v.GroupVersion, lister(v.Resources))
+			if !v.Remote {
+				p.legacy[path+"/"+v.Version] = discovery.NewAPIVersionHandler(codecs, v.GroupVersion, lister(v.Resources))
+			}
 		}
 		lists[root] = append(lists[root], all)
 		if g.name != "" {
@@ -86,6 +79,30 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 		a.etag = hex.EncodeToString(sum[:])
 	}
 	return p, nil
+}
+
+// aggregated is how aggregated discovery shows the version.
+func (v *Version) aggregated() (apidiscoveryv2.APIVersionDiscovery, error) {
+	shown := apidiscoveryv2.APIVersionDiscovery{Version: v.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+	if v.Stale {
+		shown.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
+	}
+	if v.Remote {
+		shown.Resources = v.Aggregated
+		return shown, nil
+	}
+	var err error
+	if shown.Resources, err = endpoints.ConvertGroupVersionIntoToDiscovery(v.Resources); err != nil {
+		return shown, fmt.Errorf("discovery of %s: %w", v.GroupVersion, err)
+	}
+	for i := range shown.Resources {
+		for _, a := range v.Aggregated {
+			if a.Resource == shown.Resources[i].Resource {
+				shown.Resources[i] = a
+			}
+		}
+	}
+	return shown, nil
 }
 
 // lister gives a fixed list of resources; an empty one is shown as such.

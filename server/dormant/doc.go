@@ -7,5 +7,5 @@
 // there is one watch in etcd. The informer sees nothing of this: the list is true, and
 // the watch begins where the list ended.
 //
-// What a Transport knows nothing about, it passes on.
+// A Transport passes on all other requests.
 package dormant

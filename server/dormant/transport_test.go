@@ -172,7 +172,7 @@ func TestAwaitWaitsForTheFirstObjectOfAny(t *testing.T) {
 	if err := <-awaited; err != nil {
 		t.Error(err)
 	}
-	// What is there already is not waited for.
+	// Objects that are there already end the wait at once.
 	if err := Await(t.Context(), etcd, "/registry/a/", "/registry/b/"); err != nil {
 		t.Error(err)
 	}

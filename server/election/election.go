@@ -68,7 +68,7 @@ func New(o Options) (*Election, error) {
 	return e, nil
 }
 
-// Held tells whether this server holds the Lease, and for sure will do so for a while.
+// Held reports whether this server holds the Lease, and for sure will do so for a while.
 func (e *Election) Held() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -124,7 +124,7 @@ func (e *Election) config(l *lock, callbacks leaderelection.LeaderCallbacks) lea
 type lock struct {
 	*Election
 	lease *coordinationv1.Lease
-	// acquired tells whether this server has held it.
+	// acquired reports whether this server has held it.
 	acquired bool
 }
 

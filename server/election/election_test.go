@@ -104,7 +104,7 @@ func TestOneServerActsAndAnotherTakesOver(t *testing.T) {
 		if one.acting.Load() != 1 || two.acting.Load() != 0 || !one.Held() || two.Held() {
 			t.Fatal("the first server does not act alone")
 		}
-		// Who ends gives the lease back: nobody waits until it has run out.
+		// A server that ends gives the lease back, so that no other waits until it runs out.
 		one.cancel()
 		<-one.ended
 		before := time.Now()

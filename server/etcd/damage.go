@@ -38,7 +38,7 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 				r.err = logDamaged(p)
 			} else if err := f.get(); err != nil {
 				r.err = err
-				// What etcd itself says of its database names it.
+				// etcd's own errors about its database name it.
 				if what := err.Error(); strings.Contains(what, "WAL") || strings.Contains(what, "raft") {
 					r.err = logDamaged(err)
 				}
@@ -63,7 +63,7 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 	}
 }
 
-// logDamaged makes an error of what etcd says of its log. A full disk is no damage.
+// logDamaged makes an error of what etcd says of its log. A full disk does not count as damage.
 func logDamaged(cause any) error {
 	if err, ok := cause.(error); ok && errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -84,7 +84,7 @@ func checkData(dir string) error {
 	if len(logs) == 0 {
 		return errors.New("its write-ahead log is gone, and the database alone is not complete: restore a backup")
 	}
-	// What was damaged is for etcd to find out, which may mend it.
+	// etcd finds out what was damaged, and may repair it.
 	if last, err := lastEntry(slices.Max(logs)); err == nil && last < reached {
 		return fmt.Errorf("its write-ahead log is damaged (it ends at entry %d, and the database has entry %d): restore a backup", last, reached)
 	}
@@ -124,10 +124,10 @@ func lastEntry(path string) (uint64, error) {
 	}
 }
 
-// checkDatabase visits every page of the database before etcd does, which does
-// so in goroutines of its own, where nobody can recover from its panic, and returns
-// the last entry of the log that is in it. A file that is not there is in order. The
-// cost is small beside what etcd itself does with every entry when it starts.
+// checkDatabase visits every page of the database before etcd does, and returns the last
+// entry of the log that is in it. etcd visits them in goroutines of its own, whose panics
+// cannot be recovered. A missing file is valid. The cost is small compared with what etcd
+// itself does with every entry when it starts.
 func checkDatabase(path string) (reached uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

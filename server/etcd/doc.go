@@ -3,13 +3,13 @@
 //
 // The embedded etcd keeps its data below the server's data directory and listens
 // on one unix socket, in a temporary directory that only the user of the server can
-// reach; what a killed server leaves there, the next one of that user removes. Every
+// reach; the next server of that user removes what a killed server left there. Every
 // acknowledged write is on disk: fsync is on.
 //
 // # When it cannot write
 //
 // While its disk is nearly full, Guard refuses writes with status 503, and reads go on.
 // When its database has reached the quota, etcd refuses writes, and takes them again
-// when there is room. What etcd cannot go on with, for which it would end the process or
-// panic, comes out of Err instead: the server around it ends in order and says why.
+// when there is room. Where etcd would end the process or panic, Err has the
+// error instead: the server around it ends in order and says why.
 package etcd

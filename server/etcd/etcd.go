@@ -102,8 +102,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.Dir = o.Dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
-	// It has no peers. etcd would listen for them on a socket that is no file, where
-	// every user of the machine could take part in the consensus.
+	// It has no peers. etcd would listen for them on an abstract socket, through
+	// which every user of the machine could take part in the consensus.
 	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at
 	// every start, and nobody ever dials it: the cluster has one member.

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Where etcd would end the process without a word, the server is told why.
+// Where etcd would end the process silently, the server gets the reason.
 func TestWhatEtcdCannotGoOnWithIsAnError(t *testing.T) {
 	full := fmt.Errorf("write db: %w", syscall.ENOSPC)
 	for _, tc := range []struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // listening returns the names of the unix sockets of this process that listen.
-// Those that begin with an at sign are no files, and have no permissions.
+// Those that begin with an at sign are not files, and have no permissions.
 func listening(t *testing.T) map[string]bool {
 	t.Helper()
 	table, err := os.ReadFile("/proc/self/net/unix")
@@ -39,8 +39,8 @@ func listening(t *testing.T) map[string]bool {
 	return found
 }
 
-// Whoever can talk to etcd writes past admission. Only the user of the server can:
-// what etcd listens on is in a directory of that user's.
+// A client of etcd writes past admission. Only the user of the server can be one: the
+// socket of etcd is in a directory of that user.
 func TestNobodyElseCanReachTheEmbeddedEtcd(t *testing.T) {
 	before := listening(t)
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})

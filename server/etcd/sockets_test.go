@@ -40,7 +40,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	}
 	t.Cleanup(alive.Close)
 
-	// What the user has there under such a name, and is more than a socket, stays.
+	// A file of the user with such a name that is not only a socket stays.
 	kept := filepath.Join(dir, socketDirs+"mine")
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		t.Fatal(err)

@@ -65,8 +65,8 @@ func freeSpace(dir string) (uint64, error) {
 	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }
 
-// checkStart returns an error when etcd has no room to start. What cannot be found
-// out does not keep it from starting.
+// checkStart returns an error when etcd has no room to start. It starts if the room
+// cannot be found out.
 func (s *space) checkStart() error {
 	free, err := s.free(s.dir)
 	if err != nil {

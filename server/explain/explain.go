@@ -27,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
@@ -42,6 +43,9 @@ type Options struct {
 	// Engine makes the plans, of Chain, the plugins in order.
 	Engine *admission.Engine
 	Chain  []admission.Plugin
+	// Locate returns the place in the server's manifest files of a rule, or of the entry when
+	// rule is nil; nil when the entry is not in the files.
+	Locate func(e *plan.Entry, rule *int) *plan.Location
 }
 
 // Explanations is a storage that answers AdmissionExplanations, and stores nothing. It is
@@ -117,7 +121,7 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	if err := mayRead(spec, may); err != nil {
 		return nil, err
 	}
-	q := &question{options: admission.PlanOptions{All: spec.All}}
+	q := &question{options: admission.PlanOptions{All: spec.All, Prepares: true}}
 	if err := e.hide(spec, &q.options, may); err != nil {
 		return nil, err
 	}
@@ -298,6 +302,11 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 	case q.err != nil:
 		return q.err
 	case q.plan != nil:
+		for i := range q.plan.Steps {
+			if step := &q.plan.Steps[i]; step.Entry != nil {
+				step.Location = e.options.Locate(step.Entry, step.Rule)
+			}
+		}
 		status.Plan = q.plan
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Package fresh reads what requests are judged by: the registrations, and the
-// namespaces whose labels decide which of them apply.
+// Package fresh reads the objects that decide about requests: the registrations, and
+// the namespaces whose labels decide which of them apply.
 //
 // Both are read from etcd by linearizable transactions and by nothing else, so
 // that a read reflects every write that any server acknowledged before it began
@@ -9,9 +9,9 @@
 // moved, those that changed are read; when that of the registrations has, so are the
 // keys of all registrations and those that changed.
 //
-// Watch tells of writes of registrations as they happen, so that a read can follow at
-// once. It only hastens: what is promised rests on the regular reads.
+// Watch reports writes of registrations as they happen, so that a read can follow at
+// once. It only hastens: the guarantee rests on the regular reads.
 //
-// What is written to etcd behind the servers' back moves no mark. Every ten
-// seconds a read looks at all keys for that.
+// A write to etcd that bypasses the servers moves no mark. Every ten seconds a read
+// looks at all keys for that.
 package fresh

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// hedgeAfter is how long a read may take before it is tried again beside it, and
-// again: etcd's client sends each to another member, and a member that hangs must
-// not make what is known old. When etcd was away and what it was asked is lost, the
-// first try after its return is soon. There are maxAttempts at most: they are
-// further apart when a read may take longer.
+// hedgeAfter is how long a read may take before another attempt starts next to
+// it: etcd's client sends each attempt to another member, so that a member that hangs
+// does not make the snapshot old. When etcd was away and lost the request, the first
+// attempt after its return is soon. There are maxAttempts at most: they are further
+// apart when a read may take longer.
 const hedgeAfter, maxAttempts = 300 * time.Millisecond, 8
 
-// hedged calls read, and again beside it each time that hedgeAfter has passed. It
-// returns the first result that is no error, or the last error when all that were
-// begun have failed or the context has ended.
+// hedged calls read, and starts another call each time that hedgeAfter has passed. It
+// returns the first success, or the last error when all calls have failed or the
+// context has ended.
 func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -65,9 +65,9 @@ func NewNamespaces(root string, decoder runtime.Decoder, watched corelisters.Nam
 	return n
 }
 
-// Cached implements admission.Namespaces. What it returns is not older than the
-// last read. It returns nil for a namespace that the watch and the last read do
-// not agree on; there are some only just after a namespace was made or deleted.
+// Cached implements admission.Namespaces. Its result is not older than the last read.
+// It returns nil for a namespace that the watch and the last read do not agree on,
+// which happens only shortly after a namespace was made or deleted.
 func (n *Namespaces) Cached(name string) *corev1.Namespace {
 	watched, err := n.watched.Get(name)
 	if err != nil {

@@ -100,7 +100,7 @@ func (r *Reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	return same, nil
 }
 
-// due tells whether all registrations are to be looked at.
+// due reports whether all registrations are to be looked at.
 func (r *Reader) due(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func modified(response *clientv3.TxnResponse, part int) int64 {
 	return 0
 }
 
-// unchanged tells whether the keys are those of an earlier read.
+// unchanged reports whether the keys are those of an earlier read.
 func (r *Reader) unchanged(ctx context.Context, last version) (bool, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithMinModRev(last.revision+1), clientv3.WithKeysOnly()))
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registratio
 			if one.revision != kv.ModRevision {
 				stored := changed[key]
 				if stored == nil {
-					// Somebody restored etcd from a backup: what is known is of another past.
+					// Somebody restored etcd from a backup: the known state is of another past.
 					r.known.Store(nil)
 					return r.all(ctx, begin)
 				}
@@ -232,7 +232,7 @@ func (r *Reader) ask(ctx context.Context, operations ...[]clientv3.Op) (*clientv
 	return response, nil
 }
 
-// countsOf is how many objects of each kind there are: what deletions change.
+// countsOf returns the number of objects of each kind, which deletions change.
 func countsOf(response *clientv3.TxnResponse, kinds int) string {
 	var b []byte
 	for _, one := range response.Responses[1 : 1+kinds] {

@@ -114,8 +114,8 @@ func mutating(name string) *admissionregistrationv1.MutatingWebhookConfiguration
 	return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// TestReadSeesEveryChange proves S11.8 for the reader: whatever changed is found,
-// and what did not change costs no objects.
+// TestReadSeesEveryChange proves S11.8 for the reader: it finds every change, and reads
+// no unchanged object.
 func TestReadSeesEveryChange(t *testing.T) {
 	s := newStore(t)
 	reader := NewReader(s.client.KV, root, nil)
@@ -178,8 +178,8 @@ func TestReadSeesEveryChange(t *testing.T) {
 	}
 }
 
-// TestAReadOfAChangeCostsTheChange: what was read before is not read and decoded
-// again, unless etcd has another past than what was read.
+// TestAReadOfAChangeCostsTheChange: unchanged objects are not read and decoded again,
+// unless etcd has another past.
 func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	s := newStore(t)
 	reader := NewReader(s.client.KV, root, nil)

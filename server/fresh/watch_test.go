@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestWatchTellsOfRegistrations proves S11.8 for other servers: each write of a
-// registration, by any server, is told, and no other write.
+// TestWatchTellsOfRegistrations proves S11.8 for other servers: the watch reports
+// each write of a registration, by any server, and no other write.
 func TestWatchTellsOfRegistrations(t *testing.T) {
 	s := newStore(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -39,7 +39,7 @@ func TestWatchTellsOfRegistrations(t *testing.T) {
 	await("updated")
 	s.remove("mutatingwebhookconfigurations/a")
 	await("deleted")
-	// What was told first was told of the ConfigMap or the Namespace otherwise.
+	// Otherwise the first report was about the ConfigMap or the Namespace.
 	select {
 	case <-told:
 		t.Error("somebody was told of something else")
@@ -64,8 +64,7 @@ func (w watcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) cl
 	}
 }
 
-// A watch that is lost is replaced by another one, and what happened between them
-// is told.
+// Another watch replaces one that is lost, and reports what happened between them.
 func TestALostWatchIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher{watches: make(chan clientv3.WatchChan, 2)}
@@ -82,7 +81,7 @@ func TestALostWatchIsReplaced(t *testing.T) {
 		watching.Go(func() { Watch(ctx, w, root, func() { told++ }) })
 		for i, response := range []clientv3.WatchResponse{
 			{Created: true},
-			{}, // of progress, which is no news
+			{}, // of progress, without a change
 			{Events: []*clientv3.Event{{Type: mvccpb.PUT}}},
 		} {
 			next <- response

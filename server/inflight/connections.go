@@ -16,8 +16,8 @@ const maxHandshakes = 64
 // would wait for all of them.
 //
 // A connection counts from when its client has said something until the server waits
-// for the network again or answers. What a client does not say, or says slowly, holds
-// up nobody.
+// for the network again or answers. A silent or slow client
+// holds up no other one.
 func Pace(inner net.Listener) net.Listener {
 	return paced{inner, &places{limit: maxHandshakes}}
 }

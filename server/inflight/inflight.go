@@ -72,7 +72,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		master, own := rank(req.Context())
-		if own || master && (!info.IsResourceRequest || mends(info)) {
+		if own || master && (!info.IsResourceRequest || registersWebhooks(info)) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -96,9 +96,9 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 	})
 }
 
-// mends tells whether a request is for what says which webhooks there are, of
-// admission and of conversion.
-func mends(info *request.RequestInfo) bool {
+// registersWebhooks reports whether a request is for a registration of webhooks, of admission or of
+// conversion.
+func registersWebhooks(info *request.RequestInfo) bool {
 	return info.APIGroup == admissionregistrationv1.GroupName || info.APIGroup == apiextensionsv1.GroupName
 }
 
@@ -115,7 +115,7 @@ func (l *Limiter) admit(ctx context.Context, mutating, master bool) (taken *plac
 	return &l.reads, l.reads.try()
 }
 
-// rank tells whether a request comes from a member of system:masters, and whether
+// rank reports whether a request comes from a member of system:masters, and whether
 // it is the server's own.
 func rank(ctx context.Context) (master, own bool) {
 	u, ok := request.UserFrom(ctx)

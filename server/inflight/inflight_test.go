@@ -62,7 +62,7 @@ func (h *house) close(t *testing.T) {
 	h.checkEmpty(t)
 }
 
-// checkEmpty checks that nobody has a place.
+// checkEmpty checks that no request has a place.
 func (l *Limiter) checkEmpty(t *testing.T) {
 	t.Helper()
 	for name, p := range map[string]*places{"reads": &l.reads, "writes": &l.writes, "masters' reads": &l.masterReads, "masters' writes": &l.masterWrites} {

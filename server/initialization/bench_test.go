@@ -26,7 +26,7 @@ func patient(b testing.TB) *env {
 	return e
 }
 
-// What a write costs that has nothing to do with initializers.
+// The cost of a write that has nothing to do with initializers.
 func BenchmarkUpdateOfInitializedObject(b *testing.B) {
 	for _, decorated := range []bool{false, true} {
 		b.Run(fmt.Sprintf("decorated=%v", decorated), func(b *testing.B) {

@@ -35,7 +35,7 @@ func creation(ctx context.Context) *Creation {
 // answered, so that the answer can still name the initializer.
 const answerBefore = 250 * time.Millisecond
 
-// Waits tells whether Wait has something to wait for.
+// Waits reports whether Wait has something to wait for.
 func (c *Creation) Waits() bool { return c.entry != nil }
 
 // Wait returns the object when it is initialized; created is what Create

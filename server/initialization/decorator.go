@@ -30,10 +30,10 @@ type Options struct {
 	// MaxTimers bounds the objects whose timeouts are watched; those beyond it
 	// are left to the repair; 0 means 10,000 (S11.48).
 	MaxTimers int
-	// MustAct tells whether an initializer's failure policy is Fail. Nil means
+	// MustAct reports whether an initializer's failure policy is Fail. Nil means
 	// that none is (S11.47).
 	MustAct func(initializer string) bool
-	// Parallel tells whether an initializer may act at the same time as its
+	// Parallel reports whether an initializer may act at the same time as its
 	// neighbours. Nil means that none may.
 	Parallel func(initializer string) bool
 	// Discarded is called with objects that were deleted because their initialization
@@ -135,8 +135,8 @@ func New(o Options) *Decorator {
 	return d
 }
 
-// Release ends the waiting of all creators, now and from now on: the server is
-// about to end. What they wait for goes on. It may be called several times.
+// Release ends the waiting of all creators, now and later: the server is about to end.
+// Their objects stay uninitialized. It may be called several times.
 func (d *Decorator) Release() { d.release() }
 
 // Close ends all waiting, and returns when nothing is running any more. Timers
@@ -242,7 +242,7 @@ func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions,
 	if r == nil {
 		return nil
 	}
-	if r.Mend {
+	if r.Repair {
 		if err := s.repair(ctx, key, opts, out); err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions,
 	if !initializers.Has(out) || r.shows(out) {
 		return nil
 	}
-	// What is hidden is as good as absent.
+	// A hidden object counts as absent.
 	if !opts.IgnoreNotFound {
 		return apistorage.NewKeyNotFoundError(key, 0)
 	}
@@ -306,9 +306,9 @@ func (s *store) leading(field *initializers.Initializers) []initializers.Initial
 	return initializers.Leading(field.Pending, s.d.Parallel)
 }
 
-// normalize completes the initialization of an object that nobody is to act on
-// any more. The plugin does the same with what clients send (S11.38); this is
-// for what webhooks make of it.
+// normalize completes the initialization of an object without pending initializers. The
+// plugin does the same with what clients send (S11.38); this is for what webhooks make of
+// it.
 func normalize(obj runtime.Object) error {
 	field, err := initializers.Get(obj)
 	if err == nil && field != nil && field.Empty() {
@@ -321,8 +321,8 @@ func normalize(obj runtime.Object) error {
 const discardTimeout = 10 * time.Second
 
 // discard deletes the object whatever its finalizers say. It goes on when the
-// caller's request ends. What cannot be deleted now is deleted when somebody
-// reads it (S11.53).
+// caller's request ends. An object that cannot be deleted now is deleted when
+// a client reads it (S11.53).
 func (s *store) discard(key string, obj runtime.Object) {
 	ctx, cancel := context.WithTimeout(s.d.ctx, discardTimeout)
 	defer cancel()

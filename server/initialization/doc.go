@@ -15,7 +15,7 @@
 //
 // # What is kept where
 //
-// The state of an object is the object itself, in etcd. What is in memory, who
-// waits and since when, belongs to the server that handled the create; when that
-// server ends, timeouts are left to the repair at reading.
+// The state of an object is the object itself, in etcd. The list of waiting creators is
+// in the memory of the server that handled the create; when that server ends, the repair
+// at reading takes care of timeouts.
 package initialization

@@ -51,10 +51,10 @@ func (s *store) remove(ctx context.Context, key string, uid types.UID, name stri
 	return out, nil
 }
 
-// repair mends an object that has been uninitialized for longer than any server
-// that would have followed it lives: the first pending initializer is removed,
+// repair changes an object that has been uninitialized for longer than any server that
+// followed it can live: the first pending initializer is removed,
 // unless it must act; an object whose initialization failed is deleted. It is
-// best effort: what cannot be mended is served as it was read (S11.50 to S11.53).
+// best effort: an object that cannot be repaired is served as it was read (S11.50 to S11.53).
 // The error is that of reading an object again that was deleted.
 func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	m, err := meta.Accessor(out)
@@ -79,13 +79,13 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 			return nil
 		}
 	}
-	mended, err := s.remove(ctx, key, m.GetUID(), name)
-	if err != nil || mended == nil {
+	repaired, err := s.remove(ctx, key, m.GetUID(), name)
+	if err != nil || repaired == nil {
 		return nil
 	}
 	s.d.Observe(Event{Kind: Repaired, Resource: s.resource, Initializer: name})
-	s.tracker.observe(mended)
-	return assign(out, mended)
+	s.tracker.observe(repaired)
+	return assign(out, repaired)
 }
 
 // again reads into out what is stored now.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// only tells whether a name is one of the given.
+// only reports whether a name is one of the given.
 func only(names ...string) func(string) bool {
 	return func(name string) bool { return slices.Contains(names, name) }
 }
@@ -125,7 +125,7 @@ func TestTimeouts(t *testing.T) {
 		}
 		e.clock.Step(5 * time.Second)
 		e.awaitPending("o", "initialized")
-		// It is told of after it is stored.
+		// The metric follows after the object is stored.
 		n := 0
 		e.await("one timeout", func() bool { n += e.count(TimedOutIgnored); return n == 1 })
 	})
@@ -259,11 +259,11 @@ func TestReadRepair(t *testing.T) {
 		want    string
 		stored  string
 	}{
-		{name: "S11.50 a get removes the first", age: old, reading: Reading{Mend: true}, want: "b", stored: "b"},
-		{name: "S11.50 a get that hides does so too", age: old, reading: Reading{Mend: true, Hide: true}, want: "absent", stored: "b"},
-		{name: "S11.51 not before the margin for clocks has passed", age: old - 2*time.Second, reading: Reading{Mend: true}, want: "a b", stored: "a b"},
-		{name: "S11.51 not from the future", age: -time.Hour, reading: Reading{Mend: true}, want: "a b", stored: "a b"},
-		{name: "S11.50 not one that must act", age: old, reading: Reading{Mend: true}, mustAct: only("a.example.com"), want: "a b", stored: "a b"},
+		{name: "S11.50 a get removes the first", age: old, reading: Reading{Repair: true}, want: "b", stored: "b"},
+		{name: "S11.50 a get that hides does so too", age: old, reading: Reading{Repair: true, Hide: true}, want: "absent", stored: "b"},
+		{name: "S11.51 not before the margin for clocks has passed", age: old - 2*time.Second, reading: Reading{Repair: true}, want: "a b", stored: "a b"},
+		{name: "S11.51 not from the future", age: -time.Hour, reading: Reading{Repair: true}, want: "a b", stored: "a b"},
+		{name: "S11.50 not one that must act", age: old, reading: Reading{Repair: true}, mustAct: only("a.example.com"), want: "a b", stored: "a b"},
 		{name: "S11.36 the server's own reads change nothing", age: old, want: "a b", stored: "a b"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -278,20 +278,20 @@ func TestReadRepair(t *testing.T) {
 	}
 	t.Run("S11.50 one removal per get; the last one makes it visible", func(t *testing.T) {
 		e := setup(t, old)
-		if got := e.get("o", Reading{Mend: true, Hide: true}); got != nil {
+		if got := e.get("o", Reading{Repair: true, Hide: true}); got != nil {
 			t.Errorf("first get: %s", show(t, got))
 		}
-		if got := show(t, e.get("o", Reading{Mend: true, Hide: true})); got != "initialized" {
+		if got := show(t, e.get("o", Reading{Repair: true, Hide: true})); got != "initialized" {
 			t.Errorf("second get: %s", got)
 		}
 		if n := e.count(Repaired); n != 2 {
 			t.Errorf("%d repairs", n)
 		}
 	})
-	t.Run("S11.52 what cannot be mended is served as it was read", func(t *testing.T) {
+	t.Run("S11.52 what cannot be repaired is served as it was read", func(t *testing.T) {
 		e := setup(t, old)
 		e.raw.updating = func() error { return errors.New("away") }
-		if got := show(t, e.get("o", Reading{Mend: true})); got != "a b" {
+		if got := show(t, e.get("o", Reading{Repair: true})); got != "a b" {
 			t.Errorf("read %s", got)
 		}
 	})
@@ -301,7 +301,7 @@ func TestReadRepair(t *testing.T) {
 		for range 8 {
 			go func() {
 				out := &corev1.ConfigMap{}
-				if err := e.store.Get(WithReading(e.ctx, Reading{Mend: true}), keyOf("o"), apistorage.GetOptions{}, out); err != nil {
+				if err := e.store.Get(WithReading(e.ctx, Reading{Repair: true}), keyOf("o"), apistorage.GetOptions{}, out); err != nil {
 					done <- err.Error()
 					return
 				}

@@ -23,12 +23,12 @@ type Reading struct {
 	// Show decides whether a get shows an object in spite of Hide. It is asked
 	// about uninitialized objects only, with what they wait for. Nil means no.
 	Show func(*initializers.Initializers) bool
-	// Mend makes a get repair an object that has been uninitialized for too long,
+	// Repair makes a get repair an object that has been uninitialized for too long,
 	// before anything else (S11.50).
-	Mend bool
+	Repair bool
 }
 
-// shows tells whether a get may see an uninitialized object.
+// shows reports whether a get may see an uninitialized object.
 func (r *Reading) shows(obj runtime.Object) bool {
 	if !r.Hide {
 		return true

@@ -92,7 +92,7 @@ func TestCreatorsWait(t *testing.T) {
 	}
 }
 
-// What happens to an object before the server begins to follow it is not missed.
+// A change of an object before the server begins to follow it is not missed.
 func TestNothingIsMissedBetweenCreateAndWatch(t *testing.T) {
 	for _, watching := range []bool{false, true} {
 		t.Run(fmt.Sprintf("S11.24 watching already %v", watching), func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestFailedInitialization(t *testing.T) {
 		e := newEnv(t)
 		e.create(object("o", "a.example.com"), nil)
 		e.write(e.raw.Interface, "o", setField(failed(403, "no")))
-		if got := e.get("o", Reading{Mend: true}); got != nil {
+		if got := e.get("o", Reading{Repair: true}); got != nil {
 			t.Errorf("the object is %s", show(t, got))
 		}
 		if got := e.pending("o"); got != "absent" {

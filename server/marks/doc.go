@@ -7,10 +7,10 @@
 // says which state a linearizable read of everything would find: the cost does
 // not depend on how many objects there are, nor on what else is written.
 //
-// A Receipt tells at which revision the writes of one request were done, for who waits
-// until they are known elsewhere.
+// A Receipt says at which revision the writes of one request were done, for callers that
+// wait until other servers know them.
 //
-// It works because all writers are servers of this kind. What somebody writes to
-// etcd with another program leaves the mark as it was; who must notice that too
-// has to look at everything from time to time.
+// It works because all writers are servers of this kind. A write to etcd by another
+// program leaves the mark as it was; a reader that must notice it has to look at
+// everything from time to time.
 package marks

@@ -27,6 +27,11 @@ func set(ns *corev1.Namespace, kind corev1.NamespaceConditionType, bad bool, bad
 	ns.Status.Conditions[i] = c
 }
 
+// has tells whether a namespace has a condition, whatever its status.
+func has(ns *corev1.Namespace, kind corev1.NamespaceConditionType) bool {
+	return slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == kind })
+}
+
 func sameConditions(a, b []corev1.NamespaceCondition) bool {
 	return slices.EqualFunc(a, b, func(x, y corev1.NamespaceCondition) bool {
 		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message

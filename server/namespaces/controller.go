@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,14 +35,17 @@ type Collection struct {
 type Options struct {
 	// Collections lists what may be in a namespace at this moment.
 	Collections func() []Collection
-	// Etcd holds the objects.
+	// Remote lists the group versions that other servers serve at this moment; nil means
+	// that there are none.
+	Remote func() []schema.GroupVersion
+	// Etcd holds the objects of Collections.
 	Etcd clientv3.KV
 	// Client and Metadata act as the namespace controller.
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
 	// Informers tell of namespaces; the server starts them.
 	Informers informers.SharedInformerFactory
-	// Creating tells whether an object is being created in a namespace that was
+	// Creating reports whether an object is being created in a namespace that was
 	// admitted before, by this server. Nil means never.
 	Creating func(namespace string) bool
 	// Settle is how long after its deletion began a namespace may still get
@@ -122,10 +126,12 @@ type remaining struct {
 	objects    []string
 	finalizers map[string]int
 	failures   []string
+	// undiscovered says which servers could not be asked what they have.
+	undiscovered string
 }
 
 func (r *remaining) Error() string {
-	return "objects remain: " + strings.Join(append(r.objects, r.failures...), ", ")
+	return "objects remain: " + strings.Join(slices.Concat(r.objects, r.failures, []string{r.undiscovered}), ", ")
 }
 
 func (c *Controller) sync(ctx context.Context, name string) error {
@@ -139,7 +145,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if !hasFinalizer(ns) {
 		return nil
 	}
-	// What is being created now is only found by the next attempt.
+	// Only the next attempt finds objects that are being created now.
 	creating := c.Creating != nil && c.Creating(name)
 	rest, err := c.empty(ctx, name)
 	if err != nil {
@@ -202,7 +208,8 @@ func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, e
 			}
 		}
 	}
-	if len(r.objects) == 0 && len(r.failures) == 0 {
+	c.emptyRemote(ctx, namespace, r)
+	if len(r.objects) == 0 && len(r.failures) == 0 && r.undiscovered == "" {
 		return nil, nil
 	}
 	return r, nil
@@ -225,6 +232,10 @@ func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remain
 	if r != nil || len(ns.Status.Conditions) > 0 {
 		if r == nil {
 			r = &remaining{}
+		}
+		if r.undiscovered != "" || has(ns, corev1.NamespaceDeletionDiscoveryFailure) {
+			set(next, corev1.NamespaceDeletionDiscoveryFailure, r.undiscovered != "",
+				"DiscoveryFailed", r.undiscovered, "ResourcesDiscovered", "All resources successfully discovered")
 		}
 		set(next, corev1.NamespaceDeletionContentFailure, len(r.failures) > 0,
 			"ContentDeletionFailed", strings.Join(r.failures, "; "), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Creations knows in which namespaces objects are being created. What was admitted
-// just before its namespace began to go may be stored long after that, when a
-// webhook took its time: the namespace waits for it. The zero value is ready; it
+// Creations knows in which namespaces objects are being created. An object that was
+// admitted just before its namespace began to go may be stored long after that, when a
+// webhook was slow: the namespace waits for it. The zero value is ready; it
 // is safe for concurrent use.
 type Creations struct {
 	mu struct {
@@ -18,7 +18,7 @@ type Creations struct {
 	}
 }
 
-// UnderWay tells whether a create in the namespace was admitted and its request
+// UnderWay reports whether a create in the namespace was admitted and its request
 // has not ended.
 func (c *Creations) UnderWay(namespace string) bool {
 	c.mu.Lock()
@@ -44,8 +44,8 @@ func (p counting) Admit(ctx context.Context, a admission.Attributes, o admission
 	if namespace == "" || a.GetOperation() != admission.Create || a.IsDryRun() {
 		return p.MutationInterface.Admit(ctx, a, o)
 	}
-	// It counts before it is judged: whoever sees afterwards that nothing is under
-	// way knows that what comes later is refused.
+	// It counts before it is judged: when the count is zero afterwards, every later
+	// create is refused.
 	p.creations.add(namespace, 1)
 	end := func() { p.creations.add(namespace, -1) }
 	if err := p.MutationInterface.Admit(ctx, a, o); err != nil {

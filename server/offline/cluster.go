@@ -3,8 +3,8 @@ package offline
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +27,9 @@ import (
 // cluster reads what the caller may read of a cluster.
 type cluster struct {
 	objects dynamic.Interface
-	kinds   *Kinds
-	// known are the policies behind webhooks, by engine, once they were asked for.
-	known map[string]string
+	// uninitialized sees objects that wait for initializers, too.
+	uninitialized dynamic.Interface
+	kinds         *Kinds
 }
 
 // Discover returns the kinds of a cluster. The error is that of the cluster, when it does
@@ -64,20 +64,27 @@ func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList
 	return lists, err
 }
 
-// Connect makes a World of a cluster, whose kinds were discovered, by reading only. What
-// the caller may not read is hidden in it. The error is that of the cluster, when it does
+// Connect makes a World of a cluster, whose kinds were discovered, by reading only. Objects
+// that the caller may not read are hidden in it. The error is that of the cluster, when it does
 // not answer.
 func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{kinds: kinds, known: map[string]string{}}
+	c := &cluster{kinds: kinds}
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
+	all := rest.CopyConfig(config)
+	all.Wrap(func(next http.RoundTripper) http.RoundTripper { return uninitialized{next} })
+	if c.uninitialized, err = dynamic.NewForConfig(all); err != nil {
+		return nil, err
+	}
 	w := &World{
-		Kinds: kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c}, behind: c.behind, define: c.define,
+		cluster: c,
+		Kinds:   kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c},
+		behind: (&Engines{objects: c.objects, kinds: kinds}).notes, define: c.define, converts: true,
 		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
 		Notes: []string{"compiled-in plugins of the server are not part of this plan: they cannot be seen from outside"},
 	}
@@ -173,82 +180,4 @@ func (c *cluster) older(ctx context.Context, w *World) error {
 		}
 	}
 	return nil
-}
-
-// behind names the policies behind the webhooks of policy engines: a webhook of such an
-// engine is the same for all of them.
-func (c *cluster) behind(ctx context.Context, s *plan.Step, e *registration.Entry) []string {
-	if e == nil || e.Webhook == nil {
-		return nil
-	}
-	name := s.Entry.Name
-	switch {
-	case strings.Contains(name, ".kyverno.svc"):
-		return []string{c.named(ctx, "Kyverno policies", func(r schema.GroupVersionResource) bool {
-			return r.Group == "kyverno.io" && (r.Resource == "clusterpolicies" || r.Resource == "policies")
-		})}
-	case strings.HasSuffix(name, "mutation.gatekeeper.sh"):
-		return []string{c.named(ctx, "Gatekeeper mutators", func(r schema.GroupVersionResource) bool {
-			return r.Group == "mutations.gatekeeper.sh"
-		})}
-	case strings.HasSuffix(name, "gatekeeper.sh"):
-		return []string{c.named(ctx, "Gatekeeper constraints", func(r schema.GroupVersionResource) bool {
-			return r.Group == "constraints.gatekeeper.sh"
-		})}
-	}
-	return nil
-}
-
-// most is how many policies are named.
-const most = 20
-
-// named lists the objects of the resources that are meant, in one sentence.
-func (c *cluster) named(ctx context.Context, what string, meant func(schema.GroupVersionResource) bool) string {
-	if text, ok := c.known[what]; ok {
-		return text
-	}
-	var names, hidden []string
-	seen := map[schema.GroupResource]bool{}
-	for _, k := range c.kinds.list {
-		r := k.Resource
-		if !meant(r) || seen[r.GroupResource()] {
-			continue
-		}
-		seen[r.GroupResource()] = true
-		list, err := c.objects.Resource(r).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			hidden = append(hidden, fmt.Sprintf("%s: %s", r.GroupResource(), unreadable(err)))
-			continue
-		}
-		for i := range list.Items {
-			name := list.Items[i].GetName()
-			if ns := list.Items[i].GetNamespace(); ns != "" {
-				name = ns + "/" + name
-			}
-			names = append(names, k.Kind.Kind+" "+name)
-		}
-	}
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
-	}
-	text := what + ": "
-	switch {
-	case len(names) > 0:
-		text += strings.Join(names, ", ")
-	case len(hidden) == 0:
-		text += "none"
-	}
-	if len(hidden) > 0 {
-		text += " (unknown: " + strings.Join(hidden, "; ") + ")"
-	}
-	c.known[what] = text
-	return text
-}
-
-// unreadable says why something cannot be read.
-func unreadable(err error) string {
-	if apierrors.IsForbidden(err) {
-		return "may not list them"
-	}
-	return err.Error()
 }

@@ -40,7 +40,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 		return err
 	})
 
-	// What is stored comes before the webhooks, which nobody could call.
+	// The stored objects come before the webhooks, which cannot be called.
 	kinds := offline.Builtin()
 	if err := kinds.Define(&unstructured.Unstructured{Object: gadgets()}); err != nil {
 		t.Fatal(err)

@@ -5,24 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 // document is one object of a file.
@@ -30,8 +36,7 @@ type document struct {
 	content map[string]any
 	file    string
 	// line is where the file's document begins, node the object in it; nil when its
-	// lines are not known. Few documents are asked for theirs, so that they are parsed
-	// when the first one asks.
+	// lines are not known.
 	line int
 	node func() *yamlv3.Node
 }
@@ -52,7 +57,7 @@ func (d *document) at() string {
 // Objects returns the objects of a file in YAML or JSON: all of its documents, lists taken
 // apart. The error names the file and the line.
 func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
-	found, err := documents(file, data)
+	found, err := documents(file, data, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +68,14 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	return list, nil
 }
 
-func documents(file string, data []byte) ([]*document, error) {
+// documents returns the objects of a file. With skipped, it passes over what is not one.
+func documents(file string, data []byte, skipped *[]string) ([]*document, error) {
 	var found []*document
-	for _, part := range split(data) {
-		var content any
-		var err error
-		if trimmed := bytes.TrimSpace(part.text); len(trimmed) > 0 && trimmed[0] == '{' {
-			err = utiljson.Unmarshal(part.text, &content)
-		} else {
-			var asJSON []byte
-			if asJSON, err = yaml.YAMLToJSONStrict(part.text); err == nil {
-				err = utiljson.Unmarshal(asJSON, &content)
-			}
-		}
+	parts := split(data)
+	contents, roots, errs := make([]any, len(parts)), make([]*yamlv3.Node, len(parts)), make([]error, len(parts))
+	atOnce(len(parts), func(i int) { contents[i], roots[i], errs[i] = decodeText(parts[i].text) })
+	for i, part := range parts {
+		content, root, err := contents[i], roots[i], errs[i]
 		if err != nil {
 			return nil, fmt.Errorf("%s: document at line %d: %w", file, part.line, err)
 		}
@@ -83,10 +83,17 @@ func documents(file string, data []byte) ([]*document, error) {
 			continue
 		}
 		object, ok := content.(map[string]any)
+		if skipped != nil && (!ok || object["kind"] == nil || object["apiVersion"] == nil) {
+			*skipped = append(*skipped, fmt.Sprintf("%s:%d: this is not an object of the API", file, part.line))
+			continue
+		}
 		if !ok {
 			return nil, fmt.Errorf("%s:%d: this is not an object", file, part.line)
 		}
 		d := &document{content: object, file: file, line: part.line, node: sync.OnceValue(func() *yamlv3.Node {
+			if root != nil {
+				return root
+			}
 			node := &yamlv3.Node{}
 			if yamlv3.Unmarshal(part.text, node) != nil || len(node.Content) != 1 {
 				return nil
@@ -98,6 +105,31 @@ func documents(file string, data []byte) ([]*document, error) {
 		}
 	}
 	return found, nil
+}
+
+// decodeText decodes a document of YAML or JSON. root is the document as it is written, nil
+// when that is not known yet.
+func decodeText(text []byte) (content any, root *yamlv3.Node, err error) {
+	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' {
+		err = utiljson.Unmarshal(text, &content)
+		return content, nil, err
+	}
+	return fromYAML(text)
+}
+
+// atOnce calls f for each of n numbers, as many at the same time as there are processors,
+// and returns when all calls have.
+func atOnce(n int, f func(i int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(n, goruntime.GOMAXPROCS(0)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	working.Wait()
 }
 
 // flatten appends a document, or what it lists.
@@ -142,7 +174,7 @@ func split(data []byte) []part {
 		line++
 		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
 			parts = append(parts, current)
-			// What stands behind the dashes belongs to the document.
+			// The text behind the dashes belongs to the document.
 			current = part{line: line, text: slices.Concat([]byte("   "), rest)}
 			if len(bytes.TrimSpace(rest)) == 0 {
 				current.text = []byte("\n")
@@ -178,23 +210,134 @@ func child(n *yamlv3.Node, path ...any) *yamlv3.Node {
 	return n
 }
 
+// Places finds where registrations are written in files.
+type Places struct{ registrations map[string]*document }
+
+// PlacesIn finds the registrations of some files; those of files that cannot be read are
+// nowhere.
+func PlacesIn(texts map[string][]byte) Places {
+	p := Places{registrations: map[string]*document{}}
+	for file, text := range texts {
+		found, err := documents(file, text, nil)
+		if err != nil {
+			continue
+		}
+		for _, d := range found {
+			u := d.object()
+			p.registrations[u.GetKind()+"/"+u.GetName()] = d
+		}
+	}
+	return p
+}
+
 // files are what was read.
 type files struct {
-	registrations map[string]*document
-	namespaces    map[string]*corev1.Namespace
-	kinds         *Kinds
-	stored        []*document
+	Places
+	namespaces map[string]*corev1.Namespace
+	kinds      *Kinds
+	stored     []*document
+	// written says how registrations are written, for rules.
+	// manifests are the registrations that only manifest files can have.
+	manifests []snapshot.Manifest
+	written   map[lint.Object]lint.Written
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
 // Registrations must be valid. Errors name the file and the line.
-func Read(paths []string) (*World, error) {
-	f := &files{registrations: map[string]*document{}, namespaces: map[string]*corev1.Namespace{}, kinds: Builtin()}
+func Read(paths []string) (*World, error) { return read(paths, nil, nil) }
+
+// Survey makes a World of files as they are, for those who ask what is wrong with them. The
+// path - is in. What is wrong with a registration is kept for World.Lint. What is not an
+// object of the API, and the files of a directory that cannot be read, are passed over;
+// skipped says so. The error is about a path that was named.
+func Survey(paths []string, in io.Reader) (w *World, skipped []string, err error) {
+	w, err = read(paths, in, &skipped)
+	return w, skipped, err
+}
+
+// read makes a World. With skipped it is lenient.
+func read(paths []string, in io.Reader, skipped *[]string) (*World, error) {
+	f := &files{Places: Places{registrations: map[string]*document{}}, namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
 		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
+		files: f,
 	}
+	all, err := open(paths, in, skipped)
+	if err != nil {
+		return nil, err
+	}
+	pass := func(err error) error {
+		if skipped == nil {
+			return err
+		}
+		*skipped = append(*skipped, err.Error())
+		return nil
+	}
+	registrations := make([]parsed, len(all))
+	atOnce(len(all), func(i int) {
+		if u := all[i].object(); u.GroupVersionKind().Group == registration.GroupName {
+			r := &registrations[i]
+			r.object, r.errs, r.err = parse(u)
+		}
+	})
+	for i, d := range all {
+		u := d.object()
+		gvk := u.GroupVersionKind()
+		var err error
+		switch {
+		case gvk.Group == registration.GroupName:
+			err = f.register(w, d, &registrations[i], skipped)
+		case gvk.GroupKind() == schema.GroupKind{Kind: "Namespace"}:
+			// Its defaults have a label with its name.
+			namespace := &corev1.Namespace{}
+			if err = as(u, namespace); err != nil {
+				err = fmt.Errorf("%s: Namespace %q: %w", d.at(), u.GetName(), err)
+			} else {
+				f.namespaces[u.GetName()] = namespace
+			}
+		case gvk.GroupKind() == definitions:
+			if err = w.Kinds.Define(u); err != nil {
+				err = fmt.Errorf("%s: %w", d.at(), err)
+			}
+		}
+		if err != nil {
+			if err = pass(err); err != nil {
+				return nil, err
+			}
+		}
+		f.stored = append(f.stored, d)
+	}
+	if w.Registrations.Local, err = snapshot.NewLocal(f.manifests, nil); err != nil {
+		return nil, err
+	}
+	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
+	w.Namespace = f.namespace
+	w.Params = f
+	w.Stored = f.find
+	w.locate = f.Locate
+	return w, nil
+}
+
+// definitions are the definitions of custom resources.
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// open returns the objects of files. With skipped, it passes over what is not one, and over
+// files of directories that cannot be read.
+func open(paths []string, in io.Reader, skipped *[]string) ([]*document, error) {
 	var all []*document
 	for _, path := range paths {
+		if path == "-" && skipped != nil {
+			data, err := io.ReadAll(in)
+			if err != nil {
+				return nil, err
+			}
+			found, err := documents("standard input", data, skipped)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+			continue
+		}
 		names, err := expand(path)
 		if err != nil {
 			return nil, err
@@ -204,41 +347,18 @@ func Read(paths []string) (*World, error) {
 			if err != nil {
 				return nil, err
 			}
-			found, err := documents(name, data)
-			if err != nil {
+			found, err := documents(name, data, skipped)
+			switch {
+			case err == nil:
+				all = append(all, found...)
+			case skipped == nil || name == path:
 				return nil, err
+			default:
+				*skipped = append(*skipped, err.Error())
 			}
-			all = append(all, found...)
 		}
 	}
-	for _, d := range all {
-		u := d.object()
-		gvk := u.GroupVersionKind()
-		switch {
-		case gvk.Group == registration.GroupName:
-			if err := f.register(w, d); err != nil {
-				return nil, err
-			}
-		case gvk.GroupKind() == schema.GroupKind{Kind: "Namespace"}:
-			// Its defaults have a label with its name.
-			namespace := &corev1.Namespace{}
-			if err := as(u, namespace); err != nil {
-				return nil, fmt.Errorf("%s: Namespace %q: %w", d.at(), u.GetName(), err)
-			}
-			f.namespaces[u.GetName()] = namespace
-		case gvk.GroupKind() == schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
-			if err := w.Kinds.Define(u); err != nil {
-				return nil, fmt.Errorf("%s: %w", d.at(), err)
-			}
-		}
-		f.stored = append(f.stored, d)
-	}
-	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
-	w.Namespace = f.namespace
-	w.Params = f
-	w.Stored = f.find
-	w.locate = f.locate
-	return w, nil
+	return all, nil
 }
 
 // expand returns the files that a path means.
@@ -263,22 +383,54 @@ func expand(path string) ([]string, error) {
 	return names, err
 }
 
-func (f *files) register(w *World, d *document) error {
+// parsed is what parse returns.
+type parsed struct {
+	object runtime.Object
+	errs   field.ErrorList
+	err    error
+}
+
+// register adds a registration. With skipped, what is wrong with it is kept.
+func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) error {
 	u := d.object()
-	obj, errs, err := parse(u)
-	if err != nil {
-		return fmt.Errorf("%s: %w", d.at(), err)
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("%s: %s %q: %w", d.at(), u.GetKind(), u.GetName(), errs.ToAggregate())
-	}
 	key := u.GetKind() + "/" + u.GetName()
-	if other := f.registrations[key]; other != nil {
+	if other := f.registrations[key]; other != nil && p.err == nil {
 		return fmt.Errorf("%s: %s %q is at %s, too", d.at(), u.GetKind(), u.GetName(), other.at())
 	}
+	if skipped != nil {
+		written := lint.Written{APIVersion: u.GetAPIVersion(), Annotations: u.GetAnnotations()}
+		for _, e := range p.errs {
+			written.Invalid = append(written.Invalid, lint.Invalid{Field: e.Field, Message: e.Error()})
+		}
+		if p.err != nil {
+			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
+		}
+		f.registrations[key] = d
+		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
+		if len(written.Invalid) == 0 {
+			f.add(w, d, p.object)
+		}
+		return nil
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w", d.at(), p.err)
+	}
+	if len(p.errs) > 0 {
+		return fmt.Errorf("%s: %s %q: %w", d.at(), u.GetKind(), u.GetName(), p.errs.ToAggregate())
+	}
 	f.registrations[key] = d
-	w.Registrations.Objects = append(w.Registrations.Objects, obj)
+	f.add(w, d, p.object)
 	return nil
+}
+
+// add adds an object to the registrations. Only manifest files of a server have names of
+// theirs (S21.8).
+func (f *files) add(w *World, d *document, object runtime.Object) {
+	if snapshot.IsStatic(object) {
+		f.manifests = append(f.manifests, snapshot.Manifest{Object: object, File: d.file})
+		return
+	}
+	w.Registrations.Objects = append(w.Registrations.Objects, object)
 }
 
 func (f *files) namespace(_ context.Context, name string) (*corev1.Namespace, error) {
@@ -303,9 +455,10 @@ func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*un
 	return nil, apierrors.NewNotFound(kind.Resource.GroupResource(), name)
 }
 
-// locate returns the place of a rule, or of the entry when rule is nil.
-func (f *files) locate(e *plan.Entry, rule *int) *plan.Location {
-	d := f.registrations[e.Kind+"/"+e.Configuration]
+// Locate returns the place of a rule, or of the entry when rule is nil; nil when the entry is
+// not in the files.
+func (p Places) Locate(e *plan.Entry, rule *int) *plan.Location {
+	d := p.registrations[e.Kind+"/"+e.Configuration]
 	if d == nil {
 		return nil
 	}

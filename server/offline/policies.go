@@ -133,7 +133,7 @@ func byName(found []*unstructured.Unstructured) []runtime.Object {
 	return objects
 }
 
-// Scope implements plan.Params. What no file defines may exist all the same.
+// Scope implements plan.Params. A kind that no file defines may exist all the same.
 func (f *files) Scope(_ context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error) {
 	k := f.kinds.Of(kind)
 	if k.Guessed {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
@@ -27,7 +29,8 @@ import (
 
 // World is what is known about the place where a request would be judged.
 type World struct {
-	Kinds         *Kinds
+	Kinds *Kinds
+	// Registrations must not be changed once a plan was made.
 	Registrations snapshot.Registrations
 	// Hidden says of sources why their entries cannot be seen.
 	Hidden map[registration.Source]string
@@ -45,12 +48,23 @@ type World struct {
 	// Notes are what every plan of this World does not know.
 	Notes []string
 
+	// files and cluster are what the World was made of, one of the two.
+	files   *files
+	cluster *cluster
+
 	// locate finds the place where a rule is written; nil when nobody knows.
 	locate func(e *plan.Entry, rule *int) *plan.Location
 	// behind names what stands behind a webhook; nil when nobody knows.
-	behind func(ctx context.Context, s *plan.Step, e *registration.Entry) []string
+	behind func(ctx context.Context, entry *plan.Entry) []string
+	// converts tells that Stored returns an object in any version that is served, whatever it
+	// is stored in.
+	converts bool
 	// define finds out how a custom resource is converted; nil when that is known.
 	define func(ctx context.Context, kind *Kind)
+
+	// compile compiles the registrations when the first plan is made.
+	compile  sync.Once
+	compiled *snapshot.Snapshot
 }
 
 // Request is a request that is not made.
@@ -96,16 +110,20 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
 		w.define(ctx, q.Kind)
 	}
-	attributes, equivalents, set, err := w.decoded(q, sent, object, old)
+	attributes, equivalents, set, err := w.decoded(ctx, q, sent, object, old)
 	if err != nil {
 		return nil, err
 	}
 	request := plan.NewRequest(attributes)
-	in := &plan.Input{Objects: set, Params: w.Params, RightsUnknown: w.RightsUnknown}
+	in := &plan.Input{Objects: set, Params: w.Params, RightsUnknown: w.RightsUnknown, Generates: true}
+	if object := plan.StatusOnly(attributes.GetObject(), attributes.GetOldObject()); object != nil && request.WritesStatus() {
+		in.Status = w.set(ctx, q, w.attributes(q, sent, object, attributes.GetOldObject()), sent)
+	}
 	if q.User == nil {
 		in.UserUnknown = w.UserUnknown
 	}
-	compiled := snapshot.Compile(w.Registrations)
+	w.compile.Do(func() { w.compiled = snapshot.Compile(w.Registrations) })
+	compiled := w.compiled
 	w.namespaces(ctx, in, compiled, &request)
 	if s, ok := set.(*objects.Set); ok {
 		in.Change = dispatch.Changer(s, schemas{})
@@ -115,7 +133,7 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	for _, problem := range compiled.Problems {
 		p.Notes = append(p.Notes, problem.Error())
 	}
-	w.annotate(ctx, p, compiled)
+	w.annotate(ctx, p)
 	return p, nil
 }
 
@@ -132,7 +150,7 @@ func (w *World) links() []plan.Link {
 		d := source.Descriptor()
 		links[i] = plan.Link{Plugin: d.Plugin, Source: d, Hidden: w.Hidden[source]}
 		if d.Policies && links[i].Hidden == "" {
-			// What a policy does is up to its bindings.
+			// The bindings decide what a policy does.
 			links[i].Hidden = w.Hidden[d.Bindings]
 		}
 	}
@@ -140,15 +158,9 @@ func (w *World) links() []plan.Link {
 }
 
 // annotate adds what is known of the steps besides the decision.
-func (w *World) annotate(ctx context.Context, p *plan.Plan, s *snapshot.Snapshot) {
+func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 	if w.locate == nil && w.behind == nil {
 		return
-	}
-	entries := map[plan.Entry]*registration.Entry{}
-	for i := range order {
-		for _, e := range s.Entries(order[i]) {
-			entries[plan.Entry{Kind: order[i].String(), Configuration: e.Configuration, Index: e.Index, Name: e.Name}] = e.Entry
-		}
 	}
 	for i := range p.Steps {
 		step := &p.Steps[i]
@@ -159,7 +171,7 @@ func (w *World) annotate(ctx context.Context, p *plan.Plan, s *snapshot.Snapshot
 			step.Location = w.locate(step.Entry, step.Rule)
 		}
 		if w.behind != nil && step.Effect != plan.Skip {
-			step.Notes = w.behind(ctx, step, entries[*step.Entry])
+			step.Notes = w.behind(ctx, step.Entry)
 		}
 	}
 }
@@ -183,13 +195,64 @@ func (w *World) objects(ctx context.Context, q *Request) (object, old *unstructu
 	if q.Operation == "DELETE" {
 		return nil, old, nil
 	}
+	if q.Subresource == "scale" {
+		old = scaleOf(old)
+	}
 	if object == nil {
 		object = old.DeepCopy()
 	}
 	return object, old, nil
 }
 
-// options returns the options of an operation, as webhooks are told them.
+// scaleOf returns what a stored object shows under its subresource scale. Of a kind whose
+// replicas are not known to be in the usual place, it returns the metadata only.
+func scaleOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if u.GetKind() == "Scale" {
+		return u
+	}
+	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
+	for _, field := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
+		if value, ok, _ := unstructured.NestedFieldCopy(u.Object, "metadata", field); ok {
+			_ = unstructured.SetNestedField(scale.Object, value, "metadata", field)
+		}
+	}
+	if !catalog.Scheme.Recognizes(u.GroupVersionKind()) {
+		return scale
+	}
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	wanted, ok, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	if !ok {
+		wanted = 1
+	}
+	actual, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
+	status := map[string]any{"replicas": actual}
+	if content, ok, _ := unstructured.NestedMap(u.Object, "spec", "selector"); ok {
+		status["selector"] = selectorText(content)
+	}
+	scale.Object["spec"], scale.Object["status"] = map[string]any{"replicas": wanted}, status
+	return scale
+}
+
+// selectorText is a label selector, or a map of labels, in one line.
+func selectorText(content map[string]any) string {
+	selector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err == nil && (selector.MatchLabels != nil || selector.MatchExpressions != nil) {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil {
+			return s.String()
+		}
+		return ""
+	}
+	set := labels.Set{}
+	for key, value := range content {
+		if text, ok := value.(string); ok {
+			set[key] = text
+		}
+	}
+	return set.String()
+}
+
+// options returns the options of an operation, as webhooks get them.
 func options(q *Request) runtime.Object {
 	var dryRun []string
 	if q.DryRun {
@@ -208,7 +271,7 @@ func options(q *Request) runtime.Object {
 }
 
 // decoded returns a request as admission would see it.
-func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *unstructured.Unstructured) (apiadmission.Attributes, plan.Equivalents, plan.Objects, error) {
+func (w *World) decoded(ctx context.Context, q *Request, sent schema.GroupVersionKind, object, old *unstructured.Unstructured) (apiadmission.Attributes, plan.Equivalents, plan.Objects, error) {
 	if object != nil && q.Namespace != "" && q.Kind.Namespaced {
 		object.SetNamespace(q.Namespace)
 	}
@@ -230,10 +293,22 @@ func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *u
 		return nil, nil, nil, fmt.Errorf("the stored object: %w", err)
 	}
 	a := w.attributes(q, sent, typedObject, typedOld)
-	if catalog.Scheme.Recognizes(sent) {
-		return a, w.Kinds.equivalents, objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents}), nil
+	return a, w.Kinds.equivalents, w.set(ctx, q, a, sent), nil
+}
+
+// set has the objects of a request: those of built-in kinds can be converted.
+func (w *World) set(ctx context.Context, q *Request, a apiadmission.Attributes, sent schema.GroupVersionKind) plan.Objects {
+	_, unknown := a.GetOldObject().(*unstructured.Unstructured)
+	if catalog.Scheme.Recognizes(sent) && !unknown {
+		return objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents})
 	}
-	return a, w.Kinds.equivalents, &custom{plan.AsWritten(typedObject, typedOld), w.Kinds}, nil
+	c := &custom{Objects: plan.AsWritten(a.GetObject(), a.GetOldObject()), kinds: w.Kinds, unchanged: q.Object == nil}
+	if w.converts && q.Old == nil && q.Subresource != "scale" {
+		c.stored = func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+			return w.Stored(ctx, w.Kinds.Of(kind), q.Namespace, q.Name)
+		}
+	}
+	return c
 }
 
 func (w *World) attributes(q *Request, sent schema.GroupVersionKind, object, old runtime.Object) apiadmission.Attributes {
@@ -285,17 +360,27 @@ func (b builtins) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper
 }
 
 // custom are the objects of a custom resource. Where its definition says that versions
-// differ in their name only, they are converted.
+// differ in their name only, they are converted. Where a webhook converts them, a cluster is
+// asked for the stored object in the version that is wanted: it converts what it stores,
+// and nothing else.
 type custom struct {
 	plan.Objects
 	kinds *Kinds
+	// stored returns the stored object in another version; nil when no cluster does that.
+	stored func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
+	// unchanged tells that the request changes nothing.
+	unchanged bool
 }
 
 // Seen implements plan.Objects.
 func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
 	object, old, err = c.Objects.Seen(kind)
-	if errors.Is(err, plan.ErrUnknown) && c.kinds.unconverted[kind.GroupKind()] {
+	switch {
+	case !errors.Is(err, plan.ErrUnknown):
+	case c.kinds.unconverted[kind.GroupKind()]:
 		object, old, err = c.Newest(), c.Old(), nil
+	case c.stored != nil:
+		object, old, err = c.converted(kind)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -305,6 +390,30 @@ func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object,
 	}
 	old, err = seen(old, kind)
 	return object, old, err
+}
+
+// converted returns the objects as the cluster converts them.
+func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	if c.Newest() != nil && !c.unchanged {
+		return nil, nil, fmt.Errorf("%w: the object is converted to %s by a webhook of the cluster, which only converts stored objects", plan.ErrUnknown, kind.GroupVersion())
+	}
+	stored, err := c.stored(kind)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: the stored object in %s: %w", plan.ErrUnknown, kind.GroupVersion(), err)
+	}
+	content := stored.DeepCopy()
+	if _, err := initializers.Hide(content.Object); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", plan.ErrUnknown, err)
+	}
+	if c.Newest() == nil {
+		return nil, content, nil
+	}
+	return content.DeepCopy(), content, nil
+}
+
+// SetName gives the object a name.
+func (c *custom) SetName(name string) {
+	c.Objects.(interface{ SetName(name string) }).SetName(name)
 }
 
 // Pend makes the object wait for initializers.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/builder"
 	"k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/common"
@@ -138,6 +139,14 @@ func (h *Handler) build2() ([]byte, error) {
 	if h.options.Custom != nil {
 		if document, err = h.options.Custom.OpenAPIV2(document); err != nil {
 			return nil, fmt.Errorf("OpenAPI v2: %w", err)
+		}
+	}
+	h.mu.Lock()
+	remote := h.mu.remote.V2
+	h.mu.Unlock()
+	for _, other := range remote {
+		if err := aggregator.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(document, other); err != nil {
+			return nil, fmt.Errorf("OpenAPI v2 of an aggregated server: %w", err)
 		}
 	}
 	// Documents of custom resources bring definitions such as Scale along, with

@@ -16,8 +16,8 @@
 // requests, so a document says what kube-apiserver's says of the same kind. Custom
 // resources bring documents of their own.
 //
-// A document is built when somebody asks for it, and its text is given back to
-// the garbage collector when nobody does: what stays is its ETag. The list of v3
+// A document is built when a client asks for it, and its text is given back to the
+// garbage collector when no client does: only its ETag stays. The list of v3
 // documents has the hash of each, so the first client that reads the list pays
 // for building them all, some tenths of a second; nobody does after that.
 //

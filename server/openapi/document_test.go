@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestADocumentIsBuiltOnce: what a client waits for does not depend on when garbage was
-// collected.
+// TestADocumentIsBuiltOnce: a client's waiting time does not depend on garbage
+// collection.
 func TestADocumentIsBuiltOnce(t *testing.T) {
 	text := []byte(`{"openapi":"3.0.0","info":"` + strings.Repeat("x", 1<<16) + `"}`)
 	built := 0

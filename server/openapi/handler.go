@@ -55,6 +55,23 @@ type CustomVersion struct {
 	Tag string
 }
 
+// Remote are the documents of other servers. The caller no longer changes them.
+type Remote struct {
+	// V2 are v2 documents, which are added to that of this server. Tag changes whenever
+	// one of them does.
+	V2  []*spec.Swagger
+	Tag string
+	// V3 are v3 documents by name, such as apis/example.com/v1.
+	V3 map[string]RemoteDocument
+}
+
+// RemoteDocument is a v3 document of another server.
+type RemoteDocument struct {
+	// URL is the path and query under which Handler serves the document.
+	URL     string
+	Handler http.Handler
+}
+
 // OldPath is where kubectl up to 1.9 reads OpenAPI v2: always in protobuf, whatever
 // it says it accepts.
 const OldPath = "/swagger-2.0.0.pb-v1"
@@ -71,6 +88,7 @@ type Handler struct {
 		sync.Mutex
 		swagger *document
 		custom  map[string]customDocument
+		remote  Remote
 	}
 }
 
@@ -159,6 +177,30 @@ func (h *Handler) SetCustom(versions []CustomVersion) {
 	h.mu.swagger = &document{build: h.build2}
 }
 
+// SetRemote says what other servers document. A document of theirs stands in the place of one
+// of a custom group version, and never in that of a built-in one.
+func (h *Handler) SetRemote(remote Remote) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if remote.Tag != h.mu.remote.Tag {
+		h.mu.swagger = &document{build: h.build2}
+	}
+	h.mu.remote = remote
+}
+
+// remote returns the document of another server, nil if there is none of that name.
+func (h *Handler) remote(name string) *RemoteDocument {
+	if h.builtin[name] != nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d, ok := h.mu.remote.V3[name]; ok {
+		return &d
+	}
+	return nil
+}
+
 // lookup returns the v3 document of that name, nil if there is none.
 func (h *Handler) lookup(name string) *document {
 	if d := h.builtin[name]; d != nil {
@@ -183,14 +225,14 @@ func (h *Handler) documents() map[string]*document {
 	return all
 }
 
-// Handles tells whether there is a document at path, or a list of them.
+// Handles reports whether there is a document at path, or a list of them.
 func (h *Handler) Handles(path string) bool {
 	switch path {
 	case "/openapi/v2", "/openapi/v3", OldPath:
 		return true
 	}
 	name, ok := strings.CutPrefix(path, "/openapi/v3/")
-	return ok && h.lookup(name) != nil
+	return ok && (h.lookup(name) != nil || h.remote(name) != nil)
 }
 
 // ServeHTTP answers a request for a path that Handles knows, and 404 for any
@@ -227,6 +269,10 @@ func (h *Handler) serveV2(p protobuf) http.HandlerFunc {
 }
 
 func (h *Handler) serveV3(w http.ResponseWriter, req *http.Request, name string) {
+	if remote := h.remote(name); remote != nil {
+		remote.Handler.ServeHTTP(w, req)
+		return
+	}
 	d := h.lookup(name)
 	if d == nil {
 		http.NotFound(w, req)
@@ -254,6 +300,14 @@ func (h *Handler) serveList(w http.ResponseWriter, req *http.Request) {
 			continue
 		}
 		list.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: location(name, etag)}
+	}
+	h.mu.Lock()
+	remote := h.mu.remote.V3
+	h.mu.Unlock()
+	for name, d := range remote {
+		if h.builtin[name] == nil {
+			list.Paths[name] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: d.URL}
+		}
 	}
 	data, err := json.Marshal(list)
 	if err != nil {

@@ -124,7 +124,7 @@ func (c container) Routes() []common.Route {
 	return list
 }
 
-// ofSubresource tells whether something follows the name of the object in a path.
+// ofSubresource reports whether something follows the name of the object in a path.
 func ofSubresource(path string) bool {
 	_, after, found := strings.Cut(path, "/{name}")
 	return found && after != ""

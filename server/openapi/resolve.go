@@ -33,8 +33,7 @@ func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, erro
 			name, _ := d.name(path)
 			types["#/components/schemas/"+common.EscapeJsonPointer(name)] = path
 		}
-		// What is returned is read when somebody else may write into the
-		// definitions.
+		// The result may be read while others write into the definitions.
 		copies := map[string]*spec.Schema{}
 		copyOf := func(path string) (*spec.Schema, error) {
 			if s := copies[path]; s != nil {

@@ -63,7 +63,7 @@ type key struct {
 	selector        string
 }
 
-// read is one read. What it found is there when done is closed.
+// read is one read. Its result is there when done is closed.
 type read struct {
 	begin   time.Time
 	done    chan struct{}

@@ -135,7 +135,8 @@ func TestAStrictRequestIsServedByAReadThatBeganAfterIt(t *testing.T) {
 	})
 }
 
-// A request that ends does not end the read, for which others wait.
+// A request waits for a read until its own time is over, and one that ends does not end the
+// read, for which others wait. S15.9, S15.10.
 func TestACancelledRequestDoesNotEndTheReadOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
@@ -167,8 +168,8 @@ func TestACancelledRequestDoesNotEndTheReadOfOthers(t *testing.T) {
 	})
 }
 
-// A read that fails serves those that wait for it, and the next request reads again; what
-// is not there is remembered as what is.
+// A read that fails serves those that wait for it, and the next request reads again;
+// absent objects are remembered like others.
 func TestAFailedReadIsNotRemembered(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -205,7 +206,8 @@ func TestAReadHasATimeout(t *testing.T) {
 	})
 }
 
-// Params of a selector come by namespace and name. S15.12.
+// Params of a selector are read as those of a name are (S15.9). They come by namespace and
+// name. S15.12.
 func TestListsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got, err := reader(params.Options{}, &store{}).List(t.Context(), configMaps, "", labels.Everything())

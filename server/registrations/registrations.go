@@ -106,7 +106,9 @@ type Hold func(ctx context.Context) (writing context.Context, done func())
 
 // Storage opens the stores of the kinds. The result maps a served version to its
 // resources; the versions of one kind share a store.
-func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) (map[string]map[string]rest.Storage, error) {
+//
+// warn returns, for a resource, what its writers are warned of; it may be nil.
+func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, warn func(resource string) Warn) (map[string]map[string]rest.Storage, error) {
 	versions := map[string]map[string]rest.Storage{}
 	for _, k := range kinds {
 		resource := schema.GroupResource{Group: Group, Resource: k.plural}
@@ -128,7 +130,11 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold) 
 			if versions[version] == nil {
 				versions[version] = map[string]rest.Storage{}
 			}
-			versions[version][k.plural] = served{Store: store, hold: hold}
+			one := served{Store: store, hold: hold}
+			if warn != nil {
+				one.warn = warn(k.plural)
+			}
+			versions[version][k.plural] = one
 		}
 	}
 	return versions, nil

@@ -68,7 +68,7 @@ func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []str
 }
 
 // webhooksName is the name of a configuration of webhooks, and empty for the other
-// kinds: what ends like the names of static manifests is theirs (S13.13).
+// kinds: names that end like those of static manifests are reserved for them (S13.13).
 func webhooksName(obj runtime.Object) string {
 	switch c := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:

@@ -96,7 +96,7 @@ func (r around) Validate(ctx context.Context, a admission.Attributes, o admissio
 	return err
 }
 
-// note takes down a rejection, if somebody is to be told of it. It does not wait.
+// note queues a rejection if its object has an owner that gets an event. It does not wait.
 func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.IsDryRun() || a.GetObject() == nil {
 		return
@@ -144,7 +144,7 @@ func message(a admission.Attributes, object metav1.Object, err error) string {
 	return trace.Cut(text, maxMessage)
 }
 
-// rejected tells whether somebody objects to the object; otherwise somebody could not be
+// rejected reports whether somebody objects to the object; otherwise somebody could not be
 // asked.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
@@ -182,8 +182,8 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// owners finds owners. What an object says of its owner need not be true: an event is
-// written only about an owner that is there.
+// owners finds owners. An object may name an owner that does not exist: an event is
+// written only about an existing one.
 type owners struct {
 	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	metadata metadata.Interface

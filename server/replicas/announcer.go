@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,23 +15,14 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 )
 
 const (
-	// minLifetime is how long the announcement of a server that ended without a
-	// word lasts at least.
-	minLifetime = 15 * time.Second
-	// renewals is how often an announcement is renewed in its lifetime.
-	renewals = 6
 	// rpcTimeout bounds a call of etcd; the next attempt may go to another member.
 	rpcTimeout = 2 * time.Second
 	// retryAfter is how long after one that failed the next attempt is made.
 	retryAfter = 500 * time.Millisecond
-	// remembered is how many times of taking in registrations are told.
-	remembered = 32
-	// maxSkipped and maxReason bound what is told of webhooks that are not called.
-	maxSkipped, maxReason = 100, 300
 )
 
 // Options are what an Announcer needs.
@@ -53,54 +41,14 @@ type Options struct {
 	Off []string
 }
 
-// announcement is what a server says of itself.
-type announcement struct {
-	Address string `json:"address"`
-	// Adopted tells when registrations were taken into use, oldest first.
-	Adopted []adoption `json:"adopted,omitempty"`
-	// Skipped are the webhooks that the server does not call.
-	Skipped []Skipped `json:"skipped,omitempty"`
-	// Off are the resources of which the server enforces nothing.
-	Off []string `json:"off,omitempty"`
-}
-
-// Skipped is a webhook that a server does not call, because the webhook's server
-// could not be reached several times in a row.
-type Skipped struct {
-	// Registration is the name of the state of the webhook's registration.
-	Registration string `json:"registration"`
-	// Webhook is its name, and Target the HOST:PORT of its server.
-	Webhook string `json:"webhook"`
-	Target  string `json:"target"`
-	// Since is when the first call failed, and Reason how a later one did.
-	Since  time.Time `json:"since"`
-	Reason string    `json:"reason"`
-}
-
-// adoption is the moment from which requests were judged by the registrations of
-// a revision.
-type adoption struct {
-	Revision int64     `json:"revision"`
-	At       time.Time `json:"at"`
-}
+// Skipped is a webhook that a server does not call.
+type Skipped = announce.Skipped
 
 // Announcer announces a server. It is safe for concurrent use.
 type Announcer struct {
-	options  Options
-	key      string
-	lifetime time.Duration
-	changed  chan struct{}
-
-	// mu guards what follows; etcd is not called while it is held.
-	mu struct {
-		sync.Mutex
-		adopted []adoption
-		skipped []Skipped
-		// news counts the changes of what is to be told.
-		news int64
-		// until is how long the announcement is sure to last.
-		until time.Time
-	}
+	*announce.Log
+	options Options
+	key     string
 	// lease and told, which is the news that are in etcd, belong to Announce and then
 	// to Run.
 	lease clientv3.LeaseID
@@ -109,10 +57,7 @@ type Announcer struct {
 
 // NewAnnouncer returns an Announcer that has announced nothing.
 func NewAnnouncer(o Options) *Announcer {
-	return &Announcer{
-		options: o, key: path.Join(o.Prefix, o.ID),
-		lifetime: max(minLifetime, 3*o.MaxStaleness), changed: make(chan struct{}, 1),
-	}
+	return &Announcer{Log: announce.NewLog(o.Address, o.MaxStaleness, o.Off), options: o, key: path.Join(o.Prefix, o.ID)}
 }
 
 // Announce makes the server known. It must have returned before the first read
@@ -128,7 +73,7 @@ func (a *Announcer) Announce(ctx context.Context) error {
 
 // Run keeps the announcement up to date until ctx ends, and then withdraws it.
 func (a *Announcer) Run(ctx context.Context) {
-	period := a.lifetime / renewals
+	period := a.Lifetime() / announce.Renewals
 	timer := time.NewTimer(period)
 	defer timer.Stop()
 	for {
@@ -137,7 +82,7 @@ func (a *Announcer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			a.withdraw(context.WithoutCancel(ctx))
 			return
-		case <-a.changed:
+		case <-a.Changed():
 		case <-timer.C:
 			step, renewing = a.renew, true
 		}
@@ -158,67 +103,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// Observe takes in the outcome of a read of registrations. It does no I/O.
-func (a *Announcer) Observe(r snapshot.Read) {
-	if r.Err != nil || !r.Changed {
-		return
-	}
-	revision, err := strconv.ParseInt(r.Snapshot.Revision, 10, 64)
-	if err != nil {
-		return
-	}
-	a.mu.Lock()
-	a.mu.adopted = append(a.mu.adopted, adoption{revision, r.Begin.Add(r.Latency).UTC()})
-	if extra := len(a.mu.adopted) - remembered; extra > 0 {
-		a.mu.adopted = append([]adoption(nil), a.mu.adopted[extra:]...)
-	}
-	a.mu.news++
-	a.mu.Unlock()
-	a.poke()
-}
-
-// Skip takes in which webhooks the server does not call now. The announcement gives the
-// reason once for as long as that lasts. It does no I/O.
-func (a *Announcer) Skip(now []Skipped) {
-	now = slices.Clone(now[:min(len(now), maxSkipped)])
-	for i := range now {
-		if r := now[i].Reason; len(r) > maxReason {
-			now[i].Reason = strings.ToValidUTF8(r[:maxReason], "") + "..."
-		}
-	}
-	a.mu.Lock()
-	same := slices.EqualFunc(a.mu.skipped, now, func(x, y Skipped) bool {
-		return x.Registration == y.Registration && x.Webhook == y.Webhook && x.Target == y.Target && x.Since.Equal(y.Since)
-	})
-	if !same {
-		a.mu.skipped = now
-		a.mu.news++
-	}
-	a.mu.Unlock()
-	if !same {
-		a.poke()
-	}
-}
-
-func (a *Announcer) poke() {
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
-}
-
-// Covers returns an error unless the announcement is sure to last as long as a
-// request may be judged by a read that began at the given time.
-func (a *Announcer) Covers(begin time.Time) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.mu.until.Before(begin.Add(a.options.MaxStaleness)) {
-		return errors.New("could not renew the announcement of this server in etcd, so other servers might not wait for it")
-	}
-	return nil
-}
-
-// Alone tells whether no other server is announced. One that starts now reads what is
+// Alone reports whether no other server is announced. One that starts now reads what is
 // stored after it was announced.
 func (a *Announcer) Alone(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
@@ -233,7 +118,7 @@ func (a *Announcer) Alone(ctx context.Context) (bool, error) {
 // grant gets a lease and announces the server with it.
 func (a *Announcer) grant(ctx context.Context) error {
 	began := time.Now()
-	response, err := a.options.Etcd.Grant(ctx, int64(a.lifetime/time.Second))
+	response, err := a.options.Etcd.Grant(ctx, int64(a.Lifetime()/time.Second))
 	if err != nil {
 		return err
 	}
@@ -241,19 +126,18 @@ func (a *Announcer) grant(ctx context.Context) error {
 	if err := a.tell(ctx); err != nil {
 		return err
 	}
-	a.last(began)
+	a.Renewed(began)
 	return nil
 }
 
 // tell writes what is to be known, and renews the lease if that is known already.
 func (a *Announcer) tell(ctx context.Context) error {
-	a.mu.Lock()
-	said := announcement{Address: a.options.Address, Adopted: slices.Clone(a.mu.adopted), Skipped: a.mu.skipped, Off: a.options.Off}
-	news := a.mu.news
-	a.mu.Unlock()
+	said, news := a.Current()
 	if news == a.told {
 		return a.renewLease(ctx)
 	}
+	// Servers that are announced through the API have none.
+	said.ReadsManifests = true
 	value, err := json.Marshal(said)
 	if err != nil {
 		return err
@@ -265,15 +149,12 @@ func (a *Announcer) tell(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the lease, and tells what could not be told before.
+// renew renews the lease, and announces what could not be announced before.
 func (a *Announcer) renew(ctx context.Context) error {
 	if err := a.renewLease(ctx); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	behind := a.mu.news != a.told
-	a.mu.Unlock()
-	if behind {
+	if a.News() != a.told {
 		return a.tell(ctx)
 	}
 	return nil
@@ -284,15 +165,8 @@ func (a *Announcer) renewLease(ctx context.Context) error {
 	if _, err := a.options.Etcd.KeepAliveOnce(ctx, a.lease); err != nil {
 		return err
 	}
-	a.last(began)
+	a.Renewed(began)
 	return nil
-}
-
-// last notes that the lease was renewed after the given time.
-func (a *Announcer) last(began time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.mu.until = began.Add(a.lifetime)
 }
 
 func (a *Announcer) withdraw(ctx context.Context) {
@@ -301,22 +175,4 @@ func (a *Announcer) withdraw(ctx context.Context) {
 	if _, err := a.options.Etcd.Revoke(ctx, a.lease); err != nil {
 		klog.V(1).InfoS("Could not delete the announcement of this server from etcd; it will expire", "err", err)
 	}
-}
-
-// newest is the last revision that was taken in, 0 if none was.
-func (s *announcement) newest() int64 {
-	if len(s.Adopted) == 0 {
-		return 0
-	}
-	return s.Adopted[len(s.Adopted)-1].Revision
-}
-
-// since is when a revision was taken in at the latest, nil when it was not.
-func (s *announcement) since(revision int64) *time.Time {
-	for i := range s.Adopted {
-		if s.Adopted[i].Revision >= revision {
-			return &s.Adopted[i].At
-		}
-	}
-	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
@@ -107,7 +108,7 @@ func adopt(a *Announcer, revision int64) {
 	a.Observe(snapshot.Read{Begin: time.Now(), Changed: true, Snapshot: &snapshot.Snapshot{Revision: text(revision)}})
 }
 
-// summary is a state in short: what is stored, and what each server enforces.
+// summary is a state in short: the stored generation, and that which each server enforces.
 type summary struct {
 	Stored  string
 	InForce bool
@@ -134,7 +135,7 @@ func (s *store) summary(name string) summary {
 	return out
 }
 
-// eventually waits for a state: announcements are written beside the request path.
+// eventually waits for a state: announcements are written outside of requests.
 func (s *store) eventually(what, name string, want summary) {
 	s.t.Helper()
 	var diff string
@@ -267,7 +268,7 @@ func TestLostAnnouncementIsMadeAgain(t *testing.T) {
 	if err := a.Covers(time.Now()); err != nil {
 		t.Errorf("just announced: %v", err)
 	}
-	if err := a.Covers(time.Now().Add(minLifetime - 4*time.Second)); err == nil {
+	if err := a.Covers(time.Now().Add(a.Lifetime() - 4*time.Second)); err == nil {
 		t.Error("a read is covered that may be used when the announcement is gone")
 	}
 	leases, err := s.client.Client.Leases(t.Context())
@@ -303,15 +304,15 @@ func TestAServerIsAloneUntilAnotherIsAnnounced(t *testing.T) {
 	check(b, true)
 }
 
-// What a server does not call is told of the registrations concerned, again only
-// when it is something else, and no longer when it is called.
+// The state of a registration names the webhooks that a server does not call. It is
+// written again only when they change.
 func TestSkippedWebhooksAreTold(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")
 	s.write("other")
 	a, _ := s.running("a")
 	adopt(a, first+1)
-	skipped := Skipped{Registration: resource + ".podpolicy", Webhook: "w.example.com", Target: "127.0.0.1:1", Since: time.Now().UTC().Truncate(time.Second), Reason: strings.Repeat("é", maxReason)}
+	skipped := Skipped{Registration: resource + ".podpolicy", Webhook: "w.example.com", Target: "127.0.0.1:1", Since: time.Now().UTC().Truncate(time.Second), Reason: strings.Repeat("é", announce.MaxReason)}
 	told := func(name string) []v1alpha1.SkippedWebhook {
 		obj, err := s.states.Get(t.Context(), resource+"."+name, nil)
 		if err != nil {
@@ -330,27 +331,27 @@ func TestSkippedWebhooksAreTold(t *testing.T) {
 	a.Skip([]Skipped{skipped})
 	await(1)
 	got := told("podpolicy")[0]
-	if got.Webhook != skipped.Webhook || got.Target != skipped.Target || !got.Since.Time.Equal(skipped.Since) || len(got.Reason) > maxReason+len("...") || !strings.HasPrefix(got.Reason, "éé") {
+	if got.Webhook != skipped.Webhook || got.Target != skipped.Target || !got.Since.Time.Equal(skipped.Since) || len(got.Reason) > announce.MaxReason+len("...") || !strings.HasPrefix(got.Reason, "éé") {
 		t.Errorf("%+v", got)
 	}
 	if other := told("other"); len(other) > 0 {
 		t.Errorf("of another registration: %+v", other)
 	}
-	news := a.mu.news
+	news := a.News()
 	skipped.Reason = "another one"
 	a.Skip([]Skipped{skipped})
-	if a.mu.news != news {
+	if a.News() != news {
 		t.Error("another reason is told")
 	}
 	a.Skip(nil)
 	await(0)
 	a.Skip(make([]Skipped, 10_000))
-	if n := len(a.mu.skipped); n != maxSkipped {
-		t.Errorf("%d are told", n)
+	if said, _ := a.Current(); len(said.Skipped) != announce.MaxSkipped {
+		t.Errorf("%d are told", len(said.Skipped))
 	}
 }
 
-// Renewing writes nothing, and what is told is bounded.
+// Renewing writes nothing, and announcements are bounded.
 func TestAnnouncementsAreSmall(t *testing.T) {
 	s := newStore(t)
 	a, _ := s.running("a")
@@ -364,13 +365,13 @@ func TestAnnouncementsAreSmall(t *testing.T) {
 		if err == nil && len(got.Kvs) == 0 {
 			err = errors.New("it is gone")
 		}
-		// After the last revision nothing is left to be told.
+		// After the last revision nothing is left to announce.
 		return err == nil && strings.Contains(string(got.Kvs[0].Value), `"revision":1000,`), err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if size := len(got.Kvs[0].Value); size > 100*remembered {
+	if size := len(got.Kvs[0].Value); size > 100*announce.Remembered {
 		t.Errorf("%d bytes", size)
 	}
 	before := got.Header.Revision

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 )
@@ -38,6 +40,15 @@ type States struct {
 	collections []registrations.Collection
 	// problems says what is wrong with a registration.
 	problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
+	// costs says what the expressions of a registration cost.
+	costs func(resource, name string) []v1alpha1.ExpressionCost
+}
+
+// WithCosts has the states tell what the expressions of policies cost. It is called before
+// the states are served.
+func (s *States) WithCosts(costs func(resource, name string) []v1alpha1.ExpressionCost) *States {
+	s.costs = costs
+	return s
 }
 
 // WithProblems has the states tell what is wrong with registrations. It is called before
@@ -85,7 +96,7 @@ func (s *States) Get(ctx context.Context, name string, _ *metav1.GetOptions) (ru
 	if !ok || i < 0 || object == "" {
 		return nil, notFound(name)
 	}
-	found, err := s.read(ctx, func(revision int64) []clientv3.Op {
+	found, err := s.read(ctx, name, func(revision int64) []clientv3.Op {
 		return []clientv3.Op{clientv3.OpGet(s.collections[i].Prefix+object, clientv3.WithKeysOnly(), clientv3.WithRev(revision))}
 	})
 	if err != nil {
@@ -103,7 +114,7 @@ func notFound(name string) error {
 
 // List implements rest.Lister. Of field selectors it knows metadata.name.
 func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (runtime.Object, error) {
-	found, err := s.read(ctx, func(revision int64) []clientv3.Op {
+	found, err := s.read(ctx, "", func(revision int64) []clientv3.Op {
 		var ops []clientv3.Op
 		for _, c := range s.collections {
 			ops = append(ops, clientv3.OpGet(c.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(revision)))
@@ -129,21 +140,25 @@ type versions map[string]int64
 // server is one that is announced.
 type server struct {
 	name string
-	announcement
+	announce.Announcement
 	// enforces is what it judges requests by; nil when it has taken in the last
 	// write of all, and so enforces what is stored.
 	enforces versions
 }
 
-// ignores tells whether the server enforces no registration of the kind that the
+// ignores reports whether the server enforces no registration of the kind that the
 // state of this name is of.
 func (s *server) ignores(name string) bool {
 	resource, _, _ := strings.Cut(name, ".")
 	return slices.Contains(s.Off, resource)
 }
 
-// read returns the states of the registrations that the operations get.
-func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
+// static stands for the revision of a registration of a manifest file.
+const static = -1
+
+// read returns the states of the registrations that the operations get, and of those of
+// manifest files. If wanted is set, it is the name of the only one that is wanted of these.
+func (s *States) read(ctx context.Context, wanted string, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
 	response, err := s.etcd.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
@@ -158,11 +173,11 @@ func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op
 	names := maps.Clone(stored)
 	for _, kv := range response.Responses[1].GetResponseRange().Kvs {
 		one := server{name: path.Base(string(kv.Key))}
-		if err := json.Unmarshal(kv.Value, &one.announcement); err != nil {
+		if err := json.Unmarshal(kv.Value, &one.Announcement); err != nil {
 			return nil, apierrors.NewInternalError(fmt.Errorf("reading what server %s announces: %w", one.name, err))
 		}
-		if one.newest() < last {
-			if one.enforces, err = s.enforced(ctx, at, one.newest(), last); err != nil {
+		if one.Newest() < last {
+			if one.enforces, err = s.enforced(ctx, at, one.Newest(), last); err != nil {
 				return nil, apierrors.NewInternalError(fmt.Errorf("reading what server %s enforces: %w", one.name, err))
 			}
 			maps.DeleteFunc(one.enforces, func(name string, _ int64) bool { return one.ignores(name) })
@@ -174,11 +189,26 @@ func (s *States) read(ctx context.Context, at func(revision int64) []clientv3.Op
 		}
 		servers = append(servers, one)
 	}
+	for i := range servers {
+		for _, name := range servers[i].Static {
+			if wanted == "" || wanted == name {
+				names[name] = static
+			}
+		}
+	}
 	states := make([]v1alpha1.RegistrationState, 0, len(names))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		one := state(name, stored[name], servers)
+		var one v1alpha1.RegistrationState
+		if names[name] == static {
+			one = staticState(name, servers)
+		} else {
+			one = state(name, stored[name], servers)
+		}
 		if s.problems != nil {
 			one.Problems = s.problems(ctx, one.Registration.Resource, one.Registration.Name)
+		}
+		if s.costs != nil {
+			one.Costs = s.costs(one.Registration.Resource, one.Registration.Name)
 		}
 		states = append(states, one)
 	}
@@ -236,14 +266,14 @@ func state(name string, stored int64, servers []server) v1alpha1.RegistrationSta
 		switch {
 		case one.ignores(name):
 			enforced = 0
-		case one.enforces != nil && (stored == 0 || one.newest() < stored):
+		case one.enforces != nil && (stored == 0 || one.Newest() < stored):
 			enforced = one.enforces[name]
 		}
 		r := v1alpha1.Replica{
 			Name: one.name, Address: one.Address, ResourceVersion: text(enforced),
-			InForce: enforced == stored && one.newest() > 0, Off: one.ignores(name),
+			InForce: enforced == stored && one.Newest() > 0, Off: one.ignores(name),
 		}
-		if at := one.since(enforced); enforced > 0 && at != nil {
+		if at := one.Since(enforced); enforced > 0 && at != nil {
 			r.Since = &metav1.MicroTime{Time: *at}
 		}
 		for _, skipped := range one.Skipped {
@@ -254,6 +284,41 @@ func state(name string, stored int64, servers []server) v1alpha1.RegistrationSta
 			}
 		}
 		out.InForce = out.InForce && r.InForce
+		out.Replicas = append(out.Replicas, r)
+	}
+	return out
+}
+
+// staticState makes the state of a registration of a manifest file. All servers should have
+// the same files.
+func staticState(name string, servers []server) v1alpha1.RegistrationState {
+	resource, object, _ := strings.Cut(name, ".")
+	out := v1alpha1.RegistrationState{
+		ObjectMeta:   metav1.ObjectMeta{Name: name},
+		Registration: v1alpha1.Registration{Resource: resource, Name: object, Source: "static"},
+		InForce:      true,
+		Replicas:     make([]v1alpha1.Replica, 0, len(servers)),
+	}
+	plugin := ""
+	for _, d := range registration.Sources() {
+		if d.Resource == resource {
+			plugin = d.Plugin
+		}
+	}
+	hash := ""
+	for i := range servers {
+		one := &servers[i]
+		if !one.ReadsManifests {
+			continue
+		}
+		if len(out.Replicas) == 0 {
+			hash = one.Manifests[plugin]
+		}
+		r := v1alpha1.Replica{
+			Name: one.name, Address: one.Address, ManifestsHash: one.Manifests[plugin],
+			InForce: slices.Contains(one.Static, name), Off: one.ignores(name),
+		}
+		out.InForce = out.InForce && r.InForce && r.ManifestsHash == hash
 		out.Replicas = append(out.Replicas, r)
 	}
 	return out

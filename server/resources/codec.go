@@ -157,7 +157,7 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 	return err
 }
 
-// carries tells whether any object in obj, a list or table included, carries
+// carries reports whether any object in obj, a list or table included, carries
 // the field in its annotation.
 func carries(obj runtime.Object) bool {
 	switch t := obj.(type) {

@@ -20,7 +20,7 @@ type keeper struct {
 	unstored bool
 }
 
-// storesNothing tells whether what a request creates at the endpoint is not what
+// storesNothing reports whether what a request creates at the endpoint is not what
 // was sent: subresources, and reviews and bindings, which cannot be read.
 func (e *Endpoint) storesNothing(info *request.RequestInfo) bool {
 	_, readable := e.Storage.(rest.Getter)
@@ -65,7 +65,7 @@ func (k keeper) keep(a admission.Attributes) {
 	if a.GetOperation() != admission.Update || obj == nil || old == nil {
 		return
 	}
-	// What is stored can be read, or it would not have been decoded.
+	// A stored object can be read, or it would not have been decoded.
 	field, err := initializers.Get(old)
 	if err == nil && (field != nil || initializers.Has(obj)) {
 		initializers.Set(obj, field)

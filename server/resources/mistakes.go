@@ -26,7 +26,7 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 	if errors.Is(err, apistorage.ErrResourceVersionSetOnCreate) {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	// A resourceVersion that is no number is found out when it is compared.
+	// A resourceVersion that is not a number fails when it is compared.
 	if bad := (*strconv.NumError)(nil); errors.As(err, &bad) {
 		return apierrors.NewInvalid(kind.GroupKind(), name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), bad.Num, "must be one that the server returned"),
@@ -39,7 +39,7 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 	return err
 }
 
-// explainRead is explain for reads. A parameter resourceVersion that is no number is
+// explainRead is explain for reads. A parameter resourceVersion that is not a number is
 // all that the library calls invalid there; the text is that of a list, which it
 // answers with 400 itself.
 func explainRead(err error) error {

@@ -75,7 +75,7 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 	}
 }
 
-// mentions tells whether a patch may touch metadata.initializers, by name or as
+// mentions reports whether a patch may touch metadata.initializers, by name or as
 // part of what it removes or replaces, and whether it names the annotation that
 // carries the field inside the server. A body that cannot be read does neither.
 func mentions(body []byte, inYAML bool) (touched, annotation bool) {
@@ -109,7 +109,7 @@ func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 
 var null = []byte("null")
 
-// directed tells whether an object in a strategic merge patch says how it is to be
+// directed reports whether an object in a strategic merge patch says how it is to be
 // merged.
 func directed(object map[string]any) bool {
 	for name := range object {
@@ -142,9 +142,9 @@ func (e *Endpoint) strategicScope(body []byte) (*handlers.RequestScope, *strateg
 	return &scope, s, nil
 }
 
-// strategicPatcher is a storage that is written to with a strategicSerializer. What
-// is wrong with the patch is all its error says: the library takes it for an
-// error about the object, and quotes that.
+// strategicPatcher is a storage that is written to with a strategicSerializer. Its
+// error is only about the patch: the library would take it for an error about the
+// object, and quote that.
 type strategicPatcher struct {
 	rest.Patcher
 	s *strategicSerializer

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// at tells whether a request's path is one that the endpoint is served at. What a
-// RequestInfo says of a path is not enough: it knows no resources, and reads
-// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a, which whoever
-// may do anything in a would then be allowed to delete.
+// at reports whether a request's path is one that the endpoint is served at. A
+// RequestInfo is not enough: it knows no resources, and reads
+// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a, which a user with
+// all rights in a would then be allowed to delete.
 func (e *Endpoint) at(info *request.RequestInfo) bool {
 	segments := strings.Count(strings.Trim(info.Path, "/"), "/") + 1
 	// /api/VERSION or /apis/GROUP/VERSION
@@ -31,8 +31,7 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 		return false
 	}
 	connecter, connects := e.Storage.(rest.Connecter)
-	// What is left is the first segment of /api/v1/watch/pods. It makes any method
-	// a watch.
+	// The rest is the first segment of /api/v1/watch/pods. It makes any method a watch.
 	if segments != 0 && (segments != 1 || info.Verb != "watch" || connects) {
 		return false
 	}
@@ -49,7 +48,7 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 	return !slices.Contains(own, "")
 }
 
-// acrossNamespaces tells whether a path of a namespaced resource that names no
+// acrossNamespaces reports whether a path of a namespaced resource that names no
 // namespace is one that the endpoint is served at: where the objects of all
 // namespaces are listed. There other methods are known and not allowed, except
 // with custom resources. Objects of an Unplaced storage can be read by name, too.

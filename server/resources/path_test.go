@@ -89,7 +89,7 @@ func TestPathsAreExact(t *testing.T) {
 		{"/api/v1/watch/namespaces", cluster, true},
 		{"/api/v1/watch/namespaces/a", cluster, true},
 		{"/api/v1/nodes/a", cluster, true},
-		// Who may do anything in namespace a may do nothing to b.
+		// A user with all rights in namespace a may do nothing to b.
 		{"/api/v1/namespaces/a/namespaces", cluster, false},
 		{"/api/v1/namespaces/a/namespaces/b", cluster, false},
 		{"/api/v1/namespaces/a/namespaces/b/status", cluster, false},

@@ -21,7 +21,7 @@ func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Reque
 	if !h.Initializers || !reads(info.Verb) {
 		return req
 	}
-	reading := initialization.Reading{Hide: !includesUninitialized(req) && !ownReader(info, req), Mend: info.Verb == "get"}
+	reading := initialization.Reading{Hide: !includesUninitialized(req) && !ownReader(info, req), Repair: info.Verb == "get"}
 	if reading.Hide && info.Verb == "get" {
 		reading.Show = h.showing(info, req)
 	}
@@ -30,7 +30,7 @@ func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Reque
 
 func reads(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// ownReader tells whether the server itself reads namespaces. A namespace that is
+// ownReader reports whether the server itself reads namespaces. A namespace that is
 // not initialized can be filled, by its initializers above all, and be deleted
 // (S11.36).
 func ownReader(info *request.RequestInfo, req *http.Request) bool {

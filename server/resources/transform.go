@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
 
-// transforms tells whether the client may get tables or bare metadata instead of
+// transforms reports whether the client may get tables or bare metadata instead of
 // objects. The library encodes those with a codec of its own, which would show
 // the annotation: they are made of objects without it.
 func transforms(req *http.Request) bool {
@@ -96,7 +96,7 @@ var _ rest.CorruptObjectDeleterProvider = bareDeleter{}
 // asks the storage it is given for what deletes objects that cannot be read.
 func (b bareDeleter) GetCorruptObjDeleter() rest.GracefulDeleter {
 	if p, ok := b.GracefulDeleter.(rest.CorruptObjectDeleterProvider); ok {
-		// What it deletes it does not return.
+		// It does not return the objects that it deletes.
 		return p.GetCorruptObjDeleter()
 	}
 	return nil

@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// What follows a call of Grow finds its room on the stack: the stack does not
-// move any more.
+// Calls after Grow find their room on the stack: the stack does not move any more.
 func TestGrow(t *testing.T) {
 	for name, grow := range map[string]func(){"grown": Grow, "not grown": func() {}} {
 		moved := make(chan bool)
@@ -21,7 +20,7 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// moves tells whether the stack moves when so many bytes of it are used.
+// moves reports whether the stack moves when so many bytes of it are used.
 func moves(size int) bool {
 	var here byte
 	before := uintptr(unsafe.Pointer(&here))

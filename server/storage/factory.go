@@ -54,9 +54,9 @@ type Factory struct {
 type Decorator interface {
 	// Attributes may add to what a store knows of an object for field selectors.
 	Attributes(apistorage.AttrFunc) apistorage.AttrFunc
-	// Store returns what is used in place of a store: inner, or something in
-	// front of it. root is the prefix of the resource's keys. What it returns
-	// must not call inner after inner was closed.
+	// Store returns the store to use: inner, or a store in front of it. root is the
+	// prefix of the resource's keys. The result must not call inner after inner was
+	// closed.
 	Store(resource schema.GroupResource, root string, newObject func() runtime.Object, inner apistorage.Interface) apistorage.Interface
 }
 

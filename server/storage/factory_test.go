@@ -140,7 +140,7 @@ func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	}
 }
 
-// What nobody uses is not opened, and what is closed stays closed.
+// An unused store is not opened, and a closed one stays closed.
 func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	f := newFactory(t)
 	unused, used := open(t, f, "unused").(*lazy), open(t, f, "used").(*lazy)

@@ -221,7 +221,7 @@ func newFilling() *filling {
 	return f
 }
 
-// wait waits until the cache is ready, and tells whether it is. It does not wait
+// wait waits until the cache is ready, and reports whether it is. It does not wait
 // longer than anybody may, nor when the request cannot give back its place.
 func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() error }) bool {
 	if f.failed.Err() == nil {

@@ -77,8 +77,8 @@ func watchAll(ctx context.Context, store apistorage.Interface) error {
 	return err
 }
 
-// A cache that cannot be filled keeps nobody waiting: what needs none is read, and
-// the rest gets the answer that a kube-apiserver gives.
+// A cache that cannot be filled keeps no request waiting: requests that need none are
+// served, and the others get kube-apiserver's answer.
 func TestACacheThatCannotBeFilledKeepsNobodyWaiting(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -148,8 +148,8 @@ func (d delayed) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return d.Codec.Decode(data, defaults, into)
 }
 
-// Who waits for a cache does so in nobody's place; when too many wait, the next one
-// does not.
+// A request that waits for a cache takes no place from others; when too many wait, the
+// next one does not.
 func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
 	store := hanging(t)
 	limiter := inflight.New(inflight.Options{

@@ -40,7 +40,7 @@ func explainWrite(ctx context.Context, err error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("the storage did not answer; it may or may not have stored the change: %v", err), 0)
 }
 
-// overtime tells whether an error comes from the end of the request's time.
+// overtime reports whether an error comes from the end of the request's time.
 func overtime(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(apierrors.APIStatus))
 }

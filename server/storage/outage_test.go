@@ -15,8 +15,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// What fails because of etcd says whether to try again: reads and what was refused
-// may be, writes of unknown outcome not, nor what took a request's whole time.
+// A failure of etcd says whether to try again: reads and refused writes may be retried,
+// writes of unknown outcome and requests that used all their time may not.
 func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout")
 	for _, c := range []struct {

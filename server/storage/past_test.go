@@ -18,7 +18,7 @@ import (
 )
 
 // A watch can begin at any version that etcd has, also one from before this server
-// first used the resource, which opened its cache. What etcd has no longer is 410.
+// first used the resource, which opened its cache. An older version gives 410.
 func TestWatchesFromBeforeTheFirstUse(t *testing.T) {
 	client := etcdtest.Start(t)
 	theirs := NewFactory(nil, client, nil)

@@ -81,7 +81,7 @@ func TestARingStaysWithinItsBound(t *testing.T) {
 	}
 }
 
-// What a trace is counted as is what it takes, within a factor of two.
+// The counted size of a trace is its real size, within a factor of two.
 func TestTheBytesOfARingAreThoseOfItsMemory(t *testing.T) {
 	heap := func() int {
 		runtime.GC()

@@ -136,8 +136,8 @@ func (s *Storage) convert(k kept, namespace string, fields fields.Selector, sele
 	subject := k.trace.Subject()
 	own := subject.Namespace
 	if subject.Resource.Group == "" && subject.Resource.Resource == "namespaces" {
-		// To admission a namespace is in itself. Who may read what is in a namespace may
-		// not read the namespace for that reason.
+		// To admission a namespace is in itself. A user who may read objects in a
+		// namespace need not be allowed to read the namespace.
 		own = ""
 	}
 	if namespace != "" && own != namespace || selector != nil && !selector.Matches(labels.Set{}) {
@@ -153,7 +153,7 @@ func (s *Storage) convert(k kept, namespace string, fields fields.Selector, sele
 	return t
 }
 
-// selects tells whether a selector selects a trace.
+// selects reports whether a selector selects a trace.
 func selects(s fields.Selector, t *v1alpha1.AdmissionTrace) bool {
 	for _, r := range s.Requirements() {
 		if slices.Contains(values(t, r.Field), r.Value) != (r.Operator != selection.NotEquals) {
@@ -191,6 +191,7 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 		}
 		if field == "webhook" {
 			list = append(list, step.Pending...)
+			list = append(list, step.Initializing...)
 		}
 		for _, calls := range [][]trace.CallRecord{step.Calls, step.Discarded} {
 			for i := range calls {

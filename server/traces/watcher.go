@@ -21,7 +21,7 @@ const (
 	minBehind  = 64 << 10
 )
 
-// watcher passes on what comes into a ring. What it passes on is made in its own
+// watcher passes on what comes into a ring. It makes the records in its own
 // goroutine, so that requests do not wait for watchers.
 type watcher struct {
 	ring    *Ring
@@ -30,7 +30,7 @@ type watcher struct {
 	wake    chan struct{}
 	stop    context.CancelFunc
 
-	// What follows is guarded by the ring's lock.
+	// The ring's lock guards the fields that follow.
 	behind      []change
 	behindBytes int
 	lost        bool
@@ -127,7 +127,7 @@ func (w *watcher) run(ctx context.Context, initial []kept, bookmark bool, versio
 	}
 }
 
-// pass passes on an event about a trace that the watcher wants, and tells whether to go on.
+// pass passes on an event about a trace that the watcher wants, and reports whether to go on.
 func (w *watcher) pass(ctx context.Context, event watch.EventType, k kept) bool {
 	t := w.convert(k)
 	return t == nil || w.send(ctx, watch.Event{Type: event, Object: t})

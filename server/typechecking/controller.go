@@ -40,7 +40,7 @@ type Options struct {
 	// Schemas finds the schemas of kinds, Kinds the kinds of resources.
 	Schemas resolver.SchemaResolver
 	Kinds   meta.ResettableRESTMapper
-	// Builtin tells whether the kinds of a group are built into the server: their
+	// Builtin reports whether the kinds of a group are built into the server: their
 	// schemas do not change.
 	Builtin func(group string) bool
 }

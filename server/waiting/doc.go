@@ -18,12 +18,12 @@
 //   - A request is answered once. A visit is answered or left, whichever comes first, and
 //     never both: Leave fails when there is an answer, and there is no answer of the handler
 //     after Leave succeeded.
-//   - Nobody hears of ErrLeft. The library sees it as an error of the storage, and writes
+//   - No client gets ErrLeft. The library sees it as an error of the storage, and writes
 //     an answer that Serve discards, header included. It is in no metric, log or audit event.
 //   - A handler outside of Serve may still be faster: the one that watches the time answers
-//     when the request's time is over. That answer stands; what Finish was given is called
-//     with a ResponseWriter that discards.
-//   - What Finish was given is called exactly once, by Doorway or by Finish itself.
+//     when the request's time is over. That answer stands; the functions given to
+//     Finish get a ResponseWriter that discards.
+//   - The functions given to Finish are called exactly once, by Doorway or by Finish.
 //   - At most as many requests wait in a Room as it was made for. Others, and requests that
 //     did not come through a Doorway, cannot leave and wait where they are.
 //   - The audit log has one event of the end of a request, that of its answer. The library

@@ -14,8 +14,8 @@ import (
 )
 
 // Finish says how a request is answered for which Serve returned true. When the handlers
-// have returned, wait is called, and then answer, which returns the code that it sent. What
-// they hold on to stays in memory while the request waits: neither may use req or w. wait
+// have returned, wait is called, and then answer, which returns the code that it sent. The
+// values they hold stay in memory while the request waits: neither may use req or w. wait
 // should need little of the stack. The request that answer gets has the caller, the
 // RequestInfo and the audit record of req in its context; its header is that of req's answer
 // so far.

@@ -27,7 +27,7 @@ func says(text string) http.HandlerFunc {
 }
 
 // leaving is the handler of a create whose storage leaves, and then answers as the library
-// does to ErrLeft. What is answered later is answer.
+// does to ErrLeft. answer is the later answer.
 func leaving(t *testing.T, wait func(), answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		if !Serve(func(w http.ResponseWriter, req *http.Request) {

@@ -58,7 +58,7 @@ func Leave(ctx context.Context) bool {
 	return true
 }
 
-// Serve calls the handler of a create, and tells whether it is without an answer because
+// Serve calls the handler of a create, and reports whether it is without an answer because
 // its storage left. The caller must then call Finish, and return.
 func Serve(handler http.HandlerFunc, w http.ResponseWriter, req *http.Request) (left bool) {
 	v := visitOf(req.Context())
@@ -85,7 +85,7 @@ func (v *visit) hasLeft() bool {
 	return v.mu.left
 }
 
-// mayAnswer tells whether an answer of the handler behind Serve may go out.
+// mayAnswer reports whether an answer of the handler behind Serve may go out.
 func (v *visit) mayAnswer() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,7 +12,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v
 // AddToScheme makes the kinds known to a scheme. It always succeeds; its error is
 // for the sake of runtime.SchemeBuilder.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(SchemeGroupVersion, &RegistrationState{}, &RegistrationStateList{}, &AdmissionExplanation{})
+	s.AddKnownTypes(SchemeGroupVersion, &RegistrationState{}, &RegistrationStateList{}, &AdmissionExplanation{}, &AdmissionServer{}, &AdmissionServerList{})
 	metav1.AddToGroupVersion(s, SchemeGroupVersion)
 	return nil
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // RegistrationState tells for one registration what each server enforces. It is
-// computed when it is read. Its name is the registration's resource and name, as
+// computed when it is read. A registration of a manifest file is in force when every server
+// has the same files for the plugin. Its name is the registration's resource and name, as
 // in mutatingwebhookconfigurations.podpolicy.
 type RegistrationState struct {
 	metav1.TypeMeta `json:",inline"`
@@ -24,6 +25,23 @@ type RegistrationState struct {
 	// Problems are what keeps an admission policy or a binding from doing what it is there
 	// for, as the server that answers sees it.
 	Problems []Problem `json:"problems,omitempty"`
+	// Costs are what the expressions of an admission policy cost, as the server that answers
+	// knows it, in the order of the fields.
+	Costs []ExpressionCost `json:"costs,omitempty"`
+}
+
+// ExpressionCost is what an expression of an admission policy costs, in the units of CEL.
+type ExpressionCost struct {
+	// Field is the path of the expression in the policy.
+	Field string `json:"field"`
+	// WorstCase is what the expression costs at most. It is absent when the schemas of the
+	// kinds that the policy names do not bound it.
+	WorstCase *int64 `json:"worstCase,omitempty"`
+	// Measured is the most that the expression cost so far on the server that answers, since
+	// the policy was written or the server was started. It is 0 when it was not evaluated.
+	Measured int64 `json:"measured"`
+	// Limit is what the expression may cost. If it costs more, it fails.
+	Limit int64 `json:"limit"`
 }
 
 // Problem is what keeps an admission policy or a binding from doing what it is there for.
@@ -41,8 +59,10 @@ type Registration struct {
 	// Name is its name.
 	Name string `json:"name"`
 	// ResourceVersion is that of the stored object; it is empty when the
-	// registration was deleted.
+	// registration was deleted, and for one of a manifest file.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Source is static for a registration of a manifest file, and absent for one of the API.
+	Source string `json:"source,omitempty"`
 }
 
 // Replica is what one server enforces.
@@ -54,6 +74,9 @@ type Replica struct {
 	// ResourceVersion is that of the object that the server judges requests by. It
 	// is empty when there is none.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// ManifestsHash is the hash of the manifest files of the plugin that the server enforces,
+	// for a registration of a manifest file. It is empty when there are none.
+	ManifestsHash string `json:"manifestsHash,omitempty"`
 	// Since is from when on at the latest the server judged requests by it; it is
 	// absent when ResourceVersion is empty.
 	Since *metav1.MicroTime `json:"since,omitempty"`
@@ -103,6 +126,12 @@ func (s *RegistrationState) DeepCopyInto(out *RegistrationState) {
 	*out = *s
 	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Problems = slices.Clone(s.Problems)
+	out.Costs = slices.Clone(s.Costs)
+	for i := range out.Costs {
+		if worst := out.Costs[i].WorstCase; worst != nil {
+			out.Costs[i].WorstCase = new(*worst)
+		}
+	}
 	if s.Replicas != nil {
 		out.Replicas = make([]Replica, len(s.Replicas))
 		for i, r := range s.Replicas {
@@ -135,6 +164,7 @@ func (RegistrationState) SwaggerDoc() map[string]string {
 		"inForce":      "InForce tells that every server enforces the registration as it is stored.",
 		"replicas":     "Replicas are the servers that judge requests, by name.",
 		"problems":     "Problems are what keeps an admission policy or a binding from doing what it is there for, as the server that answers sees it.",
+		"costs":        "Costs are what the expressions of an admission policy cost, as the server that answers knows it, in the order of the fields.",
 	}
 }
 
@@ -154,6 +184,7 @@ func (Registration) SwaggerDoc() map[string]string {
 		"resource":        "Resource is the plural of its kind.",
 		"name":            "Name is its name.",
 		"resourceVersion": "ResourceVersion is that of the stored object; it is empty when the registration was deleted.",
+		"source":          "Source is static for a registration of a manifest file, and absent for one of the API.",
 	}
 }
 
@@ -164,6 +195,7 @@ func (Replica) SwaggerDoc() map[string]string {
 		"name":            "Name is the server's name for as long as it runs.",
 		"address":         "Address is where clients reach it.",
 		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when there is none.",
+		"manifestsHash":   "ManifestsHash is the hash of the manifest files of the plugin that the server enforces, for a registration of a manifest file. It is empty when there are none.",
 		"since":           "Since is from when on at the latest the server judged requests by it.",
 		"inForce":         "InForce tells that this is the registration as it is stored.",
 		"off":             "Off tells that the server enforces no registration of this kind: its admission plugin does not run, or --runtime-config switches the kind off.",
@@ -188,5 +220,16 @@ func (RegistrationStateList) SwaggerDoc() map[string]string {
 		"":         "RegistrationStateList is a list of RegistrationState.",
 		"metadata": "Standard list metadata.",
 		"items":    "Items are the states, by name.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (ExpressionCost) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":          "ExpressionCost is what an expression of an admission policy costs, in the units of CEL.",
+		"field":     "Field is the path of the expression in the policy.",
+		"worstCase": "WorstCase is what the expression costs at most. It is absent when the schemas of the kinds that the policy names do not bound it.",
+		"measured":  "Measured is the most that the expression cost so far on the server that answers, since the policy was written or the server was started. It is 0 when it was not evaluated.",
+		"limit":     "Limit is what the expression may cost. If it costs more, it fails.",
 	}
 }

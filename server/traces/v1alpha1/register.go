@@ -17,7 +17,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v
 // metadata.namespace.
 //
 // webhook is the name of a webhook that was called, or of an initializer that the object
-// was given; configuration is the name of its registration object; plugin is a plugin
+// was given or that wrote it; configuration is the name of its registration object; plugin is a plugin
 // that did something. resource is the plural, or the plural and the group as in
 // deployments.apps. name is that of the request's object. An = is true when one of
 // several values is the one asked for, a != when none is.

@@ -1,0 +1,194 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+)
+
+// Engines names the policies behind the webhooks of policy engines, Kyverno and Gatekeeper:
+// one webhook of such an engine stands for many policies, which are objects of their own.
+// It is not safe for concurrent use.
+type Engines struct {
+	objects dynamic.Interface
+	kinds   *Kinds
+	// known are the objects of resources that were listed.
+	known map[schema.GroupResource]listed
+}
+
+// listed are the objects of a resource, or why they cannot be listed.
+type listed struct {
+	objects []policyObject
+	hidden  string
+}
+
+type policyObject struct{ kind, namespace, name string }
+
+func (o *policyObject) String() string {
+	if o.namespace != "" {
+		return o.kind + " " + o.namespace + "/" + o.name
+	}
+	return o.kind + " " + o.name
+}
+
+// NewEngines returns the Engines of a cluster, whose kinds were discovered.
+func NewEngines(config *rest.Config, kinds *Kinds) (*Engines, error) {
+	objects, err := dynamic.NewForConfig(config)
+	return &Engines{objects: objects, kinds: kinds}, err
+}
+
+// Annotate adds notes to the steps of a plan that call webhooks of policy engines. It reads
+// the policies, as far as the caller may list them.
+func (e *Engines) Annotate(ctx context.Context, p *plan.Plan) {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Entry != nil && s.Effect != plan.Skip {
+			s.Notes = append(s.Notes, e.notes(ctx, s.Entry)...)
+		}
+	}
+}
+
+// stands is what stands behind a webhook: the objects of the resources that are meant.
+type stands struct {
+	what  string
+	meant func(schema.GroupResource) bool
+	// only, if set, is the one policy, as NAME or NAMESPACE-NAME.
+	only string
+}
+
+const (
+	kyverno         = "kyverno.io"
+	kyvernoPolicies = "policies.kyverno.io"
+)
+
+// engineOf returns what stands behind a webhook, by the name that its engine gives it; ok is
+// false for a webhook without policies, such as one that judges the policies themselves.
+func engineOf(webhook string) (s stands, ok bool) {
+	switch webhook {
+	case "validation.gatekeeper.sh":
+		return stands{what: "Gatekeeper constraints", meant: func(r schema.GroupResource) bool { return r.Group == "constraints.gatekeeper.sh" }}, true
+	case "mutation.gatekeeper.sh":
+		return stands{what: "Gatekeeper mutators", meant: func(r schema.GroupResource) bool { return r.Group == "mutations.gatekeeper.sh" }}, true
+	}
+	// [KIND.]validate.kyverno.svc-fail[-finegrained-POLICY], or mutate, or ignore.
+	kind, rest, ok := strings.Cut(webhook, ".kyverno.svc")
+	if !ok {
+		return s, false
+	}
+	s.what = "Kyverno policies"
+	if at := strings.LastIndexByte(kind, '.'); at < 0 {
+		kind, ok = "", kind == "validate" || kind == "mutate"
+	} else {
+		kind, ok = kind[:at], kind[at+1:] == "validate" || kind[at+1:] == "mutate"
+	}
+	_, s.only, _ = strings.Cut(rest, "-finegrained-")
+	if kind == "" {
+		s.meant = func(r schema.GroupResource) bool {
+			return r.Group == kyverno && (r.Resource == "clusterpolicies" || r.Resource == "policies")
+		}
+		return s, ok
+	}
+	resource := map[string]string{
+		"vpol": "validatingpolicies", "mpol": "mutatingpolicies", "ivpol": "imagevalidatingpolicies", "gpol": "generatingpolicies", "dpol": "deletingpolicies",
+	}[strings.TrimPrefix(kind, "n")]
+	s.meant = func(r schema.GroupResource) bool {
+		if r.Group != kyvernoPolicies {
+			return false
+		}
+		if resource == "" {
+			return strings.HasSuffix(r.Resource, "policies")
+		}
+		return r.Resource == resource || r.Resource == "namespaced"+resource
+	}
+	return s, ok
+}
+
+// most is how many policies are named.
+const most = 20
+
+// notes names the policies behind a webhook, in one sentence; nil when it is not of a policy
+// engine.
+func (e *Engines) notes(ctx context.Context, entry *plan.Entry) []string {
+	behind, ok := engineOf(entry.Name)
+	if !ok {
+		return nil
+	}
+	var found []policyObject
+	var hidden []string
+	seen := map[schema.GroupResource]bool{}
+	for _, k := range e.kinds.list {
+		r := k.Resource.GroupResource()
+		if !behind.meant(r) || seen[r] {
+			continue
+		}
+		seen[r] = true
+		l := e.list(ctx, k)
+		found = append(found, l.objects...)
+		if l.hidden != "" {
+			hidden = append(hidden, fmt.Sprintf("%s: %s", r, l.hidden))
+		}
+	}
+	if behind.only != "" {
+		if i := slices.IndexFunc(found, func(o policyObject) bool {
+			return behind.only == o.name || behind.only == o.namespace+"-"+o.name
+		}); i >= 0 {
+			found, hidden = found[i:i+1], nil
+		}
+	}
+	names := make([]string, 0, min(len(found), most)+1)
+	for i := range found[:min(len(found), most)] {
+		names = append(names, found[i].String())
+	}
+	if len(found) > most {
+		names = append(names, fmt.Sprintf("%d more", len(found)-most))
+	}
+	text := behind.what + ": "
+	switch {
+	case len(names) > 0:
+		text += strings.Join(names, ", ")
+	case len(hidden) == 0:
+		text += "none"
+	}
+	if len(hidden) > 0 {
+		text = strings.TrimSuffix(text, " ") + " (unknown: " + strings.Join(hidden, "; ") + ")"
+	}
+	return []string{text}
+}
+
+// list returns the objects of a kind.
+func (e *Engines) list(ctx context.Context, k *Kind) listed {
+	r := k.Resource.GroupResource()
+	if l, ok := e.known[r]; ok {
+		return l
+	}
+	var l listed
+	found, err := e.objects.Resource(k.Resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		l.hidden = unreadable(err)
+	} else {
+		for i := range found.Items {
+			l.objects = append(l.objects, policyObject{k.Kind.Kind, found.Items[i].GetNamespace(), found.Items[i].GetName()})
+		}
+	}
+	if e.known == nil {
+		e.known = map[schema.GroupResource]listed{}
+	}
+	e.known[r] = l
+	return l
+}
+
+// unreadable says why the objects of a kind cannot be read.
+func unreadable(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "may not list them"
+	}
+	return err.Error()
+}

@@ -1,0 +1,196 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// fromYAML decodes a document as kubectl does: by YAML 1.1, with keys that occur once, into
+// the types that objects from JSON have. root is the document as it is written, if it is
+// known.
+//
+// kubectl's library goes from YAML to JSON and back, and knows no lines, so that a second
+// one would have to parse the document again for them. Here one parse serves both, where the
+// document has nothing out of the ordinary; the usual library decides about the rest.
+func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
+	document := &yamlv3.Node{}
+	if yamlv3.Unmarshal(text, document) == nil && len(document.Content) == 1 {
+		root = document.Content[0]
+		if content, ok := (&reader{}).value(root); ok {
+			return content, root, nil
+		}
+	}
+	var found any
+	if err := yamlv2.UnmarshalStrict(text, &found); err != nil {
+		return nil, nil, err
+	}
+	content, err = asJSON(found)
+	return content, root, err
+}
+
+// reader makes values of nodes. It gives up on what is out of the ordinary: tags, anchors,
+// merged keys, keys that occur twice, keys that are not strings.
+type reader struct {
+	// known are the values of plain scalars that are not strings, by their text.
+	known map[string]any
+}
+
+func (r *reader) value(n *yamlv3.Node) (any, bool) {
+	if n.Anchor != "" || n.Style&yamlv3.TaggedStyle != 0 {
+		return nil, false
+	}
+	switch n.Kind {
+	case yamlv3.ScalarNode:
+		if n.Style == 0 {
+			return r.plain(n.Value)
+		}
+		return n.Value, true
+	case yamlv3.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, element := range n.Content {
+			var ok bool
+			if list[i], ok = r.value(element); !ok {
+				return nil, false
+			}
+		}
+		return list, true
+	case yamlv3.MappingNode:
+		object := make(map[string]any, len(n.Content)/2)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, ok := r.value(n.Content[i])
+			name, isText := key.(string)
+			if !ok || !isText || name == "<<" {
+				return nil, false
+			}
+			if object[name], ok = r.value(n.Content[i+1]); !ok {
+				return nil, false
+			}
+		}
+		return object, len(object) == len(n.Content)/2
+	}
+	return nil, false
+}
+
+// words are the plain scalars that mean something else in YAML 1.1, in lower case.
+var words = []string{"", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+
+// plain is the value of a scalar without quotation marks.
+func (r *reader) plain(text string) (any, bool) {
+	if !special(text) {
+		return text, true
+	}
+	if value, ok := r.known[text]; ok {
+		return value, true
+	}
+	var found any
+	if err := yamlv2.UnmarshalStrict([]byte(text), &found); err != nil {
+		return nil, false
+	}
+	value, err := asJSON(found)
+	if err != nil {
+		return nil, false
+	}
+	if r.known == nil {
+		r.known = map[string]any{}
+	}
+	r.known[text] = value
+	return value, true
+}
+
+// special reports whether a plain scalar may be something else than a string.
+func special(text string) bool {
+	if text == "" || text == "~" {
+		return true
+	}
+	switch c := text[0]; {
+	case c >= '0' && c <= '9', c == '-', c == '+', c == '.':
+		// A number has no other characters.
+		return !strings.ContainsFunc(text, func(c rune) bool {
+			return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' || c == '+' || c == '_')
+		})
+	}
+	return len(text) <= len("false") && slices.Contains(words, strings.ToLower(text))
+}
+
+// asJSON returns a value of YAML as one of JSON.
+func asJSON(value any) (any, error) {
+	switch v := value.(type) {
+	case map[any]any:
+		object := make(map[string]any, len(v))
+		for key, member := range v {
+			name, err := keyName(key)
+			if err != nil {
+				return nil, err
+			}
+			if object[name], err = asJSON(member); err != nil {
+				return nil, err
+			}
+		}
+		return object, nil
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			var err error
+			if list[i], err = asJSON(v[i]); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case int:
+		return int64(v), nil
+	case uint64:
+		if v > math.MaxInt64 {
+			return float64(v), nil
+		}
+		return int64(v), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("the number %v cannot be in an object", v)
+		}
+		// 1.0 is written 1 in JSON, and read as an integer.
+		if math.Abs(v) < 1e21 {
+			if whole, err := strconv.ParseInt(strconv.FormatFloat(v, 'f', -1, 64), 10, 64); err == nil {
+				return whole, nil
+			}
+		}
+		return v, nil
+	case nil, bool, string, int64:
+		return v, nil
+	}
+	return nil, fmt.Errorf("a value of type %T cannot be in an object", value)
+}
+
+// keyName is the name of a member whose key is not a string in YAML.
+func keyName(key any) (string, error) {
+	switch k := key.(type) {
+	case string:
+		return k, nil
+	case bool:
+		return strconv.FormatBool(k), nil
+	case int:
+		return strconv.Itoa(k), nil
+	case int64:
+		return strconv.FormatInt(k, 10), nil
+	case float64:
+		switch text := strconv.FormatFloat(k, 'g', -1, 32); text {
+		case "+Inf":
+			return ".inf", nil
+		case "-Inf":
+			return "-.inf", nil
+		case "NaN":
+			return ".nan", nil
+		default:
+			return text, nil
+		}
+	case nil:
+		return "", errors.New("a key is null")
+	}
+	return "", fmt.Errorf("a key of type %T cannot be in an object", key)
+}

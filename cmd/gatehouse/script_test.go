@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 // the real program. Besides testscript's own commands they have
 //
 //	serve ARGUMENTS        starts a server, waits for its ready line, sets $URL and $PORT
-//	stop [SIGNAL]          ends it (default TERM), checks that it exits with 0 and wrote
+//	end [SIGNAL]           ends it (default TERM), checks that it exits with 0 and wrote
 //	                       one line to standard output; its standard error is the
-//	                       command's
+//	                       command's. testscript's own "stop" ends the script
 //	exits CODE PROGRAM ... runs a program that must exit with CODE
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,13 +40,13 @@ func TestSessions(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"serve": serve,
-			"stop":  stop,
+			"end":   end,
 			"exits": exits,
 		},
 	})
 }
 
-// serverProcess is a gatehouse serve under way.
+// serverProcess is a running gatehouse serve.
 type serverProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -106,7 +106,7 @@ func binDir(ts *testscript.TestScript) string {
 	return dir
 }
 
-func stop(ts *testscript.TestScript, neg bool, args []string) {
+func end(ts *testscript.TestScript, neg bool, args []string) {
 	signal := syscall.SIGTERM
 	if len(args) > 0 {
 		signal = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}[args[0]]

@@ -36,15 +36,16 @@ func newBlameCommand(run func(context.Context, *blameOptions) error) *cobra.Comm
 	o := &blameOptions{}
 	cmd := &cobra.Command{
 		Use:   "blame KIND/NAME",
-		Short: "Show which webhook or plugin set which field of an object",
-		Long: `Show which fields of an object were set by webhooks, which initializers it
-was given, and by which request. It reads the traces that the server keeps, and
-says how far back they go. It knows nothing of earlier requests.
+		Short: "Show which webhook, policy, plugin or initializer set which field of an object",
+		Long: `Show which fields of an object were set by webhooks, policies, compiled-in
+plugins and initializers, and in which request. It reads the traces that the
+server keeps, and says how far back they go. It knows nothing of earlier
+requests.
 
 NOW says whether the object still has what was set. A field that is not listed
 was in the request itself, or was set by the server, or was set before the
 oldest trace.`,
-		Example: `  # which webhooks and plugins changed this pod
+		Example: `  # who changed this pod while it was admitted
   gatehouse blame pod/web-1 -n shop
 
   # the same, for a program
@@ -83,15 +84,17 @@ type blame struct {
 // change is a field that somebody set.
 type change struct {
 	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace,
-	// move or copy.
+	// move or copy; or merge for a field of an apply configuration.
 	Path string `json:"path"`
 	Op   string `json:"op"`
 	// Value is what was set, if the traces show it.
 	Value json.RawMessage `json:"value,omitempty"`
 	// Plugin is the admission plugin, and By names who changed the field through it: a
-	// webhook as CONFIGURATION/NAME, an initializer, or the plugin itself.
+	// webhook as CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind
+	// says which: webhook, policy, initializer or plugin.
 	Plugin string `json:"plugin"`
 	By     string `json:"by"`
+	ByKind string `json:"byKind"`
 	// Now is same, changed or unknown.
 	Now string `json:"now"`
 	// Trace and Time are those of the request, Operation and User what it was.
@@ -100,6 +103,14 @@ type change struct {
 	Operation string           `json:"operation"`
 	User      string           `json:"user,omitempty"`
 }
+
+// What can change a field.
+const (
+	byWebhook     = "webhook"
+	byPolicy      = "policy"
+	byInitializer = "initializer"
+	byPlugin      = "plugin"
+)
 
 func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 	s, err := o.open()
@@ -172,46 +183,9 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 		}
 		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
 		for i := range t.Steps {
-			step := &t.Steps[i]
-			from := change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
-			for _, name := range step.Pending {
-				c := from
-				c.Path, c.Op, c.By = "/metadata/initializers", "add", name
-				b.Changes = append(b.Changes, c)
-			}
-			if len(step.Pending) > 0 {
-				b.Unknown = append(b.Unknown, fmt.Sprintf("what the initializers %s set: they write through the API like other users; see metadata.managedFields of the object", strings.Join(step.Pending, ", ")))
-			}
-			patched := func(patch []trace.PatchOperation, by, kind string) {
-				for i := range patch {
-					p := &patch[i]
-					if p.Op == "test" {
-						continue
-					}
-					c := from
-					c.Path, c.Op, c.Value, c.By = p.Path, p.Op, p.Value, by
-					redacted = redacted || t.Redacted
-					switch {
-					case kind != "":
-						c.Path = kind + " " + c.Path
-					case t.Request.Subresource == "" || t.Request.Subresource == "status":
-						c.Now = now(object, p)
-					default:
-						c.Path = t.Request.Subresource + " " + c.Path
-					}
-					b.Changes = append(b.Changes, c)
-				}
-			}
-			patched(step.Patch, step.Plugin, "")
-			for k := range step.Calls {
-				call := &step.Calls[k]
-				kind := ""
-				if call.Equivalent {
-					// The paths are those of the version that the webhook was told.
-					kind = apiVersion(call.Kind)
-				}
-				patched(call.Patch, call.Webhook.Configuration+"/"+call.Webhook.Name, kind)
-			}
+			before := len(b.Changes)
+			b.step(t, &t.Steps[i], object)
+			redacted = redacted || t.Redacted && len(b.Changes) > before
 		}
 	}
 	if redacted {
@@ -226,7 +200,63 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 	}
 }
 
-// now tells whether the object has what an operation set.
+// step takes the changes from one step: what it gave the object to wait for, and what a
+// compiled-in plugin, an initializer, a policy or a webhook changed.
+func (b *blame) step(t *v1alpha1.AdmissionTrace, step *trace.StepRecord, object *unstructured.Unstructured) {
+	from := change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
+	for _, name := range step.Pending {
+		c := from
+		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, byInitializer
+		b.Changes = append(b.Changes, c)
+	}
+	// version is set when the paths are those of another version than the request's.
+	patched := func(patch []trace.PatchOperation, byKind, by, version string) {
+		for i := range patch {
+			p := &patch[i]
+			if p.Op == "test" {
+				continue
+			}
+			c := from
+			c.Path, c.Op, c.Value, c.By, c.ByKind = p.Path, p.Op, p.Value, by, byKind
+			switch {
+			case version != "":
+				c.Path = version + " " + c.Path
+			case t.Request.Subresource == "" || t.Request.Subresource == "status":
+				c.Now = now(object, p)
+			default:
+				c.Path = t.Request.Subresource + " " + c.Path
+			}
+			b.Changes = append(b.Changes, c)
+		}
+	}
+	patched(step.Patch, byPlugin, step.Plugin, "")
+	patched(step.Written, byInitializer, strings.Join(step.Initializing, ", "), "")
+	for i := range step.Judgements {
+		j := &step.Judgements[i]
+		for k := range j.Evaluations {
+			for n := range j.Evaluations[k].Mutations {
+				if m := &j.Evaluations[k].Mutations[n]; m.Mutated {
+					patched(m.Patch, byPolicy, j.Policy.Configuration, otherVersion(j.Equivalent, j.Kind))
+				}
+			}
+		}
+	}
+	for i := range step.Calls {
+		c := &step.Calls[i]
+		patched(c.Patch, byWebhook, c.Webhook.Configuration+"/"+c.Webhook.Name, otherVersion(c.Equivalent, c.Kind))
+	}
+}
+
+// otherVersion names the kind that a webhook or a policy saw the object in, when that is
+// not the kind of the request.
+func otherVersion(equivalent bool, kind trace.KindRecord) string {
+	if !equivalent {
+		return ""
+	}
+	return apiVersion(kind)
+}
+
+// now reports whether the object has what an operation set.
 func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	if object == nil {
 		return "unknown"
@@ -248,7 +278,7 @@ func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	return sameAs(found, p.Value)
 }
 
-// appended tells whether a list has the element that was appended to it.
+// appended reports whether a list has the element that was appended to it.
 func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string {
 	list, _ := at(object.Object, strings.TrimSuffix(p.Path, "/-"))
 	elements, ok := list.([]any)
@@ -350,7 +380,8 @@ func (b *blame) oldest(ctx context.Context, client interface {
 	if err != nil || len(traces) == 0 {
 		return
 	}
-	// What was rejected or failed open is kept longer, and tells nothing about the rest.
+	// Traces of rejected and failed-open writes are kept longer, and say nothing about the
+	// rest.
 	i := slices.IndexFunc(traces, func(t *v1alpha1.AdmissionTrace) bool { return t.Outcome == trace.OutcomeAllowed })
 	first := traces[max(i, 0)].Start
 	b.KnownSince = &first
@@ -364,12 +395,11 @@ func (b *blame) print(out, notes io.Writer) error {
 		fmt.Fprint(w, "FIELD\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
 		for i := range b.Changes {
 			c := &b.Changes[i]
-			by := c.By
-			if c.Path == "/metadata/initializers" {
-				by = "initializer " + by
+			field, by := c.Path, c.By
+			if c.ByKind == byPolicy || c.ByKind == byInitializer {
+				by = c.ByKind + " " + by
 			}
-			field := c.Path
-			if c.Op != "add" && c.Op != "replace" {
+			if c.Op != "add" && c.Op != "replace" && c.Op != "merge" {
 				field = c.Op + " " + field
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s by %s\t%s\t%s\n", field, by, c.Now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)

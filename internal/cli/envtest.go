@@ -84,7 +84,7 @@ func cachedPrograms() (string, error) {
 }
 
 // installPrograms puts this program into a directory under the names that it stands in
-// for. Whoever starts one of them meanwhile gets the old program or the new one.
+// for. A process that starts one of them meanwhile gets the old program or the new one.
 func installPrograms(dir string) error {
 	self, err := os.Executable()
 	if err != nil {

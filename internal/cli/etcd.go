@@ -14,7 +14,7 @@ import (
 // etcdDefaults are what etcd does for tests where neither its command line nor its
 // environment says otherwise. etcd takes them from its environment.
 var etcdDefaults = []struct{ variable, value string }{
-	// What etcd logs at other levels is of no interest to a test.
+	// A test does not need what etcd logs at other levels.
 	{"ETCD_LOG_LEVEL", "error"},
 	// A cluster of one elects itself; waiting for others would only delay it.
 	{"ETCD_HEARTBEAT_INTERVAL", "10"},
@@ -36,7 +36,7 @@ func runEtcd(args []string) {
 	etcdmain.Main(append([]string{etcdProgram}, args...))
 }
 
-// manyMembers tells whether etcd is to be one of several members.
+// manyMembers reports whether etcd is to be one of several members.
 func manyMembers(args []string) bool {
 	for i, arg := range args {
 		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -143,6 +144,10 @@ func (o *explainOptions) complete() error {
 type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error)
 
 func (o *explainOptions) run(ctx context.Context, streams Streams) error {
+	if os.Getenv("GOGC") == "" {
+		// The command ends before there is much to collect.
+		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
+	}
 	explain, kinds, namespace, err := o.explainer(ctx)
 	if err != nil {
 		return err
@@ -199,7 +204,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	}
 	if o.old == "" {
 		if ask, err := asksServer(ctx, config, kinds); err != nil || ask {
-			return o.server(config), kinds, namespace, err
+			return o.server(config, kinds), kinds, namespace, err
 		}
 	}
 	world, err := offline.Connect(ctx, config, kinds)
@@ -212,7 +217,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 // explanations is what a Gatehouse server calls them.
 const explanations = "admissionexplanations"
 
-// asksServer tells whether the server explains by itself, and the caller may ask it.
+// asksServer reports whether the server explains by itself, and the caller may ask it.
 func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) (bool, error) {
 	group := v1alpha1.SchemeGroupVersion.Group
 	if _, ok := kinds.Served(group, explanations); !ok {
@@ -232,8 +237,9 @@ func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) 
 	return err == nil && review.Status.Allowed, err
 }
 
-// server explains by asking the server.
-func (o *explainOptions) server(config *rest.Config) explainer {
+// server explains by asking the server. What stands behind the webhooks of policy engines is
+// read here, with the rights of the caller.
+func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) explainer {
 	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -254,7 +260,17 @@ func (o *explainOptions) server(config *rest.Config) explainer {
 			return nil, explained(answer, err)
 		}
 		e := &v1alpha1.AdmissionExplanation{}
-		return e, json.Unmarshal(answer, e)
+		if err := json.Unmarshal(answer, e); err != nil {
+			return nil, err
+		}
+		if e.Status.Plan != nil {
+			engines, err := offline.NewEngines(config, kinds)
+			if err != nil {
+				return nil, err
+			}
+			engines.Annotate(ctx, e.Status.Plan)
+		}
+		return e, nil
 	}
 }
 
@@ -277,7 +293,7 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 		},
 	}
 	if q.Operation == "CREATE" && q.Subresource == "" {
-		// Who creates an object names it in the object.
+		// A create names the object in its body.
 		e.Spec.Name = ""
 	}
 	if q.Object != nil && q.Operation != "DELETE" {

@@ -98,7 +98,8 @@ func helpTopics() []*cobra.Command {
 
   0  when it did what was asked; for serve: after SIGTERM or SIGINT, once the
      running requests have finished
-  1  when it failed; standard error says why, in one sentence
+  1  when it failed; standard error says why, in one sentence; for check: also
+     when the cluster would reject an object, or a file cannot be read
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
 
@@ -119,6 +120,10 @@ GATEHOUSE_END_WITH_PARENT
     Servers for tests, which are serve --test and those that 'gatehouse envtest'
     installs, end with the process that started them. With the value false they
     go on until they are stopped.
+
+GATEHOUSE_PROGRAM
+    The name to go by, instead of that of the file: kube-apiserver, etcd,
+    kubectl, or gatehouse.
 
 HTTPS_PROXY, NO_PROXY
     How serve reaches webhooks, as with any Kubernetes API server.`,

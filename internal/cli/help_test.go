@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Whoever asks for help sees what a command is for, and one that works.
+// The help of a command says what it is for, and shows an example that works.
 func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 	for _, cmd := range newRoot(Streams{}).Commands() {
 		if !cmd.IsAvailableCommand() || cmd.Name() == "completion" {

@@ -182,7 +182,14 @@ func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done
 		}
 	}
 	if in, _, _ := unstructured.NestedBool(state.Object, "inForce"); in && !o.deleted {
-		return fmt.Sprintf("%s is in force on %s, resourceVersion %s", o.state, count(len(replicas), "server"), stored), "", nil
+		of := "resourceVersion " + stored
+		if source, _, _ := unstructured.NestedString(state.Object, "registration", "source"); source != "" {
+			of = "from manifest files"
+		}
+		return fmt.Sprintf("%s is in force on %s, %s", o.state, count(len(replicas), "server"), of), "", nil
+	}
+	if len(behind) == 0 {
+		return "", "the servers have different manifest files", nil
 	}
 	return "", "not yet in force on " + strings.Join(behind, ", "), nil
 }
@@ -191,6 +198,9 @@ func (o *inForceOptions) look(state *unstructured.Unstructured, err error) (done
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		what = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

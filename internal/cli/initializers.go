@@ -122,7 +122,7 @@ func (s *session) resources(types []string, verb string) ([]resource, error) {
 	if len(types) > 0 {
 		return list, nil
 	}
-	// What cannot be discovered cannot be listed either.
+	// Resources that cannot be discovered cannot be listed either.
 	groups, err := s.discovery.ServerPreferredResources()
 	if len(groups) == 0 && err != nil {
 		return nil, err

@@ -106,8 +106,8 @@ func (o *initializersOptions) list(ctx context.Context, streams Streams) error {
 
 var configurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "initializerconfigurations"}
 
-// policies returns the failure policy of an initializer: what becomes of objects
-// when it stays away. It is "unknown" for users who may not read the configurations.
+// policies returns the failure policy of an initializer, which counts when it does not
+// act. It is "unknown" for users who may not read the configurations.
 func (s *session) policies(ctx context.Context) (func(initializer string) string, error) {
 	list, err := s.all.Resource(configurations).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *session) policies(ctx context.Context) (func(initializer string) string
 	}, nil
 }
 
-// skippable tells whether a kind among all kinds may be left out: it cannot be
+// skippable reports whether a kind among all kinds may be left out: it cannot be
 // listed, or not by this user.
 func skippable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)

@@ -42,7 +42,7 @@ func generated(text string) []string {
 	return lines
 }
 
-// suiteControllers run beside a kube-apiserver of a test library. Others would make or
+// suiteControllers run in a kube-apiserver of a test library. Others would make or
 // delete objects, which its tests do not expect: an envtest has no controllers. With these,
 // namespaces can be deleted and the roles admin, edit and view have rules.
 var suiteControllers = []string{"namespace-controller", "clusterrole-aggregation-controller"}
@@ -162,9 +162,9 @@ func (n *noEffect) String() string { return "" }
 // Type implements pflag.Value.
 func (n *noEffect) Type() string { return n.kind }
 
-// apply makes server options of the command line and warns of what it leaves out. What
-// it returns is to be called when the server has ended, and removes temporary files: its
-// own ones, and if the suite is gone those that the suite has made.
+// apply makes server options of the command line and warns of what it leaves out. The
+// returned function is to be called when the server has ended. It removes temporary
+// files: its own ones, and if the suite is gone those that the suite has made.
 func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (end func(orphaned bool), err error) {
 	warn := func(format string, args ...any) {
 		fmt.Fprintf(warnings, kubeAPIServerProgram+": "+format+"\n", args...)
@@ -252,7 +252,7 @@ func chooseAuthorization(s *server.Options, warn func(string, ...any)) error {
 		switch mode {
 		case "RBAC":
 		case "Node":
-			// What it adds to RBAC is for kubelets.
+			// Its additions to RBAC are for kubelets.
 			warn("--authorization-mode: Node has no effect here; nodes may do what RBAC lets them")
 		default:
 			return usageError{fmt.Errorf("--authorization-mode %q is not supported: it must be RBAC, Node,RBAC or AlwaysAllow", mode)}
@@ -281,7 +281,7 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	}
 	// A plugin that is not here is disabled already.
 	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
-	// What api/all switches on beyond the defaults.
+	// The versions that api/all switches on beyond the defaults.
 	if all := []string{"api/all=true", "api/beta=true"}; slices.ContainsFunc(s.RuntimeConfig, func(entry string) bool { return slices.Contains(all, entry) }) {
 		s.RuntimeConfig = server.SwitchOn(s.RuntimeConfig)
 	}
@@ -300,7 +300,7 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 // chooseAddresses leaves out addresses that have no meaning here.
 func chooseAddresses(s *server.Options, warn func(string, ...any)) {
 	if ip := net.ParseIP(s.AdvertiseAddress); ip != nil && ip.IsLoopback() {
-		// Nothing can be told of it to others: an endpoint must not be a loopback address.
+		// No EndpointSlice can announce it: an endpoint must not be a loopback address.
 		s.AdvertiseAddress = ""
 	}
 	first, rest, two := strings.Cut(s.ServiceClusterIPRange, ",")

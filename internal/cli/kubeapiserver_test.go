@@ -94,7 +94,7 @@ func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// What libraries find out from the help: how flags are listed there, and which are not.
+// Libraries read the help: how flags are listed there, and which are not.
 func TestHelpListsFlagsAsTestLibrariesLookForThem(t *testing.T) {
 	var help strings.Builder
 	cmd := newKubeAPIServer(Streams{Out: io.Discard, Err: io.Discard})
@@ -189,7 +189,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 		}
 	}
 	check()
-	// Where no link can be made, a copy is told from that of another build.
+	// Where no link can be made, a copy differs from that of another build.
 	copied := filepath.Join(dir, "copy")
 	if err := copyFile(self, copied, info); err != nil {
 		t.Fatal(err)

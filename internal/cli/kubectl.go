@@ -108,7 +108,7 @@ func dataDir() string {
 
 // defaultKubeconfig makes the server's kubeconfig the default one by setting
 // KUBECONFIG, unless it is set. It returns what to say when kubectl is about to
-// use a server that no kubeconfig names, nil if it may. Who calls this program kubectl
+// use a server that no kubeconfig names, nil if it may. A user who calls this program kubectl
 // expects what any kubectl does.
 func defaultKubeconfig() error {
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || program == kubectlProgram {
@@ -135,7 +135,7 @@ func defaultKubeconfig() error {
 const unnamedServer = "http://localhost:8080"
 
 // refusal makes the first request end kubectl with the reason why no server is
-// known; what needs no server, such as --dry-run=client, goes on working.
+// known; commands that need no server, such as --dry-run=client, still work.
 type refusal struct{ reason error }
 
 func (r refusal) RoundTrip(*http.Request) (*http.Response, error) {

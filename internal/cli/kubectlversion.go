@@ -49,7 +49,7 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 	v.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
 	switch output {
 	case "":
-		// What is known is said before the server is asked.
+		// The client's versions are printed before the server answers.
 		fmt.Fprintf(streams.Out, "Client Version: %s\nKustomize Version: %s\n", v.ClientVersion.GitVersion, v.KustomizeVersion)
 	case "json", "yaml":
 	default:

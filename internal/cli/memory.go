@@ -10,7 +10,7 @@ import (
 
 const (
 	// collectAt is the growth of the heap, in percent, at which garbage is collected
-	// at the latest. What is alive in a small server is small beside what requests
+	// at the latest. The live heap of a small server is small compared with what requests
 	// under load throw away, so a few times its size costs little memory and saves
 	// CPU. GOGC in the environment overrules it.
 	collectAt = 400
@@ -22,8 +22,8 @@ const (
 	containerShare = .9
 	// memoryInterval is how often the bound follows what is alive.
 	memoryInterval = 200 * time.Millisecond
-	// A server is quiet when it allocates less than quietBytes in quietTime. What it has
-	// beyond what is alive is then given back, if it is more than worthwhile bytes.
+	// A server is quiet when it allocates less than quietBytes in quietTime. It then
+	// gives back the memory beyond its live heap, if that is more than worthwhile bytes.
 	quietTime              = 4 * time.Second
 	quietBytes, worthwhile = 32 << 20, 32 << 20
 )

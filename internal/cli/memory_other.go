@@ -2,7 +2,7 @@
 
 package cli
 
-// forgetProgram does nothing where the kernel cannot be told.
+// forgetProgram does nothing where the kernel has no call for it.
 func forgetProgram() {}
 
 // containerMemory is not known there either.

@@ -43,7 +43,7 @@ func TestAServerThatBecomesQuietGivesMemoryBack(t *testing.T) {
 	}
 }
 
-// What the runtime itself calls these things.
+// The runtime's own names.
 func TestTheRuntimeTellsOfItsMemory(t *testing.T) {
 	if m := readMemory(); m.allocated == 0 || m.held < m.live || m.held == 0 {
 		t.Errorf("got %+v", m)

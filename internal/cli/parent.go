@@ -30,7 +30,7 @@ func orphaned(ctx context.Context) <-chan struct{} {
 	if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
 		return nil
 	}
-	// What is logged after the parent has ended goes nowhere, and must not end this process
+	// After the parent has ended, log lines go nowhere, and must not end this process
 	// before it has cleaned up.
 	signal.Ignore(syscall.SIGPIPE)
 	gone := make(chan struct{})

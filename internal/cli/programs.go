@@ -16,12 +16,26 @@ const (
 	kubectlProgram       = "kubectl"
 )
 
+// programVariable names the environment variable with the name that this program is to go
+// by. The scripts of a release's archive for setup-envtest set it: that archive cannot have
+// links.
+const programVariable = "GATEHOUSE_PROGRAM"
+
 // program is the name that this one was started under. It is read once: kubectl's parts
 // need os.Args changed.
-var program = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+var program = startedAs()
 
-// Main runs the program that name stands for, the last part of os.Args[0], with the
-// arguments after it, and returns its exit code. It writes what went wrong to
+func startedAs() string {
+	if name := os.Getenv(programVariable); name != "" {
+		// It is not for the plugins that kubectl starts.
+		os.Unsetenv(programVariable)
+		return name
+	}
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+}
+
+// Main runs the program that a name stands for, the last part of os.Args[0] or the value of
+// $GATEHOUSE_PROGRAM, with the arguments after it, and returns its exit code. It writes what went wrong to
 // streams.Err, in one sentence. Every name but those of the programs that gatehouse
 // stands in for means gatehouse itself.
 func Main(ctx context.Context, args []string, streams Streams) int {

@@ -45,8 +45,8 @@ func TestTheReferenceHasAllCommands(t *testing.T) {
 	}
 }
 
-// document writes a command and those below it. What kubectl can do is documented with
-// kubectl.
+// document writes a command and those below it. The documentation of kubectl
+// covers its commands.
 func document(b *strings.Builder, cmd *cobra.Command) {
 	switch {
 	case cmd.IsAdditionalHelpTopicCommand():

@@ -73,18 +73,18 @@ time, by webhooks and initializers that are API objects.`,
 	if isPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
-	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newTrace(streams), newBlame(streams), newWebhook(streams), newWaitInForce(streams), newEnvtest(streams), newVersion(streams))
+	root.AddCommand(newServe(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newLint(streams), newCheck(streams), newSnapshot(streams), newTrace(streams), newBlame(streams), newWebhook(streams), newWaitInForce(streams), newEnvtest(streams), newVersion(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }
 
-// isPlugin tells whether kubectl runs this program as its plugin, which goes by the name
+// isPlugin reports whether kubectl runs this program as its plugin, which goes by the name
 // of the program. A plugin works on the cluster that kubectl works on.
 func isPlugin() bool {
 	return program == "kubectl-gatehouse"
 }
 
-// knownCommand refuses what is no command, with the nearest one that is.
+// knownCommand refuses an unknown command and names the nearest one.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -36,7 +36,7 @@ var testDefaults = []struct{ flag, value string }{
 }
 
 // forTests makes a server one that starts and ends quickly and leaves nothing behind.
-// What it returns removes what it made.
+// The returned function removes the files it made.
 func (o *serveOptions) forTests(flags *pflag.FlagSet) (remove func(), err error) {
 	for _, d := range testDefaults {
 		if !flags.Changed(d.flag) {
@@ -64,7 +64,7 @@ func newServe(streams Streams) *cobra.Command {
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
 	d := server.Defaults()
-	o := &serveOptions{server: server.Options{Audit: d.Audit}}
+	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader}}
 	var allowPrivileged bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -146,6 +146,13 @@ requests and exits with 0.`,
 		f.StringVar(&s.TLSPrivateKeyFile, "tls-private-key-file", "", "PEM file with the key of --tls-cert-file")
 		f.StringVar(&s.ClientCAFile, "client-ca-file", "", "PEM file with the CAs trusted for client certificates, in addition to the server's own")
 		f.StringVar(&s.TokenAuthFile, "token-auth-file", "", `CSV file of tokens: token,user,uid,"group1,group2"`)
+		proxies := s.RequestHeader
+		f.StringVar(&proxies.ClientCAFile, "requestheader-client-ca-file", "", "PEM file with the CAs of proxies that may say in headers who a caller is, in addition to the server's own CA for that")
+		f.StringSliceVar(&proxies.AllowedNames, "requestheader-allowed-names", nil, "common names that the certificates of such proxies may have (default any name)")
+		f.StringSliceVar(&proxies.UsernameHeaders, "requestheader-username-headers", nil, "headers with the name of the caller (default X-Remote-User)")
+		f.StringSliceVar(&proxies.UIDHeaders, "requestheader-uid-headers", nil, "headers with the uid of the caller (default X-Remote-Uid)")
+		f.StringSliceVar(&proxies.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups of the caller (default X-Remote-Group)")
+		f.StringSliceVar(&proxies.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the caller (default X-Remote-Extra-)")
 		f.StringVar(&s.AuthorizationMode, "authorization-mode", d.AuthorizationMode, "RBAC or AlwaysAllow")
 	})
 	addSection(cmd, "Admission", func(f *pflag.FlagSet) {
@@ -155,7 +162,7 @@ requests and exits with 0.`,
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
 		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, and the credentials that the server sends to webhooks")
 		policies.AddFlags(f)
-		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for external hooks (v1alpha1) without a user in the configuration file")
+		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default one that the server creates), and for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1")
 		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", d.AdmissionRefreshInterval, "how often the server reads registrations")
@@ -163,7 +170,7 @@ requests and exits with 0.`,
 		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
 		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
 		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
-		f.StringArrayVar(&s.ServiceAddresses, "service-address", nil, "address of a service whose webhook runs elsewhere, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+		f.StringArrayVar(&s.ServiceAddresses, "service-address", nil, "address of a service whose webhook or aggregated server runs elsewhere, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 		f.IntVar(&o.traceBytes, "admission-trace-bytes", d.AdmissionTraceBytes, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", d.InitializerTimeout, "time within which an initializer must act")
@@ -175,6 +182,9 @@ requests and exits with 0.`,
 		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "nodes to play, for tests: pods are bound to them and become ready without a container")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
+	addSection(cmd, "OpenTelemetry", func(f *pflag.FlagSet) {
+		f.StringVar(&s.TracingConfigFile, "tracing-config-file", "", "TracingConfiguration file: the OpenTelemetry receiver for the spans of requests, and how many requests are traced")
+	})
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apiserver/pkg/server/options"
 
 	"github.com/gatehouse-dev/gatehouse/server"
 )
@@ -68,6 +69,12 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--enable-admission-plugins A --disable-admission-plugins B,C", with(func(o *server.Options) {
 			o.EnableAdmissionPlugins, o.DisableAdmissionPlugins = []string{"A"}, []string{"B", "C"}
 		})},
+		{"--requestheader-client-ca-file f --requestheader-allowed-names a,b --requestheader-username-headers u --requestheader-uid-headers i --requestheader-group-headers g --requestheader-extra-headers-prefix e", with(func(o *server.Options) {
+			o.RequestHeader = &options.RequestHeaderAuthenticationOptions{
+				ClientCAFile: "f", AllowedNames: []string{"a", "b"},
+				UsernameHeaders: []string{"u"}, UIDHeaders: []string{"i"}, GroupHeaders: []string{"g"}, ExtraHeaderPrefixes: []string{"e"},
+			}
+		})},
 		{"--proxy-client-cert-file c --proxy-client-key-file k", with(func(o *server.Options) {
 			o.ProxyClientCertFile, o.ProxyClientKeyFile = "c", "k"
 		})},
@@ -110,7 +117,10 @@ func TestServeParsesTheContract(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The contract is about the flags; what else the options hold has tests of its own.
+			// The contract is about the flags; other options have tests of their own.
+			if tc.want.RequestHeader == nil {
+				tc.want.RequestHeader = &options.RequestHeaderAuthenticationOptions{}
+			}
 			if diff := cmp.Diff(tc.want, got.server, cmpopts.IgnoreFields(server.Options{}, "Audit")); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

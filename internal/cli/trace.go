@@ -444,7 +444,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	switch {
 	case len(s.Patch) > 0:
 		fmt.Fprint(out, ", changed the object")
-	case len(s.Calls) == 0 && len(s.Judgements) == 0 && s.Allowed && len(s.Pending) == 0:
+	case len(s.Calls) == 0 && len(s.Judgements) == 0 && s.Allowed && len(s.Pending) == 0 && len(s.Initializing) == 0:
 		fmt.Fprint(out, ", allowed")
 	}
 	fmt.Fprintln(out)
@@ -453,6 +453,16 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 	for _, name := range s.Pending {
 		fmt.Fprintf(out, "  waits for initializer %s\n", name)
+	}
+	if len(s.Initializing) > 0 {
+		fmt.Fprintf(out, "  initializer %s", strings.Join(s.Initializing, ", "))
+		if len(s.Written) > 0 {
+			fmt.Fprint(out, " changed the object")
+		}
+		fmt.Fprintln(out)
+	}
+	for i := range s.Written {
+		fmt.Fprintf(out, "    %s\n", describe(&s.Written[i]))
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
@@ -486,8 +496,8 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 }
 
-// printJudgement writes what a policy did: what it found with each param, and what its
-// bindings made of that.
+// printJudgement writes what a policy did: its findings with each param, and the actions
+// of its bindings.
 func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 	fmt.Fprintf(out, "  %s", j.Policy.Configuration)
 	if j.Equivalent {

@@ -106,7 +106,7 @@ func Sweep() {
 	}
 }
 
-// abandoned tells whether nobody has the directory of a mark.
+// abandoned reports whether no process uses the directory of a mark.
 func abandoned(name string) bool {
 	f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
 		os.Unsetenv(name)
 	}
-	// What is made once for all worlds is made outside of them.
+	// Parts that all worlds share are made outside of them.
 	cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	os.Exit(m.Run())
 }
@@ -91,7 +91,7 @@ func TestEngineAgreesWithUpstream(t *testing.T) {
 	if t.Failed() || *seed != firstSeed || *cases < defaultCases {
 		return
 	}
-	// What is never seen is not compared, or is no difference.
+	// A field that nothing shows is not compared.
 	for _, f := range facts {
 		if got, want := tally.seen[f.name], *cases*f.percent/100; got == 0 || got < want {
 			t.Errorf("%d cases %s, want %d or more", got, f.name, max(want, 1))
@@ -157,7 +157,7 @@ func (c *comparison) reviews() (all []received) {
 	return all
 }
 
-// annotated tells whether an annotation of upstream contains a text.
+// annotated reports whether an annotation of upstream contains a text.
 func (c *comparison) annotated(text string) bool {
 	return slices.ContainsFunc(c.upstream, func(p pass) bool { return strings.Contains(c.annotations(p.annotations), text) })
 }

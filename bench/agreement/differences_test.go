@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// translation is a decided difference of this form: what Gatehouse makes of an
-// answer of a webhook is what upstream makes of another one. Upstream's webhooks
-// give that other one, and then both sides must agree in everything.
+// translation is a decided difference of this form: Gatehouse treats one answer
+// of a webhook as upstream treats another one. Upstream's webhooks give that other
+// one, and then both sides must agree in everything.
 type translation struct {
 	rule, title string
-	// applies tells whether an answer to a review is one of those, and replace
+	// applies reports whether an answer to a review is one of those, and replace
 	// makes it the other one.
 	applies func(*answer, *reviewed) bool
 	replace func(*answer)
@@ -55,7 +55,7 @@ var translations = []translation{
 
 func (t *translation) name() string { return t.rule + ": " + t.title }
 
-// unusable tells whether the patch of an answer cannot be applied to an object, or
+// unusable reports whether the patch of an answer cannot be applied to an object, or
 // makes something that does not decode.
 func unusable(a *answer, object map[string]any) bool {
 	if len(a.Patch) == 0 || object == nil {
@@ -203,7 +203,7 @@ func (c *comparison) stopsEarlier() bool {
 }
 func (c *comparison) goesOn() bool { return begins(c.gatehouse[0].received, c.upstream[0].received) }
 
-// begins tells whether a list of calls begins with another one.
+// begins reports whether a list of calls begins with another one.
 func begins(all, with []received) bool {
 	return len(with) <= len(all) && order(all[:len(with)], false) == order(with, false)
 }
@@ -219,7 +219,7 @@ func (c *comparison) gaveUp() bool {
 	return c.mayFail(last) && c.world.answers[last].Wire == "hang"
 }
 
-// mayFail tells whether the failurePolicy of a hook is Ignore.
+// mayFail reports whether the failurePolicy of a hook is Ignore.
 func (c *comparison) mayFail(hook int) bool {
 	for _, configuration := range c.world.configurations {
 		for _, h := range configuration.webhooks {
@@ -248,7 +248,7 @@ func timeout(url string) int {
 
 func withoutTimeout(url string) string { return timeoutParameter.ReplaceAllString(url, "") }
 
-// what is what differs, whatever the pass.
+// what names the difference, in any pass.
 func (d *difference) what() string {
 	_, what, _ := strings.Cut(d.at, ": ")
 	return what

@@ -85,6 +85,8 @@ type generator struct {
 	// focus are endpoints that rules and requests prefer.
 	focus []*endpoint
 	hooks int
+	// whole tells that all objects have their defaults.
+	whole bool
 }
 
 // chance is true in so many of a hundred cases.
@@ -548,7 +550,7 @@ func (g *generator) failure(a *answer) {
 	}
 }
 
-// malformed is an answer that is no proper review.
+// malformed is an answer that is not a proper review.
 func (g *generator) malformed(a *answer) {
 	switch g.IntN(8) {
 	case 0:
@@ -618,7 +620,7 @@ func (g *generator) request() *request {
 	if g.chance(10) {
 		meta.Annotations = map[string]string{unconvertible: "yes"}
 	}
-	defaulted := g.chance(80)
+	defaulted := g.chance(80) || g.whole
 	object := func(m metav1.ObjectMeta) runtime.Object { return hub(e.make(g, m), defaulted) }
 	stored := func() runtime.Object {
 		m := meta

@@ -263,7 +263,7 @@ func forUpstream(c runtime.Object) runtime.Object {
 	return v1
 }
 
-// realms is what upstream is told instead of namespaces, for a custom resource of
+// realms is the resource that upstream gets instead of namespaces, for a custom resource of
 // that name.
 const realms = "realms"
 

@@ -114,7 +114,7 @@ func endpoints() []*endpoint {
 		add(group, "v1", namespaces, "status", other, namespaced, updates, custom(other))
 	}
 
-	// What no webhook judges.
+	// Kinds that no webhook judges.
 	add("authorization.k8s.io", "v1", "subjectaccessreviews", "", authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), false, []admission.Operation{create}, func(_ *generator, m metav1.ObjectMeta) runtime.Object {
 		return &authorizationv1.SubjectAccessReview{ObjectMeta: m}
 	})

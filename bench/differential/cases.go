@@ -17,7 +17,7 @@ import (
 // namespace is where objects of namespaced kinds are made.
 const namespace = "differential"
 
-//go:embed cases known.yaml
+//go:embed cases known.yaml webhooks.yaml
 var files embed.FS
 
 // kind is one document of cases/kinds.
@@ -30,8 +30,8 @@ type kind struct {
 	Name string `json:"name"`
 	// Object is valid.
 	Object map[string]any `json:"object"`
-	// Invalid and Updates are merge patches onto Object: what makes it invalid
-	// at creation, and updates of any outcome.
+	// Invalid and Updates are merge patches onto Object: changes that make it invalid at
+	// creation, and updates of any outcome.
 	Invalid []map[string]any `json:"invalid"`
 	Updates []map[string]any `json:"updates"`
 	// Status is written through the status subresource.
@@ -97,7 +97,7 @@ func documents[T any](path string) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !strings.HasPrefix(path, policyCases) {
+	if !strings.HasPrefix(path, policyCases) && !strings.HasPrefix(path, pluginCases) {
 		data = bytes.ReplaceAll(data, []byte("{ns}"), []byte(namespace))
 	}
 	var all []T

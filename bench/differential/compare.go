@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What no two servers can share: identities, times, and what is drawn by lot.
+// Values that no two servers share: identities, times, and random ones.
 var (
 	uuids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)

@@ -17,24 +17,40 @@ type known struct {
 	Path    string `json:"path"`
 	// OnlyIf, when set, is a text that kube-apiserver's value must hold.
 	OnlyIf string `json:"onlyIf"`
+	// Kube and Gatehouse, when set, match the two values as JSON, "-" for none. They are
+	// regular expressions.
+	Kube      string `json:"kube"`
+	Gatehouse string `json:"gatehouse"`
 
-	request, path *regexp.Regexp
-	seen          int
+	request, path, kube, gatehouse *regexp.Regexp
+	seen                           int
 }
 
-func loadKnown() ([]*known, error) {
-	lists, err := documents[[]*known]("known.yaml")
+// The files of known differences: between kube-apiserver and gatehouse, and between plugins
+// that are compiled in and those that are webhooks.
+const knownFile, knownOfWebhooks = "known.yaml", "webhooks.yaml"
+
+func loadKnown(file string) ([]*known, error) {
+	lists, err := documents[[]*known](file)
 	if err != nil {
 		return nil, err
 	}
 	var all []*known
 	for _, list := range lists {
 		for _, k := range list {
-			if k.request, err = regexp.Compile("^(" + k.Request + ")$"); err != nil {
-				return nil, fmt.Errorf("known.yaml, %q: %w", k.Title, err)
+			for _, pattern := range []struct {
+				text string
+				into **regexp.Regexp
+			}{{k.Request, &k.request}, {k.Path, &k.path}, {k.Kube, &k.kube}, {k.Gatehouse, &k.gatehouse}} {
+				if pattern.text == "" {
+					continue
+				}
+				if *pattern.into, err = regexp.Compile("(?s)^(" + pattern.text + ")$"); err != nil {
+					return nil, fmt.Errorf("%s, %q: %w", file, k.Title, err)
+				}
 			}
-			if k.path, err = regexp.Compile("^(" + k.Path + ")$"); err != nil {
-				return nil, fmt.Errorf("known.yaml, %q: %w", k.Title, err)
+			if k.request == nil || k.path == nil {
+				return nil, fmt.Errorf("%s, %q: request and path must be set", file, k.Title)
 			}
 			all = append(all, k)
 		}
@@ -46,7 +62,8 @@ func loadKnown() ([]*known, error) {
 func explain(all []*known, d difference) *known {
 	for _, k := range all {
 		if k.request.MatchString(d.Case+": "+d.Step) && k.path.MatchString(d.Path) &&
-			(k.OnlyIf == "" || strings.Contains(text(d.Kube), k.OnlyIf)) {
+			(k.OnlyIf == "" || strings.Contains(text(d.Kube), k.OnlyIf)) &&
+			(k.kube == nil || k.kube.MatchString(show(d.Kube))) && (k.gatehouse == nil || k.gatehouse.MatchString(show(d.Gatehouse))) {
 			return k
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -30,15 +29,24 @@ func main() {
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	only := flag.String("run", "", "only the cases that match this `regexp`, such as apps/v1/deployments")
 	compatibility := flag.String("compatibility", "", "`file` to write what differs to, in Markdown")
-	upstream := flag.Bool("upstream", false, "ask kube-apiserver alone whether it answers what the cases of policies expect")
+	upstream := flag.Bool("upstream", false, "ask kube-apiserver alone whether it answers what the cases of policies and plugins expect")
+	webhooks := flag.String("webhooks", "", "compare `plugins` compiled into kube-apiserver with those that gatehouse webhook serves, such as LimitRanger,PodSecurity")
+	objects := flag.String("objects", "", "write the objects of the cases to this `directory` as manifests, and ask nobody")
 	flag.Parse()
-	if err := run(ctx, *binaries, *only, *compatibility, *upstream); err != nil {
+	if *objects != "" {
+		if err := writeObjects(*objects); err != nil {
+			fmt.Fprintln(os.Stderr, "differential:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if err := run(ctx, *binaries, *only, *compatibility, *upstream, *webhooks); err != nil {
 		fmt.Fprintln(os.Stderr, "differential:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binaries, only, compatibility string, upstream bool) (err error) {
+func run(ctx context.Context, binaries, only, compatibility string, upstream bool, webhooks string) (err error) {
 	cases, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -58,45 +66,12 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 	}
 	defer os.RemoveAll(dir)
 
-	var sessions [2]*session
-	for i, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
-		if upstream && kind != peer.KubeAPIServer {
-			continue
-		}
-		audit, err := newAuditLog(filepath.Join(dir, string(kind)))
-		if err != nil {
-			return err
-		}
-		flags := audit.flags()
-		if kind == peer.Gatehouse {
-			// No other controller runs beside kube-apiserver.
-			flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")
-		}
-		s, err := peer.Start(ctx, b, kind, filepath.Join(dir, string(kind)), flags...)
-		if err != nil {
-			return err
-		}
-		defer s.Stop()
-		if kind == peer.KubeAPIServer {
-			checking, stop := context.WithCancel(ctx)
-			defer stop()
-			if err := checkTypes(checking, s.Config); err != nil {
-				return err
-			}
-		}
-		if sessions[i], err = newSession(string(kind), s.Config, audit); err != nil {
-			return err
-		}
-	}
-	known, err := loadKnown()
-	if err != nil {
-		return err
-	}
-	r := &runner{kube: sessions[0], gatehouse: sessions[1], tally: tally{known: known}, unsettled: map[string]bool{}}
-	if upstream {
-		err = r.policies(ctx, cases)
+	l := &lab{binaries: b, dir: dir, upstream: upstream}
+	r := &runner{lab: l, unsettled: map[string]bool{}}
+	if webhooks != "" {
+		err = r.asWebhooks(ctx, strings.Split(webhooks, ","), cases, os.Stdout)
 	} else {
-		err = r.all(ctx, cases)
+		err = r.everything(ctx, cases)
 	}
 	r.tally.print(os.Stdout)
 	if err != nil {
@@ -122,18 +97,34 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 
 // runner sends every case to both servers.
 type runner struct {
-	// gatehouse is nil if kube-apiserver alone is asked.
-	kube, gatehouse *session
-	tally           tally
+	lab *lab
+	// The servers that requests are sent to.
+	*pair
+	tally tally
 	// unsettled are objects that are not waited for any more.
 	unsettled map[string]bool
 }
 
-func (r *runner) sessions() []*session {
-	if r.gatehouse == nil {
-		return []*session{r.kube}
+// everything compares kube-apiserver with gatehouse by all cases.
+func (r *runner) everything(ctx context.Context, only *regexp.Regexp) (err error) {
+	if r.tally.known, err = loadKnown(knownFile); err != nil {
+		return err
 	}
-	return []*session{r.kube, r.gatehouse}
+	if r.pair, err = r.lab.start(ctx, nil); err != nil {
+		return err
+	}
+	servers := r.pair
+	defer func() { err = errors.Join(err, servers.stop()) }()
+	if !r.lab.upstream {
+		err = r.all(ctx, only)
+	}
+	if err == nil {
+		err = r.policies(ctx, only)
+	}
+	if err == nil {
+		err = r.plugins(ctx, only)
+	}
+	return err
 }
 
 func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
@@ -170,7 +161,7 @@ func (r *runner) all(ctx context.Context, only *regexp.Regexp) error {
 			}
 		}
 	}
-	return r.policies(ctx, only)
+	return nil
 }
 
 func (r *runner) run(ctx context.Context, name string, steps []step) error {
@@ -227,6 +218,7 @@ func (r *runner) step(ctx context.Context, st step) ([]difference, error) {
 		var differences []difference
 		if r.gatehouse != nil {
 			differences = compare(answers[0], answers[1])
+			unexpected = errors.Join(unexpected, st.decided.met(answers[1]))
 		}
 		if agreed := len(differences) == 0 && unexpected == nil; agreed || !st.async || r.unsettled[st.settled] ||
 			(st.method != http.MethodGet && st.expect == nil) || time.Now().After(deadline) {

@@ -47,11 +47,20 @@ type policyRequest struct {
 	// Says is a text in kube-apiserver's answer: its body, warnings or audit
 	// annotations.
 	Says string `json:"says"`
+	// Decided is what Gatehouse must answer, if that differs from kube-apiserver's answer by
+	// decision.
+	Decided *struct {
+		Expect int    `json:"expect"`
+		Says   string `json:"says"`
+	} `json:"decided"`
 	// Async requests are repeated for a while if the answers differ, or kube-apiserver's
 	// is not the one expected.
 	Async bool `json:"async"`
 	// Times is how often the request is sent; 0 means once.
 	Times int `json:"times"`
+	// Pod is merged onto a pod with one container, and becomes the body; the pod is created
+	// if Do is empty.
+	Pod map[string]any `json:"pod"`
 }
 
 const (
@@ -77,6 +86,12 @@ var collections = map[string]string{
 	"{vapb}":    admissionregistration + "validatingadmissionpolicybindings",
 	"{map}":     admissionregistration + "mutatingadmissionpolicies",
 	"{mapb}":    admissionregistration + "mutatingadmissionpolicybindings",
+	"{pvc}":     "/api/v1/namespaces/{ns}/persistentvolumeclaims",
+	"{sa}":      "/api/v1/namespaces/{ns}/serviceaccounts",
+	"{quota}":   "/api/v1/namespaces/{ns}/resourcequotas",
+	"{ing}":     "/apis/networking.k8s.io/v1/namespaces/{ns}/ingresses",
+	"{csr}":     "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+	"{ctb}":     "/apis/certificates.k8s.io/v1/clustertrustbundles",
 }
 
 // loadPolicies returns the cases, and the objects that all of them can use.
@@ -107,13 +122,24 @@ func loadPolicies() (cases []policyCase, fixtures []map[string]any, err error) {
 }
 
 // in returns a case for a namespace, with what it leaves out filled in.
-func (c policyCase) in(ns string) (policyCase, error) {
+func (c policyCase) in(ns string) (policyCase, error) { return c.with(ns, nil) }
+
+// with is in, with values for more words in braces.
+func (c policyCase) with(ns string, values map[string]string) (policyCase, error) {
+	c.Requests = podsFilled(c.Requests)
 	data, err := json.Marshal(c)
 	if err != nil {
 		return c, err
 	}
 	for short, path := range collections {
 		data = bytes.ReplaceAll(data, []byte(short), []byte(path))
+	}
+	for word, value := range values {
+		quoted, err := json.Marshal(value)
+		if err != nil {
+			return c, err
+		}
+		data = bytes.ReplaceAll(data, []byte(word), bytes.Trim(quoted, `"`))
 	}
 	data = bytes.ReplaceAll(data, []byte("{ns}"), []byte(ns))
 	filled := policyCase{}
@@ -181,6 +207,7 @@ func nameOf(object map[string]any) string {
 var plurals = map[string]string{
 	"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "MutatingAdmissionPolicy": "mutatingadmissionpolicies", "NetworkPolicy": "networkpolicies",
 	"Ingress": "ingresses", "IngressClass": "ingressclasses", "StorageClass": "storageclasses", "PriorityClass": "priorityclasses",
+	"RuntimeClass": "runtimeclasses", "VolumeAttributesClass": "volumeattributesclasses",
 }
 
 // collectionOf is where an object is created.
@@ -212,8 +239,8 @@ func (r *runner) policies(ctx context.Context, only *regexp.Regexp) error {
 	if len(cases) == 0 {
 		return nil
 	}
-	// What was there before the policies is made while there are none: a policy that
-	// was deleted may be in force a little longer.
+	// Objects from before the policies are made while there are no policies: a deleted
+	// policy may be in force a little longer.
 	objects := append(namespaceObjects(markers), fixtures...)
 	for i, c := range cases {
 		ns := fmt.Sprintf("case-%03d", i)
@@ -276,6 +303,9 @@ func (r *runner) policyCase(ctx context.Context, c policyCase, number int) (err 
 			name: req.Do, method: method, path: path, contentType: req.Type, as: req.As, groups: req.Groups, body: req.Body,
 			async: req.Async, audited: true, expect: &expectation{req.Expect, req.Says},
 		}
+		if d := req.Decided; d != nil {
+			st.decided = &expectation{d.Expect, d.Says}
+		}
 		if method == http.MethodPatch && st.contentType == "" {
 			st.contentType = mergeType
 		}
@@ -312,7 +342,7 @@ func (s *session) create(ctx context.Context, object map[string]any) error {
 			return err
 		}
 		if last.Code == http.StatusCreated {
-			return nil
+			return s.complete(ctx, path, object)
 		}
 		if last.Code != http.StatusNotFound && last.Code != http.StatusServiceUnavailable {
 			break
@@ -324,6 +354,19 @@ func (s *session) create(ctx context.Context, object map[string]any) error {
 		}
 	}
 	return fmt.Errorf("%w: %s: creating %s %s: %d: %s", errUnexpected, s.name, object["kind"], nameOf(object), last.Code, show(last.Body))
+}
+
+// complete writes the status that an object is to have, which a create leaves out.
+func (s *session) complete(ctx context.Context, path string, object map[string]any) error {
+	if object["status"] == nil {
+		return nil
+	}
+	path += "/" + nameOf(object) + "/status"
+	a, err := s.send(ctx, step{method: http.MethodPatch, path: path, contentType: mergeType, body: map[string]any{"status": object["status"]}})
+	if err == nil && a.Code != http.StatusOK {
+		err = fmt.Errorf("%w: %s: %s: %d: %s", errUnexpected, s.name, path, a.Code, show(a.Body))
+	}
+	return err
 }
 
 // awaitInForce returns when every policy and binding written before is in force, and
@@ -397,7 +440,7 @@ type expectation struct {
 
 var errUnexpected = errors.New("not what the case expects")
 
-// met tells whether an answer is the one that a case relies on.
+// met reports whether an answer is the one that a case relies on.
 func (e *expectation) met(a answer) error {
 	if e == nil {
 		return nil

@@ -39,14 +39,18 @@ type session struct {
 	client *http.Client
 	// audit is its audit log.
 	audit *auditLog
+	// config is the administrator's.
+	config *rest.Config
+	// adapt, if set, changes answers before they are compared.
+	adapt func(*answer)
 }
 
-func newSession(name string, config *rest.Config, audit *auditLog) (*session, error) {
-	config = rest.CopyConfig(config)
+func newSession(name string, admin *rest.Config, audit *auditLog) (*session, error) {
+	config := rest.CopyConfig(admin)
 	config.UserAgent = "differential"
 	config.Timeout = patience
 	client, err := rest.HTTPClientFor(config)
-	return &session{name, config.Host, client, audit}, err
+	return &session{name: name, host: config.Host, client: client, audit: audit, config: admin}, err
 }
 
 // do sends a step. Its error says that there was no answer at all.
@@ -65,6 +69,9 @@ func (s *session) do(ctx context.Context, st step) (answer, error) {
 	a, err := s.send(ctx, st)
 	if err != nil {
 		return answer{}, err
+	}
+	if s.adapt != nil {
+		s.adapt(&a)
 	}
 	a.Body = normalize(a.Body)
 	normalize(a.Audit)

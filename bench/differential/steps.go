@@ -42,6 +42,9 @@ type step struct {
 	audited bool
 	// expect is what kube-apiserver must answer; nil means anything.
 	expect *expectation
+	// decided is what Gatehouse must answer where it differs by decision; nil means that it
+	// need not be anything but the same.
+	decided *expectation
 }
 
 func (s script) steps() ([]step, error) {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// checkTypes runs beside kube-apiserver, until ctx ends, the controller that writes
-// status.typeChecking. In a cluster it is part of kube-controller-manager; Gatehouse
+// checkTypes runs the controller that writes status.typeChecking of kube-apiserver,
+// until ctx ends. In a cluster it is part of kube-controller-manager; Gatehouse
 // does this itself.
 func checkTypes(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)

@@ -18,7 +18,7 @@ var namespaceObject = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 }}
 
 // made is the chain of a side that acts on registrations, which have every field
-// set that a server would have defaulted. What is observed keeps a server's
+// set that a server would have defaulted. An observed chain keeps a server's
 // metrics, too.
 func made(ctx context.Context, side sides.Side, registrations []runtime.Object, observed bool) (sides.Chain, error) {
 	return side.Make(ctx, sides.Options{

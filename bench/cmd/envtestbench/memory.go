@@ -13,55 +13,59 @@ import (
 // interval is how often memory is read.
 const interval = 20 * time.Millisecond
 
-// programs are the processes whose memory counts.
+// clockTick is the unit of CPU times in /proc: USER_HZ, 100 on every Linux platform that
+// Go supports.
+const clockTick = 10 * time.Millisecond
+
+// programs are the processes that count.
 var programs = []string{"kube-apiserver", "etcd"}
 
-// usage is the memory of all programs, in bytes.
+// usage is what all programs use.
 type usage struct {
-	// resident counts a page for each process that has it, shared once in all.
-	resident, shared int64
+	// memory is in bytes. A page that both have counts once.
+	memory int64
+	cpu    time.Duration
 }
 
-// memory watches the children of a process.
-type memory struct {
+// watch watches the children of a process.
+type watch struct {
 	stop chan struct{}
-	peak chan usage
+	peak chan int64
 }
 
 // watchMemory starts to watch the children of a process. Call Peak when it has ended.
-func watchMemory(parent int) *memory {
-	m := &memory{stop: make(chan struct{}), peak: make(chan usage, 1)}
+func watchMemory(parent int) *watch {
+	w := &watch{stop: make(chan struct{}), peak: make(chan int64, 1)}
 	go func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		var peak usage
+		var peak int64
 		for {
-			now := used("/proc", parent)
-			peak.resident, peak.shared = max(peak.resident, now.resident), max(peak.shared, now.shared)
+			peak = max(peak, used("/proc", parent).memory)
 			select {
 			case <-tick.C:
-			case <-m.stop:
-				m.peak <- peak
+			case <-w.stop:
+				w.peak <- peak
 				return
 			}
 		}
 	}()
-	return m
+	return w
 }
 
-// Peak ends watching and returns the most that the programs had in memory at one
+// Peak ends watching and returns the most bytes that the programs had in memory at one
 // time.
-func (m *memory) Peak() (usage, error) {
-	close(m.stop)
-	peak := <-m.peak
-	if peak.resident == 0 {
-		return usage{}, errors.New("no process kube-apiserver or etcd was seen")
+func (w *watch) Peak() (int64, error) {
+	close(w.stop)
+	peak := <-w.peak
+	if peak == 0 {
+		return 0, errors.New("no process kube-apiserver or etcd was seen")
 	}
 	return peak, nil
 }
 
-// used returns the memory of the programs that a process has started. A process that ends
-// meanwhile has none.
+// used returns what the programs that a process has started use. A process that ends
+// meanwhile uses nothing.
 func used(proc string, parent int) usage {
 	var sum usage
 	entries, err := os.ReadDir(proc)
@@ -72,19 +76,18 @@ func used(proc string, parent int) usage {
 		if _, err := strconv.Atoi(entry.Name()); err != nil {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join(proc, entry.Name(), "stat"))
+		text, err := os.ReadFile(filepath.Join(proc, entry.Name(), "stat"))
 		if err != nil {
 			continue
 		}
-		if name, of, ok := parseStat(string(stat)); !ok || of != parent || !slices.Contains(programs, name) {
+		s, ok := parseStat(string(text))
+		if !ok || s.parent != parent || !slices.Contains(programs, s.name) {
 			continue
 		}
-		rollup, err := os.ReadFile(filepath.Join(proc, entry.Name(), "smaps_rollup"))
-		if err != nil {
-			continue
+		sum.cpu += s.cpu
+		if rollup, err := os.ReadFile(filepath.Join(proc, entry.Name(), "smaps_rollup")); err == nil {
+			sum.memory += kib(string(rollup), "Pss:") << 10
 		}
-		sum.resident += kib(string(rollup), "Rss:") << 10
-		sum.shared += kib(string(rollup), "Pss:") << 10
 	}
 	return sum
 }
@@ -100,18 +103,31 @@ func kib(rollup, name string) int64 {
 	return 0
 }
 
-// parseStat reads the name and the parent from /proc/PID/stat.
-func parseStat(stat string) (name string, parent int, ok bool) {
+// stat is what of /proc/PID/stat is needed.
+type stat struct {
+	name   string
+	parent int
+	cpu    time.Duration
+}
+
+func parseStat(text string) (stat, bool) {
 	// The name is in parentheses and may hold anything, parentheses too.
-	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
-		return "", 0, false
+		return stat{}, false
 	}
-	// Field 3 is the first one here; the parent is field 4.
-	fields := strings.Fields(stat[end+1:])
-	if len(fields) < 2 {
-		return "", 0, false
+	// Field 3 is the first one here; the parent is field 4, the times are 14 and 15.
+	fields := strings.Fields(text[end+1:])
+	if len(fields) < 13 {
+		return stat{}, false
 	}
-	parent, err := strconv.Atoi(fields[1])
-	return stat[open+1 : end], parent, err == nil
+	var numbers [3]int
+	for i, field := range []string{fields[1], fields[11], fields[12]} {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return stat{}, false
+		}
+		numbers[i] = n
+	}
+	return stat{text[open+1 : end], numbers[0], time.Duration(numbers[1]+numbers[2]) * clockTick}, true
 }

@@ -1,4 +1,4 @@
-// Etcdmain is etcd as it is released, with its command line: what envtest starts.
+// Etcdmain is etcd as it is released, with the command line that envtest uses.
 package main
 
 import (

@@ -16,11 +16,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,9 +29,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/bench/internal/compare"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
-	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
 // patience is how long a registration may take to be in force.
@@ -44,39 +41,23 @@ const patience = 30 * time.Second
 var loads = []string{"idle", "under load"}
 
 type options struct {
-	module, binaries, report string
-	rounds, writes, clients  int
+	compare.Options
+	writes, clients int
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var o options
-	flag.StringVar(&o.module, "module", ".", "`directory` of the bench module")
-	flag.StringVar(&o.binaries, "binaries", "", "`directory` of the programs (default: in the user's cache)")
-	flag.IntVar(&o.rounds, "rounds", 3, "how many times each server is started and measured")
+	o := options{Options: compare.Options{Name: "inforcebench"}}
+	o.AddFlags(3)
 	flag.IntVar(&o.writes, "writes", 200, "how many registrations are written in a round, for each load")
 	flag.IntVar(&o.clients, "clients", 8, "how many clients create ConfigMaps through each server under load")
-	flag.StringVar(&o.report, "report", "", "`file` to write the table to, such as ../docs/benchmarks.md")
-	flag.Parse()
-	if err := o.run(ctx, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "inforcebench:", err)
-		os.Exit(1)
-	}
+	o.Main(o.run)
 }
 
-func (o options) run(ctx context.Context, out, progress io.Writer) error {
-	if o.rounds < 1 || o.writes < 1 || o.clients < 1 {
-		return errors.New("-rounds, -writes and -clients must be positive")
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	if o.writes < 1 || o.clients < 1 {
+		return errors.New("-writes and -clients must be positive")
 	}
-	if o.binaries == "" {
-		dir, err := peer.Dir()
-		if err != nil {
-			return err
-		}
-		o.binaries = dir
-	}
-	b, err := peer.Build(ctx, o.module, o.binaries)
+	b, err := peer.Build(ctx, o.Module, o.Binaries)
 	if err != nil {
 		return err
 	}
@@ -85,7 +66,7 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	hook, err := peer.StartWebhook(ctx, b, filepath.Join(dir, "webhook"))
+	hook, err := peer.StartWebhook(ctx, b, dir)
 	if err != nil {
 		return err
 	}
@@ -93,33 +74,15 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 
 	kinds := []peer.Kind{peer.KubeAPIServer, peer.Gatehouse}
 	found := samples{}
-	order := slices.Clone(kinds)
-	for round := range o.rounds {
-		for i, kind := range order {
-			fmt.Fprintf(progress, "round %d of %d: %s\n", round+1, o.rounds, kind)
-			at := filepath.Join(dir, fmt.Sprintf("%d-%d", round, i))
-			if err := o.round(ctx, b, kind, at, hook, found); err != nil {
-				return fmt.Errorf("%s, round %d: %w", kind, round+1, err)
-			}
-			if err := os.RemoveAll(at); err != nil {
-				return err
-			}
-		}
-		slices.Reverse(order)
+	err = compare.Alternate(&o.Options, progress, kinds, func(kind peer.Kind, dir string) error {
+		return o.round(ctx, b, kind, dir, hook, found)
+	})
+	if err != nil {
+		return err
 	}
 	var table strings.Builder
 	found.print(&table, kinds)
-	fmt.Fprint(out, table.String())
-	if o.report == "" {
-		return nil
-	}
-	command := "cd bench && go run ./cmd/inforcebench --report ../docs/benchmarks.md"
-	flag.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"binaries", "module", "report"}, f.Name) {
-			command += fmt.Sprintf(" --%s %s", f.Name, f.Value)
-		}
-	})
-	return report.Write(o.report, "inforcebench", "When a registration is in force", command, fmt.Sprintf(explanation, o.clients)+table.String())
+	return o.Finish(out, "When a registration is in force", fmt.Sprintf(explanation, o.clients), table.String())
 }
 
 // explanation stands above the table.
@@ -134,7 +97,7 @@ machine, as fast as they can. Gatehouse runs with --admission-consistency=bounde
 `
 
 // round measures one kind of server.
-func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, found samples) (err error) {
+func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, found samples) (err error) {
 	first, err := peer.Start(ctx, b, kind, filepath.Join(dir, "first"))
 	if err != nil {
 		return err
@@ -152,7 +115,7 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 		if i > 0 {
 			for _, s := range servers {
 				busy.Go(func() error {
-					_, err := load.Create(loadCtx, s, o.clients, stop)
+					_, err := load.Create(loadCtx, s, load.ConfigMap, o.clients, stop)
 					return err
 				})
 			}
@@ -178,7 +141,7 @@ const (
 
 // writeAll writes registrations through the first server and sees when each is in
 // force on both. Nothing is measured of the first ones.
-func (o options) writeAll(ctx context.Context, servers []*peer.Server, hook *peer.Webhook, add func(what string, value float64)) error {
+func (o *options) writeAll(ctx context.Context, servers []*peer.Server, hook *peer.Webhook, add func(what string, value float64)) error {
 	const warmup = 10
 	writer, err := kubernetes.NewForConfig(servers[0].Config)
 	if err != nil {

@@ -22,10 +22,10 @@ type result struct {
 	cpu  time.Duration
 }
 
-// measure creates ConfigMaps from n clients, each with a connection of its own,
+// measure creates objects from n clients, each with a connection of its own,
 // one after the other, for a duration.
-func measure(ctx context.Context, s *peer.Server, n int, duration time.Duration) (result, error) {
-	if _, err := create(ctx, s, n, warmup); err != nil {
+func measure(ctx context.Context, s *peer.Server, of load.Object, n int, duration time.Duration) (result, error) {
+	if _, err := create(ctx, s, of, n, warmup); err != nil {
 		return result{}, err
 	}
 	before, err := s.Process.CPU()
@@ -33,7 +33,7 @@ func measure(ctx context.Context, s *peer.Server, n int, duration time.Duration)
 		return result{}, err
 	}
 	began := time.Now()
-	latencies, err := create(ctx, s, n, duration)
+	latencies, err := create(ctx, s, of, n, duration)
 	if err != nil {
 		return result{}, err
 	}
@@ -50,10 +50,10 @@ func measure(ctx context.Context, s *peer.Server, n int, duration time.Duration)
 	}, nil
 }
 
-func create(ctx context.Context, s *peer.Server, n int, duration time.Duration) ([]time.Duration, error) {
+func create(ctx context.Context, s *peer.Server, of load.Object, n int, duration time.Duration) ([]time.Duration, error) {
 	stop := make(chan struct{})
 	defer time.AfterFunc(duration, func() { close(stop) }).Stop()
-	latencies, err := load.Create(ctx, s, n, stop)
+	latencies, err := load.Create(ctx, s, of, n, stop)
 	if err == nil && len(latencies) == 0 {
 		err = fmt.Errorf("nothing was created within %s", duration)
 	}

@@ -1,7 +1,8 @@
 // Serverbench measures kube-apiserver and gatehouse with the same load in
 // alternating rounds: time to ready, resident memory when idle, and how many
-// small ConfigMaps are created in a second, with and without webhooks. It
-// prints a Markdown table of medians with the smallest and largest value.
+// small ConfigMaps are created in a second, with and without webhooks or, with
+// -policies, admission policies. It prints a Markdown table of medians with the
+// smallest and largest value.
 //
 // In every round each server starts on empty data, is left idle, is loaded, and
 // starts a second time on what it stored; only one runs at a time. The servers'
@@ -9,33 +10,32 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/bench/internal/compare"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
 // options are the flags.
 type options struct {
-	module, binaries string
-	servers          []peer.Kind
-	scenarios        []scenario
-	clients          []int
-	rounds           int
-	idle, duration   time.Duration
-	report           string
+	compare.Options
+	servers        []peer.Kind
+	scenarios      []scenario
+	clients        []int
+	idle, duration time.Duration
+	// policies measures admission policies instead of webhooks.
+	policies bool
 }
 
 // shortNames are how the servers are named in flags.
@@ -45,63 +45,67 @@ var shortNames = map[string]peer.Kind{
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o, err := parse()
-	if err == nil {
-		err = o.run(ctx, os.Stdout, os.Stderr)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "serverbench:", err)
-		os.Exit(1)
-	}
-}
-
-func parse() (options, error) {
-	var o options
-	flag.StringVar(&o.module, "module", ".", "`directory` of the bench module")
-	flag.StringVar(&o.binaries, "binaries", "", "`directory` of the programs (default: in the user's cache)")
-	flag.IntVar(&o.rounds, "rounds", 5, "how many times each server is measured")
+	o := options{Options: compare.Options{Name: "serverbench"}}
+	o.AddFlags(5)
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long a server is left alone before its memory is read")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each load lasts")
-	flag.StringVar(&o.report, "report", "", "`file` to write the table to, such as ../docs/benchmarks.md")
 	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), untraced (gatehouse, --admission-trace-bytes 0)")
-	scenarios := flag.String("scenarios", "none,nonmatching=2000,patch+validate,validating=10", "`list` of none, nonmatching=N, patch+validate, validating=N")
-	clients := flag.String("clients", "1,16", "`list` of how many clients create objects at once")
-	flag.Parse()
-	for _, name := range strings.Split(*servers, ",") {
+	scenarios := flag.String("scenarios", "", "`list` of none, pods (instead of ConfigMaps), nonmatching=N, patch+validate, validating=N; bindings=N (of a policy that matches), params=N (of such a policy), policies=N (that do not match); SERVER:SCENARIO is for that server alone (default: all of webhooks, or of policies)")
+	clients := flag.String("clients", "", "`list` of how many clients create objects at once (default: 1,16, and 16 with -policies)")
+	flag.BoolVar(&o.policies, "policies", false, "measure admission policies, and not webhooks and starts")
+	o.Main(func(ctx context.Context, out, progress io.Writer) error {
+		all, many := webhookScenarios, "1,16"
+		if o.policies {
+			o.Section, all, many = "serverbench policies", policyScenarios, "16"
+		}
+		if err := o.parse(*servers, cmp.Or(*scenarios, all), cmp.Or(*clients, many)); err != nil {
+			return err
+		}
+		return o.run(ctx, out, progress)
+	})
+}
+
+// parse reads the flags that are lists.
+func (o *options) parse(servers, scenarios, clients string) error {
+	for _, name := range strings.Split(servers, ",") {
 		kind, known := shortNames[name]
 		if !known {
-			return o, fmt.Errorf("-servers: %q is not known", name)
+			return fmt.Errorf("-servers: %q is not known", name)
 		}
 		o.servers = append(o.servers, kind)
 	}
-	for _, name := range strings.Split(*scenarios, ",") {
+	for _, name := range strings.Split(scenarios, ",") {
+		server, rest, alone := strings.Cut(name, ":")
+		if alone {
+			name = rest
+		}
 		s, err := parseScenario(name)
 		if err != nil {
-			return o, fmt.Errorf("-scenarios: %w", err)
+			return fmt.Errorf("-scenarios: %w", err)
+		}
+		if s.name == "none" && o.policies {
+			s.title = "no policy"
+		}
+		if alone {
+			var known bool
+			if s.only, known = shortNames[server]; !known {
+				return fmt.Errorf("-scenarios: %q is not known", server)
+			}
 		}
 		o.scenarios = append(o.scenarios, s)
 	}
-	for _, text := range strings.Split(*clients, ",") {
+	for _, text := range strings.Split(clients, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return o, fmt.Errorf("-clients: %q is not a number of clients", text)
+			return fmt.Errorf("-clients: %q is not a number of clients", text)
 		}
 		o.clients = append(o.clients, n)
 	}
-	return o, nil
+	return nil
 }
 
-func (o options) run(ctx context.Context, out, progress io.Writer) error {
-	if o.binaries == "" {
-		dir, err := peer.Dir()
-		if err != nil {
-			return err
-		}
-		o.binaries = dir
-	}
-	b, err := peer.Build(ctx, o.module, o.binaries)
+func (o *options) run(ctx context.Context, out, progress io.Writer) error {
+	b, err := peer.Build(ctx, o.Module, o.Binaries)
 	if err != nil {
 		return err
 	}
@@ -110,56 +114,42 @@ func (o options) run(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	hook, err := peer.StartWebhook(ctx, b, filepath.Join(dir, "webhook"))
+	hook, err := peer.StartWebhook(ctx, b, dir)
 	if err != nil {
 		return err
 	}
 	defer hook.Stop()
 
 	results := &report.Table{}
-	order := slices.Clone(o.servers)
-	for round := range o.rounds {
-		for i, kind := range order {
-			fmt.Fprintf(progress, "round %d of %d: %s\n", round+1, o.rounds, kind)
-			at := filepath.Join(dir, fmt.Sprintf("%d-%d", round, i))
-			if err := o.round(ctx, b, kind, at, hook, results); err != nil {
-				return fmt.Errorf("%s, round %d: %w", kind, round+1, err)
-			}
-			if err := os.RemoveAll(at); err != nil {
-				return err
-			}
-		}
-		slices.Reverse(order)
-	}
+	err = compare.Alternate(&o.Options, progress, o.servers, func(kind peer.Kind, dir string) error {
+		return o.round(ctx, b, kind, dir, hook, results)
+	})
 	var table strings.Builder
 	columns := make([]string, len(o.servers))
 	for i, kind := range o.servers {
 		columns[i] = string(kind)
 	}
 	results.Print(&table, columns)
-	fmt.Fprint(out, table.String())
-	if o.report == "" {
-		return nil
+	if err != nil {
+		fmt.Fprint(out, table.String())
+		return err
 	}
-	command := "cd bench && go run ./cmd/serverbench --report ../docs/benchmarks.md"
-	flag.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"binaries", "module", "report"}, f.Name) {
-			command += fmt.Sprintf(" --%s %s", f.Name, f.Value)
-		}
-	})
-	return report.Write(o.report, "serverbench", "The server compared with kube-apiserver", command, explanation+table.String())
+	if o.policies {
+		return o.Finish(out, "Admission policies compared with kube-apiserver", policiesExplained, table.String())
+	}
+	return o.Finish(out, "The server compared with kube-apiserver", explanation, table.String())
 }
 
 // explanation stands above the table.
 const explanation = `Medians, with the smallest and largest value. Both servers run with RBAC, the same serving certificate and the
-same token, on etcd 3.7.0 with fsync; kube-apiserver without the admission plugins that Gatehouse does not have. The
-load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
-The objects are ConfigMaps with one label and one key. The webhooks are one process on the same machine. Where etcd is
+same token, on etcd 3.7.0 with fsync, and with all admission plugins that are on by default. Gatehouse also runs its
+controllers; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
+The objects are ConfigMaps with one label and one key, or pods with one container. The webhooks are one process on the same machine. Where etcd is
 embedded, the memory and the CPU time of the server are those of etcd, too.
 
 `
 
-func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *report.Table) (err error) {
+func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *report.Table) (err error) {
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
 		return err
@@ -182,13 +172,18 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 	const mib = 1 << 20
 	r.Add("memory when idle, server", "MiB", string(kind), float64(server)/mib)
 	r.Add("memory when idle, server and etcd", "MiB", string(kind), float64(server+etcd)/mib)
+	// without is what a create costs when nothing is registered, by the number of clients.
+	without := map[int]time.Duration{}
 	for _, sc := range o.scenarios {
+		if sc.only != "" && sc.only != kind {
+			continue
+		}
 		remove, err := sc.register(ctx, s, hook)
 		if err != nil {
 			return fmt.Errorf("registering %s: %w", sc.name, err)
 		}
 		for _, n := range o.clients {
-			l, err := measure(ctx, s, n, o.duration)
+			l, err := measure(ctx, s, sc.object(), n, o.duration)
 			if err != nil {
 				return fmt.Errorf("%s, %d clients: %w", sc.name, n, err)
 			}
@@ -196,6 +191,18 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 			r.Add("creates, "+what, "/s", string(kind), l.rate)
 			r.Add("99th percentile, "+what, "ms", string(kind), l.p99.Seconds()*1e3)
 			r.Add("server CPU for a create, "+what, "us", string(kind), l.cpu.Seconds()*1e6)
+			if sc.name == "none" {
+				without[n] = l.cpu
+			} else if o.policies {
+				r.Add("server CPU added to a create, "+what, "us", string(kind), (l.cpu-without[n]).Seconds()*1e6)
+			}
+		}
+		if sc.policies != nil {
+			server, _, err := s.RSS()
+			if err != nil {
+				return err
+			}
+			r.Add("memory under load, server, "+sc.title, "MiB", string(kind), float64(server)/mib)
 		}
 		if err := remove(ctx); err != nil {
 			return fmt.Errorf("unregistering %s: %w", sc.name, err)
@@ -204,6 +211,14 @@ func (o options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir
 	err, s = s.Stop(), nil
 	if err != nil {
 		return err
+	}
+	if o.policies {
+		for i, c := range crowds {
+			if err := o.crowd(ctx, b, kind, filepath.Join(dir, fmt.Sprint("crowd-", i)), c, r); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+		}
+		return nil
 	}
 	if s, err = peer.Start(ctx, b, kind, dir); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
@@ -29,10 +30,19 @@ const perConfiguration = 100
 // labels are on every configuration made here.
 var labels = map[string]string{"app": "serverbench"}
 
-// scenario is which webhooks are registered during a load.
+// webhookScenarios are the default of -scenarios.
+const webhookScenarios = "none,pods,nonmatching=2000,patch+validate,validating=10"
+
+// scenario is which webhooks, or policies, are registered during a load.
 type scenario struct {
 	name, title                     string
 	nonmatching, patch, validations int
+	// pods tells that pods are created, and not ConfigMaps.
+	pods bool
+	// policies is nil for webhooks.
+	policies *policies
+	// only is the one server that the scenario is for; empty for all.
+	only peer.Kind
 }
 
 func parseScenario(text string) (scenario, error) {
@@ -44,21 +54,56 @@ func parseScenario(text string) (scenario, error) {
 	switch {
 	case text == "none":
 		return scenario{name: text, title: "no webhook"}, nil
+	case text == "pods":
+		return scenario{name: text, title: "pods", pods: true}, nil
 	case text == "patch+validate":
 		return scenario{name: text, title: "one webhook that patches and one that validates", patch: 1, validations: 1}, nil
 	case name == "nonmatching" && n > 0:
 		return scenario{name: text, title: plural(n, "webhook") + " that do not match", nonmatching: n}, nil
 	case name == "validating" && n > 0:
 		return scenario{name: text, title: plural(n, "validating webhook"), validations: n}, nil
+	case name == "bindings" && n > 0:
+		return scenario{name: text, title: plural(n, "matching binding") + " of a policy", policies: &policies{bindings: n}}, nil
+	case name == "params" && n > 0:
+		return scenario{name: text, title: "a policy with " + plural(n, "param"), policies: &policies{params: n}}, nil
+	case name == "policies" && n > 0:
+		return scenario{name: text, title: fmt.Sprintf("%d policies that do not match", n), policies: &policies{others: n}}, nil
 	}
 	return scenario{}, fmt.Errorf("%q is not known", text)
 }
 
-// register registers the webhooks and waits until they are in force. What it
-// returns takes them away again.
+// object is what the load creates.
+func (s scenario) object() load.Object {
+	if s.pods {
+		return load.Pod
+	}
+	return load.ConfigMap
+}
+
+// account makes the service account that pods need. In a cluster, a controller makes it.
+func account(ctx context.Context, server *peer.Server) error {
+	client, err := kubernetes.NewForConfig(server.Config)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// register registers the webhooks and waits until they are in force. The
+// returned function deletes them.
 func (s scenario) register(ctx context.Context, server *peer.Server, hook *peer.Webhook) (remove func(context.Context) error, err error) {
 	if s.name == "none" {
 		return func(context.Context) error { return nil }, nil
+	}
+	if s.pods {
+		return func(context.Context) error { return nil }, account(ctx, server)
+	}
+	if s.policies != nil {
+		return s.policies.register(ctx, server)
 	}
 	client, err := kubernetes.NewForConfig(server.Config)
 	if err != nil {

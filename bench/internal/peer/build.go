@@ -27,9 +27,13 @@ func Dir() (string, error) {
 // stamp makes kube-apiserver say which version it is, as a release does.
 const stamp = "-X k8s.io/component-base/version.gitVersion=v1.37.1 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37"
 
+// withoutPlugins leaves Go plugins out of the kustomize in kubectl, as releases do.
+const withoutPlugins = "kustomize_disable_go_plugin_support"
+
 // Build builds the programs into dir with low priority. kube-apiserver, which
 // takes minutes, and etcd are built only when they are missing: delete them
-// after a change of versions. module is the directory of this module.
+// after a change of versions. module is the directory of this module. If GATEHOUSE_BINARY
+// is set, it is the gatehouse, which is not built then.
 func Build(ctx context.Context, module, dir string) (Binaries, error) {
 	module, err := filepath.Abs(module)
 	if err != nil {
@@ -44,13 +48,17 @@ func Build(ctx context.Context, module, dir string) (Binaries, error) {
 		Etcd:          filepath.Join(dir, "etcd"),
 		Webhook:       filepath.Join(dir, "webhook"),
 	}
-	err = buildAll(ctx, []program{
+	programs := []program{
 		{b.KubeAPIServer, module, "./cmd/kube-apiserver", stamp, true},
 		{b.Etcd, module, "./cmd/etcd", "", true},
 		{b.Webhook, module, "./cmd/webhook", "", false},
-		{b.Gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false},
-	})
-	if err != nil {
+	}
+	if given := os.Getenv("GATEHOUSE_BINARY"); given != "" {
+		b.Gatehouse = given
+	} else {
+		programs = append(programs, program{b.Gatehouse, filepath.Dir(module), "./cmd/gatehouse", "", false})
+	}
+	if err := buildAll(ctx, programs); err != nil {
 		return Binaries{}, err
 	}
 	return b, nil
@@ -122,7 +130,7 @@ func BuildWebhook(ctx context.Context, module, dir string) (string, error) {
 }
 
 func build(ctx context.Context, module, pkg, path, ldflags string) error {
-	cmd := exec.CommandContext(ctx, "nice", "-n", "15", "go", "build", "-ldflags", ldflags, "-o", path, pkg)
+	cmd := exec.CommandContext(ctx, "nice", "-n", "15", "go", "build", "-tags", withoutPlugins, "-ldflags", ldflags, "-o", path, pkg)
 	cmd.Dir = module
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)

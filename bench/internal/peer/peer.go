@@ -34,9 +34,6 @@ const (
 	GatehouseUntraced Kind = "gatehouse, no traces"
 )
 
-// MorePlugins are those that kube-apiserver runs by default and gatehouse only when asked.
-var MorePlugins = []string{"ServiceAccount"}
-
 // Server is a running server.
 type Server struct {
 	Kind Kind
@@ -133,7 +130,6 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		)
 	} else {
 		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
-		flags = append(flags, "--enable-admission-plugins="+strings.Join(MorePlugins, ","))
 	}
 	if s.Kind == GatehouseUntraced {
 		flags = append(flags, "--admission-trace-bytes=0")
@@ -181,6 +177,9 @@ func (s *Server) awaitReady(ctx context.Context, ca []byte) error {
 		}
 	}
 }
+
+// EtcdURL is where the etcd of the server is, empty if it is embedded.
+func (s *Server) EtcdURL() string { return s.etcdURL }
 
 // RSS returns the resident memory of the server and its etcd, in bytes.
 func (s *Server) RSS() (server, etcd int64, err error) {

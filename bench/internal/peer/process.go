@@ -128,8 +128,7 @@ func (p *Process) CPU() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The command's name, in parentheses, may hold anything; what follows it
-	// starts with field 3. User and system time are fields 14 and 15.
+	// The command's name, in parentheses, may hold anything; field 3 follows it. User and system time are fields 14 and 15.
 	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, errors.New("/proc/PID/stat is short")

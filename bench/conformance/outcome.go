@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// outcome is the result of a run.
+type outcome struct {
+	passed []string
+	// failed are the specs that failed, in groups by reason; "" has those without one.
+	failed map[string][]failure
+	// left are the specs that were not tried, by reason; undone those that skipped
+	// themselves, by what they said.
+	left, undone map[string][]string
+	// healed are specs that passed, although there is a reason why they fail.
+	healed []string
+	// others counts the specs that Try does not have.
+	others int
+}
+
+// failure is a spec that failed.
+type failure struct{ spec, message string }
+
+// judge sorts the specs of a report. With a focus, only the specs that match it were run.
+func (c *choice) judge(specs types.SpecReports, focus string) *outcome {
+	o := &outcome{failed: map[string][]failure{}, left: map[string][]string{}, undone: map[string][]string{}}
+	try := regexp.MustCompile(strings.Join(c.Try, "|"))
+	narrow := regexp.MustCompile(focus)
+	for _, s := range specs {
+		name := s.FullText()
+		if s.LeafNodeType != types.NodeTypeIt {
+			if s.Failed() {
+				o.failed[""] = append(o.failed[""], failure{s.LeafNodeType.String(), s.FailureMessage()})
+			}
+			continue
+		}
+		switch {
+		case !try.MatchString(name):
+			o.others++
+		case reason(c.Leave, name) != "":
+			why := reason(c.Leave, name)
+			o.left[why] = append(o.left[why], name)
+		case !narrow.MatchString(name):
+			o.left["outside of -focus"] = append(o.left["outside of -focus"], name)
+		case s.State == types.SpecStatePassed:
+			o.passed = append(o.passed, name)
+			if reason(c.Fail, name) != "" {
+				o.healed = append(o.healed, name)
+			}
+		case s.State == types.SpecStateSkipped || s.State == types.SpecStatePending:
+			o.undone[sentence(s.Failure.Message)] = append(o.undone[sentence(s.Failure.Message)], name)
+		default:
+			why := reason(c.Fail, name)
+			o.failed[why] = append(o.failed[why], failure{name, s.FailureMessage()})
+		}
+	}
+	return o
+}
+
+// err is an error when the run and specs.yaml disagree.
+func (o *outcome) err() error {
+	var errs []error
+	if n := len(o.failed[""]); n > 0 {
+		errs = append(errs, fmt.Errorf("%d specs fail without a reason in specs.yaml", n))
+	}
+	if n := len(o.healed); n > 0 {
+		errs = append(errs, fmt.Errorf("%d specs pass although specs.yaml has a reason why they fail", n))
+	}
+	return errors.Join(errs...)
+}
+
+// print writes the outcome in short, and in full where it disagrees with specs.yaml.
+func (o *outcome) print(w io.Writer) {
+	fmt.Fprintf(w, "passed %d, failed %d, skipped themselves %d, not tried %d\n", len(o.passed), total(o.failed), total(o.undone), total(o.left))
+	for _, f := range o.failed[""] {
+		fmt.Fprintf(w, "FAILED %s\n  %s\n", f.spec, strings.ReplaceAll(strings.TrimSpace(f.message), "\n", "\n  "))
+	}
+	for _, name := range o.healed {
+		fmt.Fprintln(w, "PASSED", name)
+	}
+}
+
+// document writes docs/conformance.md.
+func (o *outcome) document() []byte {
+	b := &bytes.Buffer{}
+	tried := len(o.passed) + total(o.failed)
+	fmt.Fprintf(b, `# Conformance
+
+The specs of Kubernetes' end-to-end suite (%s, unchanged) that need no kubelet, run against
+`+"`gatehouse serve`"+` as it is by default. This page is written from the report of
+
+    cd bench/conformance && go run . -write ../../docs/conformance.md
+
+and `+"`bench/conformance/specs.yaml`"+` has the choice of specs and the reasons.
+
+| | specs |
+|---|---|
+| tried | %d |
+| passed | %d |
+| failed | %d |
+| skipped by themselves | %d |
+| not tried | %d |
+
+The suite has %d more specs, which no expression of `+"`try`"+` in specs.yaml matches. Nearly all of
+them run containers.
+
+## Passed
+
+| group | specs |
+|---|---|
+`, release, tried, len(o.passed), total(o.failed), total(o.undone), total(o.left), o.others)
+	for _, g := range counts(o.passed) {
+		fmt.Fprintf(b, "| %s | %d |\n", g.name, g.n)
+	}
+	fmt.Fprintf(b, "\n## Failed\n\n")
+	if total(o.failed) == 0 {
+		fmt.Fprintf(b, "None.\n")
+	}
+	for _, why := range slices.Sorted(maps.Keys(o.failed)) {
+		fmt.Fprintf(b, "%s:\n\n", cmp.Or(why, "Without a known reason"))
+		for _, f := range o.failed[why] {
+			fmt.Fprintf(b, "- %s\n", f.spec)
+		}
+		fmt.Fprintln(b)
+	}
+	if total(o.undone) > 0 {
+		fmt.Fprintf(b, "\n## Skipped by themselves\n\n")
+		list(b, o.undone)
+	}
+	fmt.Fprintf(b, "\n## Not tried\n\n| reason | specs |\n|---|---|\n")
+	for _, why := range slices.Sorted(maps.Keys(o.left)) {
+		fmt.Fprintf(b, "| %s | %d |\n", why, len(o.left[why]))
+	}
+	return append(bytes.TrimSpace(b.Bytes()), '\n')
+}
+
+// list writes specs in groups.
+func list(w io.Writer, groups map[string][]string) {
+	for _, why := range slices.Sorted(maps.Keys(groups)) {
+		fmt.Fprintf(w, "%s:\n\n", cmp.Or(why, "Without a reason"))
+		for _, name := range groups[why] {
+			fmt.Fprintf(w, "- %s\n", name)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// count is the number of specs of a group.
+type count struct {
+	name string
+	n    int
+}
+
+// counts counts specs by the group of Kubernetes' contributors that owns them.
+func counts(specs []string) []count {
+	n := map[string]int{}
+	for _, s := range specs {
+		sig, _, _ := strings.Cut(s, "]")
+		n[strings.TrimPrefix(sig, "[")]++
+	}
+	var all []count
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		all = append(all, count{name, n[name]})
+	}
+	return all
+}
+
+// total is the number of specs in all groups.
+func total[T any](groups map[string][]T) int {
+	n := 0
+	for _, g := range groups {
+		n += len(g)
+	}
+	return n
+}
+
+// sentence is the first line of a message.
+func sentence(message string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	return first
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// pluginCases has a directory for each profile, with a file for each plugin. The cases are
+// written as those of admission policies.
+const pluginCases = "cases/plugins"
+
+// profile is how both servers run for the cases of some plugins.
+type profile struct {
+	// name is that of the directory.
+	name string
+	// enabled are the plugins that run besides those that do by default.
+	enabled []string
+	// configuration of plugins, as in the file of --admission-control-config-file.
+	// {images} stands for a kubeconfig of the webhook that judges images.
+	configuration string
+	// refusing servers let nothing be made: what the cases need is made before, while the
+	// plugins are off.
+	refusing bool
+}
+
+var profiles = []profile{
+	{name: "default"},
+	{name: "configured", enabled: []string{
+		"AlwaysAdmit", "NamespaceExists", "LimitPodHardAntiAffinityTopology", "NodeRestriction", "AlwaysPullImages", "ImagePolicyWebhook",
+		"PodNodeSelector", "PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "OwnerReferencesPermissionEnforcement",
+		"DenyServiceExternalIPs",
+	}, configuration: `
+- name: ImagePolicyWebhook
+  configuration: {imagePolicy: {kubeConfigFile: "{images}", allowTTL: 50, denyTTL: 50, retryBackoff: 1, defaultAllow: true}}
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults: {enforce: baseline, warn: restricted, warn-version: v1.30}
+    exemptions: {usernames: [exempt], runtimeClasses: [sandboxed], namespaces: [exempted]}
+- name: PodNodeSelector
+  configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: pool=main, selective: pool=side}}
+- name: PodTolerationRestriction
+  configuration:
+    apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1
+    kind: Configuration
+    default: [{key: everywhere, operator: Exists}]
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits: [{type: Namespace, qps: 1, burst: 1, cacheSize: 100}]
+- name: ResourceQuota
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
+    limitedResources:
+    - {resource: persistentvolumeclaims, matchContains: [gold.storageclass.storage.k8s.io/requests.storage]}
+    - {resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [system-cluster-critical]}]}
+`},
+	{name: "provision", enabled: []string{"NamespaceAutoProvision"}},
+	{name: "deny", enabled: []string{"AlwaysDeny"}, refusing: true},
+}
+
+// loadPlugins returns the cases of a profile.
+func loadPlugins(profile string) ([]policyCase, error) {
+	var cases []policyCase
+	err := fs.WalkDir(files, path.Join(pluginCases, profile), func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(file) != ".yaml" {
+			return err
+		}
+		some, err := documents[policyCase](file)
+		for i := range some {
+			some[i].Name = "plugins/" + profile + "/" + strings.TrimSuffix(path.Base(file), ".yaml") + ": " + some[i].Name
+		}
+		cases = append(cases, some...)
+		return err
+	})
+	return cases, err
+}
+
+// flags are those of servers of the profile.
+func (p profile) flags(dir, images string) ([]string, error) {
+	var flags []string
+	if len(p.enabled) > 0 {
+		flags = append(flags, "--enable-admission-plugins="+strings.Join(p.enabled, ","))
+	}
+	if p.configuration == "" {
+		return flags, nil
+	}
+	file := filepath.Join(dir, p.name+".yaml")
+	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:" + strings.ReplaceAll(p.configuration, "{images}", images)
+	return append(flags, "--admission-control-config-file="+file), os.WriteFile(file, []byte(text), 0o600)
+}
+
+// plugins runs the cases of compiled-in plugins. Those of the default profile run on the
+// servers that are there.
+func (r *runner) plugins(ctx context.Context, only *regexp.Regexp) error {
+	hook, err := peer.StartWebhook(ctx, r.lab.binaries, filepath.Join(r.lab.dir, "webhook"))
+	if err != nil {
+		return err
+	}
+	defer hook.Stop()
+	values, err := newValues()
+	if err != nil {
+		return err
+	}
+	values["{webhook}"], values["{ca}"] = hook.URL, base64.StdEncoding.EncodeToString(hook.CA)
+	images, stop, err := serveImagePolicy(filepath.Join(r.lab.dir, "images.kubeconfig"))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, p := range profiles {
+		if err := r.profile(ctx, p, only.MatchString, images, values); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// profile runs the cases of a profile whose names are wanted.
+func (r *runner) profile(ctx context.Context, p profile, wanted func(name string) bool, images string, values map[string]string) (err error) {
+	cases, err := loadPlugins(p.name)
+	if err != nil {
+		return err
+	}
+	cases = slices.DeleteFunc(cases, func(c policyCase) bool { return !wanted(c.Name) })
+	if len(cases) == 0 {
+		return nil
+	}
+	var objects []map[string]any
+	for i, c := range cases {
+		ns := fmt.Sprintf("plugin-%03d", i)
+		if cases[i], err = c.with(ns, values); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		objects = append(append(objects, namespaceObjects(ns)...), cases[i].Given...)
+	}
+	furnish := func(s *session) error {
+		for _, object := range objects {
+			if err := s.create(ctx, object); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	flags, err := p.flags(r.lab.dir, images)
+	if err != nil {
+		return err
+	}
+	if len(flags) > 0 {
+		var before func(*session) error
+		if p.refusing {
+			before = furnish
+		}
+		servers, err := r.lab.start(ctx, before, flags...)
+		if err != nil {
+			return err
+		}
+		outside := r.pair
+		r.pair = servers
+		defer func() {
+			r.pair = outside
+			err = errors.Join(err, servers.stop())
+		}()
+	}
+	if !p.refusing {
+		for _, s := range r.sessions() {
+			if err := furnish(s); err != nil {
+				return err
+			}
+		}
+	}
+	for i, c := range cases {
+		if err := r.policyCase(ctx, c, i); errors.Is(err, errUnexpected) {
+			r.tally.unexpected = append(r.tally.unexpected, fmt.Sprintf("%s: %v", c.Name, err))
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// anyPod is what the pods of cases are changes of.
+var anyPod = map[string]any{
+	"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"generateName": "made-"},
+	"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
+}
+
+// newValues returns what is filled in for words in braces besides namespaces.
+func newValues() (map[string]string, error) {
+	values := map[string]string{}
+	for word, make := range map[string]func() ([]byte, error){
+		"{request of jane}":    func() ([]byte, error) { return certificateRequest("jane") },
+		"{request of masters}": func() ([]byte, error) { return certificateRequest("jane", "system:masters") },
+		"{certificate}":        selfSigned,
+	} {
+		data, err := make()
+		if err != nil {
+			return nil, err
+		}
+		values[word] = base64.StdEncoding.EncodeToString(data)
+	}
+	authority, err := selfSigned()
+	values["{authority}"] = string(authority)
+	return values, err
+}
+
+// podsFilled returns the requests with the pods that they are about.
+func podsFilled(requests []policyRequest) []policyRequest {
+	filled := slices.Clone(requests)
+	for i, q := range filled {
+		if q.Pod == nil {
+			continue
+		}
+		if q.Do == "" {
+			filled[i].Do = "POST {pods}"
+		}
+		base := maps.Clone(anyPod)
+		if metadata, _ := q.Pod["metadata"].(map[string]any); metadata["name"] != nil {
+			delete(base, "metadata")
+		}
+		filled[i].Body, filled[i].Pod = merge(base, q.Pod), nil
+	}
+	return filled
+}

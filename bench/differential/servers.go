@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// lab starts the servers that are compared.
+type lab struct {
+	binaries peer.Binaries
+	dir      string
+	// upstream leaves Gatehouse out.
+	upstream bool
+	started  int
+}
+
+// pair is a kube-apiserver and a gatehouse, which is nil if kube-apiserver alone is asked.
+type pair struct {
+	kube, gatehouse *session
+	stops           []func() error
+}
+
+func (p *pair) sessions() []*session {
+	if p.gatehouse == nil {
+		return []*session{p.kube}
+	}
+	return []*session{p.kube, p.gatehouse}
+}
+
+func (p *pair) stop() error {
+	var errs []error
+	for _, stop := range p.stops {
+		errs = append(errs, stop())
+	}
+	p.stops = nil
+	return errors.Join(errs...)
+}
+
+// start starts both servers with more flags. before, if set, is called with servers
+// without the flags, which then end: the others find what it made.
+func (l *lab) start(ctx context.Context, before func(*session) error, flags ...string) (_ *pair, err error) {
+	p := &pair{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.stop())
+		}
+	}()
+	l.started++
+	for _, kind := range []peer.Kind{peer.KubeAPIServer, peer.Gatehouse} {
+		if l.upstream && kind != peer.KubeAPIServer {
+			continue
+		}
+		dir := filepath.Join(l.dir, fmt.Sprintf("%s-%d", kind, l.started))
+		if before != nil {
+			s, stop, err := l.one(ctx, kind, dir)
+			if err != nil {
+				return nil, err
+			}
+			if err := errors.Join(before(s), stop()); err != nil {
+				return nil, err
+			}
+		}
+		s, stop, err := l.one(ctx, kind, dir, flags...)
+		if err != nil {
+			return nil, err
+		}
+		p.stops = append(p.stops, stop)
+		if kind == peer.KubeAPIServer {
+			p.kube = s
+		} else {
+			p.gatehouse = s
+		}
+	}
+	return p, nil
+}
+
+// one starts a server.
+func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...string) (*session, func() error, error) {
+	audit, err := newAuditLog(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	flags = append(flags, audit.flags()...)
+	if kind == peer.Gatehouse {
+		// No other controller runs with kube-apiserver.
+		flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")
+	}
+	server, err := peer.Start(ctx, l.binaries, kind, dir, flags...)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := server.Stop
+	if kind == peer.KubeAPIServer {
+		checking, cancel := context.WithCancel(ctx)
+		stop = func() error {
+			cancel()
+			return server.Stop()
+		}
+		if err := checkTypes(checking, server.Config); err != nil {
+			return nil, nil, errors.Join(err, stop())
+		}
+	}
+	s, err := newSession(string(kind), server.Config, audit)
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return s, stop, nil
+}

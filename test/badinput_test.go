@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestBadInput sends what no client would and checks that it is the client that
-// is told off, that nothing is stored, and that the server is as it was.
+// TestBadInput sends what no client would and checks that the client gets an
+// error of its own, that nothing is stored, and that the server is as it was.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
@@ -90,19 +90,25 @@ func TestBadInput(t *testing.T) {
 	}
 
 	t.Run("requests that end in the middle", func(t *testing.T) {
-		for range 20 {
+		for range halves {
 			cut(t, s, h, path)
 		}
 	})
 	want(t, "stored", names(h.Get(path)), []string{"there"})
 	want(t, "data of what was there", h.Get(path+"/there").At("data"), any(map[string]any{"key": "value"}))
-	harness.Eventually(t, "the goroutines are as many as before", func() error {
-		if now := goroutines(t, h); now > before+30 {
-			return fmt.Errorf("%d, and before there were %d", now, before)
+	// A server that is ready still starts controllers, which have some hundred goroutines in all.
+	// A goroutine that stays after each request would make many more.
+	harness.Eventually(t, "the requests leave no goroutines behind", func() error {
+		if now := goroutines(t, h); now > before+halves/2 {
+			return fmt.Errorf("%d, and before %d requests there were %d", now, halves, before)
 		}
 		return nil
 	})
 }
+
+// halves is how many requests end in the middle: so many that goroutines which they leave behind
+// outnumber those of controllers that start meanwhile.
+const halves = 500
 
 // cut sends the head of a request with a body and hangs up in the middle of it.
 func cut(t *testing.T, s *harness.Server, h *harness.HTTP, path string) {

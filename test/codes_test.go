@@ -115,7 +115,8 @@ func TestHistory(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	const most = 3
-	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most))
+	// The requests of controllers count, too.
+	s := harness.Start(t, "--max-mutating-requests-inflight", fmt.Sprint(most), "--max-requests-inflight", fmt.Sprint(most), "--controllers", "namespace-controller")
 	// Members of system:masters are not held up.
 	admin := s.HTTP(t, nil)
 	admin.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", toJSON(`

@@ -29,7 +29,7 @@ func podOf(metadata, container, spec string) string {
 // S9.16: the compiled-in plugins of kube-apiserver judge and change what clients write.
 func TestCompiledInPlugins(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"ServiceAccount", "AlwaysPullImages"}})
+	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"AlwaysPullImages"}, Controllers: []string{"namespace-controller"}})
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	in := func(resource string) string { return "/api/v1/namespaces/" + ns + "/" + resource }
@@ -74,7 +74,7 @@ func TestCompiledInPlugins(t *testing.T) {
 		{"ResourceQuota refuses what does not", in("secrets"), `{"metadata":{"name":"b"}}`, 403, `exceeded quota: q, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// What a watch brings may come a moment later.
+			// Events of a watch may come a moment later.
 			harness.Eventually(t, "the plugin acts", func() error {
 				r := h.Do("POST", tt.path, tt.body)
 				if r.Code != tt.code || !strings.Contains(string(r.Raw), tt.want) {
@@ -172,7 +172,7 @@ func mastersRequest(t *testing.T) string {
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}))
 }
 
-// S9.12, S9.16: what cannot be meant stops the start with one sentence.
+// S9.12, S9.16: an invalid setting stops the start with one sentence.
 func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

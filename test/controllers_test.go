@@ -106,8 +106,8 @@ func (o *owners) there(names ...string) {
 	}
 }
 
-// What the end-to-end tests of Kubernetes say of garbage collection, and what it must not
-// do.
+// The rules of garbage collection in Kubernetes' end-to-end tests, and the deletions that
+// it must not do.
 func TestGarbageCollection(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
@@ -278,7 +278,7 @@ func TestGarbageCollectionOfCustomResources(t *testing.T) {
 		if took := time.Since(began); took > 25*time.Second {
 			t.Errorf("round %d took %s", round, took)
 		}
-		// What it owned goes with the kind.
+		// The objects it owned go with the kind.
 		last := create("last", nil)
 		o.make("left", []metav1.OwnerReference{{APIVersion: "gc.example.com/v1", Kind: "Gadget", Name: "last", UID: last.GetUID()}})
 		o.collected()
@@ -515,7 +515,7 @@ func TestNoControllers(t *testing.T) {
 	s := harness.Start(t, "--controllers", "-*")
 	o := newOwners(t, s)
 	o.make("child", []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "nobody", UID: "11111111-2222-3333-4444-555555555555"}})
-	// What a kube-controller-manager does itself: its leases, ServiceAccounts as clients.
+	// A kube-controller-manager's own writes: its leases, ServiceAccounts as clients.
 	if _, err := o.client.CoreV1().ServiceAccounts(s.EmptyNamespace(t)).Create(harness.Context(t), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("somebody else made it: %v", err)
 	}
@@ -534,6 +534,7 @@ func TestControllersAreWhoTheyAreInACluster(t *testing.T) {
 	h.Must(201, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", fmt.Sprintf(`{"metadata": {"name": "who"}, "webhooks": [{
 		"name": "who.example.com", "clientConfig": {"url": %q, "caBundle": %q}, "sideEffects": "None", "admissionReviewVersions": ["v1"],
 		"rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "serviceaccounts"]}]}]}`, hook.URL(), hook.CABundle()))
+	s.EmptyNamespace(t)
 	o := newOwners(t, s)
 	owner := o.make("owner", nil)
 	o.make("child", ownedBy(owner))

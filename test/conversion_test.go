@@ -107,7 +107,7 @@ ports: [{name: "", port: 8443, protocol: TCP}], endpoints: [%s]}`, strings.Join(
 	})
 }
 
-// convertColor is a conversion webhook: what v1 calls color is colour in v2.
+// convertColor is a conversion webhook: color in v1 is colour in v2.
 func convertColor(w http.ResponseWriter, r *harness.Review) {
 	objects := []any{}
 	for _, o := range r.Request("objects").([]any) {

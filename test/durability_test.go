@@ -125,7 +125,7 @@ func TestInformerAcrossRestart(t *testing.T) {
 	want(t, "in the cache", len(informer.GetStore().ListKeys()) >= 3, true)
 }
 
-// TestStopEndsRequests stops the server while a request is under way and a watch
+// TestStopEndsRequests stops the server while a request runs and a watch
 // is open.
 func TestStopEndsRequests(t *testing.T) {
 	t.Parallel()

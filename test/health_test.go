@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Whoever waits for /healthz and then uses what every cluster has finds it.
+// A client that waits for /healthz finds the objects that every cluster has.
 func TestHealthyMeansThatWhatEveryClusterHasIsThere(t *testing.T) {
 	t.Parallel()
 	// The program is built before the time of the servers below begins.

@@ -77,7 +77,7 @@ func TestTheInitializerGuide(t *testing.T) {
 		return nil
 	})
 	d.session(d.block("gatehouse kubectl get configmaps"))
-	// What the guide says of kubectl's other commands.
+	// The guide's claims about kubectl's other commands.
 	for _, command := range []string{"get configmap hello", "describe configmap hello", "label configmap hello step=one", "patch configmap hello --type=merge -p '{}'"} {
 		if out, err := d.sh("gatehouse kubectl " + command); err != nil || !strings.Contains(out, `waits for initializer "greeting.example.com"`) {
 			t.Errorf("kubectl %s: %v, %s", command, err, out)

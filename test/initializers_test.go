@@ -239,7 +239,7 @@ func TestInitializersShown(t *testing.T) {
 		}
 	}
 
-	// What is no object of the kind shows neither the field nor the annotation that
+	// An answer that is not an object of the kind shows neither the field nor the annotation that
 	// carries it inside the server.
 	for _, c := range []struct{ path, accept string }{
 		{path + "/d" + including, asMetadata},

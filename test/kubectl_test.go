@@ -295,3 +295,93 @@ spec:
 		return nil
 	})
 }
+
+// TestKubectlOnWhatControllersAndPluginsDo does what needs them: quotas, accounts and their
+// tokens, deletions that cascade, and the Pod Security Standards.
+func TestKubectlOnWhatControllersAndPluginsDo(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	fresh := func(t *testing.T, name string, labels ...string) *harness.Kubectl {
+		t.Helper()
+		k := s.Kubectl(t, name)
+		k.Must("create", "namespace", name)
+		if len(labels) > 0 {
+			k.Must(append([]string{"label", "namespace", name}, labels...)...)
+		}
+		return k
+	}
+	// eventually runs a command until its output has a text.
+	eventually := func(t *testing.T, k *harness.Kubectl, text string, args ...string) {
+		t.Helper()
+		harness.Eventually(t, strings.Join(args, " "), func() error {
+			if r := k.Run("", args...); !strings.Contains(r.Out+r.Err, text) {
+				return fmt.Errorf("%q is not in %s%s", text, r.Out, r.Err)
+			}
+			return nil
+		})
+	}
+	t.Run("the first pod of a namespace, at once", func(t *testing.T) {
+		k := fresh(t, "first")
+		in(t, "run", k.Must("run", "p", "--image=i"), "pod/p created")
+		want(t, "account", k.Must("get", "pod", "p", "-o", "jsonpath={.spec.serviceAccountName}"), "default")
+		in(t, "volumes", k.Must("get", "pod", "p", "-o", "jsonpath={.spec.volumes[*].name}"), "kube-api-access-")
+		in(t, "accounts", k.Must("get", "serviceaccounts"), "default")
+	})
+	t.Run("create quota", func(t *testing.T) {
+		k := fresh(t, "counted")
+		in(t, "create", k.Must("create", "quota", "q", "--hard=pods=1,count/secrets=0"), "resourcequota/q created")
+		eventually(t, k, "0", "get", "quota", "q", "-o", "jsonpath={.status.used.pods}")
+		k.Must("run", "one", "--image=i")
+		r := k.Run("", "run", "two", "--image=i")
+		want(t, "exit code", r.Code, 1)
+		in(t, "refusal", r.Err, `pods "two" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1`)
+		in(t, "refusal", k.Run("", "create", "secret", "generic", "s").Err, "exceeded quota: q, requested: count/secrets=1")
+		k.Must("delete", "pod", "one", "--now")
+		eventually(t, k, "0", "get", "quota", "q", "-o", "jsonpath={.status.used.pods}")
+		eventually(t, k, "pod/two created", "run", "two", "--image=i")
+		in(t, "describe", k.Must("describe", "quota", "q"), "count/secrets", "pods", "1     1")
+	})
+	t.Run("create sa and create token", func(t *testing.T) {
+		k := fresh(t, "accounts")
+		in(t, "create", k.Must("create", "sa", "robot"), "serviceaccount/robot created")
+		token := strings.TrimSpace(k.Must("create", "token", "robot", "--duration", "1h"))
+		want(t, "whose token it is", whoIs(t, s, token), "system:serviceaccount:accounts:robot")
+		in(t, "run", k.Must("run", "p", "--image=i", `--overrides={"spec":{"serviceAccountName":"robot"}}`), "pod/p created")
+		refused := k.Run("", "run", "q", "--image=i", `--overrides={"spec":{"serviceAccountName":"nobody"}}`)
+		in(t, "refusal", refused.Err, `error looking up service account accounts/nobody: serviceaccount "nobody" not found`)
+		k.Must("delete", "sa", "default")
+		eventually(t, k, "default", "get", "sa", "default", "-o", "name")
+	})
+	for _, tt := range []struct {
+		cascade string
+		// stays tells whether what is owned outlives its owner.
+		stays bool
+	}{{"foreground", false}, {"background", false}, {"orphan", true}} {
+		t.Run("delete --cascade="+tt.cascade, func(t *testing.T) {
+			k := fresh(t, "cascade-"+tt.cascade)
+			k.Must("create", "configmap", "owner")
+			uid := k.Must("get", "configmap", "owner", "-o", "jsonpath={.metadata.uid}")
+			k.MustWith(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q,"blockOwnerDeletion":true}]}}`, uid), "create", "-f", "-")
+			in(t, "delete", k.Must("delete", "configmap", "owner", "--cascade="+tt.cascade), "deleted")
+			want(t, "owner", k.Must("get", "configmap", "owner", "--ignore-not-found"), "")
+			if tt.stays {
+				want(t, "references", k.Must("get", "configmap", "owned", "-o", "jsonpath={.metadata.ownerReferences}"), "")
+				return
+			}
+			if tt.cascade == "foreground" {
+				want(t, "owned", k.Must("get", "configmap", "owned", "--ignore-not-found"), "")
+			}
+			eventually(t, k, "NotFound", "get", "configmap", "owned")
+		})
+	}
+	t.Run("Pod Security Standards", func(t *testing.T) {
+		k := fresh(t, "secured", "pod-security.kubernetes.io/enforce=baseline", "pod-security.kubernetes.io/warn=restricted")
+		eventually(t, k, "Warning: would violate PodSecurity \"restricted:latest\"", "run", "warned", "--image=i", "--dry-run=server")
+		refused := k.Run("", "run", "host", "--image=i", `--overrides={"spec":{"hostNetwork":true}}`)
+		want(t, "exit code", refused.Code, 1)
+		in(t, "refusal", refused.Err, `violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`)
+		k.Must("run", "plain", "--image=i")
+		labelled := k.Run("", "label", "namespace", "secured", "pod-security.kubernetes.io/enforce=restricted", "--overwrite", "--dry-run=server")
+		in(t, "warning of pods that are there", labelled.Err, `existing pods in namespace "secured" violate the new PodSecurity enforce level "restricted:latest"`)
+	})
+}

@@ -53,7 +53,7 @@ func TestTheServiceKubernetesIsThere(t *testing.T) {
 	leadsTo(t, h, portOf(t, s), "192.0.2.8")
 }
 
-// What a server does at its first start is nothing to warn of.
+// A first start logs no warning.
 func TestANormalStartLogsNothing(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--advertise-address", "192.0.2.7")

@@ -164,4 +164,85 @@ spec:
 			t.Errorf("S19.1 the webhook saw the label %q", got)
 		}
 	})
+
+	t.Run("S18.10 scale and the options of a command are changed by JSON patches alone", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		h.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments", `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x"}]}}}}`)
+		h.Must(http.StatusCreated, "POST", pods, pod("target"))
+		scale := "/apis/apps/v1/namespaces/" + ns + "/deployments/d/scale"
+		replicas := func(code int) *harness.Response {
+			return h.Must(code, "PATCH", scale, `{"spec":{"replicas":7}}`, "Content-Type", "application/merge-patch+json")
+		}
+		remove := func() {
+			k.Must("delete", "mutatingadmissionpolicies/on-scale", "mutatingadmissionpolicybindings/on-scale", "mutatingadmissionpolicies/on-exec", "mutatingadmissionpolicybindings/on-exec")
+		}
+		onExec := func(mutations string) string {
+			return strings.Replace(mutatingPolicy("on-exec", ns, "", "pods/exec", "Never", mutations), "[CREATE, UPDATE]", "[CONNECT]", 1)
+		}
+		k.MustWith(mutatingPolicy("on-scale", ns, "apps", "deployments/scale", "Never", `  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{spec: Object.spec{replicas: 3}}'}
+`), "apply", "-f", "-")
+		k.MustWith(onExec(`  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{stdin: true}'}
+`), "apply", "-f", "-")
+		in(t, "scale", replicas(http.StatusForbidden).Text("message"), "failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale")
+		exec := pods + "/target/exec?command=sh&container=main&stdout=true"
+		in(t, "exec", h.Must(http.StatusForbidden, "POST", exec, "").Text("message"), "failed to convert patch object to typed object: no corresponding type for /v1, Kind=PodExecOptions")
+		remove()
+		k.MustWith(mutatingPolicy("on-scale", ns, "apps", "deployments/scale", "Never", `  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/spec/replicas", value: 3}]'}
+`), "apply", "-f", "-")
+		k.MustWith(onExec(`  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/command", value: ["true"]}]'}
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "test", path: "/command", value: object.command}, JSONPatch{op: "remove", path: "/seen/" + object.command[0]}]'}
+`), "apply", "-f", "-")
+		want(t, "replicas", replicas(http.StatusOK).At("spec", "replicas"), any(float64(3)))
+		// The second mutation says what the first one left.
+		in(t, "exec", h.Must(http.StatusForbidden, "POST", exec, "").Text("message"), "/seen/true")
+		remove()
+	})
+
+	t.Run("S14.7 a generated name is known in the validating pass", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		k.MustWith(mutatingPolicy("early", ns, "", "serviceaccounts", "Never", `  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"named": string(has(request.name))}}}'}
+`), "apply", "-f", "-")
+		k.MustWith(fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: late}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}
+    resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [serviceaccounts]}]
+  validations: [{expression: "false", messageExpression: "'the name is ' + request.name"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: late}
+spec: {policyName: late, validationActions: [Warn]}
+`, ns), "apply", "-f", "-")
+		r := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/serviceaccounts?dryRun=All", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"generateName":"s-"}}`)
+		want(t, "name in the mutating pass", r.Text("metadata", "labels", "named"), "false")
+		in(t, "warnings", fmt.Sprint(r.Header.Values("Warning")), "the name is "+r.Text("metadata", "name"))
+	})
+
+	t.Run("S18.32 a patch may give a new object another name, and no other namespace", func(t *testing.T) {
+		defer k.For(t)()
+		h := s.HTTP(t, nil)
+		k.MustWith(mutatingPolicy("rename", ns, "", "services", "Never", `  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        object.metadata.name == "one" ? [JSONPatch{op: "replace", path: "/metadata/name", value: "renamed"}]
+        : [JSONPatch{op: "replace", path: "/metadata/namespace", value: "default"}]
+`), "apply", "-f", "-")
+		services := "/api/v1/namespaces/" + ns + "/services"
+		const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":%q},"spec":{"ports":[{"port":80}]}}`
+		want(t, "name", h.Must(http.StatusCreated, "POST", services, fmt.Sprintf(service, "one")).Text("metadata", "name"), "renamed")
+		h.Get(services + "/renamed")
+		h.Refused(http.StatusNotFound, "NotFound", "GET", services+"/one", "")
+		h.Must(http.StatusBadRequest, "POST", services, fmt.Sprintf(service, "two"))
+	})
 }

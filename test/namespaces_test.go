@@ -52,7 +52,7 @@ func TestNamespaceDeletion(t *testing.T) {
 			h.Must(http.StatusCreated, "POST", strings.ReplaceAll(o.path, "NS", in), strings.ReplaceAll(o.body, "NS", in))
 		}
 	}
-	// What is uninitialized goes as well.
+	// Uninitialized objects go as well.
 	h.Must(http.StatusAccepted, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments"+including, uninitialized("waiting"))
 	w := h.Watch("/api/v1/namespaces?watch=1&fieldSelector=metadata.name=" + ns + "&resourceVersion=" + h.Get("/api/v1/namespaces").Text("metadata", "resourceVersion"))
 	deleted := h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+ns, "")

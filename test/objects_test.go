@@ -111,7 +111,7 @@ func want(t *testing.T, what string, got, want any) {
 	}
 }
 
-// What clients can ask for instead of objects.
+// The forms that clients can ask for instead of objects.
 const (
 	asTable          = "application/json;as=Table;v=v1;g=meta.k8s.io"
 	asMetadata       = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

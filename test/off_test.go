@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestRegistrationsThatNothingEnforces proves that nobody is led to believe that a
-// registration is in force whose plugin does not run (S9.6, S9.7, S11.3).
+// TestRegistrationsThatNothingEnforces proves that the answer to a write says so
+// when the plugin of a registration does not run (S9.6, S9.7, S11.3).
 func TestRegistrationsThatNothingEnforces(t *testing.T) {
 	t.Parallel()
 	s := harness.InProcess(t, server.Options{AdmissionControl: []string{"NamespaceLifecycle", "MutatingAdmissionWebhook"}})
@@ -57,7 +57,7 @@ func TestRegistrationsThatNothingEnforces(t *testing.T) {
 			want(t, "exit code of wait-in-force --deleted", wait("--deleted").Code, 0)
 		})
 	}
-	// What is registered is not enforced indeed.
+	// The registration is not enforced indeed.
 	h.Must(http.StatusCreated, "POST", registrationsPath("v1alpha1", "InitializerConfiguration"), toJSON(`{metadata: {name: all}, initializers: [
 		{name: all.example.com, rules: [{apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]}`))
 	if r := h.Must(http.StatusCreated, "POST", configMaps("default")+including, configMap("c")); pending(r.Body) != "none" {

@@ -56,7 +56,7 @@ func TestEveryWebhookIsDown(t *testing.T) {
 	h := s.HTTP(t, nil)
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: webhooks, labels: {runlevel: "2"}}}`))
 	ns := s.Namespace(t)
-	// What a new release brings is missing in the data of the old one.
+	// The data of the old release lacks the objects of the new one.
 	h.Must(http.StatusOK, "DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/view", "")
 	h.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/kube-node-lease", "")
 	harness.Eventually(t, "the namespace's end", func() error {
@@ -142,7 +142,7 @@ func TestEveryWebhookIsDown(t *testing.T) {
 }
 
 // overloaded is a server with few places for writes and a webhook that never
-// answers, for pods. Nobody is privileged.
+// answers, for pods. No user is privileged.
 type overloaded struct {
 	*harness.Server
 	ns   string
@@ -364,7 +364,7 @@ func BenchmarkConfigMapsBesideHangingPods(b *testing.B) {
 			for i := range clients {
 				pods.Go(func() {
 					for k := 0; ctx.Err() == nil; k++ {
-						// Who is turned away comes back when the answer says, in a second.
+						// A refused client comes back when the answer says, in a second.
 						again := time.After(time.Second)
 						_, _ = others[i].Try(ctx, "POST", o.pods(), podNamed(fmt.Sprintf("p%d-%d", i, k)))
 						select {

@@ -78,7 +78,7 @@ func TestAPolicyAsPeopleWriteIt(t *testing.T) {
 
 			settle := func() {
 				if mode == "bounded" {
-					// What counts is that it takes no longer.
+					// The test is that it takes no longer.
 					time.Sleep(time.Second)
 				}
 			}

@@ -227,6 +227,8 @@ func TestPolicyObjects(t *testing.T) {
 			{"S13.15 several lines without a message", validatingPolicies, validations(`{expression: "true\n&& true"}`), ""},
 			{"S13.16 hundreds of validations, and one that costs much", validatingPolicies, validations(strings.Repeat(`{expression: "true"}, `, 300) +
 				`{expression: "lists.range(1000).all(x, lists.range(1000).all(y, true))"}`), ""},
+			{"S16.2 what this release has brought", validatingPolicies, validations(`{expression: "['a'].includes('a')"}`), "undeclared reference to 'includes'"},
+			{"S18.17 a JSON patch that is always empty", mutatingPolicies, mutations(`{patchType: JSONPatch, jsonPatch: {expression: "[]"}}`), "must evaluate to list(JSONPatch) but got list(dyn)"},
 			{"S13.17 a variable that is defined twice", validatingPolicies, `variables: [{name: v, expression: "1"}, {name: v, expression: "true"}], ` + validations(`{expression: "variables.v"}`), ""},
 			{"S13.18 a binding to nothing", validatingBindings, "policyName: none, validationActions: [Deny], paramRef: {name: none, parameterNotFoundAction: Deny}", ""},
 			{"S13.18 a policy with params of no kind", mutatingPolicies, "paramKind: {apiVersion: none.example.com/v1, kind: None}, " + onNothing + ", " + noMutation, ""},
@@ -306,7 +308,7 @@ func TestPolicyObjects(t *testing.T) {
 		}
 		for path, spec := range map[string]string{validatingBindings: "validationActions: [Deny], ", mutatingBindings: ""} {
 			spec += "policyName: " + name("rights") + ", paramRef: {%s, namespace: default, parameterNotFoundAction: Deny}"
-			// S13.20: who binds needs to read the params.
+			// S13.20: a user who writes a binding needs to read the params.
 			refused("POST", path, policyObject(name("rights"), fmt.Sprintf(spec, "name: a")), "spec.paramRef", "permission on the object referenced by paramRef")
 			refused("POST", path, policyObject(name("rights"), fmt.Sprintf(spec, "selector: {}")), "spec.paramRef", "list")
 			refused("POST", path, policyObject(name("rights"), strings.ReplaceAll(fmt.Sprintf(spec, "name: a"), name("rights"), "none")), "spec.paramRef", "unable to get policy none to determine minimum required permissions")
@@ -482,18 +484,21 @@ spec: {policyName: limits.example.com, validationActions: [Deny], paramRef: {nam
 	}
 	for i, step := range []struct {
 		name, applied string
-		// warns is in the warning, code in the state of the binding.
-		warns, code string
+		// warns is in a warning, of which there are so many; code is in the state of the
+		// binding.
+		warns    string
+		warnings int
+		code     string
 	}{
-		{"no policy", fmt.Sprintf(binding, 1), `there is no ValidatingAdmissionPolicy "limits.example.com"`, "PolicyNotFound"},
-		{"no kind", fmt.Sprintf(policy, "example.com/v1", "Limit"), "no resource with kind Limit in example.com/v1 is served", "ParamKindNotFound"},
-		{"no kind, written again", fmt.Sprintf(binding, 2), "no resource with kind Limit in example.com/v1 is served", "ParamKindNotFound"},
-		{"a variable twice", fmt.Sprintf(policy, "v1", "ConfigMap"), `"twice" is also the name of spec.variables[0]`, "ParamsNotFound"},
-		{"no param", fmt.Sprintf(binding, 3), "there is no ConfigMap that it refers to", "ParamsNotFound"},
+		{"no policy", fmt.Sprintf(binding, 1), `there is no policy "limits.example.com"`, 1, "PolicyNotFound"},
+		{"no kind", fmt.Sprintf(policy, "example.com/v1", "Limit"), "no resource with kind Limit in example.com/v1 is served", 2, "ParamKindNotFound"},
+		{"no kind, written again", fmt.Sprintf(binding, 2), "the policy's paramKind example.com/v1, Kind=Limit is not served", 1, "ParamKindNotFound"},
+		{"a variable twice", fmt.Sprintf(policy, "v1", "ConfigMap"), `"twice" is defined in spec.variables[0] too`, 1, "ParamsNotFound"},
+		{"no param", fmt.Sprintf(binding, 3), "there is no ConfigMap that it refers to", 1, "ParamsNotFound"},
 	} {
 		r := kubectl.Run(step.applied, "apply", "-f", "-")
-		if r.Code != 0 || !strings.Contains(r.Err, "Warning: ") || !strings.Contains(r.Err, step.warns) {
-			t.Errorf("%d, %s: exit code %d, %s; want a warning with %q", i, step.name, r.Code, r.Err, step.warns)
+		if r.Code != 0 || strings.Count(r.Err, "Warning: ") != step.warnings || !strings.Contains(r.Err, step.warns) {
+			t.Errorf("%d, %s: exit code %d, %s; want %d warnings, one with %q", i, step.name, r.Code, r.Err, step.warnings, step.warns)
 		}
 		if got := problems("validatingadmissionpolicybindings.limits"); got != step.code {
 			t.Errorf("%d, %s: the state has the problems %q, want %q", i, step.name, got, step.code)

@@ -2,9 +2,21 @@ package test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,7 +81,7 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 					if r.Code != tt.code {
 						return fmt.Errorf("server %d: %d %s, want %d", i, r.Code, r.Raw, tt.code)
 					}
-					// What a webhook denies begins with its name.
+					// A denial of a webhook begins with its name.
 					message := fmt.Sprint(r.Body["message"])
 					if _, denied, ok := strings.Cut(message, " denied the request: "); ok {
 						message = denied
@@ -79,8 +91,8 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					// Validating webhooks are called at once: who warns of what another one
-					// refuses differs.
+					// Validating webhooks are called at once: a webhook may warn of an
+					// object that another one refuses.
 					var warnings []string
 					if r.Code == http.StatusCreated {
 						warnings = r.Header.Values("Warning")
@@ -96,8 +108,74 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 	}
 }
 
-// serveWebhooks runs a server of plugins until the test ends.
-func serveWebhooks(t *testing.T, o policywebhook.Options) {
+// S9.16: when the certificate is renewed, the cluster trusts the next one before the server
+// serves with it: no request fails.
+func TestPluginsAsWebhooksRenewTheirCertificate(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{DisableAdmissionPlugins: []string{"DefaultTolerationSeconds"}, AdmissionConsistency: "strict"})
+	ns, dir := s.Namespace(t), t.TempDir()
+	// It is renewed when two thirds of its life are over, which is in five seconds.
+	life := 3 * time.Hour
+	until := time.Now().Add(life/3 + 5*time.Second)
+	first := writeCertificate(t, dir, until.Add(-life), until)
+	url := serveWebhooks(t, policywebhook.Options{Plugins: []string{"DefaultTolerationSeconds"}, Cluster: s.Admin, CertDir: dir})
+	h, before := s.HTTP(t, nil), false
+	harness.Eventually(t, "the server serves with another certificate", func() error {
+		r := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods?dryRun=All", podOf("", "", ""))
+		if !strings.Contains(string(r.Raw), "node.kubernetes.io/unreachable") {
+			t.Errorf("the plugin did not see the pod: %s", r.Raw)
+		}
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if served := conn.ConnectionState().PeerCertificates[0]; served.Equal(first) {
+			before = true
+			return errors.New("it is the first one")
+		}
+		return nil
+	})
+	want(t, "the server served with the first one before", before, true)
+	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods?dryRun=All", podOf("", "", ""))
+	found := h.Get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + policywebhook.RegistrationName)
+	bundle, err := base64.StdEncoding.DecodeString(fmt.Sprint(harness.At(found.At("webhooks").([]any)[0], "clientConfig", "caBundle")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "certificates that the registration trusts", strings.Count(string(bundle), "BEGIN CERTIFICATE"), 2)
+}
+
+// writeCertificate writes a certificate for 127.0.0.1 that signs itself, and its key.
+func writeCertificate(t *testing.T, dir string, from, until time.Time) *x509.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "first"}, NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "tls.crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	writeFile(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
+	made, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// serveWebhooks runs a server of plugins until the test ends, and returns its URL.
+func serveWebhooks(t *testing.T, o policywebhook.Options) string {
 	t.Helper()
 	s, err := policywebhook.New(o)
 	if err != nil {
@@ -106,8 +184,9 @@ func serveWebhooks(t *testing.T, o policywebhook.Options) {
 	ctx, stop := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() { ended <- s.Run(ctx, func(url string) { ready <- url }) }()
+	var url string
 	select {
-	case <-ready:
+	case url = <-ready:
 	case err := <-ended:
 		t.Fatalf("the server ended: %v", err)
 	case <-time.After(time.Minute):
@@ -119,9 +198,10 @@ func serveWebhooks(t *testing.T, o policywebhook.Options) {
 			t.Errorf("the server ended with %v", err)
 		}
 	})
+	return url
 }
 
-// What cannot be served is one sentence, and nothing is registered.
+// A plugin that cannot be served gives one sentence, and nothing is registered.
 func TestPluginsThatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -26,14 +26,12 @@ spec:
 
 	t.Run("accepted unless something else is said", func(t *testing.T) {
 		s := harness.Start(t)
-		s.Account(t, "default")
 		admin := s.HTTP(t, nil)
 		admin.Must(201, "POST", pods, pod("privileged", privileged))
 		admin.Must(201, "POST", daemonSets, template)
 	})
 	t.Run("--allow-privileged=false", func(t *testing.T) {
 		s := harness.Start(t, "--allow-privileged=false")
-		s.Account(t, "default")
 		admin := s.HTTP(t, nil)
 		for path, body := range map[string]string{pods: pod("privileged", privileged), daemonSets: template} {
 			got := admin.Refused(422, metav1.StatusReasonInvalid, "POST", path, body)

@@ -38,7 +38,7 @@ func TestListPages(t *testing.T) {
 		got = append(got, names(page)...)
 		sizes = append(sizes, len(names(page)))
 		versions[page.Text("metadata", "resourceVersion")] = true
-		// What is created meanwhile is not in a list that has begun.
+		// An object created meanwhile is not in a list that has begun.
 		h.Do("POST", path, configMap("late"))
 		if next = page.Text("metadata", "continue"); next == "" {
 			want(t, "versions of the pages", len(versions), 1)

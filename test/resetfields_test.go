@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// What a write never stores nobody owns: the status in an applied object, and the
-// spec in one applied to its status. A second manager would have conflicts over it.
+// No manager owns a field that a write never stores: the status in an applied object, and
+// the spec in one applied to its status. A second manager would have conflicts over it.
 func TestNobodyOwnsWhatIsNotStored(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -10,8 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A resourceVersion that is no number is the client's mistake, however it reads and
-// whatever.
+// A resourceVersion that is not a number is the client's mistake, in every read.
 func TestReadsRefuseAResourceVersionThatIsNoNumber(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -328,7 +328,7 @@ func TestServices(t *testing.T) {
 	r = h.Must(http.StatusCreated, "POST", path, service("h", "clusterIP: None"))
 	want(t, "headless", r.Text("spec", "clusterIP"), "None")
 
-	// What is deleted can be had again.
+	// A deleted name can be used again.
 	h.Must(http.StatusOK, "DELETE", path+"/a", "")
 	h.Must(http.StatusCreated, "POST", path, service("b", "clusterIP: "+ip))
 	h.Must(http.StatusOK, "PATCH", path+"/np", `{"spec":{"type":"ClusterIP"}}`, "Content-Type", mergePatch)

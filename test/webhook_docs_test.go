@@ -226,6 +226,7 @@ func TestTheWebhookGuide(t *testing.T) {
 		}
 	}
 	t.Run("behind a service", func(t *testing.T) { d.behindAService(t) })
+	t.Run("Gatekeeper", func(t *testing.T) { d.gatekeeper(t) })
 	for _, b := range d.blocks {
 		if !d.used[b] {
 			t.Errorf("this example is not tried:\n%s", b)
@@ -316,7 +317,7 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	d.must(d.block("gatehouse kubectl patch"))
 	want(t, "S1.34 after the patch", h.Get(external).Text("externalAdmissionHooks", "0", "failurePolicy"), "Fail")
 
-	// What is left is the validating webhook of the beginning.
+	// The validating webhook of the beginning is left.
 	d.must(`gatehouse kubectl apply -f registration.yaml
 		gatehouse kubectl delete externaladmissionhookconfiguration configmaps
 		gatehouse kubectl delete mutatingwebhookconfiguration configmaps`)
@@ -340,6 +341,93 @@ func (d *document) behindAService(t *testing.T) {
 	d.env = append(slices.Clone(env), "KUBECONFIG="+s.Kubeconfig)
 	d.must(d.block("cat > service.yaml"))
 	d.transcript(d.block("gatehouse kubectl create configmap behind-a-service"))
+}
+
+// gatekeeper does what the guide says of Gatekeeper. Tests download nothing: the example
+// webhook is here in place of Gatekeeper's program, and short manifests in place of its own.
+func (d *document) gatekeeper(t *testing.T) {
+	outer, env := d.t, d.env
+	d.t = t
+	defer func() { d.t, d.env = outer, env }()
+	steps := func(beginning string) []string {
+		t.Helper()
+		steps := strings.Split(d.block(beginning), "\n\n")
+		if len(steps) != 3 {
+			t.Fatalf("%d steps, not 3: %q", len(steps), steps)
+		}
+		return steps
+	}
+	first, second := steps("go install github.com/open-policy-agent/gatekeeper"), steps("gatehouse kubectl apply --server-side")
+
+	// The first step installs Gatekeeper, and says where its source is.
+	if !strings.Contains(first[0], "\nsource=") {
+		t.Errorf("the guide does not say where the source is: %s", first[0])
+	}
+	source := t.TempDir()
+	d.must(first[1])
+	// Gatekeeper's program takes the certificate from its directory, and listens at the port.
+	program := strings.Fields(second[1])
+	argument := func(name string) string {
+		t.Helper()
+		i := slices.Index(program, name)
+		if i < 0 || i+1 >= len(program) {
+			t.Fatalf("the guide starts Gatekeeper without %s: %s", name, second[1])
+		}
+		return program[i+1]
+	}
+	certificates := filepath.Join(d.dir, argument("--cert-dir"))
+	address := strings.TrimPrefix(harness.StartExample(t, "plainhook", "--address", "127.0.0.1:0",
+		"--cert", filepath.Join(certificates, "tls.crt"), "--key", filepath.Join(certificates, "tls.key")), "https://")
+	service, found := strings.CutSuffix(first[2], "="+net.JoinHostPort(argument("--host"), argument("--port")))
+	if service, found = strings.CutPrefix(service, "gatehouse serve --test --service-address "); !found {
+		t.Fatalf("the guide starts no server for Gatekeeper's address: %s", first[2])
+	}
+	s := harness.StartTest(t, "--service-address", service+"="+address)
+	d.env = append(slices.Clone(env), "KUBECONFIG="+s.Kubeconfig, "source="+source)
+
+	if err := os.MkdirAll(filepath.Join(source, "deploy"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const hook = `{clientConfig: {service: {namespace: gatekeeper-system, name: gatekeeper-webhook-service, path: %s}}, name: %s,
+  rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [%s]}], sideEffects: None, admissionReviewVersions: [v1]}`
+	writeFile(t, filepath.Join(source, "deploy", "gatekeeper.yaml"), fmt.Sprintf(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: gatekeeper-system, labels: {pod-security.kubernetes.io/enforce: restricted}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: gatekeeper-mutating-webhook-configuration}
+webhooks:
+- %s
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: gatekeeper-validating-webhook-configuration}
+webhooks:
+- %s
+- %s
+`, fmt.Sprintf(hook, "/label", "mutation.gatekeeper.sh", "configmaps"), fmt.Sprintf(hook, "/check", "validation.gatekeeper.sh", "secrets"),
+		fmt.Sprintf(hook, "/check", "check-ignore-label.gatekeeper.sh", "configmaps")))
+	apply, pod, _ := strings.Cut(second[0], "\n")
+	d.must(apply)
+	harness.Eventually(t, "the namespace has a service account", func() error {
+		out, err := d.sh("gatehouse kubectl get serviceaccount default --namespace gatekeeper-system")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	d.must(pod)
+	d.must(second[2])
+	out, err := d.sh("gatehouse kubectl create configmap a --from-literal password=x")
+	if err == nil || !strings.Contains(out, `admission webhook "check-ignore-label.gatekeeper.sh" denied the request`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	d.must("gatehouse kubectl create configmap b --from-literal color=blue")
+	if out, err := d.sh("gatehouse kubectl get configmap b --output jsonpath={.metadata.labels.seen}"); err != nil || out != "yes" {
+		t.Errorf("the mutating webhook did not change it: %v: %s", err, out)
+	}
 }
 
 // reviews compares the reviews that the guide shows with one that was sent.

@@ -11,8 +11,8 @@ import (
 )
 
 // calls are the operations that a hook was asked about since it last forgot,
-// each with the name of the resource when that is not configmaps. What it was
-// asked twice in a row is there once: an update whose object was not the newest
+// each with the name of the resource when that is not configmaps. A
+// repeated call is there once: an update whose object was not the newest
 // is judged again (S3.16).
 func calls(h *harness.Hook) []string {
 	list := []string{}

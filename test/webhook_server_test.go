@@ -53,7 +53,7 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 }
 
 // TestExemptKinds has webhooks that break everything, and registrations that can
-// be mended all the same.
+// be repaired all the same.
 func TestExemptKinds(t *testing.T) {
 	t.Parallel()
 	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", Controllers: []string{"namespace-controller"}})
@@ -188,7 +188,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 		name        string
 		leave, back func(*harness.Etcd)
 		disabled    []string
-		// What the gate says: the operation, the cause, and how the message begins.
+		// The gate's answer: the operation, the cause, and how the message begins.
 		operation, cause, message string
 	}{
 		{"S11.10 S11.11 reads hang, the gate of initializers", func(e *harness.Etcd) { e.Pause(t) }, func(e *harness.Etcd) { e.Resume(t) }, []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
@@ -303,8 +303,8 @@ func TestHooksComeAndGo(t *testing.T) {
 	})
 }
 
-// TestIgnoredFailuresAreLogged proves of S7.3 that a server logs them which was told
-// nothing about its log.
+// TestIgnoredFailuresAreLogged proves of S7.3 that a server logs them without any flag
+// about its log.
 func TestIgnoredFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

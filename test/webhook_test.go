@@ -133,9 +133,8 @@ func (j *judged) annotations(t *testing.T, r *harness.Response) map[string]strin
 
 var position = regexp.MustCompile(`index_\d+$`)
 
-// webhookAnnotations are those that admission has made. What webhooks of other
-// tests are registered is none of the test's business, so positions are shown as
-// index_N; TestPositions looks at them.
+// webhookAnnotations are those that admission has made. Other tests may have
+// registered webhooks, so positions are shown as index_N; TestPositions looks at them.
 func (j *judged) webhookAnnotations(t *testing.T, r *harness.Response) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -93,8 +93,8 @@ func TestWritesGoOnWhenThereIsSpaceAgain(t *testing.T) {
 	l.check(t, s)
 }
 
-// A server that cannot go on says why, in one sentence, and ends. What it acknowledged
-// is there when it has space again.
+// A server that cannot go on says why, in one sentence, and ends. Its
+// acknowledged writes are there when it has space again.
 func TestADiskThatFailsEndsTheServerWithASentence(t *testing.T) {
 	t.Parallel()
 	s, disk := harness.StartOnDisk(t, 400*mib, "--min-free-disk", "0")

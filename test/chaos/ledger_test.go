@@ -81,7 +81,7 @@ func (l *ledger) write(ctx context.Context, t *testing.T, s *harness.Server, id 
 				if refused != nil {
 					refused(code)
 				}
-				// What was refused is unchanged; what took too long may have been done.
+				// A refused write changed nothing; a write that timed out may have been done.
 				if code == http.StatusGatewayTimeout || code == http.StatusInternalServerError {
 					l.settle(name, w.value, false)
 				}

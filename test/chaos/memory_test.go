@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Memory follows what is alive: what churn throws away is not kept.
+// Memory follows the live heap: the garbage of churn is not kept.
 func TestMemoryFollowsWhatIsAlive(t *testing.T) {
 	s := harness.Start(t)
 	rounds(t, 1, func(i int) {

@@ -39,7 +39,7 @@ func TestVictim(t *testing.T) {
 func TestKilledSuitesLeaveNothing(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		// first tells whether the programs are killed before the suite.
+		// first reports whether the programs are killed before the suite.
 		first bool
 	}{
 		{"the suite is killed", false},

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A server for tests does not finish what is under way: neither a webhook that does not
+// A server for tests does not finish running requests: neither a webhook that does not
 // answer nor a client that keeps its connection holds it up. It leaves no directory behind.
 func TestATestServerEndsAtOnce(t *testing.T) {
 	temp := t.TempDir()

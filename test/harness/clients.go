@@ -95,7 +95,8 @@ func (s *Server) Namespace(t testing.TB) string {
 }
 
 // EmptyNamespace is Namespace without the service account, for tests that want to see
-// everything that is made in it.
+// everything that is made in it. If the server runs the controller for it, the account comes
+// soon.
 func (s *Server) EmptyNamespace(t testing.TB) string {
 	t.Helper()
 	ns, err := Client(t, s.Admin).CoreV1().Namespaces().Create(Context(t),
@@ -106,9 +107,8 @@ func (s *Server) EmptyNamespace(t testing.TB) string {
 	return ns.Name
 }
 
-// Account makes the service account "default" in a namespace, unless there is one. The
-// plugin ServiceAccount refuses pods without it, and servers of tests run no controller
-// that makes it.
+// Account makes the service account "default" in a namespace, unless there is one: then
+// nothing makes it later, between the requests of a test.
 func (s *Server) Account(t testing.TB, namespace string) {
 	t.Helper()
 	_, err := Client(t, s.Admin).CoreV1().ServiceAccounts(namespace).Create(Context(t),

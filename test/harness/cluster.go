@@ -257,7 +257,7 @@ func (l *Link) become(state linkState) {
 	}
 }
 
-// pass waits while the link hangs, and tells whether it works.
+// pass waits while the link hangs, and reports whether it works.
 func (l *Link) pass() bool {
 	for {
 		l.mu.Lock()

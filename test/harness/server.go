@@ -36,9 +36,11 @@ type Server struct {
 	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
 
-// controllers are those that servers of tests run unless a test says which: no others
-// make objects of their own among those of the test.
-var controllers = []string{"namespace-controller", "clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller"}
+// controllers are those that servers of tests run unless a test says which: of those that
+// make objects of their own among those of the test, only the one that pods need.
+var controllers = []string{
+	"serviceaccount-controller", "namespace-controller", "clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller",
+}
 
 type runner interface {
 	// stop ends the server in order, kill at once. The error is what was wrong

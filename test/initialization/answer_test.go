@@ -181,7 +181,7 @@ func TestAuditOfCreatesThatWaited(t *testing.T) {
 	}
 }
 
-// What a service was given is free again when its initialization fails.
+// The address of a service is free again when its initialization fails.
 func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))
@@ -195,7 +195,7 @@ func TestFailedServicesGiveBackTheirAddresses(t *testing.T) {
 	s.Must(http.StatusAccepted, "POST", s.path("services")+including, service("second", address))
 }
 
-// A creator whose object goes with its kind is told, and does not keep the kind.
+// A creator whose object goes with its kind gets an answer, and does not keep the kind.
 func TestCreatorsOfKindsThatGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// What docs/initializers.md does not show of gatehouse initializers.
+// The parts of gatehouse initializers that docs/initializers.md does not show.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

@@ -98,9 +98,9 @@ func TestCreatorsGiveWay(t *testing.T) {
 
 var crowd = flag.Int("creators", 1000, "how many creators wait in TestCreatorsWaitCheaply")
 
-// Many creators wait at once; the handlers of their requests have returned. What
-// waiting itself costs is measured in package server/initialization; this is the
-// whole request, of which HTTP keeps the most.
+// Many creators wait at once; the handlers of their requests have returned. Package
+// server/initialization measures the cost of waiting itself; this is the whole request,
+// of which HTTP keeps the most.
 func TestCreatorsWaitCheaply(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs half a minute for itself")
@@ -112,8 +112,8 @@ func TestCreatorsWaitCheaply(t *testing.T) {
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict", "--admission-max-staleness", "1m"))
 	s.register("one", "configmaps", "a", "a.example.com")
 	each := func(more float64) float64 { return more / float64(*crowd) / 1024 }
-	// One client would open more connections for so many requests than they need; what
-	// these take is not what is measured.
+	// One client would open more connections for so many requests than they need; their
+	// memory is not part of the measurement.
 	const group = 250
 	var clients []*harness.HTTP
 	for range *crowd / group {

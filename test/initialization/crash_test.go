@@ -159,7 +159,7 @@ func containers(d *appsv1.Deployment) string {
 }
 
 // The server is killed while 500 creators wait. Afterwards controllers find what
-// is left, and what has none is mended when it is read.
+// is left, and an object without a controller is repaired when it is read.
 func TestKilledWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
 	const each = 250
@@ -236,7 +236,7 @@ func TestKilledWhileCreatorsWait(t *testing.T) {
 	}
 }
 
-// A server that is told to end does not wait for initializers for long.
+// A server that ends does not wait for initializers for long.
 func TestEndWhileCreatorsWait(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict"))

@@ -277,7 +277,7 @@ func testVisibility(s *site) {
 	if got := strings.Join(paged, ","); got != "io1,io2,io3" {
 		s.t.Errorf("S11.31: pages: %s", got)
 	}
-	// S11.33: get. Who may initialize gets the object, and a word about it.
+	// S11.33: get. A user who may initialize gets the object, and a warning.
 	status := carol.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", s.path("configmaps")+"/o1", "")
 	absent := carol.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", s.path("configmaps")+"/o9", "")
 	if strings.ReplaceAll(absent.Message, "o9", "o1") != status.Message {
@@ -342,8 +342,8 @@ func testProtobuf(s *site) {
 	if err != nil || len(list.Items) != 0 {
 		s.t.Errorf("S11.31: %v, %v", list, err)
 	}
-	// The typed client of today does not send the field: what it updates is
-	// initialized, which takes the verb.
+	// The typed client of today does not send the field: its update initializes the
+	// object, which takes the verb.
 	alice := harness.Client(s.t, harness.Protobuf(s.As("alice"))).CoreV1().ConfigMaps(s.ns)
 	s.as("alice", "configmaps")
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "o"}, Data: map[string]string{"x": "y"}}
@@ -370,8 +370,8 @@ func testMirrorPods(s *site) {
 	s.Must(http.StatusAccepted, "POST", s.path("pods")+including, body("pods", "plain"))
 }
 
-// The spec of a pod cannot be changed; what an initializer makes of a new one is
-// part of its creation.
+// The spec of a pod cannot be changed; an initializer's change of a new one is part of
+// its creation.
 func testPods(s *site) {
 	s.register("one", "pods", "a", "a.example.com")
 	s.Must(http.StatusAccepted, "POST", s.path("pods")+including, body("pods", "o"))

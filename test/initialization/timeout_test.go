@@ -64,7 +64,7 @@ func TestTimeouts(t *testing.T) {
 				s.t.Errorf("message %q", status.Message)
 			}
 			s.await("configmaps", "o", "a")
-			// S11.47: what is not configured any more need not act.
+			// S11.47: an initializer that is not configured any more need not act.
 			s.Must(http.StatusOK, "PATCH", s.path("configurations")+"/one", `{"initializers":[]}`, "Content-Type", mergePatch)
 			s.inForce("configmaps", "-")
 			s.Must(http.StatusCreated, "POST", s.path("configmaps"), merged("configmaps", "p", `{"initializers":{"pending":[{"name":"a.example.com"}]}}`))

@@ -65,8 +65,8 @@ func pod(name string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"main","image":"example.com/main"}]}}`, name)
 }
 
-// What was there at the time of the backup is there again, registrations and
-// credentials included, and nothing else.
+// The objects of the time of the backup are there again, registrations and credentials
+// included, and nothing else.
 func TestBackUpAndRestore(t *testing.T) {
 	t.Parallel()
 	a := newAdministrator(t)
@@ -143,6 +143,7 @@ func TestExemptNamespaces(t *testing.T) {
 	s := harness.Start(t)
 	a := newAdministrator(t).of(s)
 	create(t, s, http.StatusCreated, namespaces, named("webhooks"))
+	s.Account(t, "webhooks")
 	register(t, s, validating, "policy", down(t))
 	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "webhooks"), pod("hook"))
 
@@ -172,7 +173,7 @@ func TestStartsWithEveryWebhookDown(t *testing.T) {
 }
 
 // The certificate of a webhook and its authority are replaced, and no request is
-// rejected for it. In the end only the new authority is believed.
+// rejected for it. In the end only the new CA is trusted.
 func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"

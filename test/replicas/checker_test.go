@@ -21,6 +21,8 @@ func TestChecker(t *testing.T) {
 		{name: "judged by what came later", judgement: judgement{began: at(10), revision: 9, versions: map[string]int{"a": 3}}},
 		{name: "began before", judgement: judgement{began: at(-1), revision: 6, versions: map[string]int{"a": 1}}},
 		{name: "an older revision", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 2}}, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "an older param", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 2, "param": 4}}, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "a param, whatever the revision is", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 2, "param": 5}}},
 		{name: "an older version, whatever the header says", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 1}}, escapes: 1, longest: 10 * time.Millisecond},
 		{name: "no hook at all", judgement: judgement{began: at(10), revision: 7}, escapes: 1, longest: 10 * time.Millisecond},
 		{name: "a write that came into effect late", judgement: judgement{began: at(10), revision: 8, versions: map[string]int{"a": 1}}, unknown: 1},
@@ -28,6 +30,9 @@ func TestChecker(t *testing.T) {
 	} {
 		h := newHistory()
 		h.registered(registration{hook: "a", version: 2, revision: 7, acknowledged: start})
+		if c.judgement.versions["param"] > 0 {
+			h.registered(registration{hook: "param", version: 5, acknowledged: start})
+		}
 		if c.unknown > 0 {
 			h.lost("a", c.unknown)
 		}

@@ -219,7 +219,7 @@ func tell(hook string, version int) harness.Answer {
 	return harness.Respond(map[string]any{"allowed": true, "warnings": []string{text}})
 }
 
-// versions reads what the hooks told.
+// versions reads what the hooks, and the policies, told.
 func versions(header http.Header) map[string]int {
 	found := map[string]int{}
 	for _, text := range header.Values("Warning") {

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// registration is a write of a registration. Of each of the two there are, the
-// versions go up.
+// registration is a write of what requests are judged by: a registration, or a param of
+// a policy. Of each there is, the versions go up.
 type registration struct {
 	hook    string
 	version int
-	// revision is the resourceVersion that the acknowledgement has.
+	// revision is the resourceVersion that the acknowledgement has; 0 for a param, which
+	// the revision of a judgement says nothing about.
 	revision     int64
 	acknowledged time.Time
 }
@@ -22,7 +23,7 @@ type judgement struct {
 	began  time.Time
 	// revision is what the response's header says.
 	revision int64
-	// versions are those of the hooks that were called.
+	// versions are those that it was judged by.
 	versions map[string]int
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// TestHistories proves S11.8 and S11.10 for several servers: with --admission-
+// TestHistories proves S11.8 and S11.10 for several servers, of webhooks, policies and
+// bindings of both kinds (S20.7), and S15.13 and S20.8 of params: with --admission-
 // consistency=bounded no write escapes a registration that begins later than a
 // second, and the read's own time, after the acknowledgement; with strict none
 // that begins later at all. It does so in peace and while members of etcd, servers
@@ -35,11 +36,16 @@ func TestHistories(t *testing.T) {
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			f := newFleet(t, "--admission-consistency", mode)
+			f.tellers()
 			check := func(t *testing.T, h *history, bound time.Duration) {
 				t.Helper()
 				escapes, longest := h.check(bound)
-				t.Logf("%d writes judged, %d registrations written, %d not acknowledged; not judged: %v; bound %s, longest escape %s",
-					len(h.judgements), len(h.registrations), len(h.unknown["mutating"])+len(h.unknown["validating"]), h.refused, bound, longest)
+				unknown := 0
+				for _, versions := range h.unknown {
+					unknown += len(versions)
+				}
+				t.Logf("%d writes judged, %d registrations and params written, %d not acknowledged; not judged: %v; bound %s, longest escape %s",
+					len(h.judgements), len(h.registrations), unknown, h.refused, bound, longest)
 				for _, escape := range escapes[:min(len(escapes), 20)] {
 					t.Error(escape)
 				}
@@ -80,19 +86,19 @@ func (f *fleet) record(t *testing.T, h *history, judged int, faults func(context
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	first := f.next
-	for _, hook := range []string{"mutating", "validating"} {
-		f.register(ctx, h, 0, hook)
+	for _, subject := range subjects {
+		f.register(ctx, h, 0, subject)
 	}
-	if len(h.registrations) != 2 {
-		t.Fatalf("%d registrations were acknowledged, want 2", len(h.registrations))
+	if len(h.registrations) != len(subjects) {
+		t.Fatalf("%d writes were acknowledged, want %d", len(h.registrations), len(subjects))
 	}
 	var all, writers sync.WaitGroup
 	all.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			f.register(ctx, h, i%len(f.servers), []string{"mutating", "validating"}[i%2])
+			f.register(ctx, h, i%len(f.servers), subjects[i%len(subjects)])
 			select {
 			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(50 * time.Millisecond):
 			}
 		}
 	})
@@ -124,30 +130,39 @@ func (f *fleet) record(t *testing.T, h *history, judged int, faults func(context
 	all.Wait()
 }
 
-// register writes the next version of a hook's registration.
-func (f *fleet) register(ctx context.Context, h *history, server int, hook string) {
+// register writes the next version of a subject.
+func (f *fleet) register(ctx context.Context, h *history, server int, subject string) {
 	f.next++
 	version := f.next
-	configuration := f.configuration(hook, version)
 	c := f.client(server)
 	defer c.http.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	method, path := http.MethodPatch, collection(hook)+"/history"
-	if !f.registered[hook] {
-		method, path = http.MethodPost, collection(hook)
+	at, object := f.subject(subject, version)
+	if param := paramOf(object); param != nil {
+		// What a binding refers to is there before.
+		if a, err := c.send(ctx, http.MethodPost, params, param); err != nil || a.code != http.StatusCreated {
+			return
+		}
 	}
-	a, err := c.send(ctx, method, path, configuration)
+	method, path := http.MethodPatch, at+"/history"
+	if !f.registered[subject] {
+		method, path = http.MethodPost, at
+	}
+	a, err := c.send(ctx, method, path, object)
 	if err != nil || a.code >= 300 {
-		h.lost(hook, version)
+		h.lost(subject, version)
 		return
 	}
-	now := time.Now()
-	f.registered[hook] = true
-	h.registered(registration{hook: hook, version: version, revision: a.version(), acknowledged: now})
+	r := registration{hook: subject, version: version, acknowledged: time.Now()}
+	if subject != "param" {
+		r.revision = a.version()
+	}
+	f.registered[subject] = true
+	h.registered(r)
 }
 
-// judge sends a write that the hooks judge.
+// judge sends a write that is judged by all subjects.
 func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -156,7 +171,7 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	switch {
 	case err != nil:
 		h.notJudged("nothing")
-	case a.code == http.StatusCreated || a.code == http.StatusForbidden:
+	case a.code == http.StatusCreated || a.code == http.StatusForbidden || a.withoutParams():
 		h.judged(judgement{server: server, began: began, revision: a.revision(), versions: versions(a.header)})
 	default:
 		reason, _ := a.status()
@@ -171,7 +186,7 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	}
 }
 
-// faults lets one thing after the other fail, and mends it.
+// faults lets one thing after the other fail, and repairs it.
 func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Context) {
 	length := 4 * time.Second
 	if judged > 1000 {
@@ -179,8 +194,8 @@ func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Contex
 	}
 	return func(ctx context.Context) {
 		for _, fault := range []struct {
-			name       string
-			fail, mend func()
+			name         string
+			fail, repair func()
 		}{
 			{"the leader of etcd is killed", func() { f.fallen = f.etcd.Leader(t); f.fallen.Kill(t) }, func() { f.fallen.Start(t) }},
 			{"a member hangs", func() { f.etcd.Members[1].Pause(t) }, func() { f.etcd.Members[1].Resume(t) }},
@@ -194,7 +209,7 @@ func (f *fleet) faults(t *testing.T, h *history, judged int) func(context.Contex
 			fault.fail()
 			pause(ctx, length)
 			during := h.count()
-			fault.mend()
+			fault.repair()
 			pause(ctx, length/2)
 			t.Logf("%s: %d writes judged, %d after", fault.name, during-before, h.count()-during)
 		}
@@ -363,12 +378,12 @@ func TestStoreAway(t *testing.T) {
 			if a, took = create(); a.code != http.StatusInternalServerError || took > time.Second {
 				t.Errorf("S11.13 the next one: %d after %s", a.code, took)
 			}
-			// What is exempt, and what is not judged, is not refused for that reason.
+			// Exempt requests, and those that nothing judges, are not refused for that reason.
 			get, err := client.send(harness.Context(t), "GET", configMaps+"/there?resourceVersion=0", nil)
 			if err != nil || get.code != http.StatusOK {
 				t.Errorf("S11.14 a read: %+v, %v", get, err)
 			}
-			// What only the storage knows is a time-out, or unavailable, and no fault of the server's.
+			// An error that only the storage knows is a timeout or 503, and not the server's fault.
 			newest, err := client.send(harness.Context(t), "GET", configMaps+"/there?timeout=1s", nil)
 			if err != nil || newest.code != http.StatusGatewayTimeout && newest.code != http.StatusServiceUnavailable {
 				t.Errorf("a read of the storage: %+v, %v", newest, err)

@@ -1,0 +1,65 @@
+package prediction
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// found are seeds beyond the first ones that found something: 161 that validating webhooks
+// see the name that the server generates.
+var found = []uint64{161}
+
+// What a server is about to do with random requests is what the server explains, and what
+// the command explains by reading the server, or files.
+func TestWhatIsExplainedHappens(t *testing.T) {
+	const worlds = 100
+	recorder, err := NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := recorder.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	s := harness.InProcess(t, server.Options{Controllers: []string{server.NoControllers}})
+	session, err := NewSession(t.Context(), Options{Admin: s.Admin, Gatehouse: true, Recorder: recorder, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum Tally
+	seeds := slices.Clone(found)
+	for seed := range uint64(worlds) {
+		seeds = append(seeds, seed+1)
+	}
+	for _, seed := range seeds {
+		tally, err := session.Play(t.Context(), NewWorld(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Add(tally)
+	}
+	for _, d := range sum.Differences {
+		t.Error(d)
+	}
+	t.Logf("%d requests, %d explanations, %d of them with something unknown; %d calls, %d of them repeated, %d in another version; %d requests rejected",
+		sum.Requests, sum.Explained, sum.Unknown, sum.Calls, sum.Again, sum.Equivalent, sum.Rejected)
+	// Worlds in which nothing happens prove nothing.
+	for _, c := range []struct {
+		what       string
+		got, least int
+	}{
+		{"calls", sum.Calls, worlds}, {"repeated calls", sum.Again, worlds / 20}, {"calls in another version", sum.Equivalent, worlds / 20},
+		{"rejected requests", sum.Rejected, worlds / 10}, {"requests that go on", sum.Requests - sum.Rejected, worlds / 2},
+	} {
+		if c.got < c.least {
+			t.Errorf("%d %s, want at least %d", c.got, c.what, c.least)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package prediction
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+)
+
+// Recorder is an HTTPS server on a loopback address with all webhooks of a World. It keeps
+// what they received. It is safe for concurrent use.
+type Recorder struct {
+	server   *http.Server
+	listener net.Listener
+	ended    chan error
+	// ca is the PEM certificate by which callers trust it.
+	ca []byte
+
+	mu struct {
+		sync.Mutex
+		answers map[string]Answer
+		calls   []Call
+		// marked are the markers that were seen, by webhook and name.
+		marked map[string]bool
+	}
+}
+
+// NewRecorder starts a Recorder. Close ends it.
+func NewRecorder() (*Recorder, error) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{ca: certificate, ended: make(chan error, 1)}
+	r.mu.marked = map[string]bool{}
+	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	r.server = &http.Server{
+		Handler: http.HandlerFunc(r.serve), ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}},
+	}
+	go func() { r.ended <- r.server.ServeTLS(r.listener, "", "") }()
+	return r, nil
+}
+
+// Close ends the Recorder.
+func (r *Recorder) Close() error {
+	err := r.server.Close()
+	if ended := <-r.ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// client is the clientConfig of a webhook.
+func (r *Recorder) client(name string) map[string]any {
+	return map[string]any{"url": "https://" + r.listener.Addr().String() + "/" + name, "caBundle": base64.StdEncoding.EncodeToString(r.ca)}
+}
+
+// begin forgets what was received, and answers as the World says.
+func (r *Recorder) begin(answers map[string]Answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.answers, r.mu.calls = answers, nil
+}
+
+// received returns what was received since begin, in order of arrival.
+func (r *Recorder) received() []Call {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Call(nil), r.mu.calls...)
+}
+
+// saw tells whether a webhook received a review about a marker.
+func (r *Recorder) saw(webhook, marker string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.marked[webhook+"/"+marker]
+}
+
+// review is what a webhook needs of an AdmissionReview (v1 and v1beta1).
+type review struct {
+	APIVersion string `json:"apiVersion"`
+	Request    struct {
+		UID  string `json:"uid"`
+		Kind struct {
+			Group, Version, Kind string
+		} `json:"kind"`
+		Resource struct {
+			Group, Version, Resource string
+		} `json:"resource"`
+		SubResource string          `json:"subResource"`
+		Namespace   string          `json:"namespace"`
+		Name        string          `json:"name"`
+		Object      json.RawMessage `json:"object"`
+		UserInfo    struct {
+			Username string `json:"username"`
+		} `json:"userInfo"`
+	} `json:"request"`
+}
+
+func (r *Recorder) serve(w http.ResponseWriter, req *http.Request) {
+	name := strings.TrimPrefix(req.URL.Path, "/")
+	var asked review
+	if err := json.NewDecoder(req.Body).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	response := map[string]any{"uid": asked.Request.UID, "allowed": true}
+	switch r.note(name, &asked) {
+	case Fail:
+		http.Error(w, "broken", http.StatusInternalServerError)
+		return
+	case Deny:
+		response["allowed"], response["status"] = false, map[string]any{"message": "no"}
+	case Annotate:
+		if patch := annotation(asked.Request.Object, name); patch != nil {
+			response["patchType"], response["patch"] = "JSONPatch", patch
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": asked.APIVersion, "kind": "AdmissionReview", "response": response})
+}
+
+// note keeps a review, and returns how to answer.
+func (r *Recorder) note(name string, asked *review) Answer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := &asked.Request
+	if q.Namespace == markers {
+		r.mu.marked[name+"/"+q.Name] = true
+		return Allow
+	}
+	answer, ok := r.mu.answers[name]
+	if !ok || q.UserInfo.Username != User {
+		// The server itself writes, too, and webhooks of another World may still be in force.
+		return Allow
+	}
+	version := q.Kind.Version
+	if q.Kind.Group != "" {
+		version = q.Kind.Group + "/" + version
+	}
+	resource := q.Resource.Resource
+	if q.SubResource != "" {
+		resource += "/" + q.SubResource
+	}
+	r.mu.calls = append(r.mu.calls, Call{
+		Webhook: name, As: fmt.Sprintf("%s %s, %s", version, q.Kind.Kind, resource), Version: strings.TrimPrefix(asked.APIVersion, "admission.k8s.io/"),
+	})
+	return answer
+}
+
+// annotation returns the patch by which a webhook annotates an object, nil if there is
+// no object or it has the annotation.
+func annotation(raw json.RawMessage, name string) []byte {
+	var object *struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
+		return nil
+	}
+	if _, ok := object.Metadata.Annotations[name]; ok {
+		return nil
+	}
+	operation := map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{name: "yes"}}
+	if len(object.Metadata.Annotations) > 0 {
+		operation = map[string]any{"op": "add", "path": "/metadata/annotations/" + name, "value": "yes"}
+	}
+	patch, err := json.Marshal([]any{operation})
+	if err != nil {
+		panic("a patch cannot be encoded: " + err.Error())
+	}
+	return patch
+}
+
+// await waits until something is so, or ctx ends.
+func await(ctx context.Context, what string, so func() (bool, error)) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, err := so(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w", what, context.Cause(ctx))
+		}
+	}
+}

@@ -3,12 +3,7 @@ package reference
 import (
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
-	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -28,7 +23,7 @@ func TestTheReferenceHasTheAPI(t *testing.T) {
 	if err := json.Unmarshal(s.HTTP(t, nil).Get("/openapi/v3/apis/gatehouse.dev/v1alpha1").Raw, &document); err != nil {
 		t.Fatal(err)
 	}
-	p := &page{schemas: document.Components.Schemas, comments: comments(t, "admission/plan")}
+	p := &page{schemas: document.Components.Schemas}
 	fmt.Fprintf(&p.text, "The kinds of `gatehouse.dev/v1alpha1`. `gatehouse kubectl explain KIND` prints the same. Servers compute these objects when\nthey are read or created; they store none of them.\n\n| path | verbs |\n|---|---|\n")
 	for _, path := range slices.Sorted(maps.Keys(document.Paths.Paths)) {
 		fmt.Fprintf(&p.text, "| `%s` | %s |\n", path, strings.Join(verbs(document.Paths.Paths[path]), ", "))
@@ -83,9 +78,6 @@ func kindOfGatehouse(s *spec.Schema) string {
 type page struct {
 	schemas map[string]*spec.Schema
 	text    strings.Builder
-	// comments are those of Go types, by type and JSON name of the field: a plan has no other
-	// descriptions.
-	comments map[string]map[string]string
 	// seen are the schemas that are described or will be, later those that will be.
 	seen, later []string
 	// silent are fields without a description.
@@ -97,17 +89,10 @@ func (p *page) describe(name string) {
 		p.seen = append(p.seen, name)
 	}
 	s, short := p.schemas[name], last(name)
-	text := s.Description
-	if text == "" {
-		text = p.comments[short][""]
-	}
-	fmt.Fprintf(&p.text, "\n## %s\n\n%s\n\n| field | type | |\n|---|---|---|\n", short, text)
+	fmt.Fprintf(&p.text, "\n## %s\n\n%s\n\n| field | type | |\n|---|---|---|\n", short, s.Description)
 	for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 		schema := s.Properties[field]
 		text := schema.Description
-		if text == "" {
-			text = p.comments[short][field]
-		}
 		switch {
 		case text == "":
 			p.silent = append(p.silent, short+"."+field)
@@ -154,47 +139,3 @@ func (p *page) typeOf(s *spec.Schema) string {
 
 // last is the end of the name of a schema.
 func last(name string) string { return name[strings.LastIndex(name, ".")+1:] }
-
-// comments are those of the structs of a package and of their fields.
-func comments(t *testing.T, pkg string) map[string]map[string]string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]map[string]string{}
-	for _, file := range files {
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range parsed.Decls {
-			decl, ok := d.(*ast.GenDecl)
-			if !ok || decl.Tok != token.TYPE || len(decl.Specs) != 1 {
-				continue
-			}
-			named := decl.Specs[0].(*ast.TypeSpec)
-			if fields, ok := named.Type.(*ast.StructType); ok && named.Name.IsExported() {
-				found[named.Name.Name] = fieldComments(decl.Doc, fields)
-			}
-		}
-	}
-	return found
-}
-
-func fieldComments(doc *ast.CommentGroup, fields *ast.StructType) map[string]string {
-	texts := map[string]string{"": doc.Text()}
-	above := ""
-	for _, f := range fields.Fields.List {
-		// A comment may speak of several fields.
-		if f.Doc != nil {
-			above = f.Doc.Text()
-		}
-		if f.Tag == nil {
-			continue
-		}
-		name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
-		texts[name] = above
-	}
-	return texts
-}

@@ -88,6 +88,12 @@ var answers = []struct {
 		{`reading the request's body: `, "504 Timeout", "The connection was too slow, or ended, before the whole body was there.", "Send it again.", "server/resources/patch.go"},
 		{`... needs an agent on the node, but this server has none: ...`, "501 MethodNotAllowed", "Logs and commands of containers need nodes, and there are none.", "Use a cluster.", "server/catalog/nodes.go"},
 	}},
+	{"Aggregated API servers", "[Aggregated API servers](../aggregation.md) and [S22](../rules/22-aggregation.md) have more.", []answer{
+		{`... is not available: ...`, "503 ServiceUnavailable", "The condition `Available` of the APIService that the message names is not true; the rest says why.", "Start or repair the server, its Service, or `caBundle`. Gatehouse looks again by itself.", "server/aggregation/proxy.go"},
+		{`... cannot be reached: ...`, "503 ServiceUnavailable", "The Service that the APIService names leads nowhere.", "Give it endpoints, or `gatehouse serve` a `--service-address`.", "server/aggregation/proxy.go"},
+		{`... did not answer: ...`, "503 ServiceUnavailable", "The aggregated server broke the connection, was too slow, or answered what is not HTTP.", "Look at its log, and try again.", "server/aggregation/proxy.go"},
+		{`too many concurrent requests for ..., please try again later`, "429 TooManyRequests", "As many requests as `--max-requests-inflight` allows wait for one aggregated server.", "Retry after a second. Make the server faster.", "server/aggregation/proxy.go"},
+	}},
 	{"Explanations and traces", "", []answer{
 		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "server/explain/explain.go"},
 		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "server/explain/explain.go"},
@@ -107,6 +113,7 @@ var elsewhere = map[string]string{
 	"server/offline/files.go":           "gatehouse explain reads files; no server answers it",
 	"server/offline/world.go":           "gatehouse explain reads files; no server answers it",
 	"server/params/reader.go":           "params that are not there; the policy's parameterNotFoundAction decides",
+	"server/replicas/servers.go":        "what a server announces, when it is not there or does not fit its fields, as any object",
 	"server/replicas/states.go":         "a registration state that is not there, as any object",
 	"server/resources/handler.go":       "a verb that the resource does not have, as in any cluster",
 	"server/waiting/visit.go":           "a request that waits outside of its handler; no client gets it",

@@ -1,5 +1,5 @@
-// Plainhook is a webhook server with nothing but the standard library: what a
-// webhook is, to be read in one go. It judges config maps at three paths:
+// Plainhook is a webhook server with nothing but the standard library. It shows in one
+// short file what a webhook is. It judges config maps at three paths:
 //
 //   - /label, mutating, gives them the label seen=yes;
 //   - /check, validating, rejects those that have the key password;

@@ -20,8 +20,8 @@ const (
 	SidecarName = "podpolicy-sidecar"
 )
 
-// Injector adds a label and a sidecar container to pods. What is already there
-// is left alone, so calling it twice gives what calling it once gives.
+// Injector adds a label and a sidecar container to pods. It leaves
+// existing ones alone, so that calling it twice gives the same result as once.
 type Injector struct {
 	// Image is the image of the sidecar.
 	Image string

@@ -1,12 +1,17 @@
 FUZZTIME ?= 30s
+# No Go plugins in the kustomize of kubectl: they make linking slow and the program large.
+TAGS = kustomize_disable_go_plugin_support
 
-.PHONY: help build test race lint fuzz bench update ci
+.PHONY: help build release test race lint fuzz bench update ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build ./gatehouse
-	go build ./cmd/gatehouse
+	go build -tags $(TAGS) ./cmd/gatehouse
+
+release: ## build the files of a release into ./dist; RELEASE="-platforms linux/amd64" builds some
+	cd internal/release && go run . $(RELEASE)
 
 test: ## run all tests
 	.ci/run test
@@ -16,7 +21,7 @@ race: ## run the engine's tests under the race detector
 
 lint: ## gofmt, vet, the checks of our own, and golangci-lint where it is installed
 	.ci/run fmt vet house
-	@if command -v golangci-lint >/dev/null; then golangci-lint run && cd bench && golangci-lint run; fi
+	@if command -v golangci-lint >/dev/null; then golangci-lint run && (cd bench && golangci-lint run) && cd internal/release && golangci-lint run; fi
 
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@grep -rl --include='*_test.go' '^func Fuzz' admission server internal | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -15,8 +15,8 @@ var (
 	filePath = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)+/?$`)
 )
 
-// What the documents about the code say in code spans, a path or the name of a
-// test, is there. The left side of a picture counts too.
+// Every path and every name of a test in the code spans of the documents about the code
+// exists. The left side of a picture counts too.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	tests, roots := map[string]bool{}, map[string]bool{}
 	walk(t, func(file string) {

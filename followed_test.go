@@ -61,19 +61,26 @@ var followed = []struct {
 	{"admission/call/target.go", apiserver, "pkg/util/webhook/client.go", "ClientManager.hookClientConfig", "f160f0146ede42d1"},
 	{"server/namespaces/controller.go", kubernetes, "pkg/controller/namespace/deletion/namespaced_resources_deleter.go", "namespacedResourcesDeleter.Delete", "5c725b0e3d3a55d2"},
 	{"server/namespaces/controller.go", kubernetes, "pkg/controller/namespace/deletion/namespaced_resources_deleter.go", "namespacedResourcesDeleter.deleteAllContent", "8758f68d5d2042b6"},
+	{"server/aggregation/proxy.go", aggregator, "pkg/apiserver/handler_proxy.go", "proxyHandler.ServeHTTP", "0feaa403c9898fd3"},
+	{"server/aggregation/proxy.go", aggregator, "pkg/apiserver/handler_proxy.go", "proxyHandler.updateAPIService", "20eb2ee291478d78"},
+	{"server/aggregation/aggregation.go", aggregator, "pkg/apiserver/apiserver.go", "APIAggregator.AddAPIService", "1d1da8bf033a731f"},
+	{"server/aggregation/registrar.go", aggregator, "pkg/controllers/autoregister/autoregister_controller.go", "autoRegisterController.checkAPIService", "7feae783b6a3b03b"},
+	{"server/aggregation/documents.go", aggregator, "pkg/controllers/openapiv3/aggregator/aggregator.go", "specProxier.updateAPIServiceSpecLocked", "d1d6ba52b20a1c56"},
+	{"server/aggregation/documents.go", aggregator, "pkg/controllers/openapi/aggregator/aggregator.go", "specAggregator.updateServiceLocked", "db1952d28f9e6cc5"},
 	{"server/auth/bootstrap.go", kubernetes, "pkg/registry/rbac/rest/storage_rbac.go", "ensureRBACPolicy", "2d6664357e8db120"},
 }
 
 const (
 	apiextensions = "k8s.io/apiextensions-apiserver"
+	aggregator    = "k8s.io/kube-aggregator"
 	apiserver     = "k8s.io/apiserver"
 	kubernetes    = "k8s.io/kubernetes"
 )
 
-// What is done here as upstream does it is looked at again when upstream changes.
+// A change of upstream's code asks for a look at our code that follows it.
 func TestFollowedCodeIsUnchanged(t *testing.T) {
 	modules := map[string][2]string{}
-	for _, path := range []string{apiextensions, apiserver, kubernetes} {
+	for _, path := range []string{aggregator, apiextensions, apiserver, kubernetes} {
 		out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}} {{.Dir}}", path).Output()
 		if err != nil {
 			t.Fatalf("go list -m %s: %v", path, err)

@@ -19,6 +19,7 @@ var layers = []struct {
 	{"docs/reference", nil, "its tests compare the pages with the code"},
 	{"test", nil, "its tests see a server as clients do, with the harness"},
 	{"test/envtest", nil, "its tests start the programs as the test libraries of operators do"},
+	{"test/aggregation", nil, "its tests put other servers behind one, and see both as clients do"},
 	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
 	{"test/operations", nil, "its tests do what docs/operations.md says"},
 	{"test/chaos", nil, "its tests see a server as clients and its machine do, when everything goes wrong"},
@@ -30,7 +31,7 @@ var layers = []struct {
 	{"examples/plainhook", nil, "what a webhook is, with nothing but the standard library"},
 	{"examples/aggregated", []string{
 		"examples/aggregated/gallery", "examples/aggregated/gallery/v1", "examples/aggregated/gallery/v1beta1",
-		"admission", "admission/snapshot",
+		"admission", "admission/announce", "admission/snapshot",
 	}, "an API server as anybody writes it, with the engine for its admission"},
 	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
@@ -39,24 +40,31 @@ var layers = []struct {
 	{"examples/operator/api/v1", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
-	{"internal/cli", []string{"internal/nearest", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/plan", "admission/trace"},
-		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, and trace records of traces"},
+	{"test/prediction", []string{"internal/cli", "server/replicas/v1alpha1", "admission/plan"}, "runs the command explain, and compares what happens with its plans"},
+	{"internal/cli", []string{"internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/trace"},
+		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, lint findings, and trace records of traces"},
+	{"internal/check", []string{"internal/clustersnapshot", "internal/manifests", "internal/scratch", "policies", "server", "server/offline", "server/traces/v1alpha1", "admission", "admission/plan", "admission/registration", "admission/trace"},
+		"applies objects to a server of its own, explains the webhooks that it does not call, and shows what traces say"},
+	{"internal/clustersnapshot", []string{"admission/registration"}, "reads clusters through the API; the kinds of registrations are a table"},
+	{"internal/manifests", nil, "files with objects, and the lines of their fields"},
 	{"internal/scratch", nil, "temporary directories and who has them"},
 	{"initializer", nil, "works through the API, like any controller"},
 
 	{"server", []string{
-		"server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
-		"server/explain", "server/replicas", "server/replicas/v1alpha1",
+		"server/aggregation", "server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
+		"server/costs", "server/explain", "server/manifests", "server/replicas", "server/replicas/v1alpha1",
 		"server/params",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
 		"server/rejections", "server/traces", "server/traces/v1alpha1", "server/typechecking",
-		"server/stack", "server/storage", "server/waiting", "policies", "admission", "admission/call", "admission/plan", "admission/snapshot", "admission/initializers",
+		"server/stack", "server/storage", "server/waiting", "policies", "admission", "admission/call", "admission/lint", "admission/plan", "admission/snapshot", "admission/initializers",
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},
 	{"server/customresources", []string{
 		"server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
 		"admission/registration", "admission/trace",
 	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
+	{"server/aggregation", []string{"server/storage", "admission/call"},
+		"stores APIServices, and passes requests on to where services are, which is found as for webhooks"},
 	{"server/controllers", []string{"internal/nearest", "server/dormant", "server/election", "server/fakenodes", "server/namespaces"},
 		"work through the API, one server's at a time; what nobody uses costs nothing"},
 	{"server/fakenodes", nil, "works through the API, like a scheduler and kubelets"},
@@ -67,13 +75,17 @@ var layers = []struct {
 	{"server/params", []string{"server/resources", "admission/initializers"}, "reads params as the API shows them"},
 	{"server/marks", nil, "a wrapper of etcd's client"},
 	{"server/kubernetesservice", nil, "works through the API and on leases of etcd"},
-	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/snapshot"},
+	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/announce", "admission/registration"},
 		"tells of each stored registration which snapshots have it"},
 	{"server/explain", []string{"server/replicas/v1alpha1", "server/resources", "admission", "admission/plan", "admission/registration"},
 		"asks the engine for the plan of a request that is handled up to admission"},
-	{"server/offline", []string{"server/catalog", "server/openapi", "admission/dispatch", "admission/initializers", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
-		"makes a plan of what can be read from outside, with the built-in types for defaults, conversions and what policies merge"},
-	{"server/replicas/v1alpha1", []string{"admission/plan"}, "API types; an explanation is a plan"},
+	{"server/costs", []string{"admission/expression", "admission/registration", "admission/snapshot"},
+		"what expressions of policies cost by the schemas of the kinds"},
+	{"server/manifests", []string{"server/offline", "admission/exclusion", "admission/plan", "admission/registration", "admission/snapshot"},
+		"files become registrations that are compiled like those of the API; offline finds the lines in them"},
+	{"server/offline", []string{"server/catalog", "server/openapi", "admission/dispatch", "admission/initializers", "admission/lint", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
+		"makes a plan, and what rules look at, of what can be read from outside, with the built-in types for defaults, conversions and what policies merge"},
+	{"server/replicas/v1alpha1", []string{"admission/announce", "admission/plan"}, "API types; an explanation is a plan, and what a server announces has one form"},
 	{"server/traces", []string{"server/traces/v1alpha1", "admission/trace"}, "keeps what the engine recorded"},
 	{"server/traces/v1alpha1", []string{"admission/trace"}, "API types, around the stable form of a trace"},
 	{"server/rejections", []string{"admission/trace"}, "tells what a request was rejected with, and which trace has it"},
@@ -102,32 +114,38 @@ var layers = []struct {
 
 	{"admission", []string{
 		"admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
-		"admission/initializers", "admission/registration",
+		"admission/exclusion", "admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
+	{"admission/lint", []string{"admission/plan", "admission/snapshot", "admission/registration", "admission/expression"},
+		"rules read a snapshot, ask for the plan of requests that a cluster makes, and what expressions give for all requests"},
 	{"admission/dispatch", []string{
 		"admission/call", "admission/mutation", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
-		"admission/registration",
+		"admission/exclusion", "admission/registration",
 	}, "runs a plan: calls webhooks with reviews, evaluates policies, and writes the trace"},
 	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
-	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
+	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/exclusion", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
 		"a plan is read off a snapshot: entries, their rules and conditions, what policies say, the version of the review, and the list of initializers"},
 	{"admission/objects", []string{"admission/mutation", "admission/review", "admission/initializers"},
 		"the objects of a request, as reviews have them and as mutations change them, with metadata.initializers where users see it"},
 	{"admission/initializers", []string{"admission/registration"},
 		"the field, its rules, and who is registered to initialize"},
-	{"admission/snapshot", []string{"admission/condition", "admission/expression", "admission/policy", "admission/registration"}, "a snapshot is registrations, compiled"},
+	{"admission/announce", []string{"admission/snapshot"}, "tells which snapshots a server has"},
+	{"admission/snapshot", []string{"admission/condition", "admission/exclusion", "admission/expression", "admission/policy", "admission/registration"}, "a snapshot is registrations, compiled, and the rules that exclude some of them"},
 	{"admission/policy", []string{"admission/condition", "admission/expression", "admission/mutation", "admission/registration"},
 		"a policy is conditions and other expressions that were registered"},
-	{"admission/trace", []string{"admission/registration"}, "a trace says which entry acted"},
+	{"admission/trace", []string{"admission/exclusion", "admission/registration"}, "a trace says which entry acted, and which rule kept it from acting"},
+	{"admission/exclusion", []string{"admission/registration"}, "rules are about plugins, which the table of sources names"},
 	{"admission/registration", []string{"admission/condition", "admission/expression", "admission/registration/v1alpha1"},
 		"validation compiles the conditions; the alpha kinds are its own"},
 	{"admission/registration/v1alpha1", nil, "API types"},
 	{"admission/internal/hooktest", nil, "a server with webhooks, for tests"},
+	{"admission/internal/fieldtest", nil, "comments of Go types, for tests"},
 	{"admission/condition", []string{"admission/expression"}, "conditions are expressions that must all be true"},
 	{"admission/expression", nil, "CEL"},
 	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
 	{"admission/review", nil, "wire formats"},
 	{"internal/nearest", nil, "names and typing errors"},
+	{"internal/sarif", nil, "a format of files"},
 }
 
 // The layout is the architecture, and imports point down only.
@@ -187,8 +205,8 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				case !ok:
 				case in(pkg, "admission") && !in(target, "admission"):
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
-				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/snapshot", "server", "initializer"}, target) && !in(target, example(pkg)):
-					t.Errorf("%s imports %s: examples use the public packages admission, admission/snapshot, server and initializer only", file.path, target)
+				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "initializer"}, target) && !in(target, example(pkg)):
+					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server and initializer only", file.path, target)
 				}
 			}
 		}
@@ -206,13 +224,13 @@ var readers = struct {
 		"k8s.io/apiserver/pkg/admission/metrics", "k8s.io/apiserver/pkg/audit", "k8s.io/apiserver/pkg/warning",
 	},
 	map[string]string{
-		"admission/chain.go":     "the library measures passes and compiled-in plugins, which have no webhook",
-		"admission/freshness.go": "how old registrations are is a fact about no request",
+		"admission/chain.go":              "the library measures passes and compiled-in plugins, which have no webhook",
+		"admission/freshness.go":          "how old registrations are is a fact about no request",
+		"admission/announce/announcer.go": "an announcement belongs to no request",
 	},
 }
 
-// What the engine did is counted, logged and annotated from the trace, and from nothing
-// else.
+// Only the trace feeds the metrics, the log and the annotations of the engine.
 func TestOnlyTheTraceCountsAndLogs(t *testing.T) {
 	found := packages(t)
 	used := map[string]bool{}
@@ -300,7 +318,7 @@ func TestForbiddenPackagesExist(t *testing.T) {
 	}
 }
 
-// What is forbidden does not come in through somebody else's imports either.
+// A forbidden package does not come in through the imports of another one either.
 func TestTheEngineStaysSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "./admission/...").CombinedOutput()
 	if err != nil {
@@ -319,8 +337,8 @@ func TestTheEngineStaysSmall(t *testing.T) {
 	}
 }
 
-// Who tests with the server links nothing of it: the package needs client-go, and what
-// client-go needs.
+// A test that uses the server links nothing of it: the package needs client-go, and
+// what client-go needs.
 func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 	deps := func(packages ...string) []string {
 		t.Helper()
@@ -335,5 +353,18 @@ func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 		if strings.Contains(dep, ".") && dep != modulePath+"/gatehousetest" && !slices.Contains(allowed, dep) {
 			t.Errorf("gatehousetest depends on %s", dep)
 		}
+	}
+}
+
+// With the tag of our builds nothing in the program loads Go plugins. A program that may load
+// some keeps all that they could call: it is a third larger, and takes a multiple of the time
+// to link.
+func TestTheProgramLinksWithoutPlugins(t *testing.T) {
+	out, err := exec.Command("go", "list", "-tags=kustomize_disable_go_plugin_support", "-deps", "./cmd/gatehouse").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(out)), "plugin") {
+		t.Error("gatehouse depends on plugin: go list -deps -f '{{.ImportPath}}: {{.Imports}}' ./cmd/gatehouse says why")
 	}
 }

@@ -24,8 +24,8 @@
 //
 // # The program
 //
-// The server's program is, in this order: $GATEHOUSE_BINARY; what 'go build' makes of
-// github.com/gatehouse-dev/gatehouse/cmd/gatehouse in the module of the test, for which
+// The server's program is, in this order: $GATEHOUSE_BINARY; the result of 'go build
+// github.com/gatehouse-dev/gatehouse/cmd/gatehouse' in the module of the test, for which
 // 'go get -tool' of that package adds it to go.mod; gatehouse on the PATH.
 //
 // # Concurrency

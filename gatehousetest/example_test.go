@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/gatehousetest"
 )
 
-// What a test with a server is.
+// A test with a server.
 func TestExampleStart(t *testing.T) {
 	config := gatehousetest.Start(t)
 
@@ -23,7 +23,7 @@ func TestExampleStart(t *testing.T) {
 	}
 }
 
-// What a test of a custom resource's schema is.
+// A test of a custom resource's schema.
 func TestExampleManifests(t *testing.T) {
 	gatehousetest.Start(t, gatehousetest.Own(), gatehousetest.Manifests("testdata/gadgets.yaml"))
 

@@ -14,18 +14,33 @@ import (
 type Option func(*options)
 
 type options struct {
-	own      bool
-	flags    []string
-	files    []string
-	objects  []runtime.Object
-	handler  http.Handler
-	noTraces bool
+	own   bool
+	flags []string
+	// elsewhere are the services with an address, as NAMESPACE/NAME.
+	elsewhere []string
+	files     []string
+	objects   []runtime.Object
+	handler   http.Handler
+	noTraces  bool
 }
 
 // Own starts a server for this test alone, with flags of 'gatehouse serve' besides --test.
 // It takes about half a second, and stops when the test is over.
 func Own(flags ...string) Option {
 	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
+}
+
+// ServiceAddress sends the calls for webhooks of a service to an address, as the flag
+// --service-address does: the service is NAMESPACE/NAME or NAMESPACE/NAME:PORT, and the
+// address HOST:PORT. It is for the program of somebody else that the test has started. Its
+// certificate must be for NAME.NAMESPACE.svc; [Webhooks] leaves such services alone. The test
+// gets a server of its [Own].
+func ServiceAddress(service, address string) Option {
+	return func(o *options) {
+		Own("--service-address=" + service + "=" + address)(o)
+		name, _, _ := strings.Cut(service, ":")
+		o.elsewhere = append(o.elsewhere, name)
+	}
 }
 
 // Manifests makes the objects in files, and in the .yaml, .yml and .json files of

@@ -3,6 +3,7 @@ package gatehousetest
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -162,7 +164,7 @@ func TestWebhooksOfTheTestProcess(t *testing.T) {
 	})
 }
 
-// What the test before installed is gone, and its definitions stay.
+// The objects of an earlier test are gone, and its definitions stay.
 func TestTestsShareAServer(t *testing.T) {
 	var first *rest.Config
 	t.Run("one test", func(t *testing.T) {
@@ -212,6 +214,38 @@ func TestATestHasAServerOfItsOwn(t *testing.T) {
 	if config.Host != As(t, "ada").Host {
 		t.Error("As is about another server")
 	}
+}
+
+// S8.21: the webhooks of a service with an address are called there, and those of others in
+// the test process.
+func TestAServiceHasAnAddress(t *testing.T) {
+	other := harness.NewWebhookServer(t, []string{"policies.other.svc"})
+	hook := other.Hook("/check", harness.Deny(map[string]any{"message": "asked the other program"}))
+	bundle, err := base64.StdEncoding.DecodeString(hook.CABundle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	Start(t,
+		ServiceAddress("other/policies:8443", other.Address()),
+		Manifests("testdata/webhooks.yaml"), Webhooks(policy(t)),
+		Objects(&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "of-another-project"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "policies.other.example.com",
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{
+					Service:  &admissionregistrationv1.ServiceReference{Namespace: "other", Name: "policies", Path: new("/check"), Port: new(int32(8443))},
+					CABundle: bundle,
+				},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+				}},
+				SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+				AdmissionReviewVersions: []string{"v1"},
+			}},
+		}))
+	Rejected(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, "asked the other program")
+	Rejected(t, configMap("big"), "sizes.example.com")
 }
 
 // victimVariable makes the test process one that waits to be killed.
@@ -278,7 +312,7 @@ func TestServersEndWithTheTestProcess(t *testing.T) {
 	})
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestErrorsSayTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	nameless := filepath.Join(dir, "nameless.yaml")
 	if err := os.WriteFile(nameless, []byte("metadata: {name: x}"), 0o600); err != nil {

@@ -46,6 +46,7 @@ func (r *running) install(ctx context.Context, o *options) error {
 		if err != nil {
 			return err
 		}
+		server.except = o.elsewhere
 		r.undo = append(r.undo, server.close)
 		for _, obj := range objects {
 			if err := server.redirect(obj); err != nil {
@@ -192,7 +193,7 @@ func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
 		}
 		u.SetGroupVersionKind(kinds[0])
 	}
-	// What the server makes is not sent to it: encoders of Go types write empty ones.
+	// Fields that the server fills in are not sent: encoders of Go types write empty ones.
 	unstructured.RemoveNestedField(u.Object, "status")
 	if created, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "creationTimestamp"); ok && created == nil {
 		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")

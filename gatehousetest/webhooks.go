@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,8 @@ type webhookServer struct {
 	url    string
 	bundle []byte
 	close  func()
+	// except are the services, as NAMESPACE/NAME, whose webhooks are elsewhere.
+	except []string
 }
 
 func serveWebhooks(handler http.Handler) (*webhookServer, error) {
@@ -110,6 +113,11 @@ func (s *webhookServer) redirect(obj *unstructured.Unstructured) error {
 
 // clientConfig returns one that leads to the same path of the server.
 func (s *webhookServer) clientConfig(config map[string]any) (map[string]any, error) {
+	if service, found, err := unstructured.NestedMap(config, "service"); err != nil {
+		return nil, err
+	} else if found && slices.Contains(s.except, fmt.Sprintf("%v/%v", service["namespace"], service["name"])) {
+		return config, nil
+	}
 	path, _, err := unstructured.NestedString(config, "service", "path")
 	if err != nil {
 		return nil, err

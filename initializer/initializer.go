@@ -161,7 +161,7 @@ func ended(ctx context.Context, err error) error {
 
 // observe makes an informer feed the queue.
 func (c *Controller) observe(informer cache.SharedIndexInformer, resource schema.GroupVersionResource) error {
-	// Objects that nobody has to act on are kept as a name only.
+	// Of objects that need no action, only the name is kept.
 	if err := informer.SetTransform(func(obj any) (any, error) {
 		if u, ok := obj.(*unstructured.Unstructured); ok && position(u, c.options.Name) < 0 {
 			return nameOf(u), nil
@@ -194,7 +194,7 @@ func (c *Controller) lookAtAll() {
 	}
 }
 
-// turn tells whether it is the initializer's turn.
+// turn reports whether it is the initializer's turn.
 func (c *Controller) turn(u *unstructured.Unstructured) bool {
 	at := position(u, c.options.Name)
 	if at <= 0 || c.parallel == nil {

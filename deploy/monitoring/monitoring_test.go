@@ -30,7 +30,7 @@ import (
 // expression is a query as a user sees it.
 type expression struct {
 	where, expr string
-	// labels are those that the text beside the query uses.
+	// labels are those that the text next to the query uses.
 	labels []string
 }
 
@@ -150,7 +150,7 @@ func TestQueriesAskForWhatThereIs(t *testing.T) {
 	h := s.HTTP(t, nil)
 	drive(t, h)
 	queries := append(dashboards(t), alerts(t)...)
-	// What happens beside the requests, such as timeouts, is measured a little later.
+	// Events outside of requests, such as timeouts, are measured a little later.
 	harness.Eventually(t, "all is measured", func() error {
 		metrics := read(string(h.Get("/metrics").Raw))
 		var missing []error
@@ -229,7 +229,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 	patch("refused", `{"result":{"status":"Failure","message":"no"}}`)
 	h.Must(http.StatusCreated, "POST", secrets, named("late"))
 
-	// What takes minutes, or a broken etcd, is counted by itself.
+	// This test counts itself the events that take minutes, or a broken etcd.
 	initialization.Count(initialization.Event{
 		Kind: initialization.Repaired, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
 	})

@@ -155,7 +155,7 @@ func (m served) missing(expr string, further ...string) []string {
 	return missing
 }
 
-// What finds mistakes is checked by mistakes.
+// Queries with mistakes prove that the checks find them.
 func TestMistakesAreFound(t *testing.T) {
 	m := read(`# HELP calls_total help
 # TYPE calls_total counter

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,18 +92,16 @@ func (d *difference) value(path string, before, after reflect.Value) error {
 
 // fields compares structs, by the names and rules of their encoding.
 func (d *difference) fields(path string, before, after reflect.Value) error {
-	for i := range before.NumField() {
-		b, a := before.Field(i), after.Field(i)
-		field := before.Type().Field(i)
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" || !field.IsExported() || sameValue(b, a) {
+	for _, f := range encodedFields(before.Type()) {
+		b, a := before.Field(f.index), after.Field(f.index)
+		if sameValue(b, a) {
 			continue
 		}
 		var err error
-		if field.Anonymous && name == "" {
+		if f.inline {
 			err = d.value(path, b, a)
 		} else {
-			err = d.member(path+"/"+name, b, a, present(b, options), present(a, options))
+			err = d.member(path+"/"+f.name, b, a, f.present(b), f.present(a))
 		}
 		if err != nil {
 			return err
@@ -111,12 +110,44 @@ func (d *difference) fields(path string, before, after reflect.Value) error {
 	return nil
 }
 
-// present reports whether a field of these options is encoded.
-func present(v reflect.Value, options string) bool {
-	if strings.Contains(options, "omitzero") && v.IsZero() {
+// encodedField is a field of a struct as JSON shows it.
+type encodedField struct {
+	index int
+	name  string
+	// inline is for an embedded struct whose fields count as those of the outer one.
+	inline, omitEmpty, omitZero bool
+}
+
+// fieldsOfTypes remembers the encoded fields of each struct type: a map of reflect.Type
+// to []encodedField. There are as many as API types.
+var fieldsOfTypes sync.Map
+
+func encodedFields(t reflect.Type) []encodedField {
+	if known, ok := fieldsOfTypes.Load(t); ok {
+		return known.([]encodedField)
+	}
+	var fields []encodedField
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "-" || !field.IsExported() {
+			continue
+		}
+		fields = append(fields, encodedField{
+			index: i, name: name, inline: field.Anonymous && name == "",
+			omitEmpty: strings.Contains(options, "omitempty"), omitZero: strings.Contains(options, "omitzero"),
+		})
+	}
+	fieldsOfTypes.Store(t, fields)
+	return fields
+}
+
+// present reports whether a value of the field is encoded.
+func (f encodedField) present(v reflect.Value) bool {
+	if f.omitZero && v.IsZero() {
 		return false
 	}
-	if !strings.Contains(options, "omitempty") {
+	if !f.omitEmpty {
 		return true
 	}
 	switch v.Kind() {

@@ -14,9 +14,11 @@ const (
 	// under load throw away, so a few times its size costs little memory and saves
 	// CPU. GOGC in the environment overrules it.
 	collectAt = 400
-	// liveTimes and more bound what the runtime takes: so many times what is alive on
-	// the heap, and so many bytes more.
-	liveTimes, more = 2, 64 << 20
+	// liveTimes bounds what the runtime takes: so many times what is alive on the heap,
+	// and so many bytes more. A server for tests runs with many others and gets few; with
+	// the others' many, a server under load creates an eighth more objects in a second.
+	liveTimes         = 2
+	roomInTests, room = 64 << 20, 192 << 20
 	// containerShare is how much of a container's memory the runtime may take; the rest
 	// is for pages of the program's file and of the database.
 	containerShare = .9
@@ -47,14 +49,14 @@ func readMemory() memory {
 	return memory{live: s[0].Value.Uint64(), allocated: s[1].Value.Uint64(), held: s[2].Value.Uint64() - s[3].Value.Uint64()}
 }
 
-// limit is how much the runtime may have from the operating system.
-func (m memory) limit() int64 { return liveTimes*int64(m.live) + more }
+// limit is how much the runtime may have from the operating system, in bytes.
+func (m memory) limit(room int64) int64 { return liveTimes*int64(m.live) + room }
 
 // keepMemory keeps what the process takes of the machine's memory near what it needs,
-// until ctx ends: the limit of the runtime follows what is alive on the heap, and a
-// server that has become quiet gives back the rest. The limit never exceeds the one
-// that was set before, by GOMEMLIMIT, or that of the container.
-func keepMemory(ctx context.Context) {
+// until ctx ends: the limit of the runtime follows what is alive on the heap, with room
+// bytes for garbage, and a server that has become quiet gives back the rest. The limit
+// never exceeds the one that was set before, by GOMEMLIMIT, or that of the container.
+func keepMemory(ctx context.Context, room int64) {
 	most := debug.SetMemoryLimit(-1)
 	if container := containerMemory(); container > 0 {
 		most = min(most, int64(float64(container)*containerShare))
@@ -66,7 +68,7 @@ func keepMemory(ctx context.Context) {
 	var calm quiet
 	for {
 		now := readMemory()
-		next := min(now.limit(), most)
+		next := min(now.limit(room), most)
 		// Setting it stops the world for a moment, which small changes are not worth.
 		if math.Abs(float64(next-limit)) > float64(limit)/32 {
 			limit = next

@@ -7,7 +7,7 @@ import (
 
 func TestTheRuntimesLimitFollowsWhatIsAlive(t *testing.T) {
 	for live, want := range map[uint64]int64{0: 64 << 20, 50 << 20: 164 << 20, 1 << 30: 2<<30 + 64<<20} {
-		if got := (memory{live: live}).limit(); got != want {
+		if got := (memory{live: live}).limit(64 << 20); got != want {
 			t.Errorf("with %d alive: %d, want %d", live, got, want)
 		}
 	}

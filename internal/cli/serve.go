@@ -207,13 +207,17 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+	garbage := int64(room)
+	if o.test {
+		garbage = roomInTests
+	}
 	serving, stop := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop()
 	return s.Run(ctx, func(a server.Address) {
 		fmt.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
-		keeping.Go(func() { keepMemory(serving) })
+		keeping.Go(func() { keepMemory(serving, garbage) })
 		time.AfterFunc(settle, forgetProgram)
 	})
 }

@@ -1,7 +1,10 @@
 package objects
 
 import (
+	"bytes"
 	"reflect"
+	"sync"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,12 +30,7 @@ func sameValue(a, b reflect.Value) bool {
 		}
 		return a.UnsafePointer() == b.UnsafePointer() || sameValue(a.Elem(), b.Elem())
 	case reflect.Struct:
-		for i := range a.NumField() {
-			if !sameValue(a.Field(i), b.Field(i)) {
-				return false
-			}
-		}
-		return true
+		return sameFields(a, b)
 	case reflect.Slice:
 		if a.Len() != b.Len() {
 			return false
@@ -67,6 +65,55 @@ func sameValue(a, b reflect.Value) bool {
 		return a.Float() == b.Float()
 	}
 	return false
+}
+
+// sameFields compares structs. Most fields of two copies of an object are the same to the
+// byte, strings among them, since copies share what strings point to: only the others are
+// looked into.
+func sameFields(a, b reflect.Value) bool {
+	if !a.CanAddr() || !b.CanAddr() {
+		for i := range a.NumField() {
+			if !sameValue(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	one, other := memory(a), memory(b)
+	if bytes.Equal(one, other) {
+		return true
+	}
+	for i, f := range placesOf(a.Type()) {
+		if !bytes.Equal(one[f.from:f.to], other[f.from:f.to]) && !sameValue(a.Field(i), b.Field(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// memory is what a value that has an address takes. What is there must not be changed.
+func memory(v reflect.Value) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v.UnsafeAddr())), v.Type().Size())
+}
+
+// place is where a field is in its struct, in bytes.
+type place struct{ from, to uintptr }
+
+// placesOfTypes remembers the places of the fields of each struct type: a map of
+// reflect.Type to []place.
+var placesOfTypes sync.Map
+
+func placesOf(t reflect.Type) []place {
+	if known, ok := placesOfTypes.Load(t); ok {
+		return known.([]place)
+	}
+	places := make([]place, t.NumField())
+	for i := range places {
+		f := t.Field(i)
+		places[i] = place{f.Offset, f.Offset + f.Type.Size()}
+	}
+	placesOfTypes.Store(t, places)
+	return places
 }
 
 func sameMap(a, b reflect.Value) bool {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,10 @@ import (
 const (
 	// interval is the least time between two checks of one policy (D61).
 	interval = time.Second
+	// perSecond and burst bound how many policies are checked: a crowd of them gets its
+	// status little by little, since every status that is written makes the servers read
+	// the registrations again.
+	perSecond, burst = 2, 100
 	// attempt bounds one check with its write.
 	attempt = 30 * time.Second
 	// firstRetry and lastRetry bound how long the next attempt waits after a
@@ -115,7 +120,8 @@ func (c *Controller) Run(ctx context.Context, client clientv1.ValidatingAdmissio
 	var group sync.WaitGroup
 	group.Go(func() { informer.RunWithContext(ctx) })
 	group.Go(func() {
-		for r.next(ctx) {
+		pace := rate.NewLimiter(perSecond, burst)
+		for r.next(ctx) && pace.Wait(ctx) == nil {
 		}
 	})
 	<-ctx.Done()

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/grpclog"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -46,9 +49,16 @@ func startLogging(w io.Writer, verbosity int) error {
 	return nil
 }
 
-// lateSync is what the garbage collector reports after each wait for its informers that
-// failed, besides the error of the wait, which says why.
-const lateSync = "timed out waiting for dependency graph builder sync during GC sync"
+// ended are the words in which libraries report that a wait has failed which has no
+// deadline: it can only have been stopped. The garbage collector's has one; the error of
+// that wait itself, which comes first, tells the two apart.
+var ended = []string{
+	"unable to sync caches",
+	"timed out waiting for caches to sync",
+	"timed out waiting for initial discovery sync",
+	"timed out waiting for proxy handler to initialize",
+	"timed out waiting for dependency graph builder sync",
+}
 
 // leaveOutCancelled lets libraries report no error that only says that a wait or a request
 // was cancelled: controllers are stopped whenever the server stops, and some whenever the
@@ -57,15 +67,26 @@ func leaveOutCancelled() {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
 		func(ctx context.Context, err error, message string, keysAndValues ...any) {
-			cancelled := errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, context.Canceled)
-			if cancelled || err != nil && err.Error() == lateSync {
-				return
-			}
-			for _, handle := range handlers {
-				handle(ctx, err, message, keysAndValues...)
+			if !cancelled(ctx, err, message) {
+				for _, handle := range handlers {
+					handle(ctx, err, message, keysAndValues...)
+				}
 			}
 		},
 	}
+}
+
+// cancelled reports whether an error only says that something was stopped.
+func cancelled(ctx context.Context, err error, message string) bool {
+	if why := cmp.Or(ctx.Err(), err); errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded) {
+		return errors.Is(why, context.Canceled)
+	}
+	if err != nil {
+		message = err.Error()
+	}
+	return slices.ContainsFunc(ended, func(words string) bool {
+		return len(message) >= len(words) && strings.EqualFold(message[:len(words)], words)
+	})
 }
 
 // usual are warnings of libraries at events that are normal for a server.

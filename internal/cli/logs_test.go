@@ -20,15 +20,19 @@ func TestErrorsOfWhatWasCancelledAreLeftOut(t *testing.T) {
 		name     string
 		ctx      context.Context
 		err      error
+		message  string
 		reported bool
 	}{
-		{"an error", t.Context(), errors.New("no such file"), true},
-		{"no error, only a message", t.Context(), nil, true},
-		{"a deadline that passed", late, nil, true},
-		{"a request that was too slow", t.Context(), fmt.Errorf("listing: %w", context.DeadlineExceeded), true},
-		{"a wait that was cancelled", cancelled, nil, false},
-		{"a request that was cancelled", t.Context(), fmt.Errorf("listing: %w", context.Canceled), false},
-		{"what repeats the error of a wait", t.Context(), errors.New(lateSync), false},
+		{"an error", t.Context(), errors.New("no such file"), "Unhandled Error", true},
+		{"no error, only a message", t.Context(), nil, "Cannot delete a pod", true},
+		{"a wait whose deadline passed", late, nil, "Unable to sync caches", true},
+		{"a request that was too slow", t.Context(), fmt.Errorf("listing: %w", context.DeadlineExceeded), "Unhandled Error", true},
+		{"a wait that was cancelled", cancelled, nil, "Unable to sync caches", false},
+		{"a request that was cancelled", t.Context(), fmt.Errorf("listing: %w", context.Canceled), "Unhandled Error", false},
+		{"a wait without a context", t.Context(), nil, "Unable to sync caches", false},
+		{"a wait of the aggregation layer", t.Context(), errors.New("Unable to sync caches for LocalAvailability controller"), "Unhandled Error", false},
+		{"a wait of custom resources", t.Context(), errors.New("timed out waiting for caches to sync"), "Unhandled Error", false},
+		{"what repeats the error of a wait", t.Context(), errors.New("timed out waiting for dependency graph builder sync during GC sync"), "Unhandled Error", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := utilruntime.ErrorHandlers
@@ -38,7 +42,7 @@ func TestErrorsOfWhatWasCancelledAreLeftOut(t *testing.T) {
 				func(context.Context, error, string, ...any) { reports++ },
 			}
 			leaveOutCancelled()
-			utilruntime.HandleErrorWithContext(c.ctx, c.err, "Unable to sync caches")
+			utilruntime.HandleErrorWithContext(c.ctx, c.err, c.message)
 			if reported := reports == 1; reported != c.reported {
 				t.Errorf("reported: %v, want %v", reported, c.reported)
 			}

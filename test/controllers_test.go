@@ -432,6 +432,12 @@ func TestTheStatusOfQuotas(t *testing.T) {
 	used("first", "pods", "0")
 	o.delete("one", metav1.DeletePropagationBackground)
 	used("first", "configmaps", "1")
+	// A wrong status is as a count leaves it that did not see the latest objects.
+	if _, err := quotas.Patch(harness.Context(t), "first", types.MergePatchType, []byte(`{"status":{"used":{"configmaps":"0","pods":"7"}}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	used("first", "configmaps", "1")
+	used("first", "pods", "0")
 	// A kind that came after the controller had begun.
 	definition := &unstructured.Unstructured{}
 	if err := definition.UnmarshalJSON([]byte(toJSON(strings.ReplaceAll(gadgets, "\t", " ")))); err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -19,9 +21,11 @@ const (
 	quotaWorkers = 5
 	// recount is how often every quota is counted anew.
 	recount = 5 * time.Minute
-	// overlooked is how often quotas are looked for that were not counted, because the
-	// controller did not know the kind yet.
+	// overlooked is how often quotas are looked for that were not counted, or not rightly.
 	overlooked = 2 * time.Second
+	// recountAt and recountLast are after how many looks at a quota that does not change it is
+	// counted again.
+	recountAt, recountLast = 1, 8
 )
 
 // countQuotas keeps the status of ResourceQuotas: the limits and the use.
@@ -56,9 +60,11 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	), nil
 }
 
-// quotaInformer tells the controller again of quotas that it could not count: a quota may
-// be for a custom kind that is served and that the controller has not heard of. It would
-// look again after recount.
+// quotaInformer tells the controller again of quotas that it could not count, and of those
+// that it may have counted too early. A quota may be for a custom kind that is served and
+// that the controller has not heard of. And while the controller counts, an object may be
+// created that its informer does not have yet: the count then overwrites what admission
+// had added for the object. The controller would look again after recount.
 type quotaInformer struct {
 	coreinformers.ResourceQuotaInformer
 	handler cache.ResourceEventHandler
@@ -71,21 +77,54 @@ func (q *quotaInformer) Informer() cache.SharedIndexInformer {
 
 // remind works until ctx ends.
 func (q *quotaInformer) remind(ctx context.Context) {
+	seen := map[types.UID]*unchanged{}
 	for ctx.Err() == nil {
 		sleep(ctx, overlooked)
 		list, err := q.Lister().List(labels.Everything())
 		if err != nil {
 			continue
 		}
+		last := seen
+		seen = make(map[types.UID]*unchanged, len(list))
 		for _, quota := range list {
-			for name := range quota.Spec.Hard {
-				if _, counted := quota.Status.Used[name]; !counted {
-					q.handler.OnAdd(quota, false)
-					break
-				}
+			u := last[quota.UID]
+			if u == nil {
+				u = &unchanged{}
+			}
+			seen[quota.UID] = u
+			if u.look(quota.ResourceVersion) || !counted(quota) {
+				q.handler.OnAdd(quota, false)
 			}
 		}
 	}
+}
+
+// counted reports whether the status has the use of all that is limited.
+func counted(quota *corev1.ResourceQuota) bool {
+	for name := range quota.Spec.Hard {
+		if _, ok := quota.Status.Used[name]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// unchanged is for how many looks a quota has had the same version.
+type unchanged struct {
+	version string
+	looks   int
+}
+
+// look reports whether a quota is to be counted again: soon after it changed, and once more
+// when an informer that was slow has caught up. A count that finds what is known writes
+// nothing.
+func (u *unchanged) look(version string) bool {
+	if u.version != version {
+		*u = unchanged{version: version}
+		return false
+	}
+	u.looks++
+	return u.looks == recountAt || u.looks == recountLast
 }
 
 // listening notes who listens.

@@ -194,7 +194,7 @@ const sentinelFile = "99999.json"
 var about = regexp.MustCompile(`"?[^" ]*/(\d{5}\.json)"?: `)
 
 // starts are how kubectl begins to say something new.
-var starts = regexp.MustCompile(`^(Error from server|error:|Error:|Warning:|The |unable to |resource mapping not found|\[?error (parsing|validating))`)
+var starts = regexp.MustCompile(`^(Error from server|error:|Error:|Warning:|The |unable to |resource mapping not found|\[?error (parsing|validating|when retrieving))`)
 
 // apply runs kubectl apply over objects and returns what it says about each file.
 func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name string, flags ...string) (map[string]answer, error) {

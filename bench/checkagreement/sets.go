@@ -150,6 +150,9 @@ func metadataOf(content map[string]any) map[string]any {
 	return m
 }
 
+// clusterScoped are kinds of the cluster of which examples name a namespace.
+var clusterScoped = []string{"StorageClass", "PersistentVolume", "PriorityClass", "RuntimeClass", "ClusterRole", "ClusterRoleBinding"}
+
 // add adds an object, or the items of a list.
 func (s *set) add(origin string, content map[string]any) {
 	apiVersion, _ := content["apiVersion"].(string)
@@ -177,6 +180,10 @@ func (s *set) add(origin string, content map[string]any) {
 	case name == "" && metadata["generateName"] != nil:
 		s.left["objects have a generated name, which kubectl apply refuses and check warns of"]++
 		return
+	}
+	if namespace == "default" || slices.Contains(clusterScoped, kind) {
+		// An object without a namespace goes to default, and one of the cluster has none.
+		namespace = ""
 	}
 	if kind == "LimitRange" {
 		if s.seen["LimitRange "+namespace] {

@@ -2,6 +2,8 @@ package check
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,9 +13,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
@@ -198,6 +202,10 @@ func (r *run) resolve(t *task) bool {
 	case !known && t.kind.OnlyHere():
 		r.report.warn(t, ruleOnlyHere, "", fmt.Sprintf("only Gatehouse serves the kind %s of %s", gvk.Kind, gvk.GroupVersion()))
 	}
+	if field, err := badMetadata(t.object.Content); err != nil {
+		r.report.refuse(t, ruleInvalid, field, err.Error())
+		return false
+	}
 	switch {
 	case !t.kind.Namespaced:
 		// As kubectl does.
@@ -222,6 +230,23 @@ func (r *run) resolve(t *task) bool {
 		r.report.warn(t, ruleGenerated, "metadata.generateName", "kubectl apply cannot use generateName; kubectl create can")
 	}
 	return true
+}
+
+// badMetadata returns the field of the metadata that cannot be read, and why. kubectl sends
+// no such object: the field would be lost.
+func badMetadata(content map[string]any) (field string, err error) {
+	data, err := json.Marshal(map[string]any{"metadata": content["metadata"]})
+	if err != nil {
+		return "metadata", err
+	}
+	var only struct {
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	err = utiljson.Unmarshal(data, &only)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return wrong.Field, err
+	}
+	return "metadata", err
 }
 
 // after does what the objects of a stage need before those of the next can be applied.

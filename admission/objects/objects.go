@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,13 +94,13 @@ func (s *Set) Pend(names []string) {
 	s.Changed()
 }
 
-// SetName gives the object a name, as a server does that generates it between the passes.
-func (s *Set) SetName(name string) {
+// Complete changes the metadata of the object, as a server does between the passes.
+func (s *Set) Complete(change func(metav1.Object)) {
 	if s.a.GetObject() == nil || s.Settle() != nil {
 		return
 	}
 	if m, err := meta.Accessor(s.a.GetObject()); err == nil {
-		m.SetName(name)
+		change(m)
 		s.Changed()
 	}
 }

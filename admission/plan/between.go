@@ -3,11 +3,15 @@ package plan
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -52,8 +56,17 @@ func StatusOnly(sent, stored runtime.Object) runtime.Object {
 // sampleSuffix is what stands for the end of a name that is to be generated.
 const sampleSuffix = "xxxxx"
 
+var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
+
+// Completer is Objects whose newest object a server completes between the passes.
+type Completer interface {
+	// Complete changes the metadata of the newest object.
+	Complete(change func(metav1.Object))
+}
+
 // generate gives a new object the name that the server generates between the passes: the
-// mutating plugins see a request without a name, the validating ones see the name (S3.15).
+// mutating plugins see a request without a name, the validating ones see the name (S3.15),
+// and a new namespace has its label then.
 func (b *builder) generate() {
 	object := b.input.Objects.Newest()
 	if !b.input.Generates || b.request.Operation != admission.Create || b.request.Subresource != "" || b.request.Name != "" || object == nil {
@@ -63,13 +76,23 @@ func (b *builder) generate() {
 	if err != nil || m.GetName() != "" || m.GetGenerateName() == "" {
 		return
 	}
-	named, ok := b.input.Objects.(interface{ SetName(name string) })
+	incomplete, ok := b.input.Objects.(Completer)
 	if !ok {
 		return
 	}
 	request := *b.request
 	request.Name = m.GetGenerateName() + sampleSuffix
-	named.SetName(request.Name)
+	incomplete.Complete(func(m metav1.Object) {
+		m.SetName(request.Name)
+		if request.Resource.GroupResource() == ofNamespaces {
+			labels := maps.Clone(m.GetLabels())
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[corev1.LabelMetadataName] = request.Name
+			m.SetLabels(labels)
+		}
+	})
 	b.request = &request
 }
 

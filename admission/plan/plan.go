@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
@@ -630,14 +631,14 @@ func entryOf(e *snapshot.Entry) *Entry {
 	return out
 }
 
-// SetName makes the object of AsWritten the one with a name.
-func (w *written) SetName(name string) {
+// Complete makes the object of AsWritten the one with changed metadata.
+func (w *written) Complete(change func(metav1.Object)) {
 	if w.object == nil {
 		return
 	}
 	w.object = w.object.DeepCopyObject()
 	if m, err := meta.Accessor(w.object); err == nil {
-		m.SetName(name)
+		change(m)
 	}
 }
 

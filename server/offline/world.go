@@ -411,9 +411,9 @@ func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Ob
 	return content.DeepCopy(), content, nil
 }
 
-// SetName gives the object a name.
-func (c *custom) SetName(name string) {
-	c.Objects.(interface{ SetName(name string) }).SetName(name)
+// Complete implements plan.Completer.
+func (c *custom) Complete(change func(metav1.Object)) {
+	c.Objects.(plan.Completer).Complete(change)
 }
 
 // Pend makes the object wait for initializers.

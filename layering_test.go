@@ -36,6 +36,7 @@ var layers = []struct {
 	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
+	{"examples/openshift", []string{"initializer"}, "what the authors of a webhook and of initializers write; its tests need a server"},
 	{"examples/operator", []string{"examples/operator/api/v1"}, "what an operator's author writes, who has never heard of this project"},
 	{"examples/operator/api/v1", nil, "API types"},
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
@@ -205,8 +206,8 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				case !ok:
 				case in(pkg, "admission") && !in(target, "admission"):
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
-				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "initializer"}, target) && !in(target, example(pkg)):
-					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server and initializer only", file.path, target)
+				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
+					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initializer and gatehousetest only", file.path, target)
 				}
 			}
 		}

@@ -177,6 +177,9 @@ func (s *set) add(origin string, content map[string]any) {
 	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
 		s.left["documents are kustomizations"]++
 		return
+	case kind == "InitializerConfiguration" || kind == "ExternalAdmissionHookConfiguration":
+		s.left["objects are of kinds that only Gatehouse serves, which check warns of"]++
+		return
 	case name == "" && metadata["generateName"] != nil:
 		s.left["objects have a generated name, which kubectl apply refuses and check warns of"]++
 		return

@@ -62,6 +62,21 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	}
 }
 
+// The picture of the packages has all of them, except versions of an API and what only
+// tests use.
+func TestThePictureHasEveryPackage(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	aside := regexp.MustCompile(`^[.a-z]+$|^docs/|/internal/|/v\d\w*$|/\w+test$|/harness/|^examples/aggregated/`)
+	for _, pkg := range sorted(packages(t)) {
+		if !aside.MatchString(pkg) && !regexp.MustCompile(`(?m)^ {4,6}`+regexp.QuoteMeta(pkg)+` `).Match(text) {
+			t.Errorf("ARCHITECTURE.md does not show %s", pkg)
+		}
+	}
+}
+
 var (
 	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)

@@ -9,7 +9,7 @@ import (
 )
 
 // Breaker says which failures, when they come in a row, make a Caller stop
-// calling a webhook server until it answers again. Rejections, HTTP errors and
+// calling a webhook server until it answers again (S7.16). Rejections, HTTP errors and
 // answers that cannot be used are never among them: they are answers.
 type Breaker uint8
 

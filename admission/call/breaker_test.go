@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestBreaker plays calls, one word each. A word is what came of the call: ok,
+// TestBreaker plays calls (S7.16), one word each. A word is what came of the call: ok,
 // fail, gone (the client left), or not, when it was not made; or a time that
 // passes, or @PLACE, which is where the server is from then on.
 func TestBreaker(t *testing.T) {
@@ -115,7 +115,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestCircuit has servers that fail in one way, and calls them.
+// TestCircuit has servers that fail in one way, and calls them (S7.16).
 func TestCircuit(t *testing.T) {
 	const at = "hook.example.com"
 	// A webhook answers when there is no dial; else there is no connection to it.
@@ -205,7 +205,7 @@ func TestCircuit(t *testing.T) {
 }
 
 // TestCircuitIsClosedByAnAnswer lets a server come back, on other endpoints: it
-// is called at once. Then it goes, and comes back on the same ones.
+// is called at once (S7.16). Then it goes, and comes back on the same ones.
 func TestCircuitIsClosedByAnAnswer(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	up := serve(t, ca.serving(t, "check.shop.svc"), http.HandlerFunc(allow), nil).Listener.Addr().String()

@@ -12,8 +12,8 @@ import (
 
 // slots bound the concurrent calls to one webhook server, so that a slow one does
 // not use up this server. Calls beyond the bound wait, the one with the earliest
-// deadline first. A call fails immediately if it cannot meet its deadline. It is safe
-// for concurrent use.
+// deadline first. A call fails immediately if it cannot meet its deadline (S7.17). It is
+// safe for concurrent use.
 type slots struct {
 	name string
 	max  int

@@ -145,7 +145,7 @@ func TestABurstAfterAPauseWaits(t *testing.T) {
 }
 
 // TestCallsUnderWayAreBounded calls a webhook that takes its time more often at
-// once than is allowed: all are answered, never more than the bound at once.
+// once than is allowed: all are answered, never more than the bound at once (S7.17).
 func TestCallsUnderWayAreBounded(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	var now, most atomic.Int32
@@ -176,7 +176,7 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// TestACallWithoutAPlaceFails fills all places with calls that hang.
+// TestACallWithoutAPlaceFails fills all places with calls that hang (S7.17).
 func TestACallWithoutAPlaceFails(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -221,7 +221,7 @@ func TestACallWithoutAPlaceFails(t *testing.T) {
 }
 
 // TestWhatWaitsIsBoundedInBytes fills the places of two webhook servers with calls
-// that hang: calls that wait for either count, and a call that need not wait is not
+// that hang (S7.17): calls that wait for either count, and a call that need not wait is not
 // refused.
 func TestWhatWaitsIsBoundedInBytes(t *testing.T) {
 	bubble(t, func(_ http.ResponseWriter, r *http.Request) {

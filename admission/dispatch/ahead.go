@@ -12,8 +12,8 @@ import (
 
 // ahead calls mutating hooks before their turn, with the object as it is now. If
 // nothing has changed the object when the turn comes, the answer is the one the
-// hook would give then, and it counts; otherwise it is thrown away, and the hook
-// is called again. Only hooks are called ahead that promise that a call too many
+// hook would give then, and it counts; otherwise it is discarded, and the hook
+// is called again (S5.28). Only hooks are called ahead that promise that a call too many
 // does no harm: sideEffects None and reinvocationPolicy IfNeeded.
 //
 // The verdict on a request is the same with and without it.

@@ -78,7 +78,7 @@ func whim(seed uint32) http.HandlerFunc {
 }
 
 // TestAheadOfTurnMakesNoDifference runs random chains of hooks with calls ahead
-// of turn and without: the object, the error and the traces must be the same.
+// of turn and without: the object, the error and the traces must be the same (S5.28).
 func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 	f := newFixture(t)
 	const whims = 12
@@ -239,6 +239,7 @@ func TestQuietHooksAreCalledTogether(t *testing.T) {
 	}
 }
 
+// TestOnlyHarmlessHooksGoAhead proves which hooks may be called ahead of turn (S5.28).
 func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 	for name, edit := range map[string]func(*registration.Entry){
 		"side effects":  func(h *registration.Entry) { h.MayReinvoke, h.SideEffects = true, "NoneOnDryRun" },
@@ -264,6 +265,8 @@ func TestOnlyHarmlessHooksGoAhead(t *testing.T) {
 	}
 }
 
+// No hook is called ahead of its turn behind one that is certain to reject the request
+// (S5.28).
 func TestNothingGoesAheadOfACertainRejection(t *testing.T) {
 	for name, edit := range map[string]func(*registration.Entry){
 		"S7.6 no dry run":            sideEffects("Some"),

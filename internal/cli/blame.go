@@ -58,7 +58,6 @@ oldest trace.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	})

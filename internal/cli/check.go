@@ -88,7 +88,6 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Cluster", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")

@@ -48,8 +48,9 @@ func newExplainCommand(run func(context.Context, *explainOptions) error) *cobra.
 		Use:   "explain (-f FILE | KIND/NAME)",
 		Short: "Say what admission would do with a request",
 		Long: `Say what admission would do with a request, without making it: which webhooks
-would be called, in which order and why, which initializers the object would
-get, and what would reject it. No webhook is called and nothing is written.
+would be called and which policies evaluated, in which order and why, which
+initializers the object would get, and what would reject it. No webhook is
+called and nothing is written.
 
 A Gatehouse server explains by itself. Of any other cluster, the command reads
 the registrations, the namespace and the stored object, as far as you may read
@@ -82,7 +83,6 @@ lists as unknown what it cannot read.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Request", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVarP(&o.file, "filename", "f", "", "`file` with the objects that would be sent; - is standard input")
@@ -100,7 +100,7 @@ lists as unknown what it cannot read.`,
 	})
 	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
 		f.StringSliceVar(&o.registrations, "registrations", nil,
-			"file or directory with webhook configurations, namespaces and custom resource definitions; may be repeated (`path`)")
+			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
 	})
 	o.cluster = newCluster(cmd)
 	return cmd

@@ -46,8 +46,10 @@ func usage(cmd *cobra.Command) error {
 // sectionAnnotation is where a flag keeps the title it is listed under.
 const sectionAnnotation = "gatehouse-section"
 
-// addSection adds flags to a command, to be listed under a title.
+// addSection adds flags to a command, to be listed under a title. Sections stand in the
+// order in which they are added.
 func addSection(cmd *cobra.Command, title string, define func(*pflag.FlagSet)) {
+	cmd.Flags().SortFlags = false
 	flags := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	define(flags)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -99,7 +101,8 @@ func helpTopics() []*cobra.Command {
   0  when it did what was asked; for serve: after SIGTERM or SIGINT, once the
      running requests have finished
   1  when it failed; standard error says why, in one sentence; for check: also
-     when the cluster would reject an object, or a file cannot be read
+     when the cluster would reject an object, or a file cannot be read; for
+     lint: also when there are findings of level error
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
 

@@ -35,7 +35,6 @@ func TestEveryCommandHasHelpThatLeadsWithExamples(t *testing.T) {
 
 func TestFlagsAreListedInSections(t *testing.T) {
 	cmd := &cobra.Command{}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "One", func(f *pflag.FlagSet) { f.Bool("b", false, ""); f.Bool("d", false, "") })
 	addSection(cmd, "Two", func(f *pflag.FlagSet) { f.Bool("a", false, "") })
 	cmd.Flags().Bool("c", false, "")

@@ -51,12 +51,13 @@ func newWaitInForceCommand(run func(context.Context, *inForceOptions) error) *co
 	cmd := &cobra.Command{
 		Use:   "wait-in-force KIND/NAME",
 		Short: "Wait until every server enforces a registration",
-		Long: `Wait until every server enforces a webhook configuration, an initializer
-configuration or an external admission hook configuration as it is stored now.
-Every server then applies it to all writes that begin after the command ends.
+		Long: `Wait until every server enforces a webhook configuration, an admission policy,
+a policy binding, an initializer configuration or an external admission hook
+configuration as it is stored now. Every server then applies it to all writes
+that begin after the command ends.
 
 KIND is as kubectl takes it, or one of mutating, validating, initializer and
-external.`,
+external, which name the kinds that end in "configuration".`,
 		Example: `  # register webhooks and wait until they are in force
   gatehouse kubectl apply -f webhooks.yaml
   gatehouse wait-in-force validatingwebhookconfiguration/podpolicy
@@ -82,7 +83,6 @@ external.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Waiting", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.deleted, "deleted", false, "wait until the registration is deleted and no server enforces it")

@@ -71,7 +71,6 @@ level error.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Rules", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")

@@ -60,8 +60,9 @@ func newRoot(streams Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Dynamic admission control for Kubernetes-style APIs",
-		Long: `Gatehouse is a Kubernetes-style API server whose admission is extended at run
-time, by webhooks and initializers that are API objects.`,
+		Long: `Gatehouse is a Kubernetes API server whose admission you can extend while it
+runs, by webhooks, policies and initializers, which are API objects. The
+commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 		Example: `  # start a server on this machine
   gatehouse serve
 

@@ -114,7 +114,6 @@ requests and exits with 0.`,
 			return run(ctx, o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	s := &o.server
 	addSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.SortFlags = false

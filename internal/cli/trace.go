@@ -105,7 +105,6 @@ requests that continued although a webhook failed, longer than the rest.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Which requests", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVarP(&o.follow, "follow", "f", false, "print new requests as they arrive, until Ctrl-C")

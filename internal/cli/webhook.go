@@ -74,7 +74,6 @@ create SubjectAccessReviews.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().SortFlags = false
 	addSection(cmd, "Plugins", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&o.Plugins, "plugins", nil, "plugins to serve")

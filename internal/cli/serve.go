@@ -122,11 +122,11 @@ requests and exits with 0.`,
 		f.StringVar(&s.AdvertiseAddress, "advertise-address", "", "IP address of this server in the endpoints of the service kubernetes (default that of --bind-address, or of the interface with the default route)")
 		f.IntVar(&s.SecurePort, "secure-port", 6443, "port to listen on; 0 means any free port")
 		f.StringVar(&s.KubeconfigOut, "kubeconfig-out", "", "where to write the administrator's kubeconfig (default admin.kubeconfig in the data directory)")
-		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "maximum concurrent requests that only read; the server answers more with 429")
-		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server answers more with 429")
+		f.IntVar(&s.MaxRequestsInFlight, "max-requests-inflight", d.MaxRequestsInFlight, "maximum concurrent requests that only read; the server rejects further ones with 429")
+		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server rejects further ones with 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
-		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless given, no fsync, strict consistency, no breaker; it ends at once, and with the process that started it")
+		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker; it ends at once, and with the process that started it")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
@@ -156,10 +156,10 @@ requests and exits with 0.`,
 	})
 	addSection(cmd, "Admission", func(f *pflag.FlagSet) {
 		f.SortFlags = false
-		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default the recommended ones)")
+		f.StringSliceVar(&s.AdmissionControl, "admission-control", nil, "admission plugins to run, in this order (default those of kube-apiserver, Initializers and GenericAdmissionWebhook)")
 		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
-		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, and the credentials that the server sends to webhooks")
+		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, credentials for webhooks, directories of manifests, and exclusion rules")
 		policies.AddFlags(f)
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default one that the server creates), and for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
@@ -167,8 +167,8 @@ requests and exits with 0.`,
 		f.DurationVar(&s.AdmissionRefreshInterval, "admission-refresh-interval", d.AdmissionRefreshInterval, "how often the server reads registrations")
 		f.DurationVar(&s.AdmissionMaxStaleness, "admission-max-staleness", d.AdmissionMaxStaleness, "maximum age of the last read of registrations; the server refuses writes when it is older")
 		f.StringVar(&s.AdmissionConsistency, "admission-consistency", d.AdmissionConsistency, "when a registration is in force on every server. bounded: within the refresh interval; strict: as soon as its write is acknowledged")
-		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures in a row after which the server skips a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
-		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; more calls wait; a call fails immediately if it cannot meet its deadline")
+		f.StringVar(&s.AdmissionWebhookBreaker, "admission-webhook-breaker", d.AdmissionWebhookBreaker, "failures that count: after five in a row the server does not call a webhook server until it answers again. connect: failed connections; timeout: also calls that time out; off: none")
+		f.IntVar(&s.AdmissionWebhookMaxInFlight, "admission-webhook-max-inflight", d.AdmissionWebhookMaxInFlight, "maximum concurrent calls to one webhook server; further calls wait; a call fails immediately if it cannot meet its deadline")
 		f.StringArrayVar(&s.ServiceAddresses, "service-address", nil, "address of a service whose webhook or aggregated server runs elsewhere, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 		f.IntVar(&o.traceBytes, "admission-trace-bytes", d.AdmissionTraceBytes, "approximate memory for the traces of the latest requests, in bytes; 0 keeps none")
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
@@ -178,7 +178,7 @@ requests and exits with 0.`,
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
-		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "nodes to play, for tests: pods are bound to them and become ready without a container")
+		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "number of simulated nodes, for tests: pods are bound to them and become ready without a container")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
 	addSection(cmd, "OpenTelemetry", func(f *pflag.FlagSet) {

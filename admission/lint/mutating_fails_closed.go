@@ -7,9 +7,9 @@ import (
 var mutatingFailsClosed = &Rule{
 	ID: "mutating-fails-closed", Level: Note, Advice: "fail-open-validate-final-state",
 	Title: "A mutating webhook fails closed",
-	Why: "While the webhook cannot be reached, objects are rejected that need no change. What must be so is better enforced by a validating webhook or " +
+	Why: "While the webhook cannot be reached, objects are rejected that need no change. Enforce a requirement with a validating webhook or " +
 		"policy, which judges the object as it is stored.",
-	Fix:    "Set failurePolicy to Ignore, and reject what is not as it must be in the validating pass.",
+	Fix:    "Set failurePolicy to Ignore, and reject wrong objects in the validating pass.",
 	Fails:  hook(mutating, anyPod+outside+"failurePolicy: Fail\n"),
 	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {

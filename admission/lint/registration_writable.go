@@ -12,7 +12,7 @@ var registrationWritable = &Rule{
 	ID: "registration-writable", Level: Error, Advice: "limit-edit-access",
 	Reads: []Part{Access},
 	Title: "Everybody may change registrations, or what runs a webhook",
-	Why: "A mutating webhook sees and changes what others write, with the rights of nobody. Who may register one, or replace the server of one, may do " +
+	Why: "A mutating webhook sees and changes the writes of all users, and needs no rights for it. A user who may register one, or replace the server of one, can do " +
 		"everything in the cluster.",
 	Fix: "Give the verbs create, update, patch, delete and deletecollection on admissionregistration.k8s.io, and on everything in the namespace of a webhook's " +
 		"server, to administrators only.",

@@ -14,7 +14,7 @@ var runlevelNotExempt = &Rule{
 	ID: "runlevel-not-exempt", Level: Error, Advice: "webhook-limit-scope",
 	Reads: []Part{Namespaces},
 	Title: "A webhook intercepts pods of namespaces with run level 0 or 1",
-	Why: "The labels runlevel and openshift.io/run-level mark the namespaces that start before all others. What runs there must not wait " +
+	Why: "The labels runlevel and openshift.io/run-level mark the namespaces that start before all others. Their pods must not wait " +
 		"for a webhook that starts later.",
 	Fix: "Exclude these namespaces with a namespaceSelector: runlevel NotIn [\"0\", \"1\"].",
 	Fails: hook(validating, anyPod+"failurePolicy: Fail\n"+outside) + `---

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,6 +42,36 @@ type program struct {
 	// kubernetes is the Kubernetes release in it, such as v1.37.1.
 	kubernetes string
 }
+
+// checkTree finds out before the builds, which take minutes, whether Go will write the commit
+// into the program.
+func (o *options) checkTree(ctx context.Context) error {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = o.module
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	top, err := git("rev-parse", "--show-toplevel")
+	if err != nil {
+		return fmt.Errorf("git rev-parse: %w: the program does not know its commit: build it in a git work tree", err)
+	}
+	// Where .git is a file, Go sees no repository.
+	if info, err := os.Stat(filepath.Join(top, ".git")); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is a submodule or was made by git worktree, where Go finds no commit: build in a clone", top)
+	}
+	changes, err := git("status", "--porcelain")
+	if err != nil {
+		return fmt.Errorf("git status: %w", err)
+	}
+	if changes != "" && !o.modified {
+		return errModified
+	}
+	return nil
+}
+
+// errModified is for what nobody else can build.
+var errModified = errors.New("the work tree has changes: commit them, or use -modified")
 
 // build builds the program for a platform: static, without the paths of this machine and
 // without what only debuggers need.

@@ -68,6 +68,9 @@ func parse(args []string) (*options, error) {
 
 // run makes the release.
 func (o *options) run(ctx context.Context, progress io.Writer) error {
+	if err := o.checkTree(ctx); err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "gatehouse-release-")
 	if err != nil {
 		return err
@@ -81,7 +84,7 @@ func (o *options) run(ctx context.Context, progress io.Writer) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 		if b.modified && !o.modified {
-			return fmt.Errorf("the work tree has changes: commit them, or use -modified")
+			return errModified
 		}
 		if len(built) > 0 && b.version != built[0].version {
 			return fmt.Errorf("%s is version %s, and %s is %s: did the work tree change meanwhile?", p, b.version, built[0].platform, built[0].version)

@@ -388,11 +388,21 @@ func TestWhatCannotBeReleased(t *testing.T) {
 			return os.WriteFile(filepath.Join(module, "cmd/gatehouse/more.go"), []byte("package main\n"), 0o644)
 		}, "the work tree has changes: commit them, or use -modified"},
 		{"no work tree", func(module string) error { return os.RemoveAll(filepath.Join(module, ".git")) }, "build it in a git work tree"},
+		{"a work tree that Go does not see", func(module string) error {
+			clone := filepath.Join(module, "clone")
+			if err := os.Rename(filepath.Join(module, ".git"), clone); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(module, ".git"), []byte("gitdir: "+clone+"\n"), 0o644)
+		}, "build in a clone"},
 		{"no license", func(module string) error {
 			return git(module, "rm", "-q", "LICENSE").also("commit", "-q", "-m", "x").err
 		}, "LICENSE: no such file"},
 		{"what does not compile", func(module string) error {
-			return os.WriteFile(filepath.Join(module, "cmd/gatehouse/more.go"), []byte("package main\n\nx"), 0o644)
+			if err := os.WriteFile(filepath.Join(module, "cmd/gatehouse/more.go"), []byte("package main\n\nx"), 0o644); err != nil {
+				return err
+			}
+			return git(module, "add", ".").also("commit", "-q", "-m", "x").err
 		}, "go build: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -26,14 +26,19 @@ type outcome struct {
 	healed []string
 	// others counts the specs that Try does not have.
 	others int
+	// serve are the flags of the server.
+	serve []string
 }
+
+// late is why a spec was not started: ginkgo gives no reason for it.
+const late = "the time limit of the run came first"
 
 // failure is a spec that failed.
 type failure struct{ spec, message string }
 
 // judge sorts the specs of a report. With a focus, only the specs that match it were run.
 func (c *choice) judge(specs types.SpecReports, focus string) *outcome {
-	o := &outcome{failed: map[string][]failure{}, left: map[string][]string{}, undone: map[string][]string{}}
+	o := &outcome{failed: map[string][]failure{}, left: map[string][]string{}, undone: map[string][]string{}, serve: c.Serve}
 	try := regexp.MustCompile(strings.Join(c.Try, "|"))
 	narrow := regexp.MustCompile(focus)
 	for _, s := range specs {
@@ -57,6 +62,8 @@ func (c *choice) judge(specs types.SpecReports, focus string) *outcome {
 			if reason(c.Fail, name) != "" {
 				o.healed = append(o.healed, name)
 			}
+		case s.State == types.SpecStateSkipped && s.Failure.Message == "":
+			o.left[late] = append(o.left[late], name)
 		case s.State == types.SpecStateSkipped || s.State == types.SpecStatePending:
 			o.undone[sentence(s.Failure.Message)] = append(o.undone[sentence(s.Failure.Message)], name)
 		default:
@@ -70,6 +77,9 @@ func (c *choice) judge(specs types.SpecReports, focus string) *outcome {
 // err is an error when the run and specs.yaml disagree.
 func (o *outcome) err() error {
 	var errs []error
+	if len(o.passed)+total(o.failed) == 0 {
+		errs = append(errs, errors.New("no spec was run"))
+	}
 	if n := len(o.failed[""]); n > 0 {
 		errs = append(errs, fmt.Errorf("%d specs fail without a reason in specs.yaml", n))
 	}
@@ -97,7 +107,11 @@ func (o *outcome) document() []byte {
 	fmt.Fprintf(b, `# Conformance
 
 The specs of Kubernetes' end-to-end suite (%s, unchanged) that need no kubelet, run against
-`+"`gatehouse serve`"+` as it is by default. This page is written from the report of
+
+    gatehouse serve %s
+
+The fake nodes stand in for a kubelet where a spec only waits for a pod to be ready or gone.
+Everything else is as it is by default. This page is written from the report of
 
     cd bench/conformance && go run . -write ../../docs/conformance.md
 
@@ -112,19 +126,19 @@ and `+"`bench/conformance/specs.yaml`"+` has the choice of specs and the reasons
 | not tried | %d |
 
 The suite has %d more specs, which no expression of `+"`try`"+` in specs.yaml matches. Nearly all of
-them run containers.
+them need the containers, networks or disks of real nodes.
 
 ## Passed
 
 | group | specs |
 |---|---|
-`, release, tried, len(o.passed), total(o.failed), total(o.undone), total(o.left), o.others)
+`, release, strings.Join(o.serve, " "), tried, len(o.passed), total(o.failed), total(o.undone), total(o.left), o.others)
 	for _, g := range counts(o.passed) {
 		fmt.Fprintf(b, "| %s | %d |\n", g.name, g.n)
 	}
 	fmt.Fprintf(b, "\n## Failed\n\n")
 	if total(o.failed) == 0 {
-		fmt.Fprintf(b, "None.\n")
+		fmt.Fprintf(b, "None.\n\n")
 	}
 	for _, why := range slices.Sorted(maps.Keys(o.failed)) {
 		fmt.Fprintf(b, "%s:\n\n", cmp.Or(why, "Without a known reason"))
@@ -134,10 +148,10 @@ them run containers.
 		fmt.Fprintln(b)
 	}
 	if total(o.undone) > 0 {
-		fmt.Fprintf(b, "\n## Skipped by themselves\n\n")
+		fmt.Fprintf(b, "## Skipped by themselves\n\n")
 		list(b, o.undone)
 	}
-	fmt.Fprintf(b, "\n## Not tried\n\n| reason | specs |\n|---|---|\n")
+	fmt.Fprintf(b, "## Not tried\n\n| reason | specs |\n|---|---|\n")
 	for _, why := range slices.Sorted(maps.Keys(o.left)) {
 		fmt.Fprintf(b, "| %s | %d |\n", why, len(o.left[why]))
 	}
@@ -184,8 +198,9 @@ func total[T any](groups map[string][]T) int {
 	return n
 }
 
-// sentence is the first line of a message.
+// sentence is the first line of a message, without what was got: that may be pages.
 func sentence(message string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	first, _, _ = strings.Cut(first, ", got ")
 	return first
 }

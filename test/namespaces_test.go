@@ -122,6 +122,35 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	})
 }
 
+// Pods may need what else is in their namespace until they are gone.
+func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	h := s.HTTP(t, nil)
+	ns := s.Namespace(t)
+	path := "/api/v1/namespaces/" + ns
+	h.Must(http.StatusCreated, "POST", path+"/configmaps", configMap("needed"))
+	h.Must(http.StatusCreated, "POST", path+"/pods", toJSON(`{apiVersion: v1, kind: Pod, metadata: {name: held, finalizers: [example.com/hold]}, spec: {containers: [{name: c, image: i}]}}`))
+	h.Must(http.StatusOK, "DELETE", path, "")
+	harness.Eventually(t, "the deletion waits for the pod", func() error {
+		if conditions := fmt.Sprint(h.Get(path).At("status", "conditions")); !strings.Contains(conditions, "pods has 1 resource instances") {
+			return fmt.Errorf("conditions: %s", conditions)
+		}
+		return nil
+	})
+	h.Get(path + "/configmaps/needed")
+	if held := h.Get(path + "/pods/held"); held.Text("metadata", "deletionTimestamp") == "" {
+		t.Errorf("the pod is not being deleted: %s", held.Raw)
+	}
+	h.Must(http.StatusOK, "PATCH", path+"/pods/held", `{"metadata":{"finalizers":null}}`, "Content-Type", mergePatch)
+	harness.Eventually(t, "the namespace is gone", func() error {
+		if r := h.Do("GET", path, ""); r.Code != http.StatusNotFound {
+			return fmt.Errorf("%s", r.Raw)
+		}
+		return nil
+	})
+}
+
 // A create that a webhook holds up was admitted before its namespace was deleted.
 // The namespace does not go before it is over: the object would be stored in no
 // namespace, for whoever makes one of that name next (S9.10).

@@ -170,42 +170,27 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 }
 
 // empty deletes what is in the namespace and returns what remains, nil for
-// nothing.
+// nothing. While pods remain, it deletes nothing else: they may need their secrets, and the
+// network policies that bind them. As in kube-controller-manager, pods whose deletion was
+// refused are not waited for.
 func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, error) {
 	r := &remaining{finalizers: map[string]int{}}
+	var others []Collection
 	for _, resource := range c.Collections() {
-		n, err := c.count(ctx, resource, namespace)
-		if err != nil {
+		if !isPods(resource) {
+			others = append(others, resource)
+			continue
+		}
+		if err := c.emptyOne(ctx, resource, namespace, r); err != nil {
 			return nil, err
 		}
-		if n == 0 {
-			continue
-		}
-		client := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace)
-		// Some kinds would otherwise keep an object for its dependents' sake.
-		options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-		if resource.Resource == "pods" && resource.Group == "" {
-			// No node will say that the pod has ended.
-			options.GracePeriodSeconds = new(int64)
-		}
-		if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); err != nil {
-			r.failures = append(r.failures, fmt.Sprintf("%s: %v", resource.GroupResource(), err))
-		}
-		if n, err = c.count(ctx, resource, namespace); err != nil {
+	}
+	if len(r.objects) > 0 && len(r.failures) == 0 {
+		return r, nil
+	}
+	for _, resource := range others {
+		if err := c.emptyOne(ctx, resource, namespace, r); err != nil {
 			return nil, err
-		}
-		if n == 0 {
-			continue
-		}
-		r.objects = append(r.objects, fmt.Sprintf("%s has %d resource instances", resource.GroupResource(), n))
-		list, err := client.List(ctx, metav1.ListOptions{})
-		if err != nil {
-			continue
-		}
-		for _, item := range list.Items {
-			for _, f := range item.Finalizers {
-				r.finalizers[f]++
-			}
 		}
 	}
 	c.emptyRemote(ctx, namespace, r)
@@ -213,6 +198,42 @@ func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, e
 		return nil, nil
 	}
 	return r, nil
+}
+
+func isPods(resource Collection) bool {
+	return resource.Resource == "pods" && resource.Group == ""
+}
+
+// emptyOne deletes the objects of one resource, and adds those that stay to r.
+func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespace string, r *remaining) error {
+	n, err := c.count(ctx, resource, namespace)
+	if err != nil || n == 0 {
+		return err
+	}
+	client := c.Metadata.Resource(resource.GroupVersionResource).Namespace(namespace)
+	// Some kinds would otherwise keep an object for its dependents' sake.
+	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	if isPods(resource) {
+		// No node will say that the pod has ended.
+		options.GracePeriodSeconds = new(int64)
+	}
+	if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); err != nil {
+		r.failures = append(r.failures, fmt.Sprintf("%s: %v", resource.GroupResource(), err))
+	}
+	if n, err = c.count(ctx, resource, namespace); err != nil || n == 0 {
+		return err
+	}
+	r.objects = append(r.objects, fmt.Sprintf("%s has %d resource instances", resource.GroupResource(), n))
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil // The count says enough.
+	}
+	for _, item := range list.Items {
+		for _, f := range item.Finalizers {
+			r.finalizers[f]++
+		}
+	}
+	return nil
 }
 
 func (c *Controller) count(ctx context.Context, resource Collection, namespace string) (int64, error) {

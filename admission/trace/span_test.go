@@ -34,7 +34,7 @@ func TestSpan(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, a := range ended[0].Attributes() {
-		got[string(a.Key)] = a.Value.Emit()
+		got[string(a.Key)] = a.Value.String()
 	}
 	want := map[string]string{
 		"configuration": "config", "webhook": "a.b.c", "resource": "/v1, Resource=pods", "subresource": "exec",
@@ -95,7 +95,7 @@ func TestAPolicyHasASpan(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, a := range ended[0].Attributes() {
-		got[string(a.Key)] = a.Value.Emit()
+		got[string(a.Key)] = a.Value.String()
 	}
 	want := map[string]string{"policy": "limits", "bindings": `["b"]`, "param": "shop/p", "round": "1", "cost": "3", "outcome": "violated"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -122,7 +122,7 @@ func TestAStepHasASpan(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, a := range step.Attributes() {
-		got[string(a.Key)] = a.Value.Emit()
+		got[string(a.Key)] = a.Value.String()
 	}
 	if diff := cmp.Diff(map[string]string{"plugin": "Plugin", "pass": "validating", "round": "0", "outcome": "rejected"}, got); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)

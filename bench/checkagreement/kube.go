@@ -188,10 +188,10 @@ func writeKubeconfig(path string, config *rest.Config) error {
 // only one.
 const sentinel = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"sentinel","namespace":"default"},"spec":{"containers":[]}}`
 
-const sentinelFile = "99999.json"
+const sentinelFile = "999999.json"
 
 // about finds the file that a line of kubectl's errors is about, and what follows.
-var about = regexp.MustCompile(`"?[^" ]*/(\d{5}\.json)"?: `)
+var about = regexp.MustCompile(`"?[^" ]*/(\d{5,6}\.json)"?: `)
 
 // starts are how kubectl begins to say something new.
 var starts = regexp.MustCompile(`^(Error from server|error:|Error:|Warning:|The |unable to |resource mapping not found|\[?error (parsing|validating|when retrieving))`)

@@ -40,8 +40,9 @@ func Collections(root string) []Collection {
 	return list
 }
 
-// Decode reads an object as it is stored. revision is that of its last
-// modification. The error names the key.
+// Decode reads an object as it is stored, without managedFields, which nothing is judged
+// by and which take as much memory as the rest. revision is that of its last modification.
+// The error names the key.
 func (c *Collection) Decode(key, value []byte, revision int64) (runtime.Object, error) {
 	obj, err := runtime.Decode(c.decoder, value)
 	if err != nil {
@@ -52,5 +53,6 @@ func (c *Collection) Decode(key, value []byte, revision int64) (runtime.Object, 
 		return nil, fmt.Errorf("decoding %s: %w", key, err)
 	}
 	m.SetResourceVersion(strconv.FormatInt(revision, 10))
+	m.SetManagedFields(nil)
 	return obj, nil
 }

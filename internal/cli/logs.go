@@ -33,7 +33,7 @@ func startLogging(w io.Writer, verbosity int) error {
 			return err
 		}
 	}
-	leaveOutCancelled()
+	leaveOutUsualErrors()
 	klog.SetOutput(w)
 	if verbosity < 1 {
 		klog.SetOutputBySeverity("INFO", io.Discard)
@@ -60,14 +60,18 @@ var ended = []string{
 	"timed out waiting for dependency graph builder sync",
 }
 
-// leaveOutCancelled lets libraries report no error that only says that a wait or a request
-// was cancelled: controllers are stopped whenever the server stops, and some whenever the
+// expected are errors of libraries at events that are normal for a server that starts: the
+// repair of addresses sees the service before it sees the address, which was stored first.
+var expected = []string{"for Service default/kubernetes is not allocated; repairing"}
+
+// leaveOutUsualErrors lets libraries report no expected error, and none that only says that a
+// wait or a request was cancelled: controllers are stopped whenever the server stops, and some whenever the
 // kinds change. Deadlines that pass are still reported.
-func leaveOutCancelled() {
+func leaveOutUsualErrors() {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
 		func(ctx context.Context, err error, message string, keysAndValues ...any) {
-			if !cancelled(ctx, err, message) {
+			if !usualError(ctx, err, message) {
 				for _, handle := range handlers {
 					handle(ctx, err, message, keysAndValues...)
 				}
@@ -76,13 +80,16 @@ func leaveOutCancelled() {
 	}
 }
 
-// cancelled reports whether an error only says that something was stopped.
-func cancelled(ctx context.Context, err error, message string) bool {
+// usualError reports whether an error only says that something was stopped, or is expected.
+func usualError(ctx context.Context, err error, message string) bool {
 	if why := cmp.Or(ctx.Err(), err); errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded) {
 		return errors.Is(why, context.Canceled)
 	}
 	if err != nil {
 		message = err.Error()
+	}
+	if slices.ContainsFunc(expected, func(words string) bool { return strings.Contains(message, words) }) {
+		return true
 	}
 	return slices.ContainsFunc(ended, func(words string) bool {
 		return len(message) >= len(words) && strings.EqualFold(message[:len(words)], words)

@@ -10,7 +10,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-func TestErrorsOfWhatWasCancelledAreLeftOut(t *testing.T) {
+func TestUsualErrorsAreLeftOut(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithTimeout(t.Context(), -time.Second)
@@ -32,6 +32,8 @@ func TestErrorsOfWhatWasCancelledAreLeftOut(t *testing.T) {
 		{"a wait without a context", t.Context(), nil, "Unable to sync caches", false},
 		{"a wait of the aggregation layer", t.Context(), errors.New("Unable to sync caches for LocalAvailability controller"), "Unhandled Error", false},
 		{"a wait of custom resources", t.Context(), errors.New("timed out waiting for caches to sync"), "Unhandled Error", false},
+		{"an address that is stored and not yet seen", t.Context(), errors.New("the ClusterIP [IPv4]: 10.0.0.1 for Service default/kubernetes is not allocated; repairing"), "Unhandled Error", false},
+		{"an address of another service", t.Context(), errors.New("the ClusterIP [IPv4]: 10.0.0.7 for Service shop/web is not allocated; repairing"), "Unhandled Error", true},
 		{"what repeats the error of a wait", t.Context(), errors.New("timed out waiting for dependency graph builder sync during GC sync"), "Unhandled Error", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,7 +43,7 @@ func TestErrorsOfWhatWasCancelledAreLeftOut(t *testing.T) {
 			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
 				func(context.Context, error, string, ...any) { reports++ },
 			}
-			leaveOutCancelled()
+			leaveOutUsualErrors()
 			utilruntime.HandleErrorWithContext(c.ctx, c.err, c.message)
 			if reported := reports == 1; reported != c.reported {
 				t.Errorf("reported: %v, want %v", reported, c.reported)

@@ -173,7 +173,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if o.verbosity >= 2 {
 		logs = streams.Err
 	}
-	if err := startLogging(logs, max(o.verbosity-2, 0)); err != nil {
+	if err := startLogging(ctx, logs, max(o.verbosity-2, 0)); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {

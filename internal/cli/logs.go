@@ -18,8 +18,9 @@ import (
 
 // startLogging sends what the libraries log to w: warnings and errors, and from
 // verbosity 1 on also what they consider information, which tells of their inner
-// life rather than of the server's. It is called once, before anything logs.
-func startLogging(w io.Writer, verbosity int) error {
+// life rather than of the server's. What libraries report in the background after ctx has ended,
+// they report because of that, and it is left out. It is called once, before anything logs.
+func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	for _, f := range []struct{ name, value string }{
@@ -33,11 +34,12 @@ func startLogging(w io.Writer, verbosity int) error {
 			return err
 		}
 	}
-	leaveOutUsualErrors()
+	leaveOutUsualErrors(ctx)
 	klog.SetOutput(w)
 	if verbosity < 1 {
 		klog.SetOutputBySeverity("INFO", io.Discard)
 		klog.SetOutputBySeverity("WARNING", withoutUsual{w})
+		klog.SetOutputBySeverity("ERROR", withoutUsual{w})
 	}
 	// gRPC warns when it connects to etcd again; when etcd stays away, the requests that
 	// need it say so.
@@ -64,17 +66,18 @@ var ended = []string{
 // repair of addresses sees the service before it sees the address, which was stored first.
 var expected = []string{"for Service default/kubernetes is not allocated; repairing"}
 
-// leaveOutUsualErrors lets libraries report no expected error, and none that only says that a
-// wait or a request was cancelled: controllers are stopped whenever the server stops, and some whenever the
-// kinds change. Deadlines that pass are still reported.
-func leaveOutUsualErrors() {
+// leaveOutUsualErrors lets libraries report no expected error, none that only says that a
+// wait or a request was cancelled, since controllers are stopped whenever the kinds change,
+// and none at all when ctx has ended. Deadlines that pass are still reported.
+func leaveOutUsualErrors(ctx context.Context) {
 	handlers := utilruntime.ErrorHandlers
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
-		func(ctx context.Context, err error, message string, keysAndValues ...any) {
-			if !usualError(ctx, err, message) {
-				for _, handle := range handlers {
-					handle(ctx, err, message, keysAndValues...)
-				}
+		func(of context.Context, err error, message string, keysAndValues ...any) {
+			if ctx.Err() != nil || usualError(of, err, message) {
+				return
+			}
+			for _, handle := range handlers {
+				handle(of, err, message, keysAndValues...)
 			}
 		},
 	}
@@ -96,8 +99,10 @@ func usualError(ctx context.Context, err error, message string) bool {
 	})
 }
 
-// usual are warnings of libraries at events that are normal for a server.
+// usual are records of libraries at events that are normal for a server.
 var usual = [][]byte{
+	// A controller that is stopped had an event to record.
+	[]byte("broadcaster already stopped"),
 	// Every first server, and every server after a clean end, adds its address.
 	[]byte("] Resetting endpoints for master service "),
 	// A server that listens on another port than the last one changes the service's.

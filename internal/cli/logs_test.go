@@ -43,11 +43,31 @@ func TestUsualErrorsAreLeftOut(t *testing.T) {
 			utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{
 				func(context.Context, error, string, ...any) { reports++ },
 			}
-			leaveOutUsualErrors()
+			leaveOutUsualErrors(t.Context())
 			utilruntime.HandleErrorWithContext(c.ctx, c.err, c.message)
 			if reported := reports == 1; reported != c.reported {
 				t.Errorf("reported: %v, want %v", reported, c.reported)
 			}
 		})
+	}
+}
+
+// A server that stops ends what its libraries do in the background.
+func TestErrorsAfterTheEndAreLeftOut(t *testing.T) {
+	before := utilruntime.ErrorHandlers
+	defer func() { utilruntime.ErrorHandlers = before }()
+	reports := 0
+	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(context.Context, error, string, ...any) { reports++ }}
+	serving, stop := context.WithCancel(t.Context())
+	leaveOutUsualErrors(serving)
+	wrong := errors.New("cannot update the cluster role edit")
+	utilruntime.HandleError(wrong)
+	if reports != 1 {
+		t.Fatalf("%d reports while the server runs, want 1", reports)
+	}
+	stop()
+	utilruntime.HandleError(wrong)
+	if reports != 1 {
+		t.Errorf("%d reports after the end, want 1", reports)
 	}
 }

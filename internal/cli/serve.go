@@ -200,7 +200,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := startLogging(streams.Err, o.verbosity); err != nil {
+	if err := startLogging(ctx, streams.Err, o.verbosity); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {

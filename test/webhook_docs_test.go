@@ -227,6 +227,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	}
 	t.Run("behind a service", func(t *testing.T) { d.behindAService(t) })
 	t.Run("Gatekeeper", func(t *testing.T) { d.gatekeeper(t) })
+	t.Run("cert-manager", func(t *testing.T) { d.certManager(t) })
 	for _, b := range d.blocks {
 		if !d.used[b] {
 			t.Errorf("this example is not tried:\n%s", b)
@@ -343,6 +344,52 @@ func (d *document) behindAService(t *testing.T) {
 	d.transcript(d.block("gatehouse kubectl create configmap behind-a-service"))
 }
 
+// certManager does what the guide says of cert-manager. Tests download nothing: no webhook
+// runs, so that certificates are rejected as they are until its authority is known, and a
+// short definition is in place of cert-manager's own.
+func (d *document) certManager(t *testing.T) {
+	outer, env := d.t, d.env
+	d.t = t
+	defer func() { d.t, d.env = outer, env }()
+	_, command, _ := strings.Cut(d.block("git clone --depth 1"), "\n\n")
+	flag, found := strings.CutPrefix(command, "gatehouse serve --test --service-address ")
+	if !found {
+		t.Fatalf("the guide starts no server: %s", command)
+	}
+	const nobody = "127.0.0.1:1"
+	s := harness.StartTest(t, "--service-address", strings.Replace(flag, "127.0.0.1:10250", nobody, 1))
+	d.env = append(slices.Clone(env), "KUBECONFIG="+s.Kubeconfig)
+	definitions := filepath.Join(d.dir, "cert-manager", "deploy", "crds")
+	if err := os.MkdirAll(definitions, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(definitions, "certificates.yaml"), `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: certificates.cert-manager.io}
+spec:
+  group: cert-manager.io
+  names: {plural: certificates, singular: certificate, kind: Certificate, listKind: CertificateList}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`)
+	steps := strings.Split(d.block("gatehouse kubectl apply --server-side -f cert-manager/"), "\n\n")
+	if len(steps) != 3 {
+		t.Fatalf("%d steps, not 3: %q", len(steps), steps)
+	}
+	d.must(steps[0])
+	d.must(steps[2])
+	wrong, _, _ := strings.Cut(d.block("cat > certificate.yaml"), "\nError from server")
+	harness.Eventually(t, "the webhook is called", func() error {
+		out, err := d.sh(wrong)
+		if err == nil || !strings.Contains(out, `failed calling webhook "webhook.cert-manager.io"`) || !strings.Contains(out, nobody) {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
+}
+
 // gatekeeper does what the guide says of Gatekeeper. Tests download nothing: the example
 // webhook is here in place of Gatekeeper's program, and short manifests in place of its own.
 func (d *document) gatekeeper(t *testing.T) {
@@ -357,7 +404,7 @@ func (d *document) gatekeeper(t *testing.T) {
 		}
 		return steps
 	}
-	first, second := steps("go install github.com/open-policy-agent/gatekeeper"), steps("gatehouse kubectl apply --server-side")
+	first, second := steps("go install github.com/open-policy-agent/gatekeeper"), steps("gatehouse kubectl apply --server-side -f \"$source")
 
 	// The first step installs Gatekeeper, and says where its source is.
 	if !strings.Contains(first[0], "\nsource=") {

@@ -101,6 +101,8 @@ func usualError(ctx context.Context, err error, message string) bool {
 
 // usual are records of libraries at events that are normal for a server.
 var usual = [][]byte{
+	// A request was stopped with the controller that made it.
+	[]byte(`err="context canceled"`),
 	// A controller that is stopped had an event to record.
 	[]byte("broadcaster already stopped"),
 	// Every first server, and every server after a clean end, adds its address.

@@ -157,7 +157,7 @@ func TestExclusions(t *testing.T) {
 			t.Errorf("it waits: %s", r.Raw)
 		}
 	})
-	t.Run("S23.9 every use is told", func(t *testing.T) {
+	t.Run("S23.9 the server reports every use", func(t *testing.T) {
 		m := h.Metrics()
 		for _, c := range []struct {
 			plugin, rule, effect string

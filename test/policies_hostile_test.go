@@ -90,7 +90,7 @@ func TestHostilePolicies(t *testing.T) {
 			t.Errorf("the server has %.0f MB, and had %.0f MB", after/1e6, before/1e6)
 		}
 	})
-	t.Run("S16.22 the cost is told", func(t *testing.T) {
+	t.Run("S16.22 the registration state shows the cost", func(t *testing.T) {
 		h.Must(http.StatusCreated, "POST", definitionsPath, boundedDefinition("gadgets", "Gadget", "Namespaced"))
 		const expensive = "object.spec.items.all(a, object.spec.items.all(b, a != b || a.contains(b)))"
 		const cheap = "object.spec.most <= 5"

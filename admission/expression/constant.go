@@ -183,9 +183,10 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	return vars, unknown
 }
 
-// Cost estimates what an evaluation costs at most, in the units of CEL, if no list, map or
-// text that it looks at is longer than size. It is math.MaxUint64 if there is no bound, and 0
-// for an expression that does not compile. The variables of a policy are not part of it.
+// Cost returns an upper bound for the cost of one evaluation, in CEL cost units. It assumes
+// that no list, map or string in the input has more than size elements. Cost returns
+// math.MaxUint64 if the cost has no bound, and 0 if the expression does not compile. It
+// does not include the variables of a policy.
 func (a *Analysis) Cost(size uint64) uint64 {
 	if a.compile(); a.err != nil {
 		return 0

@@ -53,8 +53,9 @@ func StatusOnly(sent, stored runtime.Object) runtime.Object {
 	return out
 }
 
-// sampleSuffix is what stands for the end of a name that is to be generated.
-const sampleSuffix = "xxxxx"
+// sampleSuffix is an end of a name as the server generates it: five characters, which nobody
+// can know before the request.
+const sampleSuffix = "b2c4d"
 
 var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
 

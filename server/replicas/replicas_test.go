@@ -341,13 +341,13 @@ func TestSkippedWebhooksAreTold(t *testing.T) {
 	skipped.Reason = "another one"
 	a.Skip([]Skipped{skipped})
 	if a.News() != news {
-		t.Error("another reason is told")
+		t.Error("the server announces a webhook again because its reason changed")
 	}
 	a.Skip(nil)
 	await(0)
 	a.Skip(make([]Skipped, 10_000))
 	if said, _ := a.Current(); len(said.Skipped) != announce.MaxSkipped {
-		t.Errorf("%d are told", len(said.Skipped))
+		t.Errorf("the server reported %d skipped webhooks", len(said.Skipped))
 	}
 }
 

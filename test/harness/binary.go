@@ -51,6 +51,16 @@ func build(name, pkg string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
+	dir, err := workDir()
+	if err != nil {
+		return "", err
+	}
+	// A test that needs the program again takes the same file. The file may run, here and,
+	// by another name, in other test processes: it must not be written.
+	own := filepath.Join(dir, name)
+	if _, err := os.Stat(own); err == nil {
+		return own, nil
+	}
 	built := filepath.Join(cache, name)
 	// Without Go plugins, which only kustomize has, linking takes a fraction of the time.
 	cmd := exec.Command("go", "build", "-tags=kustomize_disable_go_plugin_support", "-o", built, pkg)
@@ -58,11 +68,6 @@ func build(name, pkg string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
-	dir, err := workDir()
-	if err != nil {
-		return "", err
-	}
-	own := filepath.Join(dir, name)
 	if err := os.Link(built, own); err == nil {
 		return own, nil
 	}

@@ -471,10 +471,14 @@ metadata: {name: limits, labels: {written: "%d"}}
 spec: {policyName: limits.example.com, validationActions: [Deny], paramRef: {name: limits, namespace: default, parameterNotFoundAction: Deny}}
 `
 	problems := func(name string) string {
-		state := h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/" + name)
-		if state.At("inForce") != true {
-			t.Errorf("%s is not in force: %s", name, state.Raw)
-		}
+		var state *harness.Response
+		harness.Eventually(t, name+" is in force", func() error {
+			state = h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/" + name)
+			if state.At("inForce") != true {
+				return fmt.Errorf("%s", state.Raw)
+			}
+			return nil
+		})
 		var codes []string
 		list, _ := state.At("problems").([]any)
 		for _, p := range list {

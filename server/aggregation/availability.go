@@ -9,12 +9,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	localstatus "k8s.io/kube-aggregator/pkg/controllers/status/local"
 	availabilitymetrics "k8s.io/kube-aggregator/pkg/controllers/status/metrics"
 	remotestatus "k8s.io/kube-aggregator/pkg/controllers/status/remote"
+
+	"github.com/gatehouse-dev/gatehouse/server/latecomers"
 )
 
 // availability are upstream's metrics, which are those of the process.
@@ -28,7 +33,7 @@ var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
 
 // newLocal makes upstream's controller of the condition of local APIServices (S22.5).
 func newLocal(a *Aggregator) (*localstatus.AvailableConditionController, error) {
-	return localstatus.New(a.informers.Apiregistration().V1().APIServices(), a.client.ApiregistrationV1(), availability())
+	return localstatus.New(apiServices{a.informers.Apiregistration().V1().APIServices()}, a.client.ApiregistrationV1(), availability())
 }
 
 // newRemote makes upstream's controller of the condition of remote APIServices (S22.6), and
@@ -37,8 +42,8 @@ func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableCondi
 	core := a.options.Informers.Core().V1()
 	services := located{ServiceInformer: core.Services(), options: &a.options, endpoints: core.Endpoints().Lister()}
 	c, err := remotestatus.New(
-		a.informers.Apiregistration().V1().APIServices(),
-		services, a.options.Informers.Discovery().V1().EndpointSlices(),
+		apiServices{a.informers.Apiregistration().V1().APIServices()},
+		services, endpointSlices{a.options.Informers.Discovery().V1().EndpointSlices()},
 		a.client.ApiregistrationV1(), a.options.Dial, a.options.ClientCertificate, resolver{&a.options}, availability())
 	if err != nil {
 		return nil, err
@@ -46,6 +51,26 @@ func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableCondi
 	core.Endpoints().Informer()
 	a.options.Informers.Start(ctx.Done())
 	return c, nil
+}
+
+// The informers of upstream's controllers, which may be made when the server ends.
+type (
+	apiServices struct {
+		apiregistrationinformers.APIServiceInformer
+	}
+	endpointSlices struct {
+		discoveryinformers.EndpointSliceInformer
+	}
+)
+
+// Informer implements apiregistrationinformers.APIServiceInformer.
+func (i apiServices) Informer() cache.SharedIndexInformer {
+	return latecomers.Informer(i.APIServiceInformer.Informer())
+}
+
+// Informer implements discoveryinformers.EndpointSliceInformer.
+func (i endpointSlices) Informer() cache.SharedIndexInformer {
+	return latecomers.Informer(i.EndpointSliceInformer.Informer())
 }
 
 // resolver is an Options' way to find services, for upstream's controller.
@@ -68,6 +93,11 @@ type located struct {
 	coreinformers.ServiceInformer
 	options   *Options
 	endpoints corelisters.EndpointsLister
+}
+
+// Informer implements coreinformers.ServiceInformer.
+func (l located) Informer() cache.SharedIndexInformer {
+	return latecomers.Informer(l.ServiceInformer.Informer())
 }
 
 // Lister implements coreinformers.ServiceInformer.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/informers/rbac"
 	"k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/server/latecomers"
 )
 
 // settled is a factory whose informers keep their events from a handler until the
@@ -61,17 +63,17 @@ type patient struct {
 
 // AddEventHandler implements cache.SharedInformer.
 func (p *patient) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	return p.SharedIndexInformer.AddEventHandler(p.waiting(h))
+	return latecomers.Registration(p.SharedIndexInformer.AddEventHandler(p.waiting(h)))
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (p *patient) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return p.SharedIndexInformer.AddEventHandlerWithResyncPeriod(p.waiting(h), every)
+	return latecomers.Registration(p.SharedIndexInformer.AddEventHandlerWithResyncPeriod(p.waiting(h), every))
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
 func (p *patient) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
-	return p.SharedIndexInformer.AddEventHandlerWithOptions(p.waiting(h), o)
+	return latecomers.Registration(p.SharedIndexInformer.AddEventHandlerWithOptions(p.waiting(h), o))
 }
 
 func (p *patient) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {

@@ -172,11 +172,11 @@ func (r recorded) admit(ctx context.Context, a admission.Attributes, o admission
 	err := plugin.Admit(ctx, a, o)
 	latency := time.Since(start)
 	end(err)
-	var patch []byte
+	var change trace.Change
 	if w != nil && err == nil {
-		patch = w.changed(a, o)
+		change = w.changed(a, o)
 	}
-	r.record(ctx, a, trace.Step{Pass: registration.MutatingPass, Start: start, Latency: latency, Patch: patch, Err: err})
+	r.record(ctx, a, trace.Step{Pass: registration.MutatingPass, Start: start, Latency: latency, Change: change, Err: err})
 	return err
 }
 

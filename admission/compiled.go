@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 // Predictor is a compiled-in plugin that can say what it would reject a request with, nil
@@ -60,6 +61,10 @@ func mayChange(p admission.Interface, a admission.Attributes) bool {
 // work is compared with serves the next one, too, unless something else came between.
 type watched struct {
 	before runtime.Object
+	// size is about how many bytes an object takes; 0 while nothing has changed.
+	size int
+	// chained tells that before is what a change has, too.
+	chained bool
 	// since is how many plugins of other kinds had been there when the copy was made.
 	since int
 }
@@ -74,16 +79,44 @@ func watching(ctx context.Context) context.Context {
 // remember notes how the object is before a plugin runs.
 func (w *watched) remember(a admission.Attributes, since int) {
 	if w.before == nil || w.since != since {
-		w.before, w.since = a.GetObject().DeepCopyObject(), since
+		w.before, w.since, w.chained = a.GetObject().DeepCopyObject(), since, false
 	}
 }
 
-// changed returns what the plugin changed since, as a JSON patch; nil for nothing. It
-// cannot fail the request: a change that cannot be shown is none.
-func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) []byte {
-	patch, err := objects.Difference(w.before, a.GetObject(), a.GetKind(), o)
-	if err != nil || patch != nil {
-		w.before = nil
+// changed returns what the plugin changed since; nil for nothing. It cannot fail the
+// request.
+func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
+	if objects.Same(w.before, a.GetObject()) {
+		return nil
+	}
+	if w.size == 0 {
+		w.size = objects.Size(w.before)
+	}
+	c := &change{before: w.before, after: a.GetObject().DeepCopyObject(), kind: a.GetKind(), interfaces: o, size: w.size}
+	if !w.chained {
+		c.size *= 2
+	}
+	w.before, w.chained = c.after, true
+	return c
+}
+
+// change implements trace.Change by two objects that nobody changes any more.
+type change struct {
+	before, after runtime.Object
+	kind          schema.GroupVersionKind
+	interfaces    admission.ObjectInterfaces
+	// size is that of the objects that no change before this one has.
+	size int
+}
+
+// Patch implements trace.Change. A change that cannot be shown is none.
+func (c *change) Patch() []byte {
+	patch, err := objects.Difference(c.before, c.after, c.kind, c.interfaces)
+	if err != nil {
+		return nil
 	}
 	return patch
 }
+
+// Size implements trace.Change.
+func (c *change) Size() int { return c.size }

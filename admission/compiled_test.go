@@ -103,7 +103,7 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 			_ = Chain(tt.chain...).(admission.MutationInterface).Admit(trace.NewContext(t.Context(), record), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
 			var got []string
 			for _, s := range record.Steps() {
-				got = append(got, fmt.Sprintf("%s %s %v", s.Plugin, s.Patch, s.Err))
+				got = append(got, fmt.Sprintf("%s %s %v", s.Plugin, s.Patch(), s.Err))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

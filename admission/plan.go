@@ -167,6 +167,9 @@ func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o
 		case err != nil || !watch:
 			return nil, err
 		}
-		return w.changed(a, o), nil
+		if c := w.changed(a, o); c != nil {
+			return c.Patch(), nil
+		}
+		return nil, nil
 	}
 }

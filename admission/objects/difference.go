@@ -23,7 +23,7 @@ import (
 // them in a kind; nil when they are the same. Elements of lists are compared by position.
 // The objects are not changed. Only what differs is encoded.
 func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o admission.ObjectInterfaces) ([]byte, error) {
-	if same(before, after) {
+	if Same(before, after) {
 		return nil, nil
 	}
 	s := Set{o: o}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// same tells quickly whether two objects of one type have the same content. It may say no
+// Same tells quickly whether two objects of one type have the same content. It may say no
 // of content that is written differently and means the same, such as quantities.
-func same(one, other runtime.Object) bool {
+func Same(one, other runtime.Object) bool {
 	if u, ok := one.(*unstructured.Unstructured); ok {
 		v, ok := other.(*unstructured.Unstructured)
 		return ok && reflect.DeepEqual(u.Object, v.Object)

@@ -432,7 +432,7 @@ const withheld = "(not shown: the request was about secrets)"
 func (w writer) step(s *Step) StepRecord {
 	out := StepRecord{
 		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
-		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err), Patch: w.patch(s.Patch),
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err), Patch: w.patch(s.Patch()),
 	}
 	run := s.Run
 	if run == nil {

@@ -28,7 +28,10 @@ func (t *Trace) Size() int {
 	size := sizeOfTrace + len(about.Name) + len(about.UID) + len(about.User) + len(about.Namespace)
 	for i := range t.mu.steps {
 		s := &t.mu.steps[i]
-		size += sizeOfStep + sizeOf(s.Err) + len(s.Patch)
+		size += sizeOfStep + sizeOf(s.Err)
+		if s.Change != nil {
+			size += s.Change.Size()
+		}
 		if r := s.Run; r != nil {
 			size += sizeOfRun + sizeOfCalls(r.Calls) + sizeOfCalls(r.Discarded)
 			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + (len(r.Pending)+len(r.Initializing))*sizeOfString + len(r.Written)

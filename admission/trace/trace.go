@@ -74,12 +74,29 @@ type Step struct {
 	Latency time.Duration
 	// Err is what the plugin rejected the request with; nil means that it may go on.
 	Err error
-	// Patch is what a compiled-in plugin changed of the object, as a JSON patch; nil for
-	// nothing.
-	Patch []byte
+	// Change is what a compiled-in plugin changed of the object; nil for nothing.
+	Change Change
 	// Run is what a plugin did that acts on what is registered; nil for a plugin that is
 	// compiled in.
 	Run *Run
+}
+
+// Change is what a compiled-in plugin changed of an object. Most changes are never looked
+// at: the request has the cost of two copies, and the reader that of the patch.
+type Change interface {
+	// Patch is the change as a JSON patch of the request's kind; nil for none.
+	Patch() []byte
+	// Size is about how many bytes of memory the change keeps from being freed.
+	Size() int
+}
+
+// Patch is what a compiled-in plugin changed of the object, as a JSON patch of the
+// request's kind; nil for nothing.
+func (s *Step) Patch() []byte {
+	if s.Change == nil {
+		return nil
+	}
+	return s.Change.Patch()
 }
 
 // New starts the trace of a request.
@@ -102,9 +119,15 @@ func FromContext(ctx context.Context) *Trace {
 	return t
 }
 
+// usualSteps is how many steps most requests have at most.
+const usualSteps = 12
+
 // Add adds a step.
 func (t *Trace) Add(s Step) {
 	t.mu.Lock()
+	if t.mu.steps == nil {
+		t.mu.steps = make([]Step, 0, usualSteps)
+	}
 	t.mu.steps = append(t.mu.steps, s)
 	late := t.mu.late
 	t.mu.Unlock()
@@ -465,14 +488,15 @@ func (x *Exclusion) Did() string {
 func (t *Trace) String() string {
 	var b strings.Builder
 	for _, s := range t.Steps() {
+		patch := s.Patch()
 		switch {
 		case s.Run != nil:
 			b.WriteString(s.Run.String())
 			continue
 		case s.Err != nil:
 			fmt.Fprintf(&b, "%s: %s\n  the request is rejected: %v\n", passText(s.Pass, s.Round), s.Plugin, s.Err)
-		case s.Patch != nil:
-			fmt.Fprintf(&b, "%s: %s: changed the object: %s\n", passText(s.Pass, s.Round), s.Plugin, s.Patch)
+		case patch != nil:
+			fmt.Fprintf(&b, "%s: %s: changed the object: %s\n", passText(s.Pass, s.Round), s.Plugin, patch)
 		default:
 			fmt.Fprintf(&b, "%s: %s: no objection\n", passText(s.Pass, s.Round), s.Plugin)
 		}

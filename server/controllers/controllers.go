@@ -169,8 +169,7 @@ func (t *term) start(ctx context.Context, r row) func(context.Context) {
 }
 
 func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
-	t.making.Lock()
-	defer t.making.Unlock()
+	defer t.making.begin()()
 	client, err := t.client(r.account)
 	if err != nil {
 		return nil, err

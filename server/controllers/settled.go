@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +29,7 @@ import (
 // its informers when all controllers are made. Here an informer may run already.
 type settled struct {
 	informers.SharedInformerFactory
-	// making is held while a controller is made.
-	making *sync.Mutex
+	making *making
 }
 
 // InformerFor returns an informer of the factory, whose handlers wait.
@@ -58,7 +58,7 @@ func (s settled) Storage() storage.Interface { return storage.New(s, metav1.Name
 // patient is an informer of a settled factory.
 type patient struct {
 	cache.SharedIndexInformer
-	making *sync.Mutex
+	making *making
 }
 
 // AddEventHandler implements cache.SharedInformer.
@@ -77,34 +77,67 @@ func (p *patient) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cac
 }
 
 func (p *patient) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandler {
-	made := sync.OnceFunc(func() {
-		p.making.Lock()
-		p.making.Unlock() //nolint:staticcheck // It was held while the controller was made.
-	})
-	return waiting{h, made}
+	made := p.making.current.Load()
+	if made == nil {
+		return h
+	}
+	return waiting{h, sync.OnceValue(func() bool {
+		select {
+		case <-*made:
+			return true
+		case <-p.making.over:
+			return false
+		}
+	})}
+}
+
+// making knows which controller is made.
+type making struct {
+	// one is held while a controller is made.
+	one sync.Mutex
+	// current is closed when the controller is made; nil while none is.
+	current atomic.Pointer[chan struct{}]
+	// over is closed when the term ends. A handler must not wait any longer: the informer
+	// takes no other handler while it waits for this one to end.
+	over <-chan struct{}
+}
+
+// begin waits until no other controller is made. end is to be called when the controller is.
+func (m *making) begin() (end func()) {
+	m.one.Lock()
+	made := make(chan struct{})
+	m.current.Store(&made)
+	return func() {
+		m.current.Store(nil)
+		close(made)
+		m.one.Unlock()
+	}
 }
 
 // waiting is a handler that gets no event before its controller is made.
 type waiting struct {
 	handler cache.ResourceEventHandler
-	// made returns when the controller is.
-	made func()
+	// made returns when the controller is. It reports false when the term is over first.
+	made func() bool
 }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (w waiting) OnAdd(obj any, initially bool) {
-	w.made()
-	w.handler.OnAdd(obj, initially)
+	if w.made() {
+		w.handler.OnAdd(obj, initially)
+	}
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (w waiting) OnUpdate(old, obj any) {
-	w.made()
-	w.handler.OnUpdate(old, obj)
+	if w.made() {
+		w.handler.OnUpdate(old, obj)
+	}
 }
 
 // OnDelete implements cache.ResourceEventHandler.
 func (w waiting) OnDelete(obj any) {
-	w.made()
-	w.handler.OnDelete(obj)
+	if w.made() {
+		w.handler.OnDelete(obj)
+	}
 }

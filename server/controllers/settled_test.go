@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,8 @@ func TestHandlersWaitUntilTheirControllerIsMade(t *testing.T) {
 	shared.Start(ctx.Done())
 	shared.WaitForCacheSync(ctx.Done())
 
-	var making sync.Mutex
-	making.Lock()
+	making := making{over: ctx.Done()}
+	end := making.begin()
 	made, early, late := false, make(chan bool, 1), make(chan struct{}, 1)
 	if _, err := (settled{shared, &making}).Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { early <- !made },
@@ -37,8 +36,39 @@ func TestHandlersWaitUntilTheirControllerIsMade(t *testing.T) {
 	}
 	<-late
 	made = true
-	making.Unlock()
+	end()
 	if <-early {
+		t.Error("the handler got an event before its controller was made")
+	}
+}
+
+// A controller that is still made when the server ends keeps no informer from ending, which
+// would take no handler of the controller meanwhile.
+func TestHandlersDoNotWaitWhenTheTermIsOver(t *testing.T) {
+	pods := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
+	shared := informers.NewSharedInformerFactory(pods, 0)
+	ctx, stop := context.WithCancel(t.Context())
+	running := shared.Core().V1().Pods().Informer()
+	shared.Start(ctx.Done())
+	shared.WaitForCacheSync(ctx.Done())
+
+	making := making{over: ctx.Done()}
+	end := making.begin()
+	seen := false
+	informer := (settled{shared, &making}).Core().V1().Pods().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen = true }}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	shared.Shutdown()
+	if !running.IsStopped() {
+		t.Error("the informer runs on")
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{}); err == nil {
+		t.Error("an informer that has ended takes a handler")
+	}
+	end()
+	if seen {
 		t.Error("the handler got an event before its controller was made")
 	}
 }

@@ -39,12 +39,11 @@ type term struct {
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// started is closed: informers may be started as soon as they are wanted.
 	started chan struct{}
-	// making is held while a controller is made, with the informers that it wants.
-	making sync.Mutex
+	making  making
 }
 
 func newTerm(ctx context.Context, c *Controllers) (*term, error) {
-	t := &term{options: &c.options, kinds: &c.kinds, started: make(chan struct{})}
+	t := &term{options: &c.options, kinds: &c.kinds, started: make(chan struct{}), making: making{over: ctx.Done()}}
 	close(t.started)
 	held := func() bool { return true }
 	if e := c.options.Election; e != nil {

@@ -125,8 +125,17 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 		})
 		decorator = st.initialization
 	}
-	st.factory = storage.NewFactory(st.places, db.forObjects(s), decorator, schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"})
+	st.factory = storage.NewFactory(st.places, db.forObjects(s), decorator, uncached...)
 	return st, nil
+}
+
+// uncached are the resources without a watch cache: those that are written often and hardly
+// ever read, and those of which there may be very many, and which this server reads from etcd.
+var uncached = []schema.GroupResource{
+	{Resource: "events"},
+	{Group: "events.k8s.io", Resource: "events"},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
 }
 
 // places says where each resource is stored and in which version, as kube-apiserver does.

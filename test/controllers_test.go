@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,6 +95,15 @@ func (o *owners) collected() {
 	o.make("last", ownedBy(last))
 	o.delete("last-owner", metav1.DeletePropagationBackground)
 	o.gone("last")
+}
+
+// cycle makes a, which c owns, which b owns, which a owns.
+func (o *owners) cycle() {
+	o.Helper()
+	a := o.make("a", nil)
+	b := o.make("b", ownedBy(a))
+	o.own("a", ownedBy(o.make("c", ownedBy(b))))
+	o.there("a", "b", "c")
 }
 
 func (o *owners) there(names ...string) {
@@ -189,24 +199,105 @@ func TestGarbageCollection(t *testing.T) {
 			o.gone("child")
 			o.there("owner")
 		}},
-		{"an owner in another namespace is not there", func(o *owners) {
+		{"foreground: the owner goes when a dependent does not block it any more", func(o *owners) {
+			owner := o.make("owner", nil)
+			o.make("child", ownedBy(owner), "example.com/wait")
+			o.delete("owner", metav1.DeletePropagationForeground)
+			o.collected()
+			if o.get("owner") == nil {
+				o.Fatal("the owner did not wait")
+			}
+			refs := ownedBy(owner)
+			refs[0].BlockOwnerDeletion = nil
+			o.own("child", refs)
+			o.gone("owner")
+			if o.get("child") == nil {
+				o.Error("the finalizer did not keep the child")
+			}
+		}},
+		{"foreground: a dependent with another owner stays, and does not block", func(o *owners) {
+			one, other := o.make("one", nil), o.make("other", nil)
+			o.make("child", ownedBy(one, other))
+			o.delete("one", metav1.DeletePropagationForeground)
+			o.gone("one")
+			o.there("child", "other")
+			if refs := o.get("child").OwnerReferences; len(refs) != 1 || refs[0].UID != other.UID {
+				o.Errorf("its owners: %v", refs)
+			}
+		}},
+		{"an owner in another namespace is not there, and an event on the dependent says so", func(o *owners) {
 			elsewhere := newOwners(o.T, o.server)
 			owner := elsewhere.make("owner", nil)
-			o.make("child", ownedBy(owner))
+			elsewhere.collected()
+			child := o.make("child", ownedBy(owner))
 			o.gone("child")
 			elsewhere.there("owner")
+			harness.Eventually(o, "the event", func() error {
+				events, err := o.client.CoreV1().Events(o.ns).List(harness.Context(o), metav1.ListOptions{FieldSelector: "reason=OwnerRefInvalidNamespace"})
+				if err == nil && (len(events.Items) != 1 || events.Items[0].InvolvedObject.UID != child.UID || events.Items[0].Type != corev1.EventTypeWarning) {
+					err = fmt.Errorf("%v", events.Items)
+				}
+				return err
+			})
 		}},
-		{"a cycle goes as a whole", func(o *owners) {
-			a := o.make("a", nil)
-			b := o.make("b", ownedBy(a))
-			c := o.make("c", ownedBy(b))
-			a.OwnerReferences = ownedBy(c)
-			if _, err := o.client.CoreV1().ConfigMaps(o.ns).Update(harness.Context(o), a, metav1.UpdateOptions{}); err != nil {
+		{"with an owner in another namespace and one that lives, a dependent stays", func(o *owners) {
+			elsewhere := newOwners(o.T, o.server)
+			owner, lives := elsewhere.make("owner", nil), o.make("lives", nil)
+			o.make("child", ownedBy(owner, lives))
+			o.cleared("child", lives.UID)
+			o.there("child", "lives")
+			elsewhere.there("owner")
+		}},
+		{"an owner without a namespace owns in all namespaces, and none in a namespace owns it", func(o *owners) {
+			classes := o.client.SchedulingV1().PriorityClasses()
+			class := func(name string, refs []metav1.OwnerReference) *schedulingv1.PriorityClass {
+				made, err := classes.Create(harness.Context(o), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: o.ns + name, OwnerReferences: refs}}, metav1.CreateOptions{})
+				if err != nil {
+					o.Fatal(err)
+				}
+				return made
+			}
+			owner := class("-owner", nil)
+			refs := []metav1.OwnerReference{{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass", Name: owner.Name, UID: owner.UID}}
+			o.make("child", refs)
+			class("-child", refs)
+			inside := o.make("inside", nil)
+			outside := class("-outside", ownedBy(inside))
+			o.there("child")
+			o.delete("inside", metav1.DeletePropagationBackground)
+			if err := classes.Delete(harness.Context(o), owner.Name, metav1.DeleteOptions{}); err != nil {
 				o.Fatal(err)
 			}
-			o.there("a", "b", "c")
+			o.gone("child")
+			harness.Eventually(o, "the child without a namespace is gone", func() error {
+				_, err := classes.Get(harness.Context(o), o.ns+"-child", metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return fmt.Errorf("it is there: %v", err)
+			})
+			if _, err := classes.Get(harness.Context(o), outside.Name, metav1.GetOptions{}); err != nil {
+				o.Error(err)
+			}
+		}},
+		{"foreground: a cycle goes as a whole", func(o *owners) {
+			o.cycle()
 			o.delete("a", metav1.DeletePropagationForeground)
 			o.gone("a", "b", "c")
+		}},
+		{"background: a cycle goes as a whole", func(o *owners) {
+			o.cycle()
+			o.delete("a", metav1.DeletePropagationBackground)
+			o.gone("a", "b", "c")
+		}},
+		{"orphan: the others of a cycle stay", func(o *owners) {
+			o.cycle()
+			o.delete("a", metav1.DeletePropagationOrphan)
+			o.gone("a")
+			o.there("b", "c")
+			if refs := o.get("b").OwnerReferences; len(refs) > 0 {
+				o.Errorf("the first still has owners: %v", refs)
+			}
 		}},
 		{"an owner of a kind that nobody serves leaves its dependents alone", func(o *owners) {
 			o.make("child", []metav1.OwnerReference{{APIVersion: "nobody.example.com/v1", Kind: "Nothing", Name: "n", UID: "11111111-2222-3333-4444-666666666666"}})

@@ -1,10 +1,17 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net/http"
+	"path"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 )
 
@@ -14,8 +21,9 @@ const collectors = 20
 // collectGarbage deletes the objects whose owners are gone, and carries out the
 // propagation policies of deletions.
 func collectGarbage(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	const account = "generic-garbage-collector"
-	objects, err := t.metadata(account)
+	config := t.config("generic-garbage-collector")
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return certain{everything{next}} })
+	objects, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -24,12 +32,69 @@ func collectGarbage(ctx context.Context, t *term, client kubernetes.Interface) (
 	if err != nil {
 		return nil, err
 	}
+	kinds := &steady{ServerResourcesInterface: client.Discovery()}
 	return together(
 		func(ctx context.Context) { c.Run(ctx, collectors, lookAgain) },
 		func(ctx context.Context) {
-			t.everyKind(ctx, func(ctx context.Context) { c.Sync(ctx, client.Discovery(), lookAgain) })
+			t.everyKind(ctx, func(ctx context.Context) { c.Sync(ctx, kinds, lookAgain) })
 		},
 	), nil
+}
+
+// everything makes reads include what is not initialized (S11.36): such an object is hidden,
+// and it is there.
+type everything struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (e everything) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		req = req.Clone(req.Context())
+		query := req.URL.Query()
+		query.Set("includeUninitialized", "true")
+		req.URL.RawQuery = query.Encode()
+	}
+	return e.RoundTripper.RoundTrip(req)
+}
+
+// certain lets the collector take an object for absent only when the answer names the object.
+// Other answers with the code 404 say that the resource is not served: because its definition
+// or its APIService is being made anew, because this version is switched off, or because
+// another server has not heard of it yet. An owner may be there all the same, and the
+// collector would delete what it owns. Such an answer becomes 503, and is asked for again.
+type certain struct{ http.RoundTripper }
+
+// longestStatus bounds what is read of an answer.
+const longestStatus = 1 << 20
+
+// RoundTrip implements http.RoundTripper.
+func (c certain) RoundTrip(req *http.Request) (*http.Response, error) {
+	response, err := c.RoundTripper.RoundTrip(req)
+	if err != nil || response.StatusCode != http.StatusNotFound {
+		return response, err
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestStatus))
+	response.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	if !names(body, path.Base(req.URL.Path)) {
+		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
+		response.Header = http.Header{"Content-Type": {"text/plain"}}
+		response.Body = io.NopCloser(bytes.NewReader([]byte("the resource is not served: " + req.URL.Path)))
+		response.ContentLength = -1
+	}
+	return response, nil
+}
+
+// names reports whether an answer says that an object of this name is not there.
+func names(body []byte, name string) bool {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return false
+	}
+	status, ok := decoded.(*metav1.Status)
+	return ok && status.Details != nil && status.Details.Name == name
 }
 
 // together runs several functions at the same time, and returns when all have.

@@ -34,7 +34,7 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	if err != nil {
 		return nil, err
 	}
-	discover := client.Discovery().ServerPreferredNamespacedResources
+	discover := (&steady{ServerResourcesInterface: client.Discovery()}).ServerPreferredNamespacedResources
 	quotas := &quotaInformer{ResourceQuotaInformer: t.informers.Core().V1().ResourceQuotas()}
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
 		QuotaClient:               client.CoreV1(),

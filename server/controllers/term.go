@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	}
 	// Custom resources have no protobuf.
 	watching.ContentType, watching.AcceptContentTypes = "", ""
+	watching.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
 	objects, err := metadata.NewForConfig(watching)
 	if err != nil {
 		return nil, err
@@ -317,16 +319,48 @@ var whole = []schema.GroupVersionResource{
 
 // ForResource returns the informer of a resource.
 func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	for _, w := range whole {
-		if w == resource {
-			return m.typed.ForResource(resource)
-		}
+	if !slices.Contains(whole, resource) {
+		return monitor{m.objects.ForResource(resource)}, nil
 	}
-	return m.objects.ForResource(resource), nil
+	informer, err := m.typed.ForResource(resource)
+	return monitor{informer}, err
 }
 
 // Start starts the informers that do not run yet.
 func (m *monitors) Start(stop <-chan struct{}) {
 	m.typed.Start(stop)
 	m.objects.Start(stop)
+}
+
+// monitor is an informer of monitors.
+type monitor struct{ informers.GenericInformer }
+
+// Informer implements informers.GenericInformer.
+func (m monitor) Informer() cache.SharedIndexInformer {
+	return monitored{m.GenericInformer.Informer()}
+}
+
+// monitored tells of an object that was deleted and made anew in two events. When a watch was
+// interrupted meanwhile, an informer has one event for both, an update; the controllers that
+// follow all kinds would never hear that the first object is gone.
+type monitored struct{ cache.SharedIndexInformer }
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h}, every)
+}
+
+// apart is a handler that gets no update from one object to another.
+type apart struct{ cache.ResourceEventHandler }
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (a apart) OnUpdate(before, after any) {
+	if first, err := meta.Accessor(before); err == nil {
+		if second, err := meta.Accessor(after); err == nil && first.GetUID() != second.GetUID() {
+			a.OnDelete(before)
+			a.OnAdd(after, false)
+			return
+		}
+	}
+	a.ResourceEventHandler.OnUpdate(before, after)
 }

@@ -61,7 +61,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 	o := controllers.Options{
 		Selection: s.Controllers,
 		Loopback:  p.self.config, Informers: p.self.informers, RBAC: s.AuthorizationMode == "RBAC",
-		Etcd: p.etcd, Prefix: prefixes(p.api.static, s.EtcdPrefix, p.stores.places),
+		Etcd: p.etcd, Prefix: prefixes(p.api.static, p.api.aggregator.Remote, s.EtcdPrefix, p.stores.places),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
 				return append(slices.Clip(builtins), customCollections(p.api.custom.Versions(), s.EtcdPrefix)...)
@@ -99,8 +99,9 @@ type etcdKeys interface {
 	clientv3.Watcher
 }
 
-// prefixes says where the objects of each resource are in etcd.
-func prefixes(static resources.Static, root string, storage serverstorage.StorageFactory) dormant.Prefix {
+// prefixes says where the objects of each resource are in etcd. Those of remote group versions
+// are elsewhere.
+func prefixes(static resources.Static, remote func() []schema.GroupVersion, root string, storage serverstorage.StorageFactory) dormant.Prefix {
 	builtin := map[schema.GroupResource]string{}
 	groups := map[string]bool{}
 	for gvr, endpoints := range static {
@@ -119,6 +120,9 @@ func prefixes(static resources.Static, root string, storage serverstorage.Storag
 	return func(gr schema.GroupResource) string {
 		if groups[gr.Group] {
 			return builtin[gr]
+		}
+		if slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group }) {
+			return ""
 		}
 		// Custom resources, also those of a definition that is gone or yet to come.
 		return path.Join(root, gr.Group, gr.Resource) + "/"

@@ -67,6 +67,18 @@ func newSample(t *testing.T, main *harness.Server, port string) *sample {
 // start runs the server until the test is over.
 func (s *sample) start(t *testing.T) {
 	t.Helper()
+	s.launch(t)
+	t.Cleanup(func() {
+		s.stop(t)
+		if t.Failed() {
+			t.Logf("the sample server: %s", s.log.String())
+		}
+	})
+}
+
+// launch starts the server again, which start has started and stop has ended.
+func (s *sample) launch(t *testing.T) {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -77,12 +89,6 @@ func (s *sample) start(t *testing.T) {
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.stop(t)
-		if t.Failed() {
-			t.Logf("the sample server: %s", s.log.String())
-		}
-	})
 }
 
 // stop ends the server.

@@ -64,7 +64,7 @@ func flunder(name string) string {
 // (S22.8 to S22.15, S22.18).
 func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 	port := freePort(t)
-	main := harness.Start(t, "--service-address", "wardle/api=127.0.0.1:"+port)
+	main := harness.Start(t, "--service-address", "wardle/api=127.0.0.1:"+port, "--controllers", "*")
 	kubectl := main.Kubectl(t, "wardle")
 	admin := main.HTTP(t, main.Admin)
 	s := newSample(t, main, port)
@@ -203,6 +203,10 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 			t.Errorf("%d reviews of one request", n)
 		}
 		kubectl.Must("delete", "validatingwebhookconfiguration", "flunders")
+	})
+	t.Run("garbage collection", func(t *testing.T) {
+		defer kubectl.For(t)()
+		collectGarbage(t, main, s)
 	})
 	t.Run("S22.16 a namespace waits for what the server has in it", func(t *testing.T) {
 		defer kubectl.For(t)()

@@ -1,0 +1,117 @@
+package aggregation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// owner is an entry of metadata.ownerReferences.
+type owner struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// missing is an owner that was never there. The collector looks at an object again that gets one.
+func missing(uid string) owner {
+	return owner{APIVersion: "v1", Kind: "Secret", Name: "nobody", UID: "11111111-2222-3333-4444-" + uid}
+}
+
+func owned(name string, owners ...owner) string {
+	refs, err := json.Marshal(owners)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"metadata":{"name":%q,"ownerReferences":%s}}`, name, refs)
+}
+
+// collectGarbage has objects of the sample server own those of the main one and be owned by them.
+// Nothing with an owner that lives is deleted while the sample server is down, or while nobody
+// knows of it; when it is back, garbage goes.
+func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
+	kubectl, admin := main.Kubectl(t, "wardle"), main.HTTP(t, main.Admin)
+	const configMaps = "/api/v1/namespaces/wardle/configmaps"
+	gone := func(path string) {
+		t.Helper()
+		harness.Eventually(t, path+" is gone", func() error {
+			if code, err := admin.Try(t.Context(), "GET", path, ""); code != http.StatusNotFound {
+				return fmt.Errorf("%d, %v", code, err)
+			}
+			return nil
+		})
+	}
+	uid := func(path, body string) string {
+		t.Helper()
+		return admin.Must(http.StatusCreated, "POST", path, body).Text("metadata", "uid")
+	}
+	suspect := func(name string, owners ...owner) {
+		t.Helper()
+		admin.Must(http.StatusOK, "PATCH", configMaps+"/"+name, owned(name, owners...), "Content-Type", "application/merge-patch+json")
+	}
+	// Only the first owner is left, and it is there.
+	cleared := func(name string, first owner) {
+		t.Helper()
+		harness.Eventually(t, "the other owner of "+name+" is gone", func() error {
+			var got struct {
+				Metadata struct{ OwnerReferences []owner }
+			}
+			if err := json.Unmarshal([]byte(kubectl.Must("get", "configmap", name, "-o", "json")), &got); err != nil {
+				return err
+			}
+			if refs := got.Metadata.OwnerReferences; len(refs) != 1 || refs[0] != first {
+				return fmt.Errorf("%v", refs)
+			}
+			return nil
+		})
+	}
+
+	root := owner{"v1", "ConfigMap", "root", uid(configMaps, `{"metadata":{"name":"root"}}`)}
+	uid(flunders, strings.Replace(owned("leaf", root), "{", `{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder",`, 1))
+	lives := owner{"wardle.example.com/v1alpha1", "Flunder", "lives", uid(flunders, flunder("lives"))}
+	uid(configMaps, owned("kept", lives, missing("000000000001")))
+	cleared("kept", lives)
+	admin.Must(http.StatusOK, "DELETE", configMaps+"/root", "")
+	gone(flunders + "/leaf")
+
+	// The server is down.
+	s.stop(t)
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		kubectl.Must("annotate", "--overwrite", "apiservice", version+".wardle.example.com", "garbage=down")
+		available(t, kubectl, version+".wardle.example.com", "False")
+	}
+	suspect("kept", lives, missing("000000000002"))
+	uid(configMaps, owned("left", missing("000000000003")))
+	gone(configMaps + "/left")
+	s.launch(t)
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		kubectl.Must("annotate", "--overwrite", "apiservice", version+".wardle.example.com", "garbage=up")
+		available(t, kubectl, version+".wardle.example.com", "True")
+	}
+	cleared("kept", lives)
+
+	// Nobody knows of the server.
+	kubectl.Must("delete", "apiservice", "v1alpha1.wardle.example.com", "v1beta1.wardle.example.com")
+	suspect("kept", lives, missing("000000000004"))
+	gone(flunders + "/lives")
+	uid(configMaps, owned("left", missing("000000000005")))
+	gone(configMaps + "/left")
+	s.register(t, kubectl)
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		available(t, kubectl, version+".wardle.example.com", "True")
+	}
+	cleared("kept", lives)
+	harness.Eventually(t, "the owner is deleted", func() error {
+		if code, err := admin.Try(t.Context(), "DELETE", flunders+"/lives", ""); code != http.StatusOK {
+			return errors.Join(fmt.Errorf("code %d", code), err)
+		}
+		return nil
+	})
+	gone(configMaps + "/kept")
+}

@@ -572,6 +572,7 @@ func TestWorkloadsOnFakeNodes(t *testing.T) {
 		Spec: batchv1.JobSpec{Template: template}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	testHostPorts(t, client, s.Namespace(t))
 	harness.Eventually(t, "the deployment is available", func() error {
 		d, err := client.AppsV1().Deployments(ns).Get(harness.Context(t), "web", metav1.GetOptions{})
 		if err == nil && d.Status.AvailableReplicas != 3 {
@@ -604,6 +605,68 @@ func TestWorkloadsOnFakeNodes(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Pods with the same host port get nodes of their own, of two, and are ready after the delay of
+// their probes.
+func testHostPorts(t *testing.T, client *kubernetes.Clientset, ns string) {
+	t.Helper()
+	pods := client.CoreV1().Pods(ns)
+	start := func(name string, port, delay int32) {
+		t.Helper()
+		container := corev1.Container{Name: "c", Image: "i"}
+		if port > 0 {
+			container.Ports = []corev1.ContainerPort{{ContainerPort: port, HostPort: port}}
+		}
+		if delay > 0 {
+			container.ReadinessProbe = &corev1.Probe{InitialDelaySeconds: delay, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
+		}
+		if _, err := pods.Create(harness.Context(t), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{container}}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := func(name string) (pod *corev1.Pod) {
+		t.Helper()
+		harness.Eventually(t, name+" is ready", func() (err error) {
+			if pod, err = pods.Get(harness.Context(t), name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			for _, c := range pod.Status.Conditions {
+				if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", pod.Status)
+		})
+		return pod
+	}
+	start("delayed", 0, 2)
+	start("first", 5555, 0)
+	start("second", 5555, 0)
+	if one, other := ready("first").Spec.NodeName, ready("second").Spec.NodeName; one == other {
+		t.Errorf("both pods are on %s", one)
+	}
+	start("third", 5555, 0)
+	start("free", 0, 0)
+	ready("free")
+	third, err := pods.Get(harness.Context(t), "third", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if third.Spec.NodeName != "" {
+		t.Errorf("the third pod is on %s, too", third.Spec.NodeName)
+	}
+	if err := pods.Delete(harness.Context(t), "first", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ready("third")
+	pod := ready("delayed")
+	began := pod.Status.ContainerStatuses[0].State.Running.StartedAt
+	for _, c := range pod.Status.Conditions {
+		if took := c.LastTransitionTime.Sub(began.Time); c.Type == corev1.PodReady && took < 2*time.Second {
+			t.Errorf("it is ready after %s", took)
+		}
+	}
 }
 
 // With all controllers off, nothing happens by itself: a kube-controller-manager may do it.

@@ -1,11 +1,13 @@
 package fakenodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -57,16 +60,18 @@ type Nodes struct {
 	binding sync.Mutex
 	// bound counts the pods that were bound to each node.
 	bound     map[string]int
+	ports     ports
 	addresses addresses
 }
 
 // New starts nothing. The error is that of an informer that has ended.
 func New(o Options) (*Nodes, error) {
-	n := &Nodes{Options: o, bound: map[string]int{}, queue: workqueue.NewTypedRateLimitingQueue(
+	n := &Nodes{Options: o, bound: map[string]int{}, ports: ports{}, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second))}
 	n.addresses.next = podRange.Addr()
 	enqueue := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
+			n.note(pod)
 			n.queue.Add(cache.MetaObjectToName(pod))
 		}
 	}
@@ -262,10 +267,9 @@ func (n *Nodes) handleNext(ctx context.Context) bool {
 
 // handle does the next step for a pod, if there is one for a fake scheduler or kubelet.
 func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case pod.Spec.NodeName == "":
-		if pod.DeletionTimestamp != nil || ended || len(pod.Spec.SchedulingGates) > 0 || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		if pod.DeletionTimestamp != nil || ended(pod) || len(pod.Spec.SchedulingGates) > 0 || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
 			return nil
 		}
 		return n.bind(ctx, pod)
@@ -275,13 +279,24 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 		return n.Kubelet.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 		})
-	case ended || pod.Status.Phase == corev1.PodRunning:
+	case ended(pod):
 		return nil
 	}
 	next := pod.DeepCopy()
-	n.setStatus(next)
+	if pod.Status.Phase != corev1.PodRunning {
+		n.setStatus(next)
+	} else if changed, after := becomeReady(next, time.Now()); !changed {
+		if after > 0 {
+			n.queue.AddAfter(cache.MetaObjectToName(pod), after)
+		}
+		return nil
+	}
 	_, err := n.Kubelet.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
 	return err
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // errNoNode tells that a pod is allowed on none of the nodes that there are now.
@@ -297,17 +312,33 @@ func (n *Nodes) bind(ctx context.Context, pod *corev1.Pod) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
-	if err == nil {
-		n.binding.Lock()
+	n.binding.Lock()
+	defer n.binding.Unlock()
+	switch {
+	case err == nil:
 		n.bound[node]++
-		n.binding.Unlock()
-	}
-	if apierrors.IsConflict(err) {
-		return nil // It has a node, or is another pod; we will hear of it.
+	case apierrors.IsConflict(err):
+		// It has a node, or is another pod; we will hear of it, or have.
+		if now, err := n.Pods.Lister().Pods(pod.Namespace).Get(pod.Name); err == nil && now.UID == pod.UID {
+			n.ports.note(now)
+			return nil
+		}
+		n.ports.giveBack(pod)
+		return nil
+	default:
+		n.ports.giveBack(pod)
 	}
 	return err
 }
 
+// note takes notice of what a pod has of a node.
+func (n *Nodes) note(pod *corev1.Pod) {
+	n.binding.Lock()
+	defer n.binding.Unlock()
+	n.ports.note(pod)
+}
+
+// choose returns the node of a pod, which has the host ports of the pod from then on.
 func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 	nodes, err := n.Nodes.Lister().List(labels.Everything())
 	if err != nil {
@@ -321,7 +352,7 @@ func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 		if !strings.HasPrefix(node.Name, prefix) || node.Spec.Unschedulable {
 			continue
 		}
-		if ok, err := wanted.Match(node); err != nil || !ok {
+		if ok, err := wanted.Match(node); err != nil || !ok || !n.ports.free(node.Name, pod) {
 			continue
 		}
 		if count := n.bound[node.Name]; count < fewest || (count == fewest && node.Name < best) {
@@ -331,6 +362,7 @@ func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 	if best == "" {
 		return "", errNoNode
 	}
+	n.ports.take(best, pod)
 	return best, nil
 }
 
@@ -339,6 +371,7 @@ func (n *Nodes) forget(pod *corev1.Pod) {
 	n.addresses.giveBack(pod.Status.PodIP)
 	n.binding.Lock()
 	defer n.binding.Unlock()
+	n.ports.giveBack(pod)
 	if n.bound[pod.Spec.NodeName] > 0 {
 		n.bound[pod.Spec.NodeName]--
 	}
@@ -372,35 +405,79 @@ func (n *Nodes) setStatus(pod *corev1.Pod) {
 		}
 		s.InitContainerStatuses = append(s.InitContainerStatuses, containerStatus(&c, state, true))
 	}
-	ready := corev1.ConditionTrue
 	s.Phase = corev1.PodRunning
 	state, reason := running, ""
 	if ends {
-		ready, reason, state = corev1.ConditionFalse, "PodCompleted", succeeded
+		reason, state = "PodCompleted", succeeded
 		s.Phase = corev1.PodSucceeded
 	}
 	for _, c := range pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&c, state, !ends))
+		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&c, state, !ends && readyAfter(&c) == 0))
 	}
-	set := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
-		c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now, ObservedGeneration: pod.Generation}
-		for i := range s.Conditions {
-			if s.Conditions[i].Type == kind {
-				s.Conditions[i] = c
-				return
-			}
-		}
-		s.Conditions = append(s.Conditions, c)
-	}
-	set(corev1.PodReadyToStartContainers, corev1.ConditionTrue, "")
-	set(corev1.PodInitialized, corev1.ConditionTrue, reason)
-	set(corev1.ContainersReady, ready, reason)
-	if len(pod.Spec.ReadinessGates) > 0 && !ends {
-		set(corev1.PodReady, readinessOf(pod), "")
-	} else {
-		set(corev1.PodReady, ready, reason)
-	}
+	setCondition(pod, now, corev1.PodReadyToStartContainers, corev1.ConditionTrue, "")
+	setCondition(pod, now, corev1.PodInitialized, corev1.ConditionTrue, reason)
+	setReady(pod, now, reason)
 	s.ObservedGeneration = pod.Generation
+}
+
+func setCondition(pod *corev1.Pod, now metav1.Time, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
+	s := &pod.Status
+	c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now, ObservedGeneration: pod.Generation}
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == kind {
+			s.Conditions[i] = c
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, c)
+}
+
+// setReady says whether a pod is ready: when its containers are, and its gates are open. reason
+// is why it is not, if that is known.
+func setReady(pod *corev1.Pod, now metav1.Time, reason string) {
+	containers, ready := corev1.ConditionTrue, readinessOf(pod)
+	for _, c := range pod.Status.ContainerStatuses {
+		if !c.Ready {
+			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
+			reason = cmp.Or(reason, "ContainersNotReady")
+		}
+	}
+	setCondition(pod, now, corev1.ContainersReady, containers, reason)
+	setCondition(pod, now, corev1.PodReady, ready, reason)
+}
+
+// readyAfter is how long a container waits for its first readiness probe, which succeeds.
+func readyAfter(c *corev1.Container) time.Duration {
+	if c.ReadinessProbe == nil {
+		return 0
+	}
+	return time.Duration(c.ReadinessProbe.InitialDelaySeconds) * time.Second
+}
+
+// becomeReady lets containers become ready whose first probe is due, and reports whether one
+// has. Otherwise, after says when the next probe is due; 0 means never.
+func becomeReady(pod *corev1.Pod, now time.Time) (changed bool, after time.Duration) {
+	for i := range pod.Spec.Containers {
+		wait := readyAfter(&pod.Spec.Containers[i])
+		if wait == 0 || i >= len(pod.Status.ContainerStatuses) {
+			continue
+		}
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Ready || status.State.Running == nil {
+			continue
+		}
+		left := status.State.Running.StartedAt.Add(wait).Sub(now)
+		switch {
+		case left <= 0:
+			status.Ready, changed = true, true
+		case after == 0 || left < after:
+			after = left
+		}
+	}
+	if changed {
+		setReady(pod, metav1.NewTime(now), "")
+	}
+	return changed, after
 }
 
 // readinessOf looks at the gates that others open.
@@ -421,6 +498,68 @@ func containerStatus(c *corev1.Container, state corev1.ContainerState, ready boo
 	started := state.Running != nil
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "fake://" + c.Image, ContainerID: "fake://" + c.Name, State: state, Ready: ready, Started: &started,
+	}
+}
+
+// ports are the host ports of pods, by their nodes.
+type ports map[string][]hostPort
+
+type hostPort struct {
+	pod      types.UID
+	protocol corev1.Protocol
+	ip       string
+	port     int32
+}
+
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var list []hostPort
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				list = append(list, hostPort{pod.UID, p.Protocol, p.HostIP, p.HostPort})
+			}
+		}
+	}
+	return list
+}
+
+// free reports whether a node has the host ports of a pod.
+func (p ports) free(node string, pod *corev1.Pod) bool {
+	everywhere := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	for _, wanted := range hostPorts(pod) {
+		for _, taken := range p[node] {
+			if taken.pod != pod.UID && taken.port == wanted.port && taken.protocol == wanted.protocol &&
+				(taken.ip == wanted.ip || everywhere(taken.ip) || everywhere(wanted.ip)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// note gives a pod that has a node its ports there, and takes those of one that has ended.
+func (p ports) note(pod *corev1.Pod) {
+	switch {
+	case ended(pod):
+		p.giveBack(pod)
+	case pod.Spec.NodeName != "":
+		p.take(pod.Spec.NodeName, pod)
+	}
+}
+
+func (p ports) take(node string, pod *corev1.Pod) {
+	p.giveBack(pod)
+	if list := hostPorts(pod); len(list) > 0 {
+		p[node] = append(p[node], list...)
+	}
+}
+
+func (p ports) giveBack(pod *corev1.Pod) {
+	if len(hostPorts(pod)) == 0 {
+		return
+	}
+	for node, list := range p {
+		p[node] = slices.DeleteFunc(list, func(taken hostPort) bool { return taken.pod == pod.UID })
 	}
 }
 

@@ -17,13 +17,8 @@ func StartPlugins(ctx context.Context, b Binaries, s *Server, dir string, plugin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.Config.Host, CertificateAuthorityData: s.Config.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: s.Config.BearerToken}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+	kubeconfig, err := s.writeKubeconfig(dir)
+	if err != nil {
 		return nil, err
 	}
 	p, line, err := launchAndRead(ctx, dir, b.Gatehouse, "webhook", "--kubeconfig", kubeconfig, "--plugins", strings.Join(plugins, ","))
@@ -35,4 +30,15 @@ func StartPlugins(ctx context.Context, b Binaries, s *Server, dir string, plugin
 		return nil, fmt.Errorf("gatehouse webhook printed %q", line)
 	}
 	return p, nil
+}
+
+// writeKubeconfig writes the administrator's credentials to a file in dir.
+func (s *Server) writeKubeconfig(dir string) (string, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.Config.Host, CertificateAuthorityData: s.Config.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: s.Config.BearerToken}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	path := filepath.Join(dir, "kubeconfig")
+	return path, clientcmd.WriteToFile(*config, path)
 }

@@ -1,0 +1,44 @@
+package peer
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+)
+
+// BuildControllerManager builds kube-controller-manager into dir, if it is missing there, and
+// returns its path. The module of the end-to-end suite has what it needs.
+func BuildControllerManager(ctx context.Context, module, dir string) (string, error) {
+	module, err := filepath.Abs(module)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "kube-controller-manager")
+	return path, buildAll(ctx, []program{
+		{path, filepath.Join(module, "conformance"), "k8s.io/kubernetes/cmd/kube-controller-manager", stamp, true},
+	})
+}
+
+// StartControllerManager starts a kube-controller-manager next to a gatehouse, as
+// docs/controllers.md says. dir is that of the server; the program and its log are in there, too.
+func StartControllerManager(path string, s *Server, dir string, flags ...string) (*Process, error) {
+	kubeconfig, err := s.writeKubeconfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	pki := filepath.Join(dir, "data", "pki")
+	return launch(dir, path, nil, append([]string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--service-account-private-key-file=" + filepath.Join(pki, "service-account.key"),
+		"--root-ca-file=" + filepath.Join(dir, "tls.crt"),
+		"--cluster-signing-cert-file=" + filepath.Join(pki, "ca.crt"), "--cluster-signing-key-file=" + filepath.Join(pki, "ca.key"),
+		"--use-service-account-credentials", "--secure-port=0",
+		"--flex-volume-plugin-dir=" + filepath.Join(dir, "flexvolumes"),
+	}, flags...)...)
+}
+
+// Log returns what the process has written to standard error.
+func (p *Process) Log() (string, error) {
+	data, err := os.ReadFile(p.log)
+	return string(data), err
+}

@@ -70,7 +70,7 @@ func (s Selection) Names(known []Known) ([]string, error) {
 	}
 	for _, name := range s.Enable {
 		if slices.Contains(s.Disable, name) {
-			return nil, fmt.Errorf("plugin %q is in both enable-admission-plugins and disable-admission-plugins", name)
+			return nil, fmt.Errorf("enable-admission-plugins and disable-admission-plugins both have plugin %q", name)
 		}
 	}
 	var names []string
@@ -84,7 +84,7 @@ func (s Selection) Names(known []Known) ([]string, error) {
 
 func (s Selection) controlled(known []Known) ([]string, error) {
 	if len(s.Enable) > 0 || len(s.Disable) > 0 {
-		return nil, errors.New("admission-control and enable-admission-plugins/disable-admission-plugins are mutually exclusive")
+		return nil, errors.New("admission-control is the whole list, and goes with neither enable-admission-plugins nor disable-admission-plugins")
 	}
 	if err := checkKnown("admission-control", s.Control, known); err != nil {
 		return nil, err

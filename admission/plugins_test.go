@@ -54,12 +54,12 @@ func TestSelectionNames(t *testing.T) {
 		{
 			name:      "S9.7 a name in both",
 			selection: Selection{Enable: []string{"Initializers"}, Disable: []string{"Initializers"}},
-			err:       `plugin "Initializers" is in both enable-admission-plugins and disable-admission-plugins`,
+			err:       `enable-admission-plugins and disable-admission-plugins both have plugin "Initializers"`,
 		},
 		{
 			name:      "S9.7 not together with admission-control",
 			selection: Selection{Control: []string{"Initializers"}, Disable: []string{"Initializers"}},
-			err:       "admission-control and enable-admission-plugins/disable-admission-plugins are mutually exclusive",
+			err:       "admission-control is the whole list, and goes with neither enable-admission-plugins nor disable-admission-plugins",
 		},
 	}
 	for _, tt := range tests {

@@ -749,9 +749,19 @@ func TestAnotherServerTakesTheControllersOver(t *testing.T) {
 	owner := o.make("owner", nil)
 	o.make("child", ownedBy(owner))
 	o.collected()
+	leaving := two.Namespace(t)
 	one.Kill(t)
-	// Nobody collects it now.
+	// No server runs controllers now: what happens is left for the next one.
 	o.delete("owner", metav1.DeletePropagationBackground)
+	came := two.EmptyNamespace(t)
+	if err := o.client.CoreV1().Namespaces().Delete(harness.Context(t), leaving, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.client.CoreV1().ResourceQuotas(o.ns).Create(harness.Context(t), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse("9")}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience)
 	defer cancel()
 	for o.get("child") != nil {
@@ -761,6 +771,22 @@ func TestAnotherServerTakesTheControllersOver(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+	harness.Eventually(t, "a new namespace is furnished, a deleted one is gone, and a quota is counted", func() error {
+		if _, err := o.client.CoreV1().ServiceAccounts(came).Get(harness.Context(t), "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if _, err := o.client.CoreV1().ConfigMaps(came).Get(harness.Context(t), "kube-root-ca.crt", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if _, err := o.client.CoreV1().Namespaces().Get(harness.Context(t), leaving, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("%s: %v", leaving, err)
+		}
+		q, err := o.client.CoreV1().ResourceQuotas(o.ns).Get(harness.Context(t), "q", metav1.GetOptions{})
+		if err == nil && q.Status.Used.Name(corev1.ResourceConfigMaps, resource.DecimalSI).Value() != 1 {
+			err = fmt.Errorf("used: %v", q.Status.Used)
+		}
+		return err
+	})
 	if now := holder(two); now == first || now == "" {
 		t.Errorf("%q has the lease, and %q had it", now, first)
 	}

@@ -9,8 +9,11 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
 // picture is what the server has at one moment, in every form that clients ask
@@ -40,8 +43,7 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 		},
 		aggregated: map[string]*aggregate{core: {}, named: {}},
 	}
-	roots := discovery.NewRootAPIsHandler(addresses, codecs)
-	p.legacy[named] = roots
+	roots := groupList{}
 	lists := map[string][]apidiscoveryv2.APIGroupDiscovery{}
 	for _, g := range groups {
 		root := named
@@ -65,10 +67,11 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 		lists[root] = append(lists[root], all)
 		if g.name != "" {
 			one.PreferredVersion = one.Versions[0]
-			roots.AddGroup(one)
+			roots = append(roots, one)
 			p.legacy[path] = discovery.NewAPIGroupHandler(codecs, one)
 		}
 	}
+	p.legacy[named] = roots
 	for root, a := range p.aggregated {
 		a.list = &apidiscoveryv2.APIGroupDiscoveryList{Items: lists[root]}
 		data, err := json.Marshal(a.list)
@@ -79,6 +82,15 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 		a.etag = hex.EncodeToString(sum[:])
 	}
 	return p, nil
+}
+
+// groupList answers at /apis as the aggregator of kube-apiserver does: without the addresses of
+// the server, and with an apiVersion, which the library's own handler leaves out.
+type groupList []metav1.APIGroup
+
+// ServeHTTP implements http.Handler.
+func (l groupList) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	responsewriters.WriteObjectNegotiated(codecs, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, req, http.StatusOK, &metav1.APIGroupList{Groups: l}, false)
 }
 
 // aggregated is how aggregated discovery shows the version.

@@ -1,6 +1,8 @@
 package discovery_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,28 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
 )
+
+// S22.14: the list of groups is as kube-apiserver's aggregator writes it, which clients older than
+// aggregated discovery read.
+func TestTheListOfGroupsIsTheAggregators(t *testing.T) {
+	_, s := serve(t, small()[:2])
+	res, err := http.Get(s.URL + "/apis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	version := map[string]any{"groupVersion": "apps/v1", "version": "v1"}
+	want := map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{
+		map[string]any{"name": "apps", "versions": []any{version}, "preferredVersion": version},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
 
 // S22.14: group versions of other servers stand where their priorities say, in both forms of
 // discovery, hide those of this server, and are stale while their server does not answer.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
@@ -115,6 +116,8 @@ func (r *reflector) schema(t reflect.Type, needs map[string]bool) spec.Schema {
 	}
 	example := reflect.New(t).Interface()
 	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return *spec.DateTimeProperty()
 	case t.Kind() == reflect.Struct || isNamed(example):
 		name := util.GetCanonicalTypeName(example)
 		needs[name] = true

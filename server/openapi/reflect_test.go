@@ -2,6 +2,7 @@ package openapi_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -81,7 +82,9 @@ type Plan struct {
 type Step struct {
 	Name string `json:"name"`
 	Size *int32 `json:"size,omitempty"`
-	Next []Step `json:"next,omitempty"`
+	// Done is a time as the standard library has it, which is a string in JSON.
+	Done time.Time `json:"done,omitzero"`
+	Next []Step    `json:"next,omitempty"`
 }
 
 // SwaggerDoc describes a Step.
@@ -127,6 +130,11 @@ func TestAReflectedKindCanBeApplied(t *testing.T) {
 	want := plan(map[string]any{"steps": []any{step("a", 1), step("b", 3)}, "notes": []any{"y"}})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps merge by name, notes as a whole (-want +got):\n%s", diff)
+	}
+	if _, err := converter.ObjectToTyped(&Plan{
+		TypeMeta: metav1.TypeMeta{APIVersion: gv.String(), Kind: "Plan"}, Steps: []Step{{Name: "a", Done: time.Now()}},
+	}); err != nil {
+		t.Errorf("a time: %v", err)
 	}
 	if _, err := converter.ObjectToTyped(plan(map[string]any{"stesp": []any{}})); err == nil {
 		t.Error("an unknown field was accepted")

@@ -115,7 +115,7 @@ var layers = []struct {
 	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 
 	{"admission", []string{
-		"admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
+		"admission/announce", "admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
 		"admission/exclusion", "admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
 	{"admission/lint", []string{"admission/plan", "admission/snapshot", "admission/registration", "admission/expression"},

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
@@ -30,24 +30,20 @@ func (e *Engine) Targets() []Target {
 	return list
 }
 
-// Skipped is a webhook that is not called, because its server could not be reached
-// several times in a row.
-type Skipped struct {
-	Entry  *registration.Entry
-	Target call.Target
-}
-
 // Skipped returns which webhooks of a snapshot are not called now, by source and
-// in order (S5.1). It is cheap when there are none.
-func (e *Engine) Skipped(s *snapshot.Snapshot) []Skipped {
-	var list []Skipped
+// in order (S5.1), as servers announce them. It is cheap when there are none.
+func (e *Engine) Skipped(s *snapshot.Snapshot) []announce.Skipped {
+	var list []announce.Skipped
 	for _, c := range e.callers {
 		if !slices.ContainsFunc(c.Targets(), func(t call.Target) bool { return t.State != call.TargetClosed }) {
 			continue
 		}
 		for _, h := range s.Entries(c.source) {
 			if t, ok := c.TargetOf(h.Entry); ok && t.State != call.TargetClosed {
-				list = append(list, Skipped{h.Entry, t})
+				list = append(list, announce.Skipped{
+					Registration: h.Entry.Source.Descriptor().Resource + "." + h.Entry.Configuration,
+					Webhook:      h.Entry.Name, Target: t.Name, Since: t.Since.UTC(), Reason: t.LastError,
+				})
 			}
 		}
 	}

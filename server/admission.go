@@ -104,7 +104,9 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			a.announcer.Observe(r)
-			a.announcer.Skip(a.skipped())
+			if r.Snapshot != nil {
+				a.announcer.Skip(a.engine.Skipped(r.Snapshot))
+			}
 		},
 	}); err != nil {
 		return nil, err
@@ -193,22 +195,6 @@ func replicaID() string {
 		host = "gatehouse"
 	}
 	return strings.ToLower(host + "-" + rand.Text()[:8])
-}
-
-// skipped returns the webhooks that are registered and not called now.
-func (a *admitter) skipped() []replicas.Skipped {
-	s := a.refresher.Current()
-	if s == nil {
-		return nil
-	}
-	var list []replicas.Skipped
-	for _, one := range a.engine.Skipped(s) {
-		list = append(list, replicas.Skipped{
-			Registration: one.Entry.Source.Descriptor().Resource + "." + one.Entry.Configuration,
-			Webhook:      one.Entry.Name, Target: one.Target.Name, Since: one.Target.Since.UTC(), Reason: one.Target.LastError,
-		})
-	}
-	return list
 }
 
 // announced is a reader whose results are used only while others know that this

@@ -53,6 +53,9 @@ func newJudge(p judgeParts) (*judge, error) {
 		Observer: func(r snapshot.Read) {
 			admission.CountRead(r)
 			j.announcer.Observe(r)
+			if r.Snapshot != nil {
+				j.announcer.Skip(j.engine.Skipped(r.Snapshot))
+			}
 		},
 	})
 	if err != nil {

@@ -459,6 +459,77 @@ func TestRegistrationsAreInForceBehindTheMainServer(t *testing.T) {
 	}
 }
 
+// A webhook that cannot be reached when the gallery calls it is shown as skipped by the gallery,
+// with the reason, and by the main server not: that calls it for nothing (S22.20, S7.16).
+func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
+	c := start(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := listener.Addr().String()
+	listener.Close()
+	url, none, ignore := "https://"+down, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Ignore
+	if _, err := c.main.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "down"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "down.gallery.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &url}, FailurePolicy: &ignore,
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"gallery.example.com"}, APIVersions: []string{"*"}, Resources: []string{"paintings"}},
+			}},
+			SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(c.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := client.Resource(schema.GroupVersionResource{Group: "gatehouse.dev", Version: "v1alpha1", Resource: "registrationstates"})
+	behind := paintings(t, c.admin, "v1", "default")
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); ; {
+		// Several calls in a row must fail.
+		if _, err := behind.Create(t.Context(), paint("v1", "trial", map[string]any{"title": "Trial"}), metav1.CreateOptions{DryRun: []string{"All"}}); err != nil {
+			t.Fatal(err)
+		}
+		state, err := states.Get(t.Context(), "validatingwebhookconfigurations.down", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := map[string]map[string]any{}
+		list, _, _ := unstructured.NestedSlice(state.Object, "replicas")
+		for _, one := range list {
+			name, _ := one.(map[string]any)["name"].(string)
+			server := "main"
+			if strings.HasPrefix(name, "gallery-") {
+				server = "gallery"
+			}
+			skipped, _, _ := unstructured.NestedSlice(one.(map[string]any), "skipped")
+			if len(skipped) > 0 {
+				shown[server], _ = skipped[0].(map[string]any)
+			}
+		}
+		if one := shown["gallery"]; one != nil {
+			if reason, _ := one["reason"].(string); one["webhook"] != "down.gallery.example.com" || one["target"] != down || !strings.Contains(reason, "connection refused") {
+				t.Errorf("the gallery shows %v", one)
+			}
+			if shown["main"] != nil {
+				t.Errorf("the main server shows %v", shown["main"])
+			}
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("nobody shows the webhook: %v", list)
+		}
+	}
+}
+
 // A new painting gets the initializers that are registered on the main server, in the
 // annotation that carries the list in objects of typed kinds, and is initialized when the
 // annotation is removed (S11.5, S11.38).

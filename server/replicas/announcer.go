@@ -41,9 +41,6 @@ type Options struct {
 	Off []string
 }
 
-// Skipped is a webhook that a server does not call.
-type Skipped = announce.Skipped
-
 // Announcer announces a server. It is safe for concurrent use.
 type Announcer struct {
 	*announce.Log

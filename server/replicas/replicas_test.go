@@ -312,7 +312,7 @@ func TestSkippedWebhooksAreTold(t *testing.T) {
 	s.write("other")
 	a, _ := s.running("a")
 	adopt(a, first+1)
-	skipped := Skipped{Registration: resource + ".podpolicy", Webhook: "w.example.com", Target: "127.0.0.1:1", Since: time.Now().UTC().Truncate(time.Second), Reason: strings.Repeat("é", announce.MaxReason)}
+	skipped := announce.Skipped{Registration: resource + ".podpolicy", Webhook: "w.example.com", Target: "127.0.0.1:1", Since: time.Now().UTC().Truncate(time.Second), Reason: strings.Repeat("é", announce.MaxReason)}
 	told := func(name string) []v1alpha1.SkippedWebhook {
 		obj, err := s.states.Get(t.Context(), resource+"."+name, nil)
 		if err != nil {
@@ -328,7 +328,7 @@ func TestSkippedWebhooksAreTold(t *testing.T) {
 			t.Fatalf("%v: %+v", err, told("podpolicy"))
 		}
 	}
-	a.Skip([]Skipped{skipped})
+	a.Skip([]announce.Skipped{skipped})
 	await(1)
 	got := told("podpolicy")[0]
 	if got.Webhook != skipped.Webhook || got.Target != skipped.Target || !got.Since.Time.Equal(skipped.Since) || len(got.Reason) > announce.MaxReason+len("...") || !strings.HasPrefix(got.Reason, "éé") {
@@ -339,13 +339,13 @@ func TestSkippedWebhooksAreTold(t *testing.T) {
 	}
 	news := a.News()
 	skipped.Reason = "another one"
-	a.Skip([]Skipped{skipped})
+	a.Skip([]announce.Skipped{skipped})
 	if a.News() != news {
 		t.Error("the server announces a webhook again because its reason changed")
 	}
 	a.Skip(nil)
 	await(0)
-	a.Skip(make([]Skipped, 10_000))
+	a.Skip(make([]announce.Skipped, 10_000))
 	if said, _ := a.Current(); len(said.Skipped) != announce.MaxSkipped {
 		t.Errorf("the server reported %d skipped webhooks", len(said.Skipped))
 	}

@@ -69,8 +69,8 @@ func pod(name string) string {
 // included, and nothing else.
 func TestBackUpAndRestore(t *testing.T) {
 	t.Parallel()
-	a := newAdministrator(t)
-	s := harness.StartOn(t, filepath.Join(a.dir, "gatehouse.data"))
+	a := harness.NewAdministrator(t)
+	s := harness.StartOn(t, filepath.Join(a.Dir, "gatehouse.data"))
 	in := fmt.Sprintf(configMaps, "default")
 	create(t, s, http.StatusCreated, in, named("before"))
 	hooks := harness.NewWebhookServer(t, nil)
@@ -81,7 +81,7 @@ func TestBackUpAndRestore(t *testing.T) {
 	}
 
 	s.Stop(t)
-	a.follow(t, "Back up and restore", "tar -cf")
+	a.Follow(t, "Back up and restore", "tar -cf")
 	s.Restart(t)
 	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", registrations+"validatingwebhookconfigurations/policy", "")
 	harness.Eventually(t, "the webhook is gone", func() error {
@@ -93,7 +93,7 @@ func TestBackUpAndRestore(t *testing.T) {
 	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", in+"/before", "")
 
 	s.Stop(t)
-	a.follow(t, "Back up and restore", "tar -xf")
+	a.Follow(t, "Back up and restore", "tar -xf")
 	s.Restart(t)
 	h := s.HTTP(t, nil)
 	h.Get(in + "/before")
@@ -110,7 +110,7 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Recover from a bad webhook"
 	s := harness.Start(t)
-	a := newAdministrator(t).of(s)
+	a := harness.NewAdministrator(t).Of(s)
 	register(t, s, mutating, "bad", down(t))
 	register(t, s, validating, "bad", down(t))
 	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "default"), pod("a"))
@@ -118,7 +118,7 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 
 	harness.Eventually(t, "the page's command says which webhook cannot be reached", func() error {
 		create(t, s, http.StatusInternalServerError, namespaces, named("a"))
-		out := a.follow(t, section, "get registrationstates")
+		out := a.Follow(t, section, "get registrationstates")
 		for _, part := range []string{"validatingwebhookconfiguration.admissionregistration.k8s.io/bad", "bad.example.com at 127.0.0.1:", "connection refused"} {
 			if !strings.Contains(out, part) {
 				return fmt.Errorf("no %q in %s", part, out)
@@ -126,12 +126,12 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 		}
 		return nil
 	})
-	a.follow(t, section, "--deleted")
-	if kept, err := os.ReadFile(filepath.Join(a.dir, "bad.yaml")); err != nil || !strings.Contains(string(kept), "bad.example.com") {
+	a.Follow(t, section, "--deleted")
+	if kept, err := os.ReadFile(filepath.Join(a.Dir, "bad.yaml")); err != nil || !strings.Contains(string(kept), "bad.example.com") {
 		t.Errorf("what was kept: %v %s", err, kept)
 	}
 	create(t, s, http.StatusInternalServerError, namespaces, named("a"))
-	a.follow(t, section, `"Ignore"`)
+	a.Follow(t, section, `"Ignore"`)
 	create(t, s, http.StatusCreated, namespaces, named("a"))
 	create(t, s, http.StatusCreated, fmt.Sprintf(pods, "a"), pod("a"))
 }
@@ -141,13 +141,13 @@ func TestRecoverFromABadWebhook(t *testing.T) {
 func TestExemptNamespaces(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
-	a := newAdministrator(t).of(s)
+	a := harness.NewAdministrator(t).Of(s)
 	create(t, s, http.StatusCreated, namespaces, named("webhooks"))
 	s.Account(t, "webhooks")
 	register(t, s, validating, "policy", down(t))
 	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "webhooks"), pod("hook"))
 
-	a.follow(t, "Exempt namespaces", "kubernetes.io/metadata.name")
+	a.Follow(t, "Exempt namespaces", "kubernetes.io/metadata.name")
 	create(t, s, http.StatusCreated, fmt.Sprintf(pods, "webhooks"), pod("hook"))
 	create(t, s, http.StatusCreated, fmt.Sprintf(configMaps, "kube-system"), named("a"))
 	create(t, s, http.StatusInternalServerError, fmt.Sprintf(pods, "default"), pod("a"))
@@ -178,10 +178,10 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 	t.Parallel()
 	const section = "Certificates"
 	s := harness.Start(t)
-	a := newAdministrator(t).of(s)
+	a := harness.NewAdministrator(t).Of(s)
 	old, next := harness.NewAuthority(t, "old"), harness.NewAuthority(t, "new")
-	a.write(t, "old-ca.crt", old.Bundle)
-	a.write(t, "new-ca.crt", next.Bundle)
+	a.Write(t, "old-ca.crt", old.Bundle)
+	a.Write(t, "new-ca.crt", next.Bundle)
 	var serving atomic.Pointer[tls.Config]
 	use := func(authority *harness.Authority) {
 		serving.Store(&tls.Config{Certificates: []tls.Certificate{authority.Serving(t, "127.0.0.1")}})
@@ -208,7 +208,7 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 		}
 		writing <- written
 	}()
-	a.follow(t, section, "both-ca.crt")
+	a.Follow(t, section, "both-ca.crt")
 	use(next)
 	asked := len(hook.Reviews())
 	harness.Eventually(t, "calls with the new certificate", func() error {
@@ -217,7 +217,7 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 		}
 		return nil
 	})
-	a.follow(t, section, "< new-ca.crt")
+	a.Follow(t, section, "< new-ca.crt")
 	stop()
 	if written := <-writing; written < 10 {
 		t.Errorf("%d writes", written)
@@ -229,14 +229,14 @@ func TestRotateTheCertificateOfAWebhook(t *testing.T) {
 // A serving certificate that was replaced is used without a restart.
 func TestRotateTheServingCertificate(t *testing.T) {
 	t.Parallel()
-	a, authority := newAdministrator(t), harness.NewAuthority(t, "serving")
+	a, authority := harness.NewAdministrator(t), harness.NewAuthority(t, "serving")
 	replace := func() {
 		cert, key := authority.Pair(t, "127.0.0.1")
-		a.write(t, "tls.key", key)
-		a.write(t, "tls.crt", cert)
+		a.Write(t, "tls.key", key)
+		a.Write(t, "tls.crt", cert)
 	}
 	replace()
-	s := harness.Start(t, "--tls-cert-file", filepath.Join(a.dir, "tls.crt"), "--tls-private-key-file", filepath.Join(a.dir, "tls.key"))
+	s := harness.Start(t, "--tls-cert-file", filepath.Join(a.Dir, "tls.crt"), "--tls-private-key-file", filepath.Join(a.Dir, "tls.key"))
 	serial := func() string {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{RootCAs: authority.Pool()})
 		if err != nil {

@@ -53,8 +53,9 @@ type api struct {
 	types *typechecking.Controller
 	// aggregator passes requests on to other servers.
 	aggregator *aggregation.Aggregator
-	// resources handles requests for resources and for discovery.
-	resources http.Handler
+	// resources handles requests for resources and for discovery, own those of them that are
+	// for this server.
+	resources, own http.Handler
 	// kindsChanged is called when discovery shows other kinds.
 	kindsChanged func()
 }
@@ -154,11 +155,12 @@ func newAPI(p apiParts) (*api, error) {
 	p.admitter.schemas.serve(append(builtin, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}
-	a.resources = through(&resources.Handler{
+	a.own = through(&resources.Handler{
 		Sources:   sources,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		NotFound: a.discovery,
-	}, a.aggregator.Handler, showRevision, traced(ring))
+	}, showRevision, traced(ring))
+	a.resources = a.aggregator.Handler(a.own)
 	return a, nil
 }
 

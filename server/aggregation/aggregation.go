@@ -97,6 +97,10 @@ type Aggregator struct {
 	// initiated is closed when all APIServices that were stored at the start are known.
 	initiated chan struct{}
 
+	// ctx is that of Know; up tells that Run has begun.
+	ctx context.Context
+	up  atomic.Bool
+
 	// remote are the proxies by group version; nil while there is none. The map is never
 	// changed.
 	remote atomic.Pointer[map[schema.GroupVersion]*Proxy]
@@ -132,6 +136,7 @@ func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.cr
 // Know reads the APIServices, and returns when requests for remote ones are passed on. What
 // it starts runs until ctx ends.
 func (a *Aggregator) Know(ctx context.Context) error {
+	a.ctx = ctx
 	a.informers.Start(ctx.Done())
 	go a.known.Run(ctx.Done(), a.initiated)
 	select {
@@ -151,11 +156,9 @@ func (a *Aggregator) Run(ctx context.Context) {
 	defer a.informers.Shutdown()
 	defer running.Wait()
 	running.Go(func() { a.registrar.run(ctx) })
-	if local, err := newLocal(a); err == nil {
-		running.Go(func() { local.Run(workers, ctx.Done()) })
-	} else {
-		logger(ctx).Error(err, "No condition of local APIServices is kept")
-	}
+	// From now on conditions of local APIServices are written, also of those that were seen before.
+	a.up.Store(true)
+	a.known.Enqueue()
 	select {
 	case <-a.wake:
 	case <-ctx.Done():
@@ -171,7 +174,7 @@ func (a *Aggregator) Run(ctx context.Context) {
 	running.Go(func() { remote.Run(workers, ctx.Done()) })
 }
 
-// workers is how many APIServices are checked at once, as in kube-apiserver.
+// workers is how many remote APIServices are checked at once, as in kube-apiserver.
 const workers = 5
 
 // Find returns the proxy of a request, nil if this server handles the request itself.
@@ -232,6 +235,16 @@ func (a *Aggregator) Remote() []schema.GroupVersion {
 	return list
 }
 
+// Server names the server of a remote group version, for people; empty if this server has the
+// group version.
+func (a *Aggregator) Server(gv schema.GroupVersion) string {
+	p := a.proxy(gv)
+	if p == nil {
+		return ""
+	}
+	return p.target.Load().String()
+}
+
 // ClientCertificateChanged is called when Options.ClientCertificate returns another one.
 func (a *Aggregator) ClientCertificateChanged() { a.known.Enqueue() }
 
@@ -245,7 +258,7 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 	gv := schema.GroupVersion{Group: service.Spec.Group, Version: service.Spec.Version}
 	if service.Spec.Service == nil {
 		a.remove(gv, service.Name)
-		return nil
+		return a.keepLocal(service)
 	}
 	p := a.proxy(gv)
 	if p == nil {
@@ -265,6 +278,7 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 // RemoveAPIService implements apiserver.APIHandlerManager.
 func (a handlers) RemoveAPIService(name string) {
 	version, group, _ := strings.Cut(name, ".")
+	availability().ForgetAPIService(name)
 	a.remove(schema.GroupVersion{Group: group, Version: version}, name)
 }
 

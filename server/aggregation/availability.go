@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
@@ -14,8 +16,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
-	localstatus "k8s.io/kube-aggregator/pkg/controllers/status/local"
 	availabilitymetrics "k8s.io/kube-aggregator/pkg/controllers/status/metrics"
 	remotestatus "k8s.io/kube-aggregator/pkg/controllers/status/remote"
 
@@ -31,9 +34,21 @@ var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
 	return m
 })
 
-// newLocal makes upstream's controller of the condition of local APIServices (S22.5).
-func newLocal(a *Aggregator) (*localstatus.AvailableConditionController, error) {
-	return localstatus.New(apiServices{a.informers.Apiregistration().V1().APIServices()}, a.client.ApiregistrationV1(), availability())
+// keepLocal keeps the condition of a local APIService and its metric as upstream's controller does
+// (S22.5), without a queue, workers and a handler of its own.
+func (a *Aggregator) keepLocal(service *apiregistrationv1.APIService) error {
+	next := service.DeepCopy()
+	helper.SetAPIServiceCondition(next, helper.NewLocalAvailableAPIServiceCondition())
+	availability().SetUnavailableGauge(next)
+	if !a.up.Load() || equality.Semantic.DeepEqual(service.Status, next.Status) {
+		return nil
+	}
+	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(a.ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || a.ctx.Err() != nil {
+		// It will be looked at again, or is no longer this server's to keep.
+		return nil
+	}
+	return err
 }
 
 // newRemote makes upstream's controller of the condition of remote APIServices (S22.6), and

@@ -111,7 +111,10 @@ func (r *registrar) setCustom(versions []schema.GroupVersion) {
 	r.mu.custom = now
 }
 
-func (r *registrar) run(ctx context.Context) { r.controller.Run(workers, ctx.Done()) }
+// registrars is how many local APIServices are written at once: at the start they are there.
+const registrars = 1
+
+func (r *registrar) run(ctx context.Context) { r.controller.Run(registrars, ctx.Done()) }
 
 func logger(ctx context.Context) klog.Logger {
 	return klog.LoggerWithName(klog.FromContext(ctx), "aggregation")

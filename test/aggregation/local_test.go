@@ -106,6 +106,13 @@ func TestLocalAPIServices(t *testing.T) {
 		}
 		return nil
 	})
+	kubectl.Must("patch", "apiservice", "v1.batch", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Available","status":"False","reason":"Test","message":"down"}]}}`)
+	harness.Eventually(t, "S22.5 a condition that somebody changed is written again", func() error {
+		if c := list()["v1.batch"].Status.Conditions; len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Local" {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 	kubectl.Must("delete", "apiservice", "v1.local.example.com", "v1.apps")
 	harness.Eventually(t, "S22.4 what was deleted comes back", func() error {
 		if _, ok := list()["v1.local.example.com"]; !ok {

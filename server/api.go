@@ -150,7 +150,7 @@ func newAPI(p apiParts) (*api, error) {
 	a.openapi = openapi.New(openapi.Options{
 		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + KubernetesVersion, Custom: a.custom,
 	})
-	explanations.Serve(a.static, a.custom)
+	explanations.Serve(a.aggregator.Server, a.static, a.custom)
 	p.admitter.params.Serve(a.static, a.custom, a.custom)
 	p.admitter.schemas.serve(append(builtin, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.

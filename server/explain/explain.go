@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,17 +54,21 @@ type Options struct {
 type Explanations struct {
 	options Options
 	handler resources.Handler
+	remote  func(schema.GroupVersion) string
 }
 
 // New returns Explanations. Serve must be called before requests come.
 func New(o Options) *Explanations {
-	return &Explanations{o, resources.Handler{
+	return &Explanations{options: o, handler: resources.Handler{
 		Admission: planning{o.Engine, o.Chain}, Initializers: true, Authorizer: o.Authorizer, NotFound: http.NotFoundHandler(), Uncounted: true,
 	}}
 }
 
-// Serve says where the server's resources are found.
-func (e *Explanations) Serve(sources ...resources.Source) { e.handler.Sources = sources }
+// Serve says where the server's resources are found. remote names the server that requests for a
+// group version are passed on to; empty when this server has it.
+func (e *Explanations) Serve(remote func(schema.GroupVersion) string, sources ...resources.Source) {
+	e.remote, e.handler.Sources = remote, sources
+}
 
 var (
 	_ rest.Creater              = (*Explanations)(nil)
@@ -82,6 +87,24 @@ func (e *Explanations) NamespaceScoped() bool { return false }
 
 // GetSingularName implements rest.SingularNameProvider.
 func (e *Explanations) GetSingularName() string { return "admissionexplanation" }
+
+// elsewhere is the plan for a request that is passed on: nothing judges it here (S22.11).
+func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server string) *plan.Plan {
+	r := spec.Resource
+	about := plan.About{
+		Operation: spec.Operation, APIVersion: schema.GroupVersion{Group: r.Group, Version: r.Version}.String(), Kind: r.Resource, Resource: r.Resource,
+		Subresource: spec.Subresource, Namespace: spec.Namespace, Name: spec.Name, User: who.GetName(), DryRun: spec.DryRun,
+	}
+	if spec.Object != nil {
+		u := &unstructured.Unstructured{}
+		// complete has decoded it before.
+		if json.Unmarshal(spec.Object.Raw, &u.Object) == nil {
+			about.Kind, about.Name = u.GetKind(), cmp.Or(spec.Name, u.GetName())
+		}
+	}
+	return &plan.Plan{Request: about, Notes: []string{fmt.Sprintf(
+		"what the request goes through: it is passed on to %s, which judges it by its own plugins, and by the webhooks and policies that are registered here if it reads them", server)}}
+}
 
 // methods are the HTTP methods of the operations that can be explained.
 var methods = map[string]string{
@@ -125,7 +148,9 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	if err := e.hide(spec, &q.options, may); err != nil {
 		return nil, err
 	}
-	if err := e.ask(ctx, spec, who, q, &asked.Status); err != nil {
+	if server := e.remote(schema.GroupVersion{Group: spec.Resource.Group, Version: spec.Resource.Version}); server != "" {
+		asked.Status.Plan = elsewhere(spec, who, server)
+	} else if err := e.ask(ctx, spec, who, q, &asked.Status); err != nil {
 		return nil, err
 	}
 	asked.ManagedFields = nil

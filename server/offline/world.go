@@ -104,7 +104,7 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 		notes = append(notes, fmt.Sprintf("%s has no known subresource %s", q.Kind.Resource.Resource, q.Subresource))
 	}
 	if q.Kind.Guessed {
-		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s",
+		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s. If an aggregated server has it, that server judges it, by its own plugins, too",
 			q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion(), q.Kind.Resource.Resource))
 	}
 	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -204,7 +206,25 @@ func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
 		}
 		kubectl.Must("delete", "validatingwebhookconfiguration", "flunders")
 	})
-	t.Run("garbage collection", func(t *testing.T) {
+	t.Run("S22.11 gatehouse explain says who judges", func(t *testing.T) {
+		dir := t.TempDir()
+		for name, c := range map[string]struct{ object, want string }{
+			"flunder": {flunder("mine"), `it is passed on to service wardle/api:443 of APIService "v1alpha1.wardle.example.com", which judges it by its own plugins`},
+			"service": {
+				`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v2.wardle.example.com"},"spec":{"group":"wardle.example.com","version":"v2","groupPriorityMinimum":1,"versionPriority":1}}`,
+				"CREATE APIService v2.wardle.example.com (apiregistration.k8s.io/v1 apiservices), by gatehouse-admin",
+			},
+		} {
+			file := filepath.Join(dir, name+".json")
+			if err := os.WriteFile(file, []byte(c.object), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := harness.Run(t, "explain", "-f", file, "--kubeconfig", main.Kubeconfig); r.Code != 0 || !strings.Contains(r.Out, c.want) {
+				t.Errorf("%s: %+v", name, r)
+			}
+		}
+	})
+	t.Run("S22.16 garbage collection to and from its objects", func(t *testing.T) {
 		defer kubectl.For(t)()
 		collectGarbage(t, main, s)
 	})

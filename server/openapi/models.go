@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"weak"
@@ -61,16 +62,28 @@ func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersi
 		}
 		names = append(names, util.GetCanonicalTypeName(obj))
 	}
-	var converter managedfields.TypeConverter
-	err := m.use(func(d *definitions) error {
-		schemas, err := builder3.BuildOpenAPIDefinitionsForResources(d.config(), names...)
-		if err != nil {
-			return fmt.Errorf("models: %w", err)
+	d := m.shapes(names)
+	schemas, err := builder3.BuildOpenAPIDefinitionsForResources(d.config(), names...)
+	if err != nil {
+		return nil, fmt.Errorf("models: %w", err)
+	}
+	return managedfields.NewTypeConverter(schemas, false)
+}
+
+// shapes returns the definitions of the types with the given names and of all that they
+// refer to, without the descriptions of upstream's. The caller owns them.
+func (m *Models) shapes(names []string) *definitions {
+	d := &definitions{name: m.namer()}
+	d.byType = m.complete(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		names := append(slices.Clip(names), objectMeta)
+		if m.extra != nil {
+			for _, def := range m.extra(ref) {
+				names = append(names, def.Dependencies...)
+			}
 		}
-		converter, err = managedfields.NewTypeConverter(schemas, false)
-		return err
-	})
-	return converter, err
+		return upstream.Shapes(ref, names...)
+	}, d.ref)
+	return d
 }
 
 // use calls f with the definitions, which f must not keep.
@@ -92,14 +105,17 @@ func (m *Models) hold() *definitions {
 func (m *Models) load() *definitions {
 	d := m.mu.definitions.Value()
 	if d == nil {
-		name := m.namer()
-		d = &definitions{name: name, byType: m.all(func(path string) spec.Ref {
-			short, _ := name(path)
-			return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
-		})}
+		d = &definitions{name: m.namer()}
+		d.byType = m.all(d.ref)
 		m.mu.definitions = weak.Make(d)
 	}
 	return d
+}
+
+// ref is how a schema refers to the definition of a Go type.
+func (d *definitions) ref(path string) spec.Ref {
+	short, _ := d.name(path)
+	return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
 }
 
 func (d *definitions) config() *common.OpenAPIV3Config {
@@ -133,7 +149,13 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 // all returns upstream's definitions and the extra ones, with
 // metadata.initializers.
 func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(upstream.Definitions)(ref)
+	return m.complete(upstream.Definitions, ref)
+}
+
+// complete adds to definitions of upstream, those of metadata among them, what is not
+// upstream's.
+func (m *Models) complete(some common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
 	if m.extra != nil {
 		for name, def := range m.extra(ref) {
 			defs[name] = def

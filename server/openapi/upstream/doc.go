@@ -14,10 +14,9 @@
 //
 //   - for each table, how many texts it has, and the length of each;
 //   - the names;
-//   - how many definitions there are, and how long the next part is;
-//   - the descriptions, compressed by flate;
-//   - the definitions: of each the name, the schema, and the names of the definitions that
-//     it refers to.
+//   - the descriptions, compressed by flate, after their length;
+//   - the definitions, after their number: of each the name, the length of the rest, the
+//     schema, and the names of the definitions that it refers to.
 //
 // A schema begins with a number whose bits say which fields follow, in the order of the
 // constants of this package. A list or a map begins with its length.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/common"
@@ -45,19 +46,49 @@ var data string
 // references among them. It is upstream's GetOpenAPIDefinitions: the caller owns the
 // result, but for the slices in it, which have no room to grow.
 func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	r := &reader{rest: data, ref: ref, refs: map[string]spec.Ref{}}
-	names, prose := r.sizes(), r.sizes()
-	r.names, r.rest = cut(r.rest, names)
-	n := r.number()
-	packed := r.number()
-	r.descriptions, _ = cut(inflate(r.rest[:packed], prose), prose)
-	r.rest = r.rest[packed:]
-	found := make(map[string]common.OpenAPIDefinition, n)
-	for range n {
-		name := r.name()
-		found[name] = common.OpenAPIDefinition{Schema: r.schema(), Dependencies: r.list()}
+	r := open(ref)
+	r.descriptions, _ = cut(inflate(r.packed, r.prose), r.prose)
+	found := make(map[string]common.OpenAPIDefinition, len(r.definitions))
+	for name := range r.definitions {
+		found[name] = r.definition(name)
 	}
 	return found
+}
+
+// Shapes returns what Definitions does of the types with the given names, and of all that
+// they refer to, without descriptions, which are most of the work. Names that upstream does
+// not have are left out.
+func Shapes(ref common.ReferenceCallback, names ...string) map[string]common.OpenAPIDefinition {
+	r := open(ref)
+	found := map[string]common.OpenAPIDefinition{}
+	for wanted := slices.Clone(names); len(wanted) > 0; {
+		name := wanted[len(wanted)-1]
+		wanted = wanted[:len(wanted)-1]
+		if _, ok := found[name]; ok || r.definitions[name] == "" {
+			continue
+		}
+		d := r.definition(name)
+		found[name] = d
+		wanted = append(wanted, d.Dependencies...)
+	}
+	return found
+}
+
+// open reads all but the definitions and the descriptions.
+func open(ref common.ReferenceCallback) *reader {
+	r := &reader{rest: data, ref: ref, refs: map[string]spec.Ref{}}
+	names := r.sizes()
+	r.prose = r.sizes()
+	r.names, r.rest = cut(r.rest, names)
+	packed := r.number()
+	r.packed, r.rest = r.rest[:packed], r.rest[packed:]
+	n := r.number()
+	r.definitions = make(map[string]string, n)
+	for range n {
+		name, size := r.name(), r.number()
+		r.definitions[name], r.rest = r.rest[:size], r.rest[size:]
+	}
+	return r
 }
 
 // inflate returns the texts of the given sizes that flate made packed of.
@@ -85,10 +116,22 @@ func cut(s string, sizes []int) (texts []string, rest string) {
 
 // reader decodes data, which the test of this package has read whole: damage is a panic.
 type reader struct {
-	rest                string
-	names, descriptions []string
-	ref                 common.ReferenceCallback
-	refs                map[string]spec.Ref
+	rest  string
+	names []string
+	// descriptions is nil when they are left out; packed is their compressed text, prose
+	// their sizes.
+	descriptions []string
+	packed       string
+	prose        []int
+	// definitions are what has yet to be decoded, by name.
+	definitions map[string]string
+	ref         common.ReferenceCallback
+	refs        map[string]spec.Ref
+}
+
+func (r *reader) definition(name string) common.OpenAPIDefinition {
+	r.rest = r.definitions[name]
+	return common.OpenAPIDefinition{Schema: r.schema(), Dependencies: r.list()}
 }
 
 func (r *reader) sizes() []int {
@@ -177,7 +220,9 @@ func (r *reader) schema() spec.Schema {
 	var s spec.Schema
 	has := r.number()
 	if has&hasDescription != 0 {
-		s.Description = r.descriptions[r.number()]
+		if n := r.number(); r.descriptions != nil {
+			s.Description = r.descriptions[n]
+		}
 	}
 	if has&hasType != 0 {
 		s.Type = r.list()

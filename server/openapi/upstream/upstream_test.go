@@ -69,6 +69,33 @@ func TestDefinitionsAreTheCallersOwn(t *testing.T) {
 	}
 }
 
+// Shapes are the definitions that are asked for, and those that they refer to, without
+// descriptions.
+func TestShapesAreDefinitionsWithoutDescriptions(t *testing.T) {
+	const role, rule, meta, pod = "io.k8s.api.rbac.v1.Role", "io.k8s.api.rbac.v1.PolicyRule", "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", "io.k8s.api.core.v1.Pod"
+	all := upstream.Definitions(ref)
+	got := upstream.Shapes(ref, role, "com.example.Unknown")
+	for _, name := range []string{role, rule, meta} {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if _, ok := got[pod]; ok || len(got) > 10 {
+		t.Errorf("%d definitions, with %s: %v", len(got), pod, ok)
+	}
+	for name, d := range got {
+		want := all[name]
+		want.Schema.Description = ""
+		for property, s := range want.Schema.Properties {
+			s.Description = ""
+			want.Schema.Properties[property] = s
+		}
+		if !reflect.DeepEqual(d, want) {
+			t.Errorf("%s: got %#v, want %#v", name, d, want)
+		}
+	}
+}
+
 // wanted returns upstream's definitions. Defaults that are constants of a type of string
 // become plain strings, which are the same in JSON.
 func wanted(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
@@ -82,6 +109,15 @@ func wanted(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		}
 	}
 	return definitions
+}
+
+func BenchmarkShapes(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(upstream.Shapes(ref, "io.k8s.api.rbac.v1.Role")); n == 0 {
+			b.Fatal("no definitions")
+		}
+	}
 }
 
 func BenchmarkDefinitions(b *testing.B) {
@@ -101,12 +137,16 @@ func BenchmarkDefinitions(b *testing.B) {
 // it refers to.
 func encode(t *testing.T, definitions map[string]common.OpenAPIDefinition) []byte {
 	w := &writer{names: newTable(), descriptions: newTable()}
+	w.number(len(definitions))
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
-		w.name(name)
-		if err := w.schema(definitions[name].Schema); err != nil {
+		d := &writer{names: w.names, descriptions: w.descriptions}
+		if err := d.schema(definitions[name].Schema); err != nil {
 			t.Fatalf("%s: %v: give it one in server/openapi/upstream", name, err)
 		}
-		w.list(definitions[name].Dependencies)
+		d.list(definitions[name].Dependencies)
+		w.name(name)
+		w.number(len(d.out))
+		w.out = append(w.out, d.out...)
 	}
 	var packed bytes.Buffer
 	f, err := flate.NewWriter(&packed, flate.BestCompression)
@@ -127,7 +167,6 @@ func encode(t *testing.T, definitions map[string]common.OpenAPIDefinition) []byt
 		}
 	}
 	out.out = append(out.out, strings.Join(w.names.texts, "")...)
-	out.number(len(definitions))
 	out.number(packed.Len())
 	return slices.Concat(out.out, packed.Bytes(), w.out)
 }

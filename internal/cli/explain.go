@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -144,10 +143,6 @@ func (o *explainOptions) complete() error {
 type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error)
 
 func (o *explainOptions) run(ctx context.Context, streams Streams) error {
-	if os.Getenv("GOGC") == "" {
-		// The command ends before there is much to collect.
-		defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
-	}
 	explain, kinds, namespace, err := o.explainer(ctx)
 	if err != nil {
 		return err

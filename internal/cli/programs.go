@@ -3,35 +3,28 @@ package cli
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/internal/prelude"
 )
 
 // The programs that test libraries start. Under these names this one stands in for them.
 const (
 	kubeAPIServerProgram = "kube-apiserver"
 	etcdProgram          = "etcd"
-	kubectlProgram       = "kubectl"
+	kubectlProgram       = prelude.Kubectl
 )
-
-// programVariable names the environment variable with the name that this program is to go
-// by. The scripts of a release's archive for setup-envtest set it: that archive cannot have
-// links.
-const programVariable = "GATEHOUSE_PROGRAM"
 
 // program is the name that this one was started under. It is read once: kubectl's parts
 // need os.Args changed.
 var program = startedAs()
 
 func startedAs() string {
-	if name := os.Getenv(programVariable); name != "" {
-		// It is not for the plugins that kubectl starts.
-		os.Unsetenv(programVariable)
-		return name
-	}
-	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	name := prelude.Program()
+	// It is not for the plugins that kubectl starts.
+	os.Unsetenv(prelude.ProgramVariable)
+	return name
 }
 
 // Main runs the program that a name stands for, the last part of os.Args[0] or the value of

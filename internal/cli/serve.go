@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -203,20 +201,17 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if err := startLogging(ctx, streams.Err, o.verbosity); err != nil {
 		return err
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 	garbage := int64(room)
-	if o.test {
+	if o.server.EndAtOnce {
 		garbage = roomInTests
 	}
 	serving, stop := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop()
+	keeping.Go(func() { keepMemory(serving, garbage) })
 	return s.Run(ctx, func(a server.Address) {
 		fmt.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
-		keeping.Go(func() { keepMemory(serving, garbage) })
 		time.AfterFunc(settle, forgetProgram)
 	})
 }

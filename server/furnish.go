@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,21 +107,27 @@ func (f *furnisher) makeUp(ctx context.Context) {
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 func (f *furnisher) createNamespaces(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range systemNamespaces {
-		_, err := f.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			_, err = f.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("namespace %s: %w", name, err)
-		}
-		if f.makeAccount == nil {
-			continue
-		}
-		if _, err := f.makeAccount(ctx, name); err != nil {
-			return fmt.Errorf("service account of namespace %s: %w", name, err)
-		}
+		group.Go(func() error { return f.createNamespace(ctx, name) })
+	}
+	return group.Wait()
+}
+
+func (f *furnisher) createNamespace(ctx context.Context, name string) error {
+	namespaces := f.client.CoreV1().Namespaces()
+	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	if f.makeAccount == nil {
+		return nil
+	}
+	if _, err := f.makeAccount(ctx, name); err != nil {
+		return fmt.Errorf("service account of namespace %s: %w", name, err)
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
@@ -20,17 +22,23 @@ const bootstrapWorkers = 8
 // is missing to those that are there. An administrator's additions stay. The
 // error is the first; the objects after it are made all the same.
 func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
+	there, err := list(ctx, client)
+	if err != nil {
+		return err
+	}
 	rbac, namespaces := client.RbacV1(), client.CoreV1().Namespaces()
 	var tasks []func() error
 	role := func(name string, owner reconciliation.RuleOwner, modifier reconciliation.RuleOwnerModifier) {
+		known := &knownRole{RuleOwnerModifier: modifier, there: there.roles}
 		tasks = append(tasks, func() error {
-			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: modifier, Confirm: true}).Run()
+			_, err := (&reconciliation.ReconcileRoleOptions{Role: owner, Client: known, Confirm: true}).Run()
 			return wrap("role", name, err)
 		})
 	}
 	binding := func(name string, b reconciliation.RoleBinding, modifier reconciliation.RoleBindingModifier) {
+		known := &knownBinding{RoleBindingModifier: modifier, there: there.bindings}
 		tasks = append(tasks, func() error {
-			_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: modifier, Confirm: true}).Run()
+			_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: b, Client: known, Confirm: true}).Run()
 			return wrap("role binding", name, err)
 		})
 	}
@@ -66,6 +74,88 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 		})
 	}
 	return group.Wait()
+}
+
+// objects are the roles and bindings that are there, by their namespaces and names.
+type objects struct {
+	roles    map[[2]string]reconciliation.RuleOwner
+	bindings map[[2]string]reconciliation.RoleBinding
+}
+
+// list reads in a few requests what would take one for each object.
+func list(ctx context.Context, client kubernetes.Interface) (*objects, error) {
+	o := &objects{roles: map[[2]string]reconciliation.RuleOwner{}, bindings: map[[2]string]reconciliation.RoleBinding{}}
+	rbac := client.RbacV1()
+	clusterRoles, err := rbac.ClusterRoles().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cluster roles: %w", err)
+	}
+	for _, r := range clusterRoles.Items {
+		o.roles[[2]string{"", r.Name}] = reconciliation.ClusterRoleRuleOwner{ClusterRole: &r}
+	}
+	clusterRoleBindings, err := rbac.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cluster role bindings: %w", err)
+	}
+	for _, b := range clusterRoleBindings.Items {
+		o.bindings[[2]string{"", b.Name}] = reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: &b}
+	}
+	for namespace := range bootstrappolicy.NamespaceRoles() {
+		roles, err := rbac.Roles(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("roles in namespace %s: %w", namespace, err)
+		}
+		for _, r := range roles.Items {
+			o.roles[[2]string{namespace, r.Name}] = reconciliation.RoleRuleOwner{Role: &r}
+		}
+	}
+	for namespace := range bootstrappolicy.NamespaceRoleBindings() {
+		bindings, err := rbac.RoleBindings(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("role bindings in namespace %s: %w", namespace, err)
+		}
+		for _, b := range bindings.Items {
+			o.bindings[[2]string{namespace, b.Name}] = reconciliation.RoleBindingAdapter{RoleBinding: &b}
+		}
+	}
+	return o, nil
+}
+
+// knownRole reads a role from what was listed, and when that turns out to be old, from the
+// API.
+type knownRole struct {
+	reconciliation.RuleOwnerModifier
+	there map[[2]string]reconciliation.RuleOwner
+}
+
+func (k *knownRole) Get(namespace, name string) (reconciliation.RuleOwner, error) {
+	if k.there == nil {
+		return k.RuleOwnerModifier.Get(namespace, name)
+	}
+	there := k.there
+	k.there = nil
+	if r, ok := there[[2]string{namespace, name}]; ok {
+		return r, nil
+	}
+	return nil, apierrors.NewNotFound(rbacv1.Resource("roles"), name)
+}
+
+// knownBinding reads a binding as knownRole does a role.
+type knownBinding struct {
+	reconciliation.RoleBindingModifier
+	there map[[2]string]reconciliation.RoleBinding
+}
+
+func (k *knownBinding) Get(namespace, name string) (reconciliation.RoleBinding, error) {
+	if k.there == nil {
+		return k.RoleBindingModifier.Get(namespace, name)
+	}
+	there := k.there
+	k.there = nil
+	if b, ok := there[[2]string{namespace, name}]; ok {
+		return b, nil
+	}
+	return nil, apierrors.NewNotFound(rbacv1.Resource("rolebindings"), name)
 }
 
 func wrap(what, name string, err error) error {

@@ -110,7 +110,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Path: "/gatehouse-peer"}}
 	cfg.InitialCluster = cfg.Name + "=" + cfg.AdvertisePeerUrls[0].String()
 	// A cluster of one elects itself; waiting for others would only delay it.
-	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.TickMs, cfg.ElectionMs = 10, 50
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
 	// Kubernetes objects may be 1.5 MiB in storage; etcd counts the request.

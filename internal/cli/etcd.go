@@ -5,9 +5,11 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
+	"github.com/gatehouse-dev/gatehouse/internal/prelude"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
@@ -18,7 +20,7 @@ var etcdDefaults = []struct{ variable, value string }{
 	{"ETCD_LOG_LEVEL", "error"},
 	// A cluster of one elects itself; waiting for others would only delay it.
 	{"ETCD_HEARTBEAT_INTERVAL", "10"},
-	{"ETCD_ELECTION_TIMEOUT", "100"},
+	{"ETCD_ELECTION_TIMEOUT", "50"},
 }
 
 // runEtcd turns this process into etcd, the real one, with all of its flags. It returns
@@ -32,6 +34,10 @@ func runEtcd(args []string) {
 			}
 		}
 	}
+	// It has little to collect, and no limit of its memory.
+	prelude.SetCollectAt(100)
+	forgetProgram()
+	time.AfterFunc(settle, forgetProgram)
 	go watchSuite(dataDirOf(args))
 	etcdmain.Main(append([]string{etcdProgram}, args...))
 }

@@ -9,16 +9,12 @@ import (
 )
 
 const (
-	// collectAt is the growth of the heap, in percent, at which garbage is collected
-	// at the latest. The live heap of a small server is small compared with what requests
-	// under load throw away, so a few times its size costs little memory and saves
-	// CPU. GOGC in the environment overrules it.
-	collectAt = 400
 	// liveTimes bounds what the runtime takes: so many times what is alive on the heap,
 	// and so many bytes more. A server for tests runs with many others and gets few; with
-	// the others' many, a server under load creates an eighth more objects in a second.
+	// the others' many, a server under load creates more objects in a second: an eighth more
+	// than with 64 MiB.
 	liveTimes         = 2
-	roomInTests, room = 64 << 20, 192 << 20
+	roomInTests, room = 32 << 20, 192 << 20
 	// containerShare is how much of a container's memory the runtime may take; the rest
 	// is for pages of the program's file and of the database.
 	containerShare = .9

@@ -194,6 +194,8 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if o.verbosity < 0 {
 		return usageError{fmt.Errorf("--v %d must not be negative", o.verbosity)}
 	}
+	// Packages were initialized.
+	forgetProgram()
 	s, err := server.New(o.server)
 	if err != nil {
 		return usageError{err}

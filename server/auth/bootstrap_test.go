@@ -49,7 +49,7 @@ func TestBootstrapAddsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What another server makes after the roles were listed is no error.
+// What another server makes after the roles were listed is not an error.
 func TestBootstrapOfTwoServersAtOnce(t *testing.T) {
 	client := fake.NewClientset()
 	raced := map[string]bool{}

@@ -34,11 +34,11 @@ func runEtcd(args []string) {
 			}
 		}
 	}
+	go watchSuite(dataDirOf(args))
 	// It has little to collect, and no limit of its memory.
 	prelude.SetCollectAt(100)
 	forgetProgram()
 	time.AfterFunc(settle, forgetProgram)
-	go watchSuite(dataDirOf(args))
 	etcdmain.Main(append([]string{etcdProgram}, args...))
 }
 

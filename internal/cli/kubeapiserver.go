@@ -191,6 +191,8 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	if !flags.Changed("controllers") {
 		s.Controllers = suiteControllers
 	}
+	// etcd starts at the same time, and may be ended at any moment: it leaves this to us.
+	scratch.Sweep()
 	certs, err := scratch.Adopt(k.certDir, startedBy)
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)

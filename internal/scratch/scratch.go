@@ -38,10 +38,9 @@ func New() (*Dir, error) {
 }
 
 // Adopt takes a directory that envtest has made for this process, whose owner is the
-// process that runs envtest, and removes those whose process has ended. It returns nil
-// for any other directory: those are kept by whoever made them.
+// process that runs envtest. It returns nil for any other directory: those are kept by
+// whoever made them.
 func Adopt(path string, owner int) (*Dir, error) {
-	Sweep()
 	path = filepath.Clean(path)
 	if filepath.Dir(path) != filepath.Clean(os.TempDir()) || !strings.HasPrefix(filepath.Base(path), suites) {
 		return nil, nil
@@ -77,7 +76,7 @@ func (d *Dir) Remove() {
 	if d == nil {
 		return
 	}
-	os.RemoveAll(d.path)
+	remove(d.path, os.RemoveAll)
 	d.mark.Close()
 }
 
@@ -100,10 +99,22 @@ func Sweep() {
 		}
 		for _, name := range left {
 			if abandoned(name) {
-				os.RemoveAll(filepath.Dir(name))
+				remove(filepath.Dir(name), os.RemoveAll)
 			}
 		}
 	}
+}
+
+// remove removes a directory, its mark last: a process that ends meanwhile leaves the rest to
+// the next one. all removes a file, or a directory with what is in it.
+func remove(path string, all func(string) error) {
+	entries, _ := os.ReadDir(path)
+	for _, entry := range entries {
+		if entry.Name() != mark {
+			_ = all(filepath.Join(path, entry.Name()))
+		}
+	}
+	_ = all(path)
 }
 
 // abandoned reports whether no process uses the directory of a mark.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 )
@@ -101,5 +102,23 @@ func TestOnlyTemporaryDirectoriesOfSuitesAreTaken(t *testing.T) {
 		if d, err := Adopt(dir, 1); d != nil || err != nil {
 			t.Errorf("%s: %v, %v", dir, d, err)
 		}
+	}
+}
+
+// What an interrupted removal leaves behind is removed by the next process.
+func TestTheMarkIsRemovedLast(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".a", mark, "z"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var removed []string
+	remove(dir, func(path string) error {
+		removed = append(removed, filepath.Base(path))
+		return nil
+	})
+	if want := []string{".a", "z", filepath.Base(dir)}; !slices.Equal(removed, want) {
+		t.Errorf("removed %v, want %v", removed, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,6 +47,9 @@ type Options struct {
 	DataDir     string
 	EtcdServers []string
 }
+
+// shutdownTimeout is how long the requests that are handled at the end may take.
+const shutdownTimeout = 2 * time.Second
 
 // Run serves until ctx ends. It calls ready with its URL once it serves.
 func Run(ctx context.Context, o Options, ready func(url string)) error {
@@ -109,6 +113,8 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
+	// Watches do not end by themselves: the garbage collector of the main server has some.
+	server.ShutdownTimeout = shutdownTimeout
 	if err := install(server, config); err != nil {
 		return err
 	}

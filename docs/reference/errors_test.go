@@ -108,6 +108,7 @@ var answers = []struct {
 var elsewhere = map[string]string{
 	"admission/plan/decide.go":          "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
 	"admission/review/decode.go":        "what a webhook answered, as the cause of its failure",
+	"server/auth/bootstrap.go":          "tells upstream's reconciliation inside the server that a role is missing; no client gets it",
 	"server/customresources/storage.go": "a watch of a custom resource that changes: clients watch again by themselves",
 	"server/explain/planning.go":        "ends the explained request inside the server; no client gets it",
 	"server/offline/files.go":           "gatehouse explain reads files; no server answers it",

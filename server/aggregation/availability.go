@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,12 +59,11 @@ func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableCondi
 	services := located{ServiceInformer: core.Services(), options: &a.options, endpoints: core.Endpoints().Lister()}
 	c, err := remotestatus.New(
 		apiServices{a.informers.Apiregistration().V1().APIServices()},
-		services, endpointSlices{a.options.Informers.Discovery().V1().EndpointSlices()},
+		services, endpointSlices{a.options.Informers.Discovery().V1().EndpointSlices(), core.Endpoints()},
 		a.client.ApiregistrationV1(), a.options.Dial, a.options.ClientCertificate, resolver{&a.options}, availability())
 	if err != nil {
 		return nil, err
 	}
-	core.Endpoints().Informer()
 	a.options.Informers.Start(ctx.Done())
 	return c, nil
 }
@@ -75,6 +75,7 @@ type (
 	}
 	endpointSlices struct {
 		discoveryinformers.EndpointSliceInformer
+		endpoints coreinformers.EndpointsInformer
 	}
 )
 
@@ -85,7 +86,48 @@ func (i apiServices) Informer() cache.SharedIndexInformer {
 
 // Informer implements discoveryinformers.EndpointSliceInformer.
 func (i endpointSlices) Informer() cache.SharedIndexInformer {
-	return latecomers.Informer(i.EndpointSliceInformer.Informer())
+	return eitherInformer{latecomers.Informer(i.EndpointSliceInformer.Informer()), latecomers.Informer(i.endpoints.Informer())}
+}
+
+// eitherInformer is the informer of EndpointSlices. It tells of Endpoints, too, each as a slice
+// of the same service: when there is no other, upstream's controller has to look again (S22.6).
+type eitherInformer struct {
+	cache.SharedIndexInformer
+	endpoints cache.SharedIndexInformer
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (i eitherInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	slices, err := i.SharedIndexInformer.AddEventHandler(h)
+	if err != nil {
+		return slices, err
+	}
+	endpoints, err := i.endpoints.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(e any, initial bool) { h.OnAdd(sliceOf(e), initial) },
+		UpdateFunc: func(old, e any) { h.OnUpdate(sliceOf(old), sliceOf(e)) },
+		DeleteFunc: func(e any) { h.OnDelete(sliceOf(e)) },
+	})
+	return eitherHandler{slices, endpoints}, err
+}
+
+// eitherHandler has synced when both handlers have.
+type eitherHandler struct {
+	cache.ResourceEventHandlerRegistration
+	endpoints cache.ResourceEventHandlerRegistration
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (h eitherHandler) HasSynced() bool {
+	return h.ResourceEventHandlerRegistration.HasSynced() && h.endpoints.HasSynced()
+}
+
+// sliceOf returns a slice that tells only of which service Endpoints are.
+func sliceOf(endpoints any) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{}
+	if key, err := cache.DeletionHandlingObjectToName(endpoints); err == nil {
+		slice.Namespace, slice.Labels = key.Namespace, map[string]string{discoveryv1.LabelServiceName: key.Name}
+	}
+	return slice
 }
 
 // resolver is an Options' way to find services, for upstream's controller.

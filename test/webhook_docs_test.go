@@ -425,8 +425,9 @@ func (d *document) gatekeeper(t *testing.T) {
 	certificates := filepath.Join(d.dir, argument("--cert-dir"))
 	address := strings.TrimPrefix(harness.StartExample(t, "plainhook", "--address", "127.0.0.1:0",
 		"--cert", filepath.Join(certificates, "tls.crt"), "--key", filepath.Join(certificates, "tls.key")), "https://")
-	service, found := strings.CutSuffix(first[2], "="+net.JoinHostPort(argument("--host"), argument("--port")))
-	if service, found = strings.CutPrefix(service, "gatehouse serve --test --service-address "); !found {
+	service, ours := strings.CutSuffix(first[2], "="+net.JoinHostPort(argument("--host"), argument("--port")))
+	service, starts := strings.CutPrefix(service, "gatehouse serve --test --service-address ")
+	if !ours || !starts {
 		t.Fatalf("the guide starts no server for Gatekeeper's address: %s", first[2])
 	}
 	s := harness.StartTest(t, "--service-address", service+"="+address)

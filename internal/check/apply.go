@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,7 +75,7 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 
 // change changes an object that is stored. Without one, it returns nil.
 func (r *run) change(ctx context.Context, c *client, t *task) (*answer, error) {
-	if t.name == "" || len(path.IsValidPathSegmentName(t.name)) > 0 {
+	if t.name == "" || len(content.IsPathSegmentName(t.name)) > 0 {
 		return nil, nil
 	}
 	current, err := c.do(ctx, request{method: http.MethodGet, path: t.path()})

@@ -132,7 +132,7 @@ func TestLocalAPIServices(t *testing.T) {
 	}
 	s.Stop(t)
 	s.Restart(t)
-	kubectl, admin = s.Kubectl(t, "default"), s.HTTP(t, nil)
+	admin = s.HTTP(t, nil)
 	if _, ok := list()["v1.apps"]; !ok {
 		t.Error("S22.3: v1.apps did not come back at the start")
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
@@ -281,6 +282,15 @@ func (c *client) define(ctx context.Context, resource dynamic.ResourceInterface,
 	if err != nil {
 		return fmt.Errorf("it is not established: %w; its conditions are %v", err, conditions)
 	}
-	c.mapper.Reset()
-	return nil
+	group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
+	// Discovery follows a moment later.
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, establishTimeout, true, func(context.Context) (bool, error) {
+		c.mapper.Reset()
+		_, err := c.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+		if meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }

@@ -181,9 +181,10 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 			continue
 		}
 		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
-		for i := range t.Steps {
+		steps := lastAttempt(t.Steps)
+		for i := range steps {
 			before := len(b.Changes)
-			b.step(t, &t.Steps[i], object)
+			b.step(t, &steps[i], object)
 			redacted = redacted || t.Redacted && len(b.Changes) > before
 		}
 	}
@@ -197,6 +198,17 @@ func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Un
 	if !created {
 		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
 	}
+}
+
+// lastAttempt returns the steps of the attempt that was stored. A write that met another one
+// is judged again, on the object as it is then.
+func lastAttempt(steps []trace.StepRecord) []trace.StepRecord {
+	for i := len(steps) - 1; i > 0; i-- {
+		if s, first := &steps[i], &steps[0]; s.Plugin == first.Plugin && s.Pass == first.Pass && s.Round == first.Round && s.Namespace == first.Namespace && s.Name == first.Name {
+			return steps[i:]
+		}
+	}
+	return steps
 }
 
 // step takes the changes from one step: what it gave the object to wait for, and what a

@@ -90,7 +90,8 @@ func (i endpointSlices) Informer() cache.SharedIndexInformer {
 }
 
 // eitherInformer is the informer of EndpointSlices. It tells of Endpoints, too, each as a slice
-// of the same service: when there is no other, upstream's controller has to look again (S22.6).
+// of the same service: upstream's controller has to look again at a service that has Endpoints
+// only (S22.6).
 type eitherInformer struct {
 	cache.SharedIndexInformer
 	endpoints cache.SharedIndexInformer

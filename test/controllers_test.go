@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -482,7 +483,7 @@ func TestTokensInSecrets(t *testing.T) {
 // The status of a quota says what is allowed and what is there, of custom kinds, too.
 func TestTheStatusOfQuotas(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--controllers", "*")
+	s := harness.Start(t, "--controllers", "*", "--initializer-timeout", "10m")
 	o := newOwners(t, s)
 	definitions := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	gadget := harness.Dynamic(t, s.Admin).Resource(schema.GroupVersionResource{Group: "gc.example.com", Version: "v1", Resource: "gadgets"}).Namespace(o.ns)
@@ -523,12 +524,15 @@ func TestTheStatusOfQuotas(t *testing.T) {
 	used("first", "pods", "0")
 	o.delete("one", metav1.DeletePropagationBackground)
 	used("first", "configmaps", "1")
+	// What is not initialized counts (S11.36).
+	s.HTTP(t, nil).Must(http.StatusAccepted, "POST", "/api/v1/namespaces/"+o.ns+"/pods?includeUninitialized=true",
+		`{"metadata":{"name":"hidden","initializers":{"pending":[{"name":"slow.example.com"}]}},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	// A wrong status is as a count leaves it that did not see the latest objects.
 	if _, err := quotas.Patch(harness.Context(t), "first", types.MergePatchType, []byte(`{"status":{"used":{"configmaps":"0","pods":"7"}}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	used("first", "configmaps", "1")
-	used("first", "pods", "0")
+	used("first", "pods", "1")
 	// A kind that came after the controller had begun.
 	definition := &unstructured.Unstructured{}
 	if err := definition.UnmarshalJSON([]byte(toJSON(strings.ReplaceAll(gadgets, "\t", " ")))); err != nil {

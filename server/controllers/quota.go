@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -28,9 +30,21 @@ const (
 	recountAt, recountLast = 1, 8
 )
 
+// measured are the kinds of which more is counted than how many objects there are.
+var measured = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "persistentvolumeclaims"},
+	{Version: "v1", Resource: "pods"},
+	{Version: "v1", Resource: "services"},
+	{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"},
+}
+
 // countQuotas keeps the status of ResourceQuotas: the limits and the use.
 func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(t.monitors.ForResource), t.informers)
+	// What is not initialized counts, too (S11.36), and other controllers must not see it.
+	all := settled{informers.NewSharedInformerFactoryWithOptions(t.watchAll, 0, informers.WithTransform(trim)), &t.making}
+	t.parts = append(t.parts, all)
+	kinds := &monitors{typed: all, whole: measured, objects: t.monitors.objects}
+	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(kinds.ForResource), t.informers)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +54,7 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 		QuotaClient:               client.CoreV1(),
 		ResourceQuotaInformer:     quotas,
 		ResyncPeriod:              controller.StaticResyncPeriodFunc(recount),
-		InformerFactory:           t.monitors,
+		InformerFactory:           kinds,
 		ReplenishmentResyncPeriod: controller.NoResyncPeriodFunc,
 		DiscoveryFunc:             discover,
 		IgnoredResourcesFunc:      configuration.IgnoredResources,

@@ -34,10 +34,12 @@ type term struct {
 	loopback  *restclient.Config
 	informers informers.SharedInformerFactory
 	monitors  *monitors
-	// parts are informers of some objects of a kind.
-	parts  []informers.SharedInformerFactory
-	watch  kubernetes.Interface
-	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// parts are informers of some objects of a kind, or for one controller.
+	parts []informers.SharedInformerFactory
+	watch kubernetes.Interface
+	// watchAll also sees what is not initialized.
+	watchAll kubernetes.Interface
+	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	// started is closed: informers may be started as soon as they are wanted.
 	started chan struct{}
 	making  making
@@ -62,20 +64,26 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
+	watching.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
+	typedAll, err := kubernetes.NewForConfig(watching)
+	if err != nil {
+		return nil, err
+	}
 	// Custom resources have no protobuf.
 	watching.ContentType, watching.AcceptContentTypes = "", ""
-	watching.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
 	objects, err := metadata.NewForConfig(watching)
 	if err != nil {
 		return nil, err
 	}
 	list, listObjects := dormant.Clients(typed, objects)
 	t.watch = list
+	t.watchAll, _ = dormant.Clients(typedAll, objects)
 	factory := informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
 	borrow(factory, c.shared)
 	t.informers = settled{factory, &t.making}
 	t.monitors = &monitors{
 		typed:   t.informers,
+		whole:   whole,
 		objects: metadatainformer.NewSharedInformerFactoryWithOptions(listObjects, 0, metadatainformer.WithTransform(trim)),
 	}
 	finder, err := t.client("controller-discovery")
@@ -295,7 +303,9 @@ func (b *borrowed) giveBack() {
 // the metadata only, but for kinds of which other controllers have the objects anyway. It
 // is what upstream calls an informer factory.
 type monitors struct {
-	typed   informers.SharedInformerFactory
+	typed informers.SharedInformerFactory
+	// whole are the kinds of which typed is used.
+	whole   []schema.GroupVersionResource
 	objects metadatainformer.SharedInformerFactory
 }
 
@@ -319,7 +329,7 @@ var whole = []schema.GroupVersionResource{
 
 // ForResource returns the informer of a resource.
 func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if !slices.Contains(whole, resource) {
+	if !slices.Contains(m.whole, resource) {
 		return monitor{m.objects.ForResource(resource)}, nil
 	}
 	informer, err := m.typed.ForResource(resource)

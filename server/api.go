@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
 	"github.com/gatehouse-dev/gatehouse/server/explain"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
+	"github.com/gatehouse-dev/gatehouse/server/inflight"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
@@ -158,10 +160,21 @@ func newAPI(p apiParts) (*api, error) {
 	a.own = through(&resources.Handler{
 		Sources:   sources,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
-		NotFound: a.discovery,
+		NotFound: http.HandlerFunc(a.discover),
 	}, showRevision, traced(ring))
 	a.resources = a.aggregator.Handler(a.own)
 	return a, nil
+}
+
+// discover answers requests for discovery. What was defined a moment ago is in the answer: who
+// creates a definition looks for it there next, and would look again only after a pause.
+func (a *api) discover(w http.ResponseWriter, req *http.Request) {
+	path, others := strings.CutPrefix(req.URL.Path, "/apis")
+	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if ctx := req.Context(); others && a.custom.Arriving(group) {
+		inflight.Aside(ctx, func() { a.custom.AwaitArrivals(ctx, group) })
+	}
+	a.discovery.ServeHTTP(w, req)
 }
 
 // follow lets somebody know when discovery shows other kinds. It is called before

@@ -56,7 +56,7 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 	group := resources.Group{
 		GroupVersion: v1,
 		Storage: map[string]rest.Storage{
-			"customresourcedefinitions":        definitions,
+			"customresourcedefinitions":        definitionStorage{definitions, s.arrivals},
 			"customresourcedefinitions/status": customresourcedefinition.NewStatusREST(scheme, definitions),
 		},
 		Scheme:              scheme,

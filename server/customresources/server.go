@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
 	informersv1 "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
@@ -35,6 +36,9 @@ import (
 // resync is how often every definition is looked at again, for what a failed
 // finalization left behind.
 const resync = 5 * time.Minute
+
+// patience is for how long at most readers of discovery wait for a definition.
+const patience = 5 * time.Second
 
 // Options say how definitions and their objects are served. Factory, Storage,
 // Client, Equivalents and Webhooks must be set.
@@ -90,6 +94,7 @@ type Server struct {
 	snapshot atomic.Pointer[map[schema.GroupResource]entry]
 	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
+	arrivals *arrivals
 	// retiring counts the definitions that are being given up.
 	retiring sync.WaitGroup
 }
@@ -119,14 +124,20 @@ func New(o Options) (*Server, error) {
 		informers: externalversions.NewSharedInformerFactory(client, resync),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "customresources"}),
-		ready: make(chan struct{}),
+		ready:    make(chan struct{}),
+		arrivals: newArrivals(patience),
 	}
 	s.store(map[schema.GroupResource]entry{})
 	s.definitions = s.informers.Apiextensions().V1().CustomResourceDefinitions()
 	if _, err := s.definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    s.enqueue,
 		UpdateFunc: func(_, obj any) { s.enqueue(obj) },
-		DeleteFunc: s.enqueue,
+		DeleteFunc: func(obj any) {
+			if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+				s.arrivals.deleted(crd.Name, crd.UID)
+			}
+			s.enqueue(obj)
+		},
 	}); err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
@@ -243,6 +254,7 @@ func (s *Server) next(ctx context.Context) bool {
 	defer s.queue.Done(name)
 	if err := s.sync(ctx, name); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not serve a CustomResourceDefinition; keeping its last working state, if any; will retry", "name", name)
+		s.arrivals.arrived(name)
 		s.queue.AddRateLimited(name)
 		return true
 	}

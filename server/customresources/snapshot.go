@@ -80,6 +80,9 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	key := keyOf(crd)
 	if !accepted(crd) {
 		s.swap(ctx, key, nil)
+		if apihelpers.IsCRDConditionFalse(crd, apiextensionsv1.NamesAccepted) {
+			s.arrivals.arrived(name)
+		}
 		return nil
 	}
 	old, served := (*s.snapshot.Load())[key]
@@ -95,12 +98,15 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	if !served || old.definition != d || old.crd.ResourceVersion != crd.ResourceVersion {
 		s.swap(ctx, key, &entry{d, crd})
 	}
+	var delay time.Duration
 	if !established(crd) {
-		var delay time.Duration
 		if s.options.EstablishDelay != nil {
 			delay = s.options.EstablishDelay(ctx)
 		}
 		s.establish.QueueCRD(name, delay)
+	}
+	if established(crd) || delay > 0 || refused(crd) {
+		s.arrivals.arrived(name)
 	}
 	return nil
 }
@@ -145,6 +151,13 @@ func (s *Server) changed() {
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+}
+
+// refused tells whether a definition cannot be established as it is, although its names are
+// accepted.
+func refused(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+	return c != nil && c.Reason == "InvalidCABundle"
 }
 
 // retire ends the watches of a definition that has been replaced, and closes its stores

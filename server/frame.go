@@ -32,9 +32,9 @@ const (
 )
 
 // newFrame configures the library's server: the handlers in front of the API, and the
-// health of the server. started reports whether the server is ready, delegated whether a
-// request goes to another server.
-func newFrame(s *settings, v *serving, self *loopback, db *database, started func() bool, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
+// health of the server. ready is closed when the server is ready, and delegated reports whether
+// a request goes to another server.
+func newFrame(s *settings, v *serving, self *loopback, db *database, ready <-chan struct{}, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
 	config.EffectiveVersion = newEffectiveVersion()
 	config.FeatureGate = utilfeature.DefaultFeatureGate
@@ -54,14 +54,20 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return through(api, s.filters(c, room, delegated)...)
+		filters := s.filters(c, room, delegated)
+		if s.EndAtOnce {
+			filters = append([]filter{patientHealth(ready, healthPatience)}, filters...)
+		}
+		return through(api, filters...)
 	}
 	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
-		if !started() {
+		select {
+		case <-ready:
+			return nil
+		default:
 			return errors.New("the server is starting")
 		}
-		return nil
 	}))
 	if err := identify(config, s, v, self); err != nil {
 		return nil, err
@@ -77,6 +83,30 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, started fun
 		config.AuditBackend = room.AuditBackend(config.AuditBackend)
 	}
 	return config, nil
+}
+
+// healthPatience is how long a question for the health of a server for tests waits for the end
+// of its start.
+const healthPatience = time.Second
+
+// patientHealth has questions for the health of a server that is starting wait until it is
+// ready, for a while. Test libraries ask every 100 ms, and would notice that much later.
+func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			switch req.URL.Path {
+			case "/healthz", "/readyz", "/livez":
+				timer := time.NewTimer(patience)
+				defer timer.Stop()
+				select {
+				case <-ready:
+				case <-timer.C:
+				case <-req.Context().Done():
+				}
+			}
+			next.ServeHTTP(w, req)
+		})
+	}
 }
 
 // filter puts something in front of a handler.

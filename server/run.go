@@ -46,9 +46,9 @@ type assembly struct {
 	controllers *controllers.Controllers
 }
 
-// assemble puts the parts of a server together. started reports whether the server
+// assemble puts the parts of a server together. ready is closed when the server
 // is ready. The caller closes the assembly.
-func assemble(ctx context.Context, s *settings, listener net.Listener, db *database, started func() bool) (_ *assembly, err error) {
+func assemble(ctx context.Context, s *settings, listener net.Listener, db *database, ready <-chan struct{}) (_ *assembly, err error) {
 	a := &assembly{settings: s, db: db}
 	defer func() {
 		if err != nil {
@@ -61,7 +61,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if a.loopback, err = newLoopback(a.serving.loopback, ctx.Done()); err != nil {
 		return nil, err
 	}
-	config, err := newFrame(s, a.serving, a.loopback, db, started, func(req *http.Request, _ *request.RequestInfo) bool {
+	config, err := newFrame(s, a.serving, a.loopback, db, ready, func(req *http.Request, _ *request.RequestInfo) bool {
 		return a.api.aggregator.Find(req) != nil
 	})
 	if err != nil {

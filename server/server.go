@@ -21,9 +21,9 @@ const KubernetesVersion = "1.37.1"
 // Server is an API server. It is made by New and used once.
 type Server struct {
 	settings *settings
-	// ready is set once requests are served, before Run's ready function, and assembly at
-	// the same time.
-	ready    atomic.Bool
+	// ready is closed once requests are served, before Run's ready function, and assembly is
+	// set at the same time.
+	ready    chan struct{}
 	assembly atomic.Pointer[assembly]
 }
 
@@ -44,7 +44,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{settings: settings}, nil
+	return &Server{settings: settings, ready: make(chan struct{})}, nil
 }
 
 // Run serves until ctx ends, then finishes running requests and returns
@@ -69,14 +69,14 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		return startError(ctx, err)
 	}
 	defer etcd.close()
-	a, err := assemble(ctx, s.settings, listener, etcd, s.ready.Load)
+	a, err := assemble(ctx, s.settings, listener, etcd, s.ready)
 	if err != nil {
 		return startError(ctx, err)
 	}
 	defer a.close()
 	return a.run(ctx, func(address Address) {
 		s.assembly.Store(a)
-		s.ready.Store(true)
+		close(s.ready)
 		if ready != nil {
 			ready(address)
 		}

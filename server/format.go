@@ -16,12 +16,12 @@ const format = "gatehouse data directory, format 1"
 
 // checkFormat refuses a data directory that this version cannot read, and marks
 // a new one. Nothing in a directory of another format is touched.
-func checkFormat(dir string) error {
+func checkFormat(files auth.Files, dir string) error {
 	path := filepath.Join(dir, "FORMAT")
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return auth.WriteFile(path, []byte(format+"\n"), 0o644)
+		return files.Write(path, []byte(format+"\n"), 0o644)
 	case err != nil:
 		return fmt.Errorf("--data-dir: %w", err)
 	}

@@ -37,8 +37,8 @@ type Options struct {
 	// is watched. EtcdQuota is how many bytes its database may have; 0 means
 	// DefaultEtcdQuota.
 	MinFreeDisk, EtcdQuota int64
-	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written: a
-	// crash of the machine loses data. It is for tests.
+	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written, and
+	// files too: a crash of the machine loses data. It is for tests.
 	UnsafeNoFsync bool
 	// EndAtOnce lets the server end without finishing the requests that run. It is for
 	// tests.

@@ -97,7 +97,7 @@ func (s *settings) prepareDataDir() error {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	return checkFormat(s.DataDir)
+	return checkFormat(s.files(), s.DataDir)
 }
 
 func (s *settings) listen() (net.Listener, error) {

@@ -66,7 +66,7 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	if s.sharesEtcd() {
 		shared = &auth.Shared{Etcd: db.client.KV, Prefix: s.ownKey("pki")}
 	}
-	if v.pki, err = auth.LoadPKI(ctx, filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
+	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err
 	}
 	if v.tokens, err = s.tokenKeys(v.pki.TokenKey); err != nil {
@@ -221,7 +221,7 @@ func (v *serving) writeKubeconfig(s *settings) error {
 	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
 		return fmt.Errorf("--kubeconfig-out: %w", err)
 	}
-	return auth.WriteFile(s.KubeconfigOut, data, 0o600)
+	return s.files().Write(s.KubeconfigOut, data, 0o600)
 }
 
 // loopback is the server as a client of itself. Its requests go through admission like

@@ -57,6 +57,9 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 // runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
+// files writes the server's own files.
+func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
+
 // ownKey is the place in etcd of what servers keep there besides objects.
 func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }
 

@@ -55,11 +55,11 @@ const (
 // names and addresses that the serving certificate is valid for. When shared is
 // set, the authority and the key of tokens are those that the servers share; the
 // first server gives them what it has in dir.
-func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*PKI, error) {
+func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, shared *Shared) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
 	}
-	ca, err := loadShared(ctx, shared, dir, "ca", func() (*pair, error) { return newCA(ownCA) })
+	ca, err := loadShared(ctx, shared, files, dir, "ca", func() (*pair, error) { return newCA(ownCA) })
 	if err != nil {
 		return nil, err
 	}
@@ -72,29 +72,29 @@ func LoadPKI(ctx context.Context, dir string, hosts []string, shared *Shared) (*
 		return !now.Before(c.NotBefore) && c.NotAfter.Sub(now) > renewBefore && c.CheckSignatureFrom(ca.cert) == nil
 	}
 	fresh := func(c *x509.Certificate) bool { return signedBy(ca, c) }
-	_, err = loadOrMake(dir, "server", func() (*pair, error) {
+	_, err = loadOrMake(files, dir, "server", func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "gatehouse"}, x509.ExtKeyUsageServerAuth, hosts)
 	}, func(c *x509.Certificate) bool { return fresh(c) && covers(c, hosts) })
 	if err != nil {
 		return nil, err
 	}
-	admin, err := loadOrMake(dir, "admin", func() (*pair, error) {
+	admin, err := loadOrMake(files, dir, "admin", func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "gatehouse-admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth, nil)
 	}, fresh)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := loadShared(ctx, shared, dir, "service-account", func() (*pair, error) {
+	tokens, err := loadShared(ctx, shared, files, dir, "service-account", func() (*pair, error) {
 		return ca.sign(pkix.Name{CommonName: "service-account-tokens"}, x509.ExtKeyUsageAny, nil)
 	})
 	if err != nil {
 		return nil, err
 	}
-	frontCA, err := loadShared(ctx, shared, dir, "front-proxy-ca", func() (*pair, error) { return newCA("front-proxy-ca") })
+	frontCA, err := loadShared(ctx, shared, files, dir, "front-proxy-ca", func() (*pair, error) { return newCA("front-proxy-ca") })
 	if err != nil {
 		return nil, err
 	}
-	if _, err = loadOrMake(dir, FrontProxyName, func() (*pair, error) {
+	if _, err = loadOrMake(files, dir, FrontProxyName, func() (*pair, error) {
 		return frontCA.sign(pkix.Name{CommonName: FrontProxyName}, x509.ExtKeyUsageClientAuth, nil)
 	}, func(c *x509.Certificate) bool { return signedBy(frontCA, c) }); err != nil {
 		return nil, err
@@ -144,9 +144,9 @@ type pair struct {
 
 // loadShared is loadOrMake for a pair that lasts, and that several servers have in
 // common when shared is set. dir then has a copy.
-func loadShared(ctx context.Context, shared *Shared, dir, name string, make func() (*pair, error)) (*pair, error) {
+func loadShared(ctx context.Context, shared *Shared, files Files, dir, name string, make func() (*pair, error)) (*pair, error) {
 	if shared == nil {
-		return loadOrMake(dir, name, make, func(*x509.Certificate) bool { return true })
+		return loadOrMake(files, dir, name, make, func(*x509.Certificate) bool { return true })
 	}
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	own, err := load(certFile, keyFile)
@@ -165,10 +165,10 @@ func loadShared(ctx context.Context, shared *Shared, dir, name string, make func
 	if own != nil && own.cert.Equal(p.cert) && own.key.Equal(p.key) {
 		return p, nil
 	}
-	return p, store(certFile, keyFile, p)
+	return p, store(files, certFile, keyFile, p)
 }
 
-func loadOrMake(dir, name string, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
+func loadOrMake(files Files, dir, name string, make func() (*pair, error), usable func(*x509.Certificate) bool) (*pair, error) {
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	p, err := load(certFile, keyFile)
 	switch {
@@ -180,20 +180,20 @@ func loadOrMake(dir, name string, make func() (*pair, error), usable func(*x509.
 	if p, err = make(); err != nil {
 		return nil, fmt.Errorf("making certificate %s: %w", certFile, err)
 	}
-	return p, store(certFile, keyFile, p)
+	return p, store(files, certFile, keyFile, p)
 }
 
 // store writes a pair to files.
-func store(certFile, keyFile string, p *pair) error {
+func store(files Files, certFile, keyFile string, p *pair) error {
 	// The certificate of another key goes before that key comes, and the key comes
 	// before its certificate: one without the other is made anew.
 	if err := os.Remove(certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := WriteFile(keyFile, p.keyPEM, 0o600); err != nil {
+	if err := files.Write(keyFile, p.keyPEM, 0o600); err != nil {
 		return err
 	}
-	return WriteFile(certFile, p.certPEM, 0o644)
+	return files.Write(certFile, p.certPEM, 0o644)
 }
 
 func load(certFile, keyFile string) (*pair, error) {
@@ -334,9 +334,15 @@ func covers(cert *x509.Certificate, hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(h string) bool { return cert.VerifyHostname(h) != nil })
 }
 
-// WriteFile writes a file so that a reader sees the old content or the new one,
-// never a part.
-func WriteFile(path string, data []byte, mode os.FileMode) error {
+// Files writes files. The zero value waits until the disk has them.
+type Files struct {
+	// NoSync lets a crash of the machine lose them.
+	NoSync bool
+}
+
+// Write writes a file so that a reader sees the old content or the new one, never a
+// part.
+func (o Files) Write(path string, data []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -346,7 +352,7 @@ func WriteFile(path string, data []byte, mode os.FileMode) error {
 	if err == nil {
 		err = f.Chmod(mode)
 	}
-	if err == nil {
+	if err == nil && !o.NoSync {
 		err = f.Sync()
 	}
 	if closed := f.Close(); err == nil {

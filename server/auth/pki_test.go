@@ -25,7 +25,7 @@ func put(t *testing.T, dir, name string, from, to time.Time, ca *pair) *pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"), p); err != nil {
+	if err := store(Files{}, filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"), p); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -51,7 +51,7 @@ func TestClocks(t *testing.T) {
 			dir := t.TempDir()
 			ca := put(t, dir, "ca", c.caFrom, c.caTo, nil)
 			admin := put(t, dir, "admin", c.leafFrom, c.leafTo, ca)
-			p, err := LoadPKI(t.Context(), dir, []string{"localhost"}, nil)
+			p, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), dir) {
 					t.Fatalf("error %v, want one with %q and the directory", err, c.err)
@@ -73,7 +73,7 @@ func TestDirectoryThatCannotBeWritten(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadPKI(t.Context(), filepath.Join(file, "pki"), nil, nil); err == nil {
+	if _, err := LoadPKI(t.Context(), Files{}, filepath.Join(file, "pki"), nil, nil); err == nil {
 		t.Error("no error")
 	}
 }

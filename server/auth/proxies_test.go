@@ -78,7 +78,7 @@ func TestOnlyProxiesSayWhoTheCallerIs(t *testing.T) {
 // for their owner only, and what is there is kept.
 func TestFrontProxyKeysStayAndAreTheOwners(t *testing.T) {
 	dir := t.TempDir()
-	first, err := LoadPKI(t.Context(), dir, []string{"localhost"}, nil)
+	first, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestFrontProxyKeysStayAndAreTheOwners(t *testing.T) {
 			t.Errorf("%s has mode %o", file, mode)
 		}
 	}
-	second, err := LoadPKI(t.Context(), dir, []string{"localhost"}, nil)
+	second, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestServersThatStartTogetherShareOneAuthority(t *testing.T) {
 	for i := range servers {
 		starting.Go(func() {
 			var err error
-			if all[i], err = LoadPKI(t.Context(), filepath.Join(dir, strconv.Itoa(i)), []string{"localhost"}, shared); err != nil {
+			if all[i], err = LoadPKI(t.Context(), Files{}, filepath.Join(dir, strconv.Itoa(i)), []string{"localhost"}, shared); err != nil {
 				t.Error(err)
 			}
 		})
@@ -58,7 +58,7 @@ func TestServersThatStartTogetherShareOneAuthority(t *testing.T) {
 		}
 	}
 	// The next start finds the same.
-	again, err := LoadPKI(t.Context(), filepath.Join(dir, "0"), []string{"localhost"}, shared)
+	again, err := LoadPKI(t.Context(), Files{}, filepath.Join(dir, "0"), []string{"localhost"}, shared)
 	if err != nil || string(again.AdminCert) != string(all[0].AdminCert) {
 		t.Errorf("after a restart: another certificate, or %v", err)
 	}
@@ -71,7 +71,7 @@ func TestSharingBeginsWithWhatThereIs(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	load := func(dir string, shared *Shared) *PKI {
 		t.Helper()
-		p, err := LoadPKI(t.Context(), dir, nil, shared)
+		p, err := LoadPKI(t.Context(), Files{}, dir, nil, shared)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestWhatIsSharedMustBeAPair(t *testing.T) {
 	if _, err := shared.Etcd.Put(t.Context(), "/test/pki/ca", "garbage"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadPKI(t.Context(), t.TempDir(), nil, shared); !errors.Is(err, errSharedPair) {
+	if _, err := LoadPKI(t.Context(), Files{}, t.TempDir(), nil, shared); !errors.Is(err, errSharedPair) {
 		t.Errorf("got %v", err)
 	}
 }

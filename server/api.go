@@ -166,8 +166,9 @@ func newAPI(p apiParts) (*api, error) {
 	return a, nil
 }
 
-// discover answers requests for discovery. What was defined a moment ago is in the answer: who
-// creates a definition looks for it there next, and would look again only after a pause.
+// discover answers requests for discovery. What was defined a moment ago is in the answer: a
+// client that creates a definition looks for it there next, and would look again only after a
+// pause.
 func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	path, others := strings.CutPrefix(req.URL.Path, "/apis")
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")

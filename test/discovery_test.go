@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// Who has created a definition finds it in discovery with the next request.
+// A client that has created a definition finds it in discovery with the next request.
 func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
 	t.Parallel()
 	h := harness.Shared(t).HTTP(t, nil)

@@ -19,7 +19,7 @@ func (e *env) shown(gv schema.GroupVersion) bool {
 	return false
 }
 
-// Who creates a definition and awaits its arrival finds it in discovery.
+// A client that creates a definition and awaits its arrival finds it in discovery.
 func TestArrivalsAreAwaited(t *testing.T) {
 	e := newEnv(t)
 	e.arrivals.patience = time.Hour

@@ -7,8 +7,8 @@
 //
 // The server is a process of its own: nothing of it is linked into the test. It is started
 // by the first test that asks for one and is shared by the tests of a test binary, unless
-// a test asks for one of its [Own]. It keeps its data in a temporary directory and ends
-// with the test process, however that ends.
+// a test asks for one of its [Own] or for one that packages share ([Shared]). It keeps its
+// data in a temporary directory and ends with the test process, however that ends.
 //
 // # What a test gets
 //

@@ -14,8 +14,9 @@ import (
 type Option func(*options)
 
 type options struct {
-	own   bool
-	flags []string
+	own    bool
+	shared bool
+	flags  []string
 	// elsewhere are the services with an address, as NAMESPACE/NAME.
 	elsewhere []string
 	files     []string
@@ -28,6 +29,14 @@ type options struct {
 // It takes about half a second, and stops when the test is over.
 func Own(flags ...string) Option {
 	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
+}
+
+// Shared uses a server that all packages of a 'go test' run share which ask for it: the first
+// test of them starts it, and it ends 5 seconds after the last of their test processes. It
+// saves the start of a server for each package. Webhooks and policies of one package judge the
+// writes of the others, and objects of the same name collide: select by namespace.
+func Shared() Option {
+	return func(o *options) { o.shared = true }
 }
 
 // ServiceAddress sends the calls for webhooks of a service to an address, as the flag

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -248,68 +250,155 @@ func TestAServiceHasAnAddress(t *testing.T) {
 	Rejected(t, configMap("big"), "sizes.example.com")
 }
 
-// victimVariable makes the test process one that waits to be killed.
+// victimVariable makes the test process one that waits to be killed. Its value says which
+// server it has.
 const victimVariable = "GATEHOUSETEST_VICTIM"
 
-// TestVictim is not a test but the process that TestServersEndWithTheTestProcess kills.
+// TestVictim is not a test but the process that other tests kill.
 func TestVictim(t *testing.T) {
-	if os.Getenv(victimVariable) == "" {
+	var opts []Option
+	switch os.Getenv(victimVariable) {
+	case "":
 		t.Skip("runs in a process of its own")
+	case "shared":
+		opts = append(opts, Shared())
 	}
-	fmt.Printf("\nserver %s\n", Start(t).Host)
+	fmt.Printf("\nserver %s\n", Start(t, opts...).Host)
 	select {}
 }
 
-// A server ends with the test process, also when that is killed, and leaves no file behind.
-func TestServersEndWithTheTestProcess(t *testing.T) {
-	temp := t.TempDir()
-	victim := exec.Command(os.Args[0], "-test.run=^TestVictim$")
-	victim.Env = append(os.Environ(), victimVariable+"=yes", "TMPDIR="+temp)
-	victim.Stderr = os.Stderr
-	out, err := victim.StdoutPipe()
+// victim starts a test process, which ends when it is killed or with the test, and returns
+// the address of its server. The other files of both are in temp.
+func victim(t *testing.T, kind, temp string) (process *exec.Cmd, host string) {
+	process = exec.Command(os.Args[0], "-test.run=^TestVictim$")
+	process.Env = append(os.Environ(), victimVariable+"="+kind, "TMPDIR="+temp, "XDG_CACHE_HOME="+temp, "HOME="+temp)
+	process.Stderr = os.Stderr
+	out, err := process.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := victim.Start(); err != nil {
+	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = victim.Process.Kill()
-		_ = victim.Wait()
-	}()
-	host := ""
-	for lines := bufio.NewScanner(out); host == "" && lines.Scan(); {
-		host, _ = strings.CutPrefix(lines.Text(), "server https://")
-		if host == lines.Text() {
-			host = ""
+	t.Cleanup(func() { kill(process) })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if host, ok := strings.CutPrefix(lines.Text(), "server https://"); ok {
+			return process, host
 		}
 	}
+	t.Fatal("the process has no server")
+	return nil, ""
+}
+
+func kill(process *exec.Cmd) {
+	_ = process.Process.Kill()
+	_ = process.Wait()
+}
+
+// listens reports whether there is a server at an address.
+func listens(host string) bool {
 	connection, err := net.Dial("tcp", host)
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		connection.Close()
 	}
-	connection.Close()
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	return err == nil
+}
+
+// leavesNothing waits until a server has ended, and its files are gone.
+func leavesNothing(t *testing.T, host, temp string) {
+	t.Helper()
 	harness.Eventually(t, "the server has ended", func() error {
-		if connection, err := net.Dial("tcp", host); err == nil {
-			connection.Close()
+		if listens(host) {
 			return errors.New("it still listens")
 		}
 		return nil
 	})
 	harness.Eventually(t, "its files are gone", func() error {
-		left, err := os.ReadDir(temp)
-		if err == nil {
-			for _, entry := range left {
-				if strings.HasPrefix(entry.Name(), "gatehouse-scratch-") {
-					return fmt.Errorf("%s is there", entry.Name())
-				}
+		return filepath.WalkDir(temp, func(path string, entry fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err == nil && (strings.HasPrefix(entry.Name(), "gatehouse-scratch-") || !entry.IsDir()) {
+				err = fmt.Errorf("%s is there", path)
+			}
+			return err
+		})
+	})
+}
+
+// A server ends with the test process, also when that is killed, and leaves no file behind.
+func TestServersEndWithTheTestProcess(t *testing.T) {
+	temp := t.TempDir()
+	process, host := victim(t, "alone", temp)
+	if !listens(host) {
+		t.Fatalf("nobody listens at %s", host)
+	}
+	kill(process)
+	leavesNothing(t, host, temp)
+}
+
+// Test processes with the same parent, which are the packages of a 'go test', share a server.
+// It outlives the one that started it, and ends after the last, however that ends.
+func TestPackagesShareAServer(t *testing.T) {
+	temp := t.TempDir()
+	var processes [3]*exec.Cmd
+	var hosts [3]string
+	for i := range 2 {
+		processes[i], hosts[i] = victim(t, "shared", temp)
+	}
+	kill(processes[0])
+	// A server that ends with its parent does so within a fraction of this time.
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if !listens(hosts[0]) {
+			t.Fatal("the server ended with the process that started it")
+		}
+	}
+	processes[2], hosts[2] = victim(t, "shared", temp)
+	if hosts[1] != hosts[0] || hosts[2] != hosts[0] {
+		t.Errorf("the servers are %v", hosts)
+	}
+	kill(processes[1])
+	kill(processes[2])
+	leavesNothing(t, hosts[0], temp)
+}
+
+// Processes that start at the same time have one server, too.
+func TestOneServerIsStartedAtATime(t *testing.T) {
+	dir := t.TempDir()
+	var joining sync.WaitGroup
+	var servers [4]*process
+	for i := range servers {
+		joining.Go(func() {
+			var err error
+			if servers[i], err = join(dir, "run"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	joining.Wait()
+	for _, s := range servers {
+		if s == nil || s.kubeconfig != servers[0].kubeconfig {
+			t.Fatalf("the servers are %v", servers)
+		}
+	}
+	other, err := join(dir, "another")
+	if err != nil || other.kubeconfig == servers[0].kubeconfig {
+		t.Errorf("another run has the server %v, %v", other, err)
+	}
+	for _, s := range append(servers[:], other) {
+		if s.cmd != nil {
+			if err := s.stop(); err != nil {
+				t.Error(err)
 			}
 		}
-		return err
-	})
+	}
+	again, err := join(dir, "run")
+	if err != nil || again.kubeconfig == servers[0].kubeconfig {
+		t.Fatalf("after its end the server is %v, %v", again, err)
+	}
+	if err := again.stop(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestErrorsSayTheRemedy(t *testing.T) {
@@ -333,6 +422,11 @@ func TestErrorsSayTheRemedy(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a server that is shared and the test's own", func(t *testing.T) {
+		if _, err := (&options{own: true, shared: true}).server(t); err == nil || !strings.Contains(err.Error(), "Own and ServiceAddress exclude Shared") {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("a server that does not start", func(t *testing.T) {
 		_, err := startProcess([]string{"--no-such-flag"})
 		if err == nil || !strings.Contains(err.Error(), "unknown flag --no-such-flag") {

@@ -30,8 +30,10 @@ type process struct {
 	kubeconfig string
 	admin      *rest.Config
 	log        safeBuffer
-	// done is closed when it has ended.
+	// done is closed when it has ended. It is nil for a server that another process started.
 	done chan struct{}
+	// users is the locked file of a server that packages share.
+	users *os.File
 }
 
 // shared is the server of the tests that did not ask for their own.
@@ -39,8 +41,15 @@ var shared = sync.OnceValues(func() (*process, error) { return startProcess(nil)
 
 // server returns the server for a test.
 func (o *options) server(t testing.TB) (*process, error) {
+	if o.own && o.shared {
+		return nil, errors.New("a server of the test's own cannot be shared: Own and ServiceAddress exclude Shared")
+	}
 	if !o.own {
-		s, err := shared()
+		start := shared
+		if o.shared {
+			start = ofTheRun
+		}
+		s, err := start()
 		if err != nil {
 			return nil, err
 		}
@@ -63,13 +72,14 @@ func (o *options) server(t testing.TB) (*process, error) {
 }
 
 // startProcess starts a server. It ends with this process, because it looks whether its
-// parent lives.
-func startProcess(flags []string) (*process, error) {
+// parent lives, unless the environment says otherwise.
+func startProcess(flags []string, environment ...string) (*process, error) {
 	binary, err := binary()
 	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: exec.Command(binary, append([]string{"serve", "--test"}, flags...)...), binary: binary, done: make(chan struct{})}
+	p.cmd.Env = append(p.cmd.Environ(), environment...)
 	// With pipes of its own it does not keep 'go test' waiting for an inherited one.
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -100,12 +110,19 @@ func startProcess(flags []string) (*process, error) {
 		<-p.done
 		return nil, fmt.Errorf("the server was not ready within %s\n%s", startTimeout, p.log.String())
 	}
-	if p.admin, err = clientcmd.BuildConfigFromFlags("", p.kubeconfig); err != nil {
+	if err := p.readKubeconfig(); err != nil {
 		return nil, errors.Join(err, p.stop())
+	}
+	return p, nil
+}
+
+func (p *process) readKubeconfig() (err error) {
+	if p.admin, err = clientcmd.BuildConfigFromFlags("", p.kubeconfig); err != nil {
+		return err
 	}
 	p.admin.QPS = -1
 	p.admin.WarningHandler = rest.NoWarnings{}
-	return p, nil
+	return nil
 }
 
 // stop ends a server.

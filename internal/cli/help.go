@@ -119,6 +119,11 @@ KUBECONFIG
     The kubeconfig files that gatehouse kubectl uses instead of the one in the
     data directory, as with any kubectl. serve does not read it.
 
+GATEHOUSE_END_WITH_LOCK
+    A file that the users of a server for tests lock (flock, shared). The server
+    ends when no process has locked it for 5 seconds, rather than with the one
+    that started it, and removes the file.
+
 GATEHOUSE_END_WITH_PARENT
     Servers for tests, which are serve --test and those that 'gatehouse envtest'
     installs, end with the process that started them. With the value false they

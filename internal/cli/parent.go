@@ -13,21 +13,34 @@ import (
 // on when the process that started it has ended.
 const endWithParentVariable = "GATEHOUSE_END_WITH_PARENT"
 
-// parentInterval is how often a server of tests looks whether its parent lives.
-const parentInterval = 250 * time.Millisecond
+// endWithLockVariable names the environment variable with a file that the users of a server
+// of tests lock. The server ends when it has had none for a while, and not with its parent.
+const endWithLockVariable = "GATEHOUSE_END_WITH_LOCK"
+
+const (
+	// parentInterval is how often a server of tests looks whether its parent lives, or
+	// whether it has a user.
+	parentInterval = 250 * time.Millisecond
+	// unusedTime is how long a server waits for another user: the next package of a
+	// 'go test' is linked meanwhile.
+	unusedTime = 5 * time.Second
+)
 
 // startedBy is the process that started this one. It is read before anything takes time.
 var startedBy = os.Getppid()
 
 // orphaned returns a channel that is closed when the process that started this one has
-// ended, however that happened, unless the environment says that it does not matter. It
-// looks until ctx ends. The channel is nil when there is nobody to look for: the first
+// ended, however that happened, unless the environment says that it does not matter or names
+// a lock to look at instead. It looks until ctx ends. The channel is nil when there is nobody to look for: the first
 // process of a machine or of a container does not end.
 //
 // Looking is what every system can do. Linux could send a signal, but does so already
 // when a thread of the parent ends.
 func orphaned(ctx context.Context) <-chan struct{} {
-	if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
+	ended := func() bool { return os.Getppid() != startedBy }
+	if path := os.Getenv(endWithLockVariable); path != "" {
+		ended = unused(path)
+	} else if end, err := strconv.ParseBool(os.Getenv(endWithParentVariable)); err == nil && !end || startedBy == 1 {
 		return nil
 	}
 	// After the parent has ended, log lines go nowhere, and must not end this process
@@ -37,7 +50,7 @@ func orphaned(ctx context.Context) <-chan struct{} {
 	go func() {
 		tick := time.NewTicker(parentInterval)
 		defer tick.Stop()
-		for os.Getppid() == startedBy {
+		for !ended() {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -47,6 +60,29 @@ func orphaned(ctx context.Context) <-chan struct{} {
 		close(gone)
 	}()
 	return gone
+}
+
+// unused returns a function that reports whether no process has locked the file for a while. When
+// it does, the file is gone, and stays locked until this process ends: a user that waits for
+// the lock then sees that it is too late. A file that cannot be opened has no users.
+func unused(path string) func() bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return func() bool { return true }
+	}
+	last := time.Now()
+	return func() bool {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			last = time.Now()
+			return false
+		}
+		if time.Since(last) < unusedTime {
+			_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+			return false
+		}
+		_ = os.Remove(path)
+		return true
+	}
 }
 
 // whileParentLives returns a context that ends with ctx or with the process that started

@@ -55,6 +55,7 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 		return nil, err
 	}
 	if db.embedded != nil {
+		db.embedded.Direct(db.client.Client)
 		go func() {
 			select {
 			case err := <-db.embedded.Err():

@@ -53,6 +53,7 @@ func start(ctx context.Context, dir string) (*kubernetes.Client, func(), error) 
 		server.Close()
 		return nil, nil, err
 	}
+	server.Direct(client.Client)
 	return client, func() {
 		client.Close()
 		server.Close()

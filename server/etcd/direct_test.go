@@ -1,0 +1,166 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// clients returns two clients of a new etcd: one that calls it, and one that does not.
+func clients(t *testing.T) (direct, connected *clientv3.Client) {
+	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	var both [2]*clientv3.Client
+	for i := range both {
+		c, err := NewClient(t.Context(), ClientOptions{Endpoints: []string{s.Endpoint()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		both[i] = c.Client
+	}
+	s.Direct(both[0])
+	return both[0], both[1]
+}
+
+// What is written by calls is answered as over a connection, errors included.
+func TestWritesByCallsAreThoseOfAConnection(t *testing.T) {
+	direct, connected := clients(t)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
+	defer cancel()
+	exists := func(key string) clientv3.Cmp { return clientv3.Compare(clientv3.ModRevision(key), ">", 0) }
+	// Larger than a request may be, and not than a message of the connection.
+	large := string(bytes.Repeat([]byte("x"), 8<<20))
+	for _, tc := range []struct {
+		name string
+		ctx  context.Context
+		txn  func(clientv3.Txn, string) clientv3.Txn
+	}{
+		{"create", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn {
+			return txn.If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).Then(clientv3.OpPut(key, "a"))
+		}},
+		{"update of what is absent", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn {
+			return txn.If(exists(key)).Then(clientv3.OpPut(key, "a")).Else(clientv3.OpGet(key))
+		}},
+		{"read", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn { return txn.Then(clientv3.OpGet(key)) }},
+		{"one key twice", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn {
+			return txn.Then(clientv3.OpPut(key, "a"), clientv3.OpPut(key, "b"))
+		}},
+		{"too large", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn { return txn.Then(clientv3.OpPut(key, large)) }},
+		{"lease that is absent", t.Context(), func(txn clientv3.Txn, key string) clientv3.Txn {
+			return txn.Then(clientv3.OpPut(key, "a", clientv3.WithLease(7)))
+		}},
+		{"canceled", ended, func(txn clientv3.Txn, key string) clientv3.Txn { return txn.Then(clientv3.OpPut(key, "a")) }},
+		{"late", late, func(txn clientv3.Txn, key string) clientv3.Txn { return txn.Then(clientv3.OpPut(key, "a")) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			say := func(c *clientv3.Client, key string) string {
+				r, err := tc.txn(c.Txn(tc.ctx), key).Commit()
+				if err != nil {
+					return fmt.Sprintf("%T %v", err, err)
+				}
+				return fmt.Sprintf("%t, answers to %d operations, member %x of %x", r.Succeeded, len(r.Responses), r.Header.MemberId, r.Header.ClusterId)
+			}
+			if got, want := say(direct, "/direct/"+tc.name), say(connected, "/connected/"+tc.name); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// standing is an etcd that stands still.
+type standing struct {
+	pb.KVServer
+	called chan struct{}
+}
+
+func (s standing) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+	close(s.called)
+	<-ctx.Done()
+	return nil, errors.New("etcdserver: request timed out")
+}
+
+// Who waits for an etcd that stands still is free when the client is closed.
+func TestAWriteByACallEndsWithItsClient(t *testing.T) {
+	client, closeClient := context.WithCancel(t.Context())
+	defer closeClient()
+	s := standing{called: make(chan struct{})}
+	put := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("k")}}}}}
+	written := make(chan error, 1)
+	go func() {
+		_, err := direct{server: s, client: client}.Txn(t.Context(), put)
+		written <- err
+	}()
+	<-s.called
+	closeClient()
+	select {
+	case err := <-written:
+		if status.Code(err) != codes.Canceled {
+			t.Errorf("got %v, want a canceled write", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the write waits on")
+	}
+}
+
+// A watcher sees what is written either way, and each of its streams ends alone.
+func TestWatchesByCalls(t *testing.T) {
+	direct, connected := clients(t)
+	another := direct.Watcher.(watcher).Another()
+	next := func(c clientv3.WatchChan) (keys string) {
+		t.Helper()
+		select {
+		case r := <-c:
+			for _, e := range r.Events {
+				keys += string(e.Kv.Key)
+			}
+			if r.Err() != nil {
+				t.Error(r.Err())
+			}
+		case <-time.After(time.Minute):
+			t.Error("the watch shows nothing")
+		}
+		return keys
+	}
+	ctx := clientv3.WithRequireLeader(t.Context())
+	one, two := direct.Watch(ctx, "/w/", clientv3.WithPrefix(), clientv3.WithRev(1)), another.Watch(ctx, "/w/", clientv3.WithPrefix(), clientv3.WithRev(1))
+	for key, c := range map[string]*clientv3.Client{"/w/direct": direct, "/w/connected": connected} {
+		if _, err := c.Txn(t.Context()).Then(clientv3.OpPut(key, "")).Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range []clientv3.WatchChan{one, two} {
+			if got := next(w); got != key {
+				t.Errorf("watch %d shows %q, want %q", i, got, key)
+			}
+		}
+	}
+	if err := another.Close(); err != nil {
+		t.Error(err)
+	}
+	for open := true; open; {
+		select {
+		case _, open = <-two:
+		case <-time.After(time.Minute):
+			t.Fatal("the watch of a closed watcher goes on")
+		}
+	}
+	if _, err := direct.Put(t.Context(), "/w/last", ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(one); got != "/w/last" {
+		t.Errorf("the other watch shows %q", got)
+	}
+}

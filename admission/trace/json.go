@@ -43,10 +43,13 @@ var Outcomes = []Outcome{OutcomeAllowed, OutcomeFailedOpen, OutcomeDenied, Outco
 
 // Outcome is what admission came to so far.
 func (t *Trace) Outcome() Outcome {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	outcome := OutcomeAllowed
-	for _, s := range t.Steps() {
+	for i := range t.mu.steps {
+		s := &t.mu.steps[i]
 		if s.Err != nil {
-			return rejection(&s)
+			return rejection(s)
 		}
 		if s.Run != nil && (slices.ContainsFunc(s.Run.Calls, func(c Call) bool { return c.Ignored }) ||
 			slices.ContainsFunc(s.Run.Judgements, func(j Judgement) bool { return j.Forgiven() })) {

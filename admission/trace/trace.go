@@ -119,14 +119,18 @@ func FromContext(ctx context.Context) *Trace {
 	return t
 }
 
-// usualSteps is how many steps most requests have at most.
-const usualSteps = 12
+// fewSteps is how many steps a request about a small object has, usualSteps how many most
+// requests have at most, those about pods among them.
+const fewSteps, usualSteps = 2, 16
 
 // Add adds a step.
 func (t *Trace) Add(s Step) {
 	t.mu.Lock()
-	if t.mu.steps == nil {
-		t.mu.steps = make([]Step, 0, usualSteps)
+	switch len(t.mu.steps) {
+	case 0:
+		t.mu.steps = make([]Step, 0, fewSteps)
+	case fewSteps:
+		t.mu.steps = slices.Grow(t.mu.steps, usualSteps-fewSteps)
 	}
 	t.mu.steps = append(t.mu.steps, s)
 	late := t.mu.late

@@ -6,6 +6,8 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
+	"debug/macho"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -193,6 +195,61 @@ func TestTheArchiveHasTheProgram(t *testing.T) {
 	}
 	if bytes.Contains(read(t, program), []byte(work)) {
 		t.Error("the program has a path of this machine")
+	}
+}
+
+// Each archive has a static program for its platform.
+func TestProgramsAreForTheirPlatforms(t *testing.T) {
+	dir := release3(t)
+	for _, p := range optionsFor("", "").platforms {
+		name := fmt.Sprintf("gatehouse_v1.2.3_%s_%s.tar.gz", p.OS, p.Arch)
+		program := bytes.NewReader(untar(t, dir, name)["gatehouse"].content)
+		if p.OS == "darwin" {
+			f, err := macho.NewFile(program)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if want := map[string]macho.Cpu{"amd64": macho.CpuAmd64, "arm64": macho.CpuArm64}[p.Arch]; f.Cpu != want || f.Type != macho.TypeExec {
+				t.Errorf("%s is a %s for %s", name, f.Type, f.Cpu)
+			}
+			// macOS kills programs for arm64 that are not signed. The linker signs them.
+			if signed := slices.ContainsFunc(f.Loads, func(l macho.Load) bool { return f.ByteOrder.Uint32(l.Raw()) == codeSignature }); p.Arch == "arm64" && !signed {
+				t.Errorf("%s has no signature", name)
+			}
+			continue
+		}
+		f, err := elf.NewFile(program)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[p.Arch]; f.Machine != want {
+			t.Errorf("%s is for %s", name, f.Machine)
+		}
+		if f.Section(".interp") != nil {
+			t.Errorf("%s is not static", name)
+		}
+	}
+}
+
+// codeSignature is the load command of a signature, LC_CODE_SIGNATURE.
+const codeSignature = 0x1d
+
+// What is not inlined is in the program: a pattern that matches nothing saves nothing.
+func TestPackagesThatAreNotInlinedAreInTheProgram(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "./cmd/gatehouse")
+	list.Dir = filepath.Join("..", "..")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := strings.Fields(string(out))
+	for _, pattern := range slices.Concat(notInlined, inlined) {
+		prefix, tree := strings.CutSuffix(pattern, "/...")
+		if !slices.ContainsFunc(packages, func(p string) bool { return p == prefix || tree && strings.HasPrefix(p, prefix+"/") }) {
+			t.Errorf("%s is not in the program", pattern)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
 func newEnvtest(streams Streams) *cobra.Command {
@@ -93,16 +95,16 @@ func installPrograms(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	first := filepath.Join(dir, kubeAPIServerProgram)
+	first := filepath.Join(dir, program.KubeAPIServer)
 	if err := installFile(self, first); err != nil {
 		return fmt.Errorf("installing %s: %w", first, err)
 	}
-	for _, name := range []string{etcdProgram, kubectlProgram} {
+	for _, name := range []string{program.Etcd, program.Kubectl} {
 		link := filepath.Join(dir, name)
-		if target, err := os.Readlink(link); err == nil && target == kubeAPIServerProgram {
+		if target, err := os.Readlink(link); err == nil && target == program.KubeAPIServer {
 			continue
 		}
-		if err := replace(link, func(temporary string) error { return os.Symlink(kubeAPIServerProgram, temporary) }); err != nil {
+		if err := replace(link, func(temporary string) error { return os.Symlink(program.KubeAPIServer, temporary) }); err != nil {
 			return fmt.Errorf("installing %s: %w", link, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
 	"github.com/gatehouse-dev/gatehouse/internal/prelude"
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
@@ -39,7 +40,7 @@ func runEtcd(args []string) {
 	prelude.SetCollectAt(100)
 	forgetProgram()
 	time.AfterFunc(settle, forgetProgram)
-	etcdmain.Main(append([]string{etcdProgram}, args...))
+	etcdmain.Main(append([]string{program.Etcd}, args...))
 }
 
 // manyMembers reports whether etcd is to be one of several members.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
@@ -85,7 +86,7 @@ func newKubeAPIServerCommand(streams Streams, run func(context.Context, *serveOp
 		defer func() { end(ctx.Err() != nil && cmd.Context().Err() == nil) }()
 		return run(ctx, o)
 	})
-	cmd.Use = kubeAPIServerProgram
+	cmd.Use = program.KubeAPIServer
 	cmd.Short = "Gatehouse with the command line of kube-apiserver"
 	cmd.Long = `Gatehouse, started under the name kube-apiserver, accepts the command line of
 kube-apiserver. It is for programs that start a kube-apiserver for tests, such as
@@ -167,7 +168,7 @@ func (n *noEffect) Type() string { return n.kind }
 // files: its own ones, and if the suite is gone those that the suite has made.
 func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (end func(orphaned bool), err error) {
 	warn := func(format string, args ...any) {
-		fmt.Fprintf(warnings, kubeAPIServerProgram+": "+format+"\n", args...)
+		fmt.Fprintf(warnings, program.KubeAPIServer+": "+format+"\n", args...)
 	}
 	if len(k.withoutEffect) > 0 {
 		slices.Sort(k.withoutEffect)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -180,7 +181,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	check()
 	check()
 	// A program of another build, and something else under a name that is needed.
-	for _, name := range []string{kubeAPIServerProgram, kubectlProgram} {
+	for _, name := range []string{program.KubeAPIServer, program.Kubectl} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,8 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
 func newKubectl(streams Streams) *cobra.Command {
@@ -111,7 +113,7 @@ func dataDir() string {
 // use a server that no kubeconfig names, nil if it may. A user who calls this program kubectl
 // expects what any kubectl does.
 func defaultKubeconfig() error {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || program == kubectlProgram {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || startedUnder == program.Kubectl {
 		return nil
 	}
 	path := filepath.Join(dataDir(), "admin.kubeconfig")

@@ -34,6 +34,9 @@ func TestThePreludeComesBeforeKubernetes(t *testing.T) {
 		t.Fatalf("%s is not among %d packages", pkg, len(order))
 		return 0
 	}
+	if place("github.com/gatehouse-dev/gatehouse/internal/program") > len(order)/4 {
+		t.Error("help that is known in advance comes after a quarter of all packages")
+	}
 	prelude := place("github.com/gatehouse-dev/gatehouse/internal/prelude")
 	for _, later := range []string{"k8s.io/client-go/kubernetes/scheme", "k8s.io/kubernetes/pkg/api/legacyscheme", "k8s.io/kubectl/pkg/cmd/"} {
 		if place(later) < prelude {

@@ -6,24 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/internal/prelude"
+	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
-// The programs that test libraries start. Under these names this one stands in for them.
-const (
-	kubeAPIServerProgram = "kube-apiserver"
-	etcdProgram          = "etcd"
-	kubectlProgram       = prelude.Kubectl
-)
-
-// program is the name that this one was started under. It is read once: kubectl's parts
+// startedUnder is the name that this program was started under. It is read once: kubectl's parts
 // need os.Args changed.
-var program = startedAs()
+var startedUnder = startedAs()
 
 func startedAs() string {
-	name := prelude.Program()
+	name := program.Name()
 	// It is not for the plugins that kubectl starts.
-	os.Unsetenv(prelude.ProgramVariable)
+	os.Unsetenv(program.Variable)
 	return name
 }
 
@@ -32,14 +25,14 @@ func startedAs() string {
 // streams.Err, in one sentence. Every name but those of the programs that gatehouse
 // stands in for means gatehouse itself.
 func Main(ctx context.Context, args []string, streams Streams) int {
-	switch program {
-	case etcdProgram:
+	switch startedUnder {
+	case program.Etcd:
 		runEtcd(args)
 		return exitOK
-	case kubectlProgram:
+	case program.Kubectl:
 		runKubectl(args, streams)
 		return exitOK
-	case kubeAPIServerProgram:
+	case program.KubeAPIServer:
 		return execute(ctx, newKubeAPIServer(streams), args, streams)
 	}
 	return execute(ctx, newRoot(streams), args, streams)

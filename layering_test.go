@@ -74,7 +74,7 @@ var layers = []struct {
 	{"server/election", nil, "reads and writes a Lease through a storage that its caller chooses"},
 	{"server/latecomers", nil, "a wrapper of informers"},
 	{"server/dormant", nil, "a transport of a client, and counts of keys in etcd"},
-	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers"},
+	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers", "admission/registration"},
 		"reads the registrations that another package stores for the engine's snapshots"},
 	{"server/params", []string{"server/resources", "admission/initializers"}, "reads params as the API shows them"},
 	{"server/marks", nil, "a wrapper of etcd's client"},

@@ -102,12 +102,11 @@ func (a *admitter) policyEntry(resource, name string) (*snapshot.Snapshot, *snap
 	if s == nil || i < 0 || !registration.Sources()[i].Policies && !registration.Sources()[i].Binds {
 		return nil, nil
 	}
-	entries := s.Entries(registration.Source(i))
-	k := slices.IndexFunc(entries, func(e *snapshot.Entry) bool { return e.Configuration == name })
-	if k < 0 {
+	entry := s.Table(registration.Source(i)).Configuration(name)
+	if entry == nil {
 		return nil, nil
 	}
-	return s, entries[k]
+	return s, entry
 }
 
 // expressionCosts says what the expressions of a policy cost.

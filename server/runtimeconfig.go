@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 )
@@ -91,14 +90,17 @@ func (f *filtered) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 		return found, err
 	}
 	found.Disabled = slices.Concat(found.Disabled, f.hidden)
+	found.Changes = slices.DeleteFunc(slices.Clone(found.Changes), func(c snapshot.Change) bool {
+		return slices.Contains(f.hidden, c.Source.Descriptor().Kind)
+	})
+	if found.Kept != nil {
+		found.Kept = slices.DeleteFunc(found.Kept, func(k snapshot.Kept) bool {
+			return slices.Contains(f.hidden, k.Source.Descriptor().Kind)
+		})
+	}
 	found.Objects = slices.DeleteFunc(slices.Clone(found.Objects), func(obj runtime.Object) bool {
-		switch obj.(type) {
-		case *v1alpha1.InitializerConfiguration:
-			return slices.Contains(f.hidden, registration.InitializerKind)
-		case *v1alpha1.ExternalAdmissionHookConfiguration:
-			return slices.Contains(f.hidden, registration.ExternalKind)
-		}
-		return false
+		source, ok := registration.SourceOf(obj)
+		return ok && slices.Contains(f.hidden, source.Descriptor().Kind)
 	})
 	return found, nil
 }

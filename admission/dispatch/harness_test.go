@@ -44,7 +44,7 @@ func (f *fixture) hook(source registration.Source, name string, edit ...func(*re
 		e(h)
 	}
 	return plan.Candidate{
-		Entry:    &snapshot.Entry{Entry: h, NamespaceSelector: labels.Everything(), ObjectSelector: labels.Everything()},
+		Entry:    &snapshot.Entry{Entry: h, Selectors: &snapshot.Selectors{NamespaceSelector: labels.Everything(), ObjectSelector: labels.Everything()}},
 		Resource: widgets,
 		Kind:     widgetV1,
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -171,7 +172,7 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 			rows = append(rows, row{b, c})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return a.binding.Position - b.binding.Position })
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.binding.Configuration, b.binding.Configuration) })
 	for _, row := range rows {
 		if row.cell.evaluation < 0 {
 			g := &j.Groups[row.cell.group]

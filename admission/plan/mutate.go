@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -134,7 +135,7 @@ func (j *Judgement) invocations(steps []invocation, values *Values) []invocation
 			rows = append(rows, row{b, g})
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return a.binding.Position - b.binding.Position })
+	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.binding.Configuration, b.binding.Configuration) })
 	for _, row := range rows {
 		if row.group.Err != nil {
 			j.Consequences = append(j.Consequences, j.misconfigured(row.binding, row.group.Reason.Code, row.group.Err))

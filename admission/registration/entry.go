@@ -25,7 +25,8 @@ const (
 // reads one knows about versions. Entries are immutable after conversion.
 type Entry struct {
 	Origin
-	Match
+	// Match is never nil; entries may share one.
+	*Match
 	// FailurePolicy says what becomes of a request when the action cannot be
 	// completed; it is never empty.
 	FailurePolicy FailurePolicy

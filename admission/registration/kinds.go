@@ -105,6 +105,37 @@ func newObject(gvk schema.GroupVersionKind) runtime.Object {
 	return nil
 }
 
+// SourceOf returns the source whose kind an object has, in any version, typed or
+// unstructured; ok is false for other objects.
+func SourceOf(obj runtime.Object) (s Source, ok bool) {
+	switch o := obj.(type) {
+	case *v1.MutatingWebhookConfiguration, *v1beta1.MutatingWebhookConfiguration:
+		return Mutating, true
+	case *v1.ValidatingWebhookConfiguration, *v1beta1.ValidatingWebhookConfiguration:
+		return Validating, true
+	case *v1alpha1.ExternalAdmissionHookConfiguration:
+		return External, true
+	case *v1alpha1.InitializerConfiguration:
+		return Initializing, true
+	case *v1.ValidatingAdmissionPolicy:
+		return ValidatingPolicies, true
+	case *v1.ValidatingAdmissionPolicyBinding:
+		return ValidatingBindings, true
+	case *v1.MutatingAdmissionPolicy, *v1beta1.MutatingAdmissionPolicy:
+		return MutatingPolicies, true
+	case *v1.MutatingAdmissionPolicyBinding, *v1beta1.MutatingAdmissionPolicyBinding:
+		return MutatingBindings, true
+	case *unstructured.Unstructured:
+		gvk := o.GroupVersionKind()
+		for i := range sources {
+			if gvk.Group == GroupName && gvk.Kind == sources[i].Kind {
+				return sources[i].Source, true
+			}
+		}
+	}
+	return 0, false
+}
+
 // typed returns obj as one of the types of this API.
 func typed(obj runtime.Object) (runtime.Object, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {

@@ -146,7 +146,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 // newEntry makes an entry with what tells it apart. seen counts the names so far.
 func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Entry {
 	seen[name]++
-	return &Entry{Origin: Origin{
+	return &Entry{Match: &Match{}, Origin: Origin{
 		Source:               source,
 		Configuration:        meta.Name,
 		ConfigurationUID:     meta.UID,

@@ -209,8 +209,8 @@ func whole(source Source, meta *metav1.ObjectMeta) *Entry {
 }
 
 // matching returns which requests a policy or binding is for.
-func matching(m *v1.MatchResources, conditions []MatchCondition) Match {
-	return Match{
+func matching(m *v1.MatchResources, conditions []MatchCondition) *Match {
+	return &Match{
 		Rules: each(m.ResourceRules, namedRule), Exclude: each(m.ExcludeResourceRules, namedRule),
 		Equivalent:        or(m.MatchPolicy, v1.Exact) == v1.Equivalent,
 		NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector, MatchConditions: conditions,

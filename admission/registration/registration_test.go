@@ -190,7 +190,7 @@ webhooks:
 		{name: "S5.2 all fields, and a name twice", text: full, want: []*Entry{
 			id(Entry{
 				Origin: Origin{Name: "a.example.com"},
-				Match: Match{
+				Match: &Match{
 					Rules:      []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "Namespaced"}},
 					Equivalent: true, NamespaceSelector: all, ObjectSelector: all,
 					MatchConditions: []MatchCondition{{Name: "m", Expression: "true"}},
@@ -203,7 +203,7 @@ webhooks:
 			}),
 			id(Entry{
 				Origin:        Origin{Name: "a.example.com", Index: 1, Ordinal: 1},
-				Match:         Match{NamespaceSelector: all, ObjectSelector: all},
+				Match:         &Match{NamespaceSelector: all, ObjectSelector: all},
 				FailurePolicy: Fail,
 				Webhook:       &Webhook{ClientConfig: ClientConfig{Service: &Service{"ns", "svc", "/p", 8443}}, Timeout: 10 * time.Second},
 			}),
@@ -211,7 +211,7 @@ webhooks:
 		{name: "S1.2 v1beta1", text: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: ValidatingWebhookConfiguration" + bare, want: []*Entry{
 			id(Entry{
 				Origin: Origin{Source: Validating, Name: "a.example.com"},
-				Match: Match{
+				Match: &Match{
 					Rules:             []Rule{{[]string{"*"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "*"}},
 					NamespaceSelector: all, ObjectSelector: all,
 				},
@@ -233,7 +233,7 @@ externalAdmissionHooks:
 `, want: []*Entry{
 			id(Entry{
 				Origin: Origin{Source: External, Name: "a.example.com"},
-				Match: Match{
+				Match: &Match{
 					Rules:             []Rule{{[]string{"CREATE"}, []string{"*"}, []string{"v1"}, []string{"pods"}, nil, "*"}},
 					NamespaceSelector: all, ObjectSelector: all,
 				},
@@ -310,7 +310,7 @@ initializers:
 	want := []*Entry{
 		{
 			Origin: Origin{Source: Initializing, Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Name: "a.example.com"},
-			Match: Match{
+			Match: &Match{
 				Rules:             []Rule{{[]string{"CREATE"}, []string{""}, []string{"v1"}, []string{"pods"}, nil, "*"}},
 				NamespaceSelector: all, ObjectSelector: all,
 			},
@@ -318,7 +318,7 @@ initializers:
 		},
 		{
 			Origin:        Origin{Source: Initializing, Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Index: 1, Name: "b.example.com"},
-			Match:         Match{NamespaceSelector: all, ObjectSelector: all},
+			Match:         &Match{NamespaceSelector: all, ObjectSelector: all},
 			FailurePolicy: Fail,
 			Initializer:   &Initializer{After: []string{"x.example.com"}, Before: []string{"y.example.com"}, Parallel: true},
 		},

@@ -1,11 +1,15 @@
 package snapshot
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"unique"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
@@ -30,64 +34,231 @@ type Group struct {
 }
 
 // Table finds groups by the rules of their bindings. Its entries stand for the Groups, in
-// the same order.
+// the same order. The rules of a single group are not filed.
 func (b *Bindings) Table() *Table { return &b.table }
 
-// alike is what the bindings of a group have in common.
-type alike = unique.Handle[string]
-
-func alikeOf(e *registration.Entry) alike {
-	text, err := json.Marshal([]any{e.Match, e.Binding.ParamRef})
-	if err != nil {
-		panic(fmt.Sprintf("what a binding matches cannot be encoded: %v", err))
-	}
-	return unique.Make(string(text))
-}
-
 func newBindings(list []*Entry) *Bindings {
-	b := &Bindings{All: list, table: Table{groups: true}}
-	groups := make(map[alike]int, 1)
+	b := &Bindings{All: list}
+	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Selectors != list[0].Selectors }) {
+		b.Groups = []Group{{list}}
+		b.table.entries = list[:1:1]
+		return b
+	}
+	groups := make(map[*Selectors]int, 1)
 	for _, e := range list {
-		i, known := groups[e.alike]
+		i, known := groups[e.Selectors]
 		if !known {
 			i = len(b.Groups)
-			groups[e.alike] = i
+			groups[e.Selectors] = i
 			b.Groups = append(b.Groups, Group{})
-			b.table.add(e)
+			b.table.add(e, nil, &Table{})
 		}
 		b.Groups[i].Bindings = append(b.Groups[i].Bindings, e)
 	}
+	b.table.file(&Table{})
 	return b
 }
 
-// bind resolves which bindings are those of which policy. Policies that have some are
-// copied: the compiled form of an object does not change.
-func (c *Compiler) bind(policies []*Entry, bindings []*Entry, next map[*Entry]*Bindings) {
-	if len(policies) == 0 || len(bindings) == 0 {
-		return
+// bound is what the bindings of a policy have in common: their kind and its name.
+type bound struct {
+	source registration.Source
+	policy string
+}
+
+// bindingsOf are the bindings of a policy, which need not be there.
+type bindingsOf struct {
+	list ordered[*Entry]
+	// common are actions that many of the bindings have.
+	common []*registration.Binding
+	// made is nil when the list has changed.
+	made *Bindings
+}
+
+func byName(a, b *Entry) int { return cmp.Compare(a.Configuration, b.Configuration) }
+
+// bind adds a binding to those of its policy.
+func (c *Compiler) bind(key id, e *Entry) {
+	if c.bindings == nil {
+		c.bindings, c.bound = map[id]*Entry{}, map[bound]*bindingsOf{}
 	}
-	places := make(map[string]int, len(policies))
-	for i, p := range policies {
-		places[p.Configuration] = i
-	}
-	of := make([][]*Entry, len(policies))
-	for _, b := range bindings {
-		if place, ok := places[b.Binding.PolicyName]; ok {
-			of[place] = append(of[place], b)
-		}
-	}
-	for i, p := range policies {
-		if len(of[i]) == 0 {
+	c.bindings[key] = e
+	b := c.changed(e)
+	e.Binding = b.share(e.Binding)
+	b.list.add(e)
+}
+
+// A pack has at least fewest bindings, and most at most: it is kept as long as one of them is.
+const fewest, most = 16, 128
+
+// pack puts the bindings that were just compiled next to each other. One by one they lie among
+// what was needed to make them, and hold twice their memory.
+func (c *Compiler) pack() {
+	for place, b := range c.bound {
+		if len(b.list.added) < fewest || len(b.list.removed) > 0 {
 			continue
 		}
-		b := c.bound[p]
-		if b == nil || !slices.EqualFunc(b.All, of[i], func(x, y *Entry) bool { return x.Entry == y.Entry }) {
-			b = newBindings(of[i])
+		for part := range slices.Chunk(b.list.added, most) {
+			var text strings.Builder
+			for _, e := range part {
+				text.WriteString(e.Configuration)
+				text.WriteString(string(e.ConfigurationUID))
+				text.WriteString(e.ConfigurationVersion)
+			}
+			rest := text.String()
+			next := func(n int) string {
+				one := rest[:n]
+				rest = rest[n:]
+				return one
+			}
+			plain, compiled := make([]registration.Entry, len(part)), make([]Entry, len(part))
+			for i, e := range part {
+				plain[i], compiled[i] = *e.Entry, *e
+				one := &plain[i]
+				one.Configuration = next(len(e.Configuration))
+				one.ConfigurationUID = types.UID(next(len(e.ConfigurationUID)))
+				one.ConfigurationVersion = next(len(e.ConfigurationVersion))
+				compiled[i].Entry = one
+				key := id{source: place.source, name: one.Configuration}
+				if c.bindings[key] != e {
+					// It is another one of its name.
+					continue
+				}
+				// The key is to hold the text of the pack, too.
+				delete(c.bindings, key)
+				c.bindings[key] = &compiled[i]
+				part[i] = &compiled[i]
+			}
 		}
-		next[p] = b
-		inForce := *p
-		inForce.Bindings = b
-		policies[i] = &inForce
+	}
+}
+
+// mostCommon bounds how many kinds of actions are looked through.
+const mostCommon = 8
+
+// share returns a binding that is equal, one that others have if possible.
+func (b *bindingsOf) share(one *registration.Binding) *registration.Binding {
+	for _, other := range b.common {
+		if other.ParamRef == one.ParamRef && slices.Equal(other.Actions, one.Actions) {
+			return other
+		}
+	}
+	if len(b.common) < mostCommon {
+		b.common = append(b.common, one)
+	}
+	return one
+}
+
+// unbind removes a binding.
+func (c *Compiler) unbind(key id, e *Entry) {
+	delete(c.bindings, key)
+	b := c.changed(e)
+	b.list.remove(e)
+	c.alike.release(e.Selectors)
+}
+
+// changed returns the bindings that one is among, of which some change.
+func (c *Compiler) changed(e *Entry) *bindingsOf {
+	place := bound{e.Source, e.Binding.PolicyName}
+	b := c.bound[place]
+	if b == nil {
+		b = &bindingsOf{}
+		c.bound[place] = b
+	}
+	b.made, c.rebound[e.Source] = nil, true
+	return b
+}
+
+// bindingsOf returns the bindings of a policy, nil when there are none.
+func (c *Compiler) bindingsOf(place bound) *Bindings {
+	b := c.bound[place]
+	if b == nil {
+		return nil
+	}
+	if b.made == nil {
+		list := b.list.take(byName)
+		if len(list) == 0 {
+			delete(c.bound, place)
+			return nil
+		}
+		b.made = newBindings(list)
+	}
+	return b.made
+}
+
+// bindingTable returns the table of a source of bindings, which lists them when asked to.
+func (c *Compiler) bindingTable(source registration.Source, local *Local, last *Snapshot) Table {
+	if last.local.Static() == local.Static() && !c.rebound[source] && last.Table(source).listed != nil {
+		return *last.Table(source)
+	}
+	c.rebound[source] = false
+	parts := make([][]*Entry, 0, len(c.bound))
+	n := 0
+	for place, b := range c.bound {
+		if place.source != source {
+			continue
+		}
+		list := b.list.take(byName)
+		if len(list) == 0 {
+			delete(c.bound, place)
+			continue
+		}
+		parts = append(parts, list)
+		n += len(list)
+	}
+	var first []*Entry
+	if static := local.Static(); static != nil {
+		first = static.Entries(source)
+	}
+	return Table{manifests: len(first), parts: append(parts, first), listed: sync.OnceValue(func() []*Entry {
+		all := make([]*Entry, 0, n)
+		for _, part := range parts {
+			all = append(all, part...)
+		}
+		slices.SortFunc(all, byName)
+		return slices.Concat(first, all)
+	})}
+}
+
+// alike are the selectors of the bindings that are for the same requests and name the same
+// params, by what they match.
+type alike map[[sum]byte]*Selectors
+
+// sum is how many bytes of a hash tell what bindings match.
+const sum = 16
+
+// shared is what bindings have in common that have the same Selectors.
+type shared struct {
+	sum      [sum]byte
+	match    *registration.Match
+	paramRef *registration.ParamRef
+	// users is how many they are. It belongs to the Compiler.
+	users int
+}
+
+// share has a binding share what it matches with those that match the same, and returns its
+// selectors.
+func (a alike) share(h *registration.Entry) *Selectors {
+	text, err := json.Marshal([]any{h.Match, h.Binding.ParamRef})
+	if err != nil {
+		panic(fmt.Sprintf("what a binding matches cannot be encoded: %v", err))
+	}
+	whole := sha256.Sum256(text)
+	key := [sum]byte(whole[:])
+	s := a[key]
+	if s == nil {
+		s = selectorsOf(h)
+		s.shared = &shared{sum: key, match: h.Match, paramRef: h.Binding.ParamRef}
+		a[key] = s
+	}
+	s.shared.users++
+	h.Match, h.Binding.ParamRef = s.shared.match, s.shared.paramRef
+	return s
+}
+
+// release forgets what only this binding had.
+func (a alike) release(s *Selectors) {
+	if s.shared.users--; s.shared.users == 0 {
+		delete(a, s.shared.sum)
 	}
 }
 

@@ -16,106 +16,259 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Compile makes a snapshot of registrations. An object that cannot be understood
-// is left out and reported in Problems; it can only be one that was stored without
-// validation.
+// Compile makes a snapshot of registrations, which are not Partial. An object that cannot
+// be understood is left out and reported in Problems; it can only be one that was stored
+// without validation.
 func Compile(r Registrations) *Snapshot {
 	return new(Compiler).Compile(r)
 }
 
 // Compiler makes snapshots, one after the other, and reuses of the last one what
-// has not changed (S2.37). Its zero value is ready. It is for one goroutine.
+// has not changed (S2.37). It keeps no object. Its zero value is ready. It is for one
+// goroutine.
 type Compiler struct {
-	last map[key]*compiled
-	// objects are what the last registrations were made into, by name.
-	objects []*compiled
-	// policies are those that were compiled last, by uid.
-	policies map[types.UID]*compiled
+	// objects are what was made of all objects but bindings, which are in bindings.
+	objects  map[id]*compiled
+	bindings map[id]*Entry
+	// strange are the objects that are no registrations.
+	strange []*compiled
+	// broken is how many of objects cannot be understood.
+	broken int
+	// lists have the objects of each source, by name.
+	lists [sources]ordered[*compiled]
+	// bound has the bindings of each policy, and rebound tells of which sources some have
+	// changed.
+	bound   map[bound]*bindingsOf
+	rebound [sources]bool
+	// alike is what bindings have in common.
+	alike alike
 	// expressions are shared by all snapshots.
 	expressions expression.Cache
-	// bound has what was made of the bindings of each policy the last time.
-	bound map[*Entry]*Bindings
+	// last is the snapshot that was made last.
+	last *Snapshot
 }
 
-// key says exactly which state of which object was compiled. A name is not enough:
-// an object may be replaced by another of the same name.
-type key struct {
-	uid     types.UID
-	version string
+// sources is how many there are.
+const sources = int(registration.MutatingBindings) + 1
+
+// id tells an object from all others. Objects that are in no cluster may have the same name:
+// copy counts them.
+type id struct {
+	source registration.Source
+	copy   uint16
+	name   string
 }
 
 // compiled is what became of one object. It is never changed.
 type compiled struct {
-	name    string
-	entries []*Entry
-	err     error
-	// uid and generation say which policy it is; empty for other objects.
-	uid        types.UID
+	id
+	// uid and version say exactly which state of which object it is; empty when unknown.
+	uid     types.UID
+	version string
+	// generation is that of a policy.
 	generation int64
+	entries    []*Entry
+	err        error
 }
 
-// Compile makes a snapshot of registrations.
+// Compile makes a snapshot of registrations, which are not Partial.
 func (c *Compiler) Compile(r Registrations) *Snapshot {
-	next := make(map[key]*compiled, len(r.Objects))
-	objects := make([]*compiled, len(r.Objects))
-	for i, obj := range r.Objects {
-		k, known := keyOf(obj)
-		if objects[i] = c.last[k]; objects[i] == nil || !known {
-			objects[i] = c.compile(obj)
+	seen := make(map[id]struct{}, len(r.Objects))
+	c.strange = nil
+	for _, obj := range r.Objects {
+		source, ok := registration.SourceOf(obj)
+		if !ok {
+			c.strange = append(c.strange, c.compile(id{name: nameOf(obj)}, obj))
+			continue
 		}
-		if known {
-			next[k] = objects[i]
+		key := id{source: source, name: nameOf(obj)}
+		for {
+			if _, again := seen[key]; !again {
+				break
+			}
+			key.copy++
 		}
+		seen[key] = struct{}{}
+		c.put(key, obj, "")
 	}
-	c.last, c.policies = next, map[types.UID]*compiled{}
-	for _, o := range objects {
-		if o.uid != "" {
-			c.policies[o.uid] = o
-		}
-	}
-	slices.SortStableFunc(objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
-	c.objects = objects
+	c.retain(func(key id) bool {
+		_, ok := seen[key]
+		return ok
+	})
+	c.pack()
 	return c.assemble(r.Revision, r.Disabled, r.Local)
+}
+
+// Change makes a snapshot of registrations that are Partial, and differ as they say from those
+// that were compiled last. It returns nil when they cannot: compile all of them then.
+func (c *Compiler) Change(r Registrations) *Snapshot {
+	for _, change := range r.Changes {
+		key := id{source: change.Source, name: change.Name}
+		if change.Object == nil {
+			c.remove(key)
+		} else {
+			c.put(key, change.Object, "")
+		}
+	}
+	if r.Kept != nil {
+		seen := make(map[id]struct{}, len(r.Kept)+len(r.Changes))
+		for _, kept := range r.Kept {
+			key := id{source: kept.Source, name: kept.Name}
+			if _, version, ok := c.known(key); !ok || version != kept.Version {
+				return nil
+			}
+			seen[key] = struct{}{}
+		}
+		for _, change := range r.Changes {
+			seen[id{source: change.Source, name: change.Name}] = struct{}{}
+		}
+		c.retain(func(key id) bool {
+			_, ok := seen[key]
+			return ok
+		})
+	}
+	return c.assemble(r.Revision, r.Disabled, r.Local)
+}
+
+// known says which state of an object was compiled.
+func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
+	if e := c.bindings[key]; e != nil {
+		return e.ConfigurationUID, e.ConfigurationVersion, true
+	}
+	if o := c.objects[key]; o != nil {
+		return o.uid, o.version, true
+	}
+	return "", "", false
+}
+
+// put compiles an object, unless it is known. file is the manifest file that it is in, if any.
+func (c *Compiler) put(key id, obj runtime.Object, file string) {
+	if m, ok := obj.(metav1.Object); ok && m.GetUID() != "" && m.GetResourceVersion() != "" {
+		uid, version, _ := c.known(key)
+		if uid == m.GetUID() && version == m.GetResourceVersion() {
+			return
+		}
+	}
+	before := c.objects[key]
+	c.remove(key)
+	o := c.compile(key, obj)
+	for _, e := range o.entries {
+		e.File = file
+	}
+	if key.source.Descriptor().Binds && o.err == nil {
+		c.bind(key, o.entries[0])
+		return
+	}
+	o.inherit(before)
+	if c.objects == nil {
+		c.objects = map[id]*compiled{}
+	}
+	c.objects[key] = o
+	c.lists[key.source].add(o)
+	if o.err != nil {
+		c.broken++
+	}
+}
+
+// remove forgets an object.
+func (c *Compiler) remove(key id) {
+	if e := c.bindings[key]; e != nil {
+		c.unbind(key, e)
+	}
+	if o := c.objects[key]; o != nil {
+		delete(c.objects, key)
+		c.lists[key.source].remove(o)
+		if o.err != nil {
+			c.broken--
+		}
+	}
+}
+
+// retain forgets the objects that are not wanted.
+func (c *Compiler) retain(wanted func(id) bool) {
+	for key := range c.objects {
+		if !wanted(key) {
+			c.remove(key)
+		}
+	}
+	for key := range c.bindings {
+		if !wanted(key) {
+			c.remove(key)
+		}
+	}
 }
 
 // assemble makes a snapshot of the objects that were compiled last, and of what is local.
 func (c *Compiler) assemble(revision string, disabled []string, local *Local) *Snapshot {
-	s := &Snapshot{Revision: revision, Disabled: disabled, sources: make([]Table, len(registration.Sources()))}
-	local.into(s)
-	found := make([][]*Entry, len(s.sources))
-	for _, o := range c.objects {
-		if o.err != nil {
-			s.Problems = append(s.Problems, o.err)
-		}
-		for _, e := range o.entries {
-			found[e.Source] = append(found[e.Source], e)
-		}
+	s := &Snapshot{Revision: revision, Disabled: disabled, Problems: c.problems(), local: local, sources: make([]Table, sources)}
+	last := c.last
+	if last == nil {
+		last = &Snapshot{}
 	}
-	bound := map[*Entry]*Bindings{}
+	static := local.Static()
+	if static == nil {
+		static = &Snapshot{}
+	}
 	for _, d := range registration.Sources() {
-		if d.Policies {
-			// The bindings come first: policies refer to them. Those of manifest files are bound
-			// to policies of files already (S21.15).
-			s.fill(d.Bindings, found[d.Bindings])
-			c.bind(found[d.Source], s.Entries(d.Bindings)[s.sources[d.Bindings].manifests:], bound)
+		if d.Binds {
+			continue
 		}
-		if !d.Binds {
-			s.fill(d.Source, found[d.Source])
+		// Policies refer to their bindings. Those of manifest files are bound to policies of
+		// files already (S21.15), and come before all others (S21.13).
+		manifests := static.Entries(d.Source)
+		t := Table{manifests: len(manifests)}
+		for _, e := range manifests {
+			t.add(e, e.Bindings, last.Table(d.Source))
+		}
+		list := c.lists[d.Source].take(byID)
+		for _, e := range arrange(d.Source, list) {
+			var b *Bindings
+			if d.Policies {
+				b = c.bindingsOf(bound{d.Bindings, e.Configuration})
+			}
+			t.add(e, b, last.Table(d.Source))
+		}
+		t.file(last.Table(d.Source))
+		s.sources[d.Source] = t
+	}
+	for _, d := range registration.Sources() {
+		if d.Binds {
+			s.sources[d.Source] = c.bindingTable(d.Source, local, last)
 		}
 	}
-	c.bound = bound
+	c.last = s
 	return s
 }
 
-// fill makes the table of a source.
-func (s *Snapshot) fill(source registration.Source, entries []*Entry) {
-	for _, e := range arrange(source, entries) {
-		s.sources[source].add(e)
+// problems are the objects that cannot be understood, by name.
+func (c *Compiler) problems() []error {
+	if c.broken == 0 && len(c.strange) == 0 {
+		return nil
 	}
+	list := slices.Clone(c.strange)
+	for _, o := range c.objects {
+		if o.err != nil {
+			list = append(list, o)
+		}
+	}
+	slices.SortFunc(list, func(a, b *compiled) int { return cmp.Or(cmp.Compare(a.name, b.name), byID(a, b)) })
+	var errs []error
+	for _, o := range list {
+		errs = append(errs, o.err)
+	}
+	return errs
 }
 
-// arrange puts the entries of a source into the order in which they act.
-func arrange(source registration.Source, entries []*Entry) []*Entry {
+func byID(a, b *compiled) int {
+	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.name, b.name), cmp.Compare(a.copy, b.copy))
+}
+
+// arrange puts the entries of the objects of a source into the order in which they act.
+func arrange(source registration.Source, objects []*compiled) []*Entry {
+	entries := make([]*Entry, 0, len(objects))
+	for _, o := range objects {
+		entries = append(entries, o.entries...)
+	}
 	order := source.Descriptor().Arrange
 	if order == nil {
 		return entries
@@ -132,19 +285,17 @@ func arrange(source registration.Source, entries []*Entry) []*Entry {
 	return out
 }
 
-func keyOf(obj runtime.Object) (key, bool) {
-	m, ok := obj.(metav1.Object)
-	if !ok {
-		return key{}, false
+func nameOf(obj runtime.Object) string {
+	if m, ok := obj.(metav1.Object); ok {
+		return m.GetName()
 	}
-	k := key{m.GetUID(), m.GetResourceVersion()}
-	return k, k.uid != "" && k.version != ""
+	return ""
 }
 
-func (c *Compiler) compile(obj runtime.Object) *compiled {
-	o := &compiled{}
+func (c *Compiler) compile(key id, obj runtime.Object) *compiled {
+	o := &compiled{id: key}
 	if m, ok := obj.(metav1.Object); ok {
-		o.name = m.GetName()
+		o.uid, o.version, o.generation = m.GetUID(), m.GetResourceVersion(), m.GetGeneration()
 	}
 	entries, err := registration.Entries(obj)
 	if err != nil {
@@ -154,20 +305,17 @@ func (c *Compiler) compile(obj runtime.Object) *compiled {
 	for _, e := range entries {
 		o.entries = append(o.entries, c.entry(e))
 	}
-	o.inherit(obj, c.policies)
 	return o
 }
 
 // inherit takes over what a policy evaluates from the same policy as it was compiled before,
 // if only its metadata or its status has changed: the costs that were measured stay.
-func (o *compiled) inherit(obj runtime.Object, before map[types.UID]*compiled) {
-	m, ok := obj.(metav1.Object)
-	if !ok || m.GetGeneration() == 0 || len(o.entries) != 1 || o.entries[0].Policy == nil {
+func (o *compiled) inherit(before *compiled) {
+	if before == nil || len(o.entries) != 1 || len(before.entries) != 1 || o.entries[0].Policy == nil {
 		return
 	}
-	o.uid, o.generation = m.GetUID(), m.GetGeneration()
-	if last := before[o.uid]; last != nil && last.generation == o.generation {
-		o.entries[0].Policy = last.entries[0].Policy
+	if o.uid != "" && o.generation != 0 && o.uid == before.uid && o.generation == before.generation {
+		o.entries[0].Policy = before.entries[0].Policy
 	}
 }
 
@@ -176,20 +324,31 @@ var ofWebhooks = expression.Scope{Authorizer: true}
 
 func (c *Compiler) entry(h *registration.Entry) *Entry {
 	e := &Entry{Entry: h}
-	e.NamespaceSelector, e.NamespaceSelectorError = parse("namespaceSelector", h.NamespaceSelector)
-	e.ObjectSelector, e.ObjectSelectorError = parse("objectSelector", h.ObjectSelector)
 	switch {
+	case h.Binding != nil:
+		if c.alike == nil {
+			c.alike = alike{}
+		}
+		e.Selectors = c.alike.share(h)
+		return e
 	case h.Policy != nil:
 		e.Policy = policy.Compile(&c.expressions, h)
-	case h.Binding != nil:
-		e.alike = alikeOf(h)
-		if ref := h.Binding.ParamRef; ref != nil && ref.Selector != nil {
-			e.ParamSelector, e.ParamSelectorError = metav1.LabelSelectorAsSelector(ref.Selector)
-		}
 	default:
 		e.Conditions = condition.Compile(&c.expressions, ofWebhooks, h.MatchConditions)
 	}
+	e.Selectors = selectorsOf(h)
 	return e
+}
+
+// selectorsOf parses the selectors of an entry.
+func selectorsOf(h *registration.Entry) *Selectors {
+	s := &Selectors{}
+	s.NamespaceSelector, s.NamespaceSelectorError = parse("namespaceSelector", h.NamespaceSelector)
+	s.ObjectSelector, s.ObjectSelectorError = parse("objectSelector", h.ObjectSelector)
+	if h.Binding != nil && h.Binding.ParamRef != nil && h.Binding.ParamRef.Selector != nil {
+		s.ParamSelector, s.ParamSelectorError = metav1.LabelSelectorAsSelector(h.Binding.ParamRef.Selector)
+	}
+	return s
 }
 
 // parse parses a selector; name is its field.
@@ -201,31 +360,56 @@ func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
 	return selector, nil
 }
 
-// add gives an entry its position. An entry that has another one in an earlier
-// snapshot is copied: that one may still be in use. An entry that cannot apply is found by
-// no rule.
-func (t *Table) add(h *Entry) {
+// add gives an entry its position and its bindings. An entry that has others in an earlier
+// snapshot is copied: that one may still be in use.
+func (t *Table) add(h *Entry, bindings *Bindings, last *Table) {
 	position := len(t.entries)
-	if h.Position != position {
+	switch before := last.at(position); {
+	case before != nil && before.Entry == h.Entry && before.Bindings == bindings:
+		h = before
+	case h.Position != position || h.Bindings != bindings:
 		moved := *h
-		moved.Position = position
+		moved.Position, moved.Bindings = position, bindings
 		h = &moved
 	}
 	t.entries = append(t.entries, h)
-	if h.Binding != nil && !t.groups {
-		// Bindings are looked for among those of their policy.
+}
+
+func (t *Table) at(position int) *Entry {
+	if position < len(t.entries) {
+		return t.entries[position]
+	}
+	return nil
+}
+
+// file files the entries by their rules, as in the last table if these are the same.
+func (t *Table) file(last *Table) {
+	if len(t.entries) == len(last.entries) && !slices.ContainsFunc(t.entries, func(e *Entry) bool {
+		before := last.entries[e.Position]
+		return e.Match != before.Match || e.inactive() != before.inactive()
+	}) {
+		t.exact, t.equivalent = last.exact, last.equivalent
 		return
 	}
-	rules := h.Rules
-	switch {
-	case h.Policy != nil && h.Bindings == nil:
-		return
-	case h.Binding != nil && len(rules) == 0:
+	for _, e := range t.entries {
+		if !e.inactive() {
+			t.find(e)
+		}
+	}
+}
+
+// inactive reports whether an entry cannot apply: no rule finds it then.
+func (e *Entry) inactive() bool { return e.Entry.Policy != nil && e.Bindings == nil }
+
+// find has an entry found by its rules.
+func (t *Table) find(e *Entry) {
+	rules := e.Rules
+	if e.Binding != nil && len(rules) == 0 {
 		rules = everything
 	}
-	t.exact.add(int32(position), rules)
-	if h.Equivalent {
-		t.equivalent.add(int32(position), rules)
+	t.exact.add(int32(e.Position), rules)
+	if e.Equivalent {
+		t.equivalent.add(int32(e.Position), rules)
 	}
 }
 
@@ -233,3 +417,40 @@ func (t *Table) add(h *Entry) {
 var everything = []registration.Rule{{
 	Operations: []string{"*"}, APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: "*",
 }}
+
+// ordered is a list that changes little by little. Its zero value is empty.
+type ordered[T comparable] struct {
+	list []T
+	// added are not yet in the list, and removed are yet in it.
+	added   []T
+	removed map[T]struct{}
+}
+
+func (o *ordered[T]) add(x T) { o.added = append(o.added, x) }
+
+func (o *ordered[T]) remove(x T) {
+	if o.removed == nil {
+		o.removed = map[T]struct{}{}
+	}
+	o.removed[x] = struct{}{}
+}
+
+// take returns the list, in order. It is never changed afterwards.
+func (o *ordered[T]) take(compare func(T, T) int) []T {
+	if len(o.added) == 0 && len(o.removed) == 0 {
+		return o.list
+	}
+	list := make([]T, 0, len(o.list)+len(o.added))
+	for _, part := range [][]T{o.list, o.added} {
+		for _, x := range part {
+			if _, gone := o.removed[x]; !gone {
+				list = append(list, x)
+			}
+		}
+	}
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortStableFunc(list, compare)
+	}
+	*o = ordered[T]{list: slices.Clip(list)}
+	return list
+}

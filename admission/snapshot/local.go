@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,19 +34,15 @@ type Local struct {
 func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 	var c Compiler
 	for _, m := range manifests {
-		o := c.compile(m.Object)
-		if o.err != nil {
-			return nil, fmt.Errorf("%s: %w", m.File, o.err)
+		source, _ := registration.SourceOf(m.Object)
+		c.put(id{source: source, name: nameOf(m.Object)}, m.Object, m.File)
+		if errs := c.problems(); errs != nil {
+			return nil, fmt.Errorf("%s: %w", m.File, errs[0])
 		}
-		for _, e := range o.entries {
-			e.File = m.File
-		}
-		c.objects = append(c.objects, o)
 	}
-	slices.SortStableFunc(c.objects, func(a, b *compiled) int { return cmp.Compare(a.name, b.name) })
 	static := c.assemble("", nil, nil)
 	for i := range static.sources {
-		static.sources[i].manifests = len(static.sources[i].entries)
+		static.sources[i].manifests = len(static.sources[i].Entries())
 	}
 	l := &Local{static: static, hashes: hashes}
 	static.local = l
@@ -94,27 +89,12 @@ func (l *Local) Names() []string {
 	var names []string
 	for source := range static.sources {
 		resource := registration.Source(source).Descriptor().Resource
-		for _, e := range static.sources[source].entries {
+		for _, e := range static.sources[source].Entries() {
 			names = append(names, resource+"."+e.Configuration)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// into puts what is local into a snapshot, before what comes from the API (S21.13).
-func (l *Local) into(s *Snapshot) {
-	s.local = l
-	static := l.Static()
-	if static == nil {
-		return
-	}
-	for source := range static.sources {
-		for _, e := range static.sources[source].entries {
-			s.sources[source].add(e)
-		}
-		s.sources[source].manifests = len(static.sources[source].entries)
-	}
 }
 
 // IsStatic tells whether an object has a name that only objects of manifest files have

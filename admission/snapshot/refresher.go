@@ -17,8 +17,8 @@ type Reader interface {
 	// Read reads all registrations. It is consistent: the result reflects every
 	// write that was acknowledged before Read was called. since is the Version of
 	// the read before, empty when there is none; when nothing has changed, Read
-	// may return Unchanged instead of the objects. It must end when the context
-	// does.
+	// may return Unchanged instead of the objects, and when little has changed, Partial
+	// and what it was. It must end when the context does.
 	Read(ctx context.Context, since Version) (Registrations, error)
 }
 
@@ -164,12 +164,20 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		local = r.options.Local()
 	}
 	found, err := r.options.Reader.Read(ctx, version)
-	found.Local = local
 	last := r.current.Load()
 	changed := false
+	var s *Snapshot
+	if err == nil && found.Partial {
+		found.Local = local
+		if s = compiler.Change(found); s == nil {
+			found, err = r.options.Reader.Read(ctx, "")
+		}
+	}
+	found.Local = local
 	if err == nil {
-		var s *Snapshot
 		switch {
+		case s != nil:
+			version, changed = found.Version, true
 		case last == nil || version == "" || !found.Unchanged && found.Version != version:
 			s, changed = compiler.Compile(found), true
 			version = found.Version

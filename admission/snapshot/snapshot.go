@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,13 +19,12 @@ type Entry struct {
 	*registration.Entry
 	// Position is the place in the whole ordered list of entries of the same
 	// Source, from 0 (S5.1, S5.25).
+	//
+	// That of a binding counts the groups of its policy, and is of use to package snapshot
+	// and its Table only.
 	Position int
-	// NamespaceSelector and ObjectSelector are the parsed selectors. One that cannot be
-	// parsed is nil, and its error says why (S2.2).
-	NamespaceSelector      labels.Selector
-	NamespaceSelectorError error
-	ObjectSelector         labels.Selector
-	ObjectSelectorError    error
+	// Selectors are never nil. The bindings of a Group share them.
+	*Selectors
 	// Conditions are the compiled match conditions of a webhook; nil when there are none.
 	// Those of a policy are in Policy.
 	Conditions *condition.Set
@@ -31,12 +32,23 @@ type Entry struct {
 	// policy without any does nothing (S14.18). Both are nil for all other entries.
 	Policy   *policy.Policy
 	Bindings *Bindings
-	// ParamSelector is the parsed selector of a binding's paramRef; nil when it has none,
-	// or when ParamSelectorError says why it cannot be parsed.
+}
+
+// Selectors are the parsed selectors of an entry.
+type Selectors struct {
+	// NamespaceSelector and ObjectSelector: one that cannot be parsed is nil, and its error
+	// says why (S2.2).
+	NamespaceSelector      labels.Selector
+	NamespaceSelectorError error
+	ObjectSelector         labels.Selector
+	ObjectSelectorError    error
+	// ParamSelector is that of a binding's paramRef; nil when it has none, or when
+	// ParamSelectorError says why it cannot be parsed.
 	ParamSelector      labels.Selector
 	ParamSelectorError error
 
-	alike alike
+	// shared is set for bindings.
+	shared *shared
 }
 
 // Registrations is what one consistent read found.
@@ -53,6 +65,13 @@ type Registrations struct {
 	// in any mixture of kinds and versions. They are not changed, and must not
 	// change.
 	Objects []runtime.Object
+	// Partial tells that Changes are all that differs from the Version that the reader was
+	// asked to compare with. Objects are not needed then.
+	Partial bool
+	Changes []Change
+	// Kept, if it is not nil, are the objects besides those of Changes; all others are gone.
+	// If an object of them is not the one of that Version, the version was of another past.
+	Kept []Kept
 	// Disabled names the kinds that could not be read because the API is switched
 	// off or the reader is not allowed to (S11.12). They count as empty.
 	Disabled []string
@@ -60,6 +79,22 @@ type Registrations struct {
 	Forbidden []string
 	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
 	Local *Local
+}
+
+// Change is what became of one object.
+type Change struct {
+	Source registration.Source
+	Name   string
+	// Object is as it is now, typed; nil when it was deleted.
+	Object runtime.Object
+}
+
+// Kept is an object that was not modified.
+type Kept struct {
+	Source registration.Source
+	Name   string
+	// Version is its resourceVersion.
+	Version string
 }
 
 // Version identifies the content of a set of registrations.
@@ -87,14 +122,17 @@ type Snapshot struct {
 // Table has entries, and finds them by their rules. It is immutable.
 type Table struct {
 	entries []*Entry
+	// listed makes the entries when they are first asked for, if it is set: there may be
+	// very many bindings, and nothing judges by a list of them all.
+	listed func() []*Entry
+	// parts are the entries then, by policy, each part in order of name.
+	parts [][]*Entry
 	// exact has all entries that can apply, equivalent those whose rules also mean
 	// equivalent resources.
 	exact      index
 	equivalent index
 	// manifests is how many entries come from manifest files; they are the first ones.
 	manifests int
-	// groups tells that the entries stand for groups of bindings.
-	groups bool
 }
 
 // Local returns what is in the snapshot and does not come from the API; nil for nothing.
@@ -119,7 +157,22 @@ func (s *Snapshot) Table(source registration.Source) *Table {
 // Entries returns everything of a source, in the order in which it acts (S5.1,
 // S11.5). The caller must not change the slice.
 func (s *Snapshot) Entries(source registration.Source) []*Entry {
-	return s.Table(source).entries
+	return s.Table(source).Entries()
+}
+
+// Configuration returns the entry of a policy or binding of a name, nil when there is none.
+// Objects of the API come before those of manifest files.
+func (t *Table) Configuration(name string) *Entry {
+	parts := t.parts
+	if t.listed == nil {
+		parts = [][]*Entry{t.entries[t.manifests:], t.entries[:t.manifests]}
+	}
+	for _, part := range parts {
+		if i, ok := slices.BinarySearchFunc(part, name, func(e *Entry, name string) int { return strings.Compare(e.Configuration, name) }); ok {
+			return part[i]
+		}
+	}
+	return nil
 }
 
 // Initializer returns the initializer of a name that acts, nil when none of that name
@@ -134,7 +187,12 @@ func (s *Snapshot) Initializer(name string) *Entry {
 }
 
 // Entries returns all entries, in order. The caller must not change the slice.
-func (t *Table) Entries() []*Entry { return t.entries }
+func (t *Table) Entries() []*Entry {
+	if t.listed != nil {
+		return t.listed()
+	}
+	return t.entries
+}
 
 // Manifests returns how many of the entries come from manifest files. They come before all
 // others (S21.13).

@@ -2,19 +2,20 @@ package fresh
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
@@ -44,14 +45,14 @@ func RegistrationsMark(root string) string { return markOf(root, "registrations"
 func markOf(root, name string) string { return path.Join(root, "gatehouse", "marks", name) }
 
 // Reader reads registrations, and keeps a table of namespaces up to date with
-// them. It implements snapshot.Reader and is safe for concurrent use.
+// them. It keeps no registration. It implements snapshot.Reader and is safe for concurrent use.
 type Reader struct {
 	etcd        clientv3.KV
 	root        string
 	collections []registrations.Collection
-	namespaces  *Namespaces
-	// known is what the last read of all found, nil before the first.
-	known atomic.Pointer[known]
+	// sources are those of the collections.
+	sources    []registration.Source
+	namespaces *Namespaces
 
 	// mu guards what follows; it is held while nothing else is done.
 	mu struct {
@@ -64,7 +65,16 @@ type Reader struct {
 // NewReader returns a Reader of what is below root in etcd. It reads namespaces
 // into the table, which may be nil when nobody asks for them.
 func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces) *Reader {
-	return &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces}
+	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces}
+	r.sources = make([]registration.Source, len(r.collections))
+	for i, c := range r.collections {
+		for _, d := range registration.Sources() {
+			if d.Resource == c.Resource {
+				r.sources[i] = d.Source
+			}
+		}
+	}
+	return r
 }
 
 // Read implements snapshot.Reader. The namespaces are at least as fresh as the
@@ -82,22 +92,28 @@ func (r *Reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 		}
 	}
 	last, ok := parseVersion(since)
-	if !ok || last.mark != now.registrations {
+	if !ok || now.revision < last.mark {
 		return r.all(ctx, begin)
 	}
-	same := snapshot.Registrations{Version: since, Unchanged: true, Revision: strconv.FormatInt(now.revision, 10)}
-	if !r.due(begin) {
-		return same, nil
+	if last.mark != now.mark.ModRevision {
+		keys, first, err := r.written(ctx, &last, now.mark)
+		if err != nil {
+			return snapshot.Registrations{}, err
+		}
+		if keys == nil {
+			return r.changes(ctx, &last, begin)
+		}
+		return r.objects(ctx, &last, now, keys, first, begin)
 	}
-	unchanged, err := r.unchanged(ctx, last)
-	if err != nil {
-		return snapshot.Registrations{}, err
+	if r.due(begin) {
+		if unchanged, err := r.unchanged(ctx, &last); err != nil {
+			return snapshot.Registrations{}, err
+		} else if !unchanged {
+			return r.changes(ctx, &last, begin)
+		}
+		r.look(begin)
 	}
-	if !unchanged {
-		return r.all(ctx, begin)
-	}
-	r.look(begin)
-	return same, nil
+	return snapshot.Registrations{Version: since, Unchanged: true, Revision: strconv.FormatInt(now.revision, 10)}, nil
 }
 
 // due reports whether all registrations are to be looked at.
@@ -113,34 +129,111 @@ func (r *Reader) look(at time.Time) {
 	r.mu.looked = at
 }
 
-// state is what the marks say: the revision they were read at, and the revisions
-// at which registrations and namespaces were last written, 0 for never.
-type state struct{ revision, registrations, namespaces int64 }
+// state is what the marks say at a revision.
+type state struct {
+	revision int64
+	// mark is that of the registrations; its numbers are 0 when there is none.
+	mark *mvccpb.KeyValue
+	// namespaces is the revision at which a namespace was last written, 0 for never.
+	namespaces int64
+}
 
 func (r *Reader) marks(ctx context.Context) (state, error) {
-	response, err := hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return r.etcd.Txn(ctx).Then(
-			clientv3.OpGet(RegistrationsMark(r.root)),
-			clientv3.OpGet(markOf(r.root, "namespaces")),
-		).Commit()
-	})
+	response, err := r.do(ctx, []clientv3.Op{clientv3.OpGet(RegistrationsMark(r.root)), clientv3.OpGet(markOf(r.root, "namespaces"))})
 	if err != nil {
 		return state{}, fmt.Errorf("reading whether registrations changed: %w", err)
 	}
-	return state{response.Header.Revision, modified(response, 0), modified(response, 1)}, nil
+	return state{response.Header.Revision, only(response, 0), only(response, 1).ModRevision}, nil
 }
 
-// modified is when the only key of a part of a transaction was last modified, 0
-// when there is no such key.
-func modified(response *clientv3.TxnResponse, part int) int64 {
+// only is the only key of a part of a transaction, or an empty one when there is none.
+func only(response *clientv3.TxnResponse, part int) *mvccpb.KeyValue {
 	if kvs := response.Responses[part].GetResponseRange().Kvs; len(kvs) > 0 {
-		return kvs[0].ModRevision
+		return kvs[0]
 	}
-	return 0
+	return &mvccpb.KeyValue{}
 }
 
-// unchanged reports whether the keys are those of an earlier read.
-func (r *Reader) unchanged(ctx context.Context, last version) (bool, error) {
+// mostWritten bounds how many writes a read follows one after the other; a read of all keys
+// takes less time than more.
+const mostWritten = 64
+
+// written returns the keys that were written since a version, each once: every write is a
+// version of the mark, and etcd remembers the versions before. first is the revision of the
+// first write. It returns nil when that does not tell: because it is long ago, or some server
+// of an older release wrote, or etcd is not the one of that version.
+func (r *Reader) written(ctx context.Context, last *version, mark *mvccpb.KeyValue) (keys []string, first int64, err error) {
+	if mark.CreateRevision != last.created || mark.Version <= last.writes || mark.Version-last.writes > mostWritten {
+		return nil, 0, nil
+	}
+	for {
+		key := string(mark.Value)
+		if mark.ModRevision <= last.mark || r.collection(key) < 0 {
+			return nil, 0, nil
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+		if mark.Version == last.writes+1 {
+			return keys, mark.ModRevision, nil
+		}
+		before, err := hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return r.etcd.Get(ctx, RegistrationsMark(r.root), clientv3.WithRev(mark.ModRevision-1))
+		})
+		if errors.Is(err, rpctypes.ErrCompacted) || err == nil && (len(before.Kvs) != 1 || before.Kvs[0].Version != mark.Version-1) {
+			return nil, 0, nil
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading which registrations changed: %w", err)
+		}
+		mark = before.Kvs[0]
+	}
+}
+
+// collection is the place of the collection that a key is in, negative when it is in none.
+func (r *Reader) collection(key string) int {
+	return slices.IndexFunc(r.collections, func(c registrations.Collection) bool { return strings.HasPrefix(key, c.Prefix) })
+}
+
+// objects reads what became of some keys, which are all that were written since a version,
+// the first of them at the given revision.
+func (r *Reader) objects(ctx context.Context, last *version, now state, keys []string, first int64, begin time.Time) (snapshot.Registrations, error) {
+	ops := make([]clientv3.Op, len(keys), len(keys)+1)
+	for i, key := range keys {
+		ops[i] = clientv3.OpGet(key, clientv3.WithRev(now.revision))
+	}
+	response, err := r.do(ctx, append(ops, clientv3.OpGet(RegistrationsMark(r.root), clientv3.WithRev(first-1))))
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return r.changes(ctx, last, begin)
+	}
+	if err != nil {
+		return snapshot.Registrations{}, fmt.Errorf("reading registrations: %w", err)
+	}
+	if only(response, len(keys)).ModRevision != last.mark {
+		// Somebody restored etcd from a backup: these writes follow others.
+		return r.all(ctx, begin)
+	}
+	v := version{mark: now.mark.ModRevision, writes: now.mark.Version, created: now.mark.CreateRevision, revision: last.revision}
+	found := snapshot.Registrations{Version: v.version(), Revision: strconv.FormatInt(now.revision, 10), Partial: true}
+	for i, key := range keys {
+		c := r.collection(key)
+		change := snapshot.Change{Source: r.sources[c], Name: strings.TrimPrefix(key, r.collections[c].Prefix)}
+		if kv := only(response, i); kv.ModRevision > 0 {
+			if change.Object, err = r.collections[c].Decode(kv.Key, kv.Value, kv.ModRevision); err != nil {
+				return snapshot.Registrations{}, err
+			}
+		}
+		found.Changes = append(found.Changes, change)
+	}
+	return found, nil
+}
+
+// unchanged reports whether the keys are those that were looked at last, and none was read
+// since.
+func (r *Reader) unchanged(ctx context.Context, last *version) (bool, error) {
+	if last.counts == nil {
+		return false, nil
+	}
 	response, err := r.ask(ctx, r.keys(clientv3.WithMinModRev(last.revision+1), clientv3.WithKeysOnly()))
 	if err != nil {
 		return false, err
@@ -150,65 +243,86 @@ func (r *Reader) unchanged(ctx context.Context, last version) (bool, error) {
 			return false, nil
 		}
 	}
-	return countsOf(response, len(r.collections)) == last.counts, nil
+	return slices.Equal(countsOf(response, len(r.collections)), last.counts), nil
 }
 
-// known is the registrations of one revision. Neither it nor an object is ever
-// changed.
-type known struct {
-	revision int64
-	objects  map[string]object
-}
-
-// object is one registration, as it was stored at a revision.
-type object struct {
-	runtime.Object
-	revision int64
-}
-
-// all reads every registration. Of those that it knows it reads the keys only, which
-// tell at which revision each was modified: the cost of a change is that of what
-// changed, however much is registered.
-func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
-	last := r.known.Load()
-	if last == nil {
-		last = &known{}
-	}
+// changes looks at the keys of all registrations, and reads those registrations that were
+// modified since it was done before.
+func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithKeysOnly()), r.keys(clientv3.WithMinModRev(last.revision+1)))
 	if err != nil {
 		return snapshot.Registrations{}, err
 	}
-	v := version{mark: modified(response, 0), revision: response.Header.Revision, counts: countsOf(response, len(r.collections))}
-	next := &known{revision: v.revision, objects: map[string]object{}}
-	found := snapshot.Registrations{Version: v.version(), Revision: strconv.FormatInt(v.revision, 10)}
-	for i := range r.collections {
-		changed := map[string]*mvccpb.KeyValue{}
+	if response.Header.Revision < last.revision {
+		// Somebody restored etcd from a backup.
+		return r.all(ctx, begin)
+	}
+	found := r.found(response)
+	found.Partial, found.Kept = true, []snapshot.Kept{}
+	for i, c := range r.collections {
 		for _, kv := range response.Responses[1+len(r.collections)+i].GetResponseRange().Kvs {
-			changed[string(kv.Key)] = kv
+			obj, err := c.Decode(kv.Key, kv.Value, kv.ModRevision)
+			if err != nil {
+				return snapshot.Registrations{}, err
+			}
+			found.Changes = append(found.Changes, snapshot.Change{Source: r.sources[i], Name: strings.TrimPrefix(string(kv.Key), c.Prefix), Object: obj})
 		}
 		for _, kv := range response.Responses[1+i].GetResponseRange().Kvs {
-			key := string(kv.Key)
-			one := last.objects[key]
-			if one.revision != kv.ModRevision {
-				stored := changed[key]
-				if stored == nil {
-					// Somebody restored etcd from a backup: the known state is of another past.
-					r.known.Store(nil)
-					return r.all(ctx, begin)
-				}
-				obj, err := r.collections[i].Decode(stored.Key, stored.Value, stored.ModRevision)
+			if kv.ModRevision <= last.revision {
+				found.Kept = append(found.Kept, snapshot.Kept{
+					Source: r.sources[i], Name: strings.TrimPrefix(string(kv.Key), c.Prefix), Version: strconv.FormatInt(kv.ModRevision, 10),
+				})
+			}
+		}
+	}
+	r.look(begin)
+	return found, nil
+}
+
+// perPage is how many registrations of a kind are read at once.
+const perPage = 5000
+
+// all reads every registration.
+func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
+	response, err := r.ask(ctx, r.keys(clientv3.WithLimit(perPage)))
+	if err != nil {
+		return snapshot.Registrations{}, err
+	}
+	found := r.found(response)
+	for i, c := range r.collections {
+		page := (*clientv3.GetResponse)(response.Responses[1+i].GetResponseRange())
+		for {
+			for _, kv := range page.Kvs {
+				obj, err := c.Decode(kv.Key, kv.Value, kv.ModRevision)
 				if err != nil {
 					return snapshot.Registrations{}, err
 				}
-				one = object{obj, stored.ModRevision}
+				found.Objects = append(found.Objects, obj)
 			}
-			next.objects[key] = one
-			found.Objects = append(found.Objects, one.Object)
+			if !page.More {
+				break
+			}
+			from := string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+			page, err = hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
+				return r.etcd.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(c.Prefix)), clientv3.WithLimit(perPage), clientv3.WithRev(response.Header.Revision))
+			})
+			if err != nil {
+				return snapshot.Registrations{}, fmt.Errorf("reading registrations: %w", err)
+			}
 		}
 	}
-	r.known.Store(next)
 	r.look(begin)
 	return found, nil
+}
+
+// found is what a transaction of ask says besides the objects.
+func (r *Reader) found(response *clientv3.TxnResponse) snapshot.Registrations {
+	mark := only(response, 0)
+	v := version{
+		mark: mark.ModRevision, writes: mark.Version, created: mark.CreateRevision,
+		revision: response.Header.Revision, counts: countsOf(response, len(r.collections)),
+	}
+	return snapshot.Registrations{Version: v.version(), Revision: strconv.FormatInt(v.revision, 10)}
 }
 
 // keys returns an operation for each kind, which gets all its keys.
@@ -222,37 +336,59 @@ func (r *Reader) keys(options ...clientv3.OpOption) []clientv3.Op {
 
 // ask gets the mark, and then does the operations, in one linearizable transaction.
 func (r *Reader) ask(ctx context.Context, operations ...[]clientv3.Op) (*clientv3.TxnResponse, error) {
-	ops := slices.Concat(append([][]clientv3.Op{{clientv3.OpGet(RegistrationsMark(r.root))}}, operations...)...)
-	response, err := hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return r.etcd.Txn(ctx).Then(ops...).Commit()
-	})
+	response, err := r.do(ctx, slices.Concat(append([][]clientv3.Op{{clientv3.OpGet(RegistrationsMark(r.root))}}, operations...)...))
 	if err != nil {
 		return nil, fmt.Errorf("reading registrations: %w", err)
 	}
 	return response, nil
 }
 
+// do does operations in one linearizable transaction.
+func (r *Reader) do(ctx context.Context, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return hedged(ctx, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return r.etcd.Txn(ctx).Then(ops...).Commit()
+	})
+}
+
 // countsOf returns the number of objects of each kind, which deletions change.
-func countsOf(response *clientv3.TxnResponse, kinds int) string {
-	var b []byte
-	for _, one := range response.Responses[1 : 1+kinds] {
-		b = strconv.AppendInt(append(b, '/'), one.GetResponseRange().Count, 10)
+func countsOf(response *clientv3.TxnResponse, kinds int) []int64 {
+	counts := make([]int64, kinds)
+	for i := range counts {
+		counts[i] = response.Responses[1+i].GetResponseRange().Count
 	}
-	return string(b)
+	return counts
 }
 
 // version is what snapshot.Version says here.
 type version struct {
-	// mark is the revision of the mark, revision that of the read.
-	mark, revision int64
-	counts         string
+	// mark is the revision of the mark, created that of its creation, and writes its version.
+	mark, created, writes int64
+	// revision is when all keys were looked at.
+	revision int64
+	// counts are how many objects there were of each kind then; nil when a change was read
+	// since.
+	counts []int64
 }
 
-func (v version) version() snapshot.Version {
-	return snapshot.Version(fmt.Sprintf("%d %d %s", v.mark, v.revision, v.counts))
+func (v *version) version() snapshot.Version {
+	b := fmt.Appendf(nil, "%d %d %d %d", v.mark, v.created, v.writes, v.revision)
+	for _, n := range v.counts {
+		b = strconv.AppendInt(append(b, ' '), n, 10)
+	}
+	return snapshot.Version(b)
 }
 
 func parseVersion(s snapshot.Version) (v version, ok bool) {
-	_, err := fmt.Sscanf(string(s), "%d %d %s", &v.mark, &v.revision, &v.counts)
-	return v, err == nil
+	var numbers []int64
+	for _, word := range strings.Fields(string(s)) {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return version{}, false
+		}
+		numbers = append(numbers, n)
+	}
+	if len(numbers) < 4 {
+		return version{}, false
+	}
+	return version{mark: numbers[0], created: numbers[1], writes: numbers[2], revision: numbers[3], counts: numbers[4:]}, true
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,8 @@ func TestReadSeesEveryChange(t *testing.T) {
 	s := newStore(t)
 	reader := NewReader(s.client.KV, root, nil)
 	late := func() { reader.look(time.Now().Add(-lookAtAll)) }
+	known := known{}
+	objects := 0
 	var version snapshot.Version
 	for _, step := range []struct {
 		name    string
@@ -160,12 +163,20 @@ func TestReadSeesEveryChange(t *testing.T) {
 		if found.Unchanged != step.same {
 			t.Errorf("%s: Unchanged is %v, want %v", step.name, found.Unchanged, step.same)
 		}
-		if len(found.Objects) != step.objects {
-			t.Errorf("%s: found %d objects, want %d", step.name, len(found.Objects), step.objects)
+		if !known.take(found) {
+			if found, err = reader.Read(t.Context(), ""); err != nil || !known.take(found) {
+				t.Fatalf("%s: %+v, %v", step.name, found, err)
+			}
 		}
-		for _, obj := range found.Objects {
-			if obj.(metav1.Object).GetResourceVersion() == "" {
-				t.Errorf("%s: %T has no resourceVersion", step.name, obj)
+		if !step.same {
+			objects = step.objects
+		}
+		if len(known) != objects {
+			t.Errorf("%s: %d objects are known, want %d", step.name, len(known), objects)
+		}
+		for name, version := range known {
+			if version == "" {
+				t.Errorf("%s: %s has no resourceVersion", step.name, name)
 			}
 		}
 		if found.Revision == "" || found.Version == "" {
@@ -178,50 +189,175 @@ func TestReadSeesEveryChange(t *testing.T) {
 	}
 }
 
-// TestAReadOfAChangeCostsTheChange: unchanged objects are not read and decoded again,
-// unless etcd has another past.
+// known are the resourceVersions of registrations, by kind and name.
+type known map[string]string
+
+// take takes a read in, as a snapshot.Compiler does, and reports whether it goes with what is
+// known.
+func (k known) take(r snapshot.Registrations) bool {
+	if r.Unchanged {
+		return true
+	}
+	there := map[string]bool{}
+	place := func(s registration.Source, name string) string { return s.String() + " " + name }
+	for _, obj := range r.Objects {
+		source, _ := registration.SourceOf(obj)
+		name := place(source, obj.(metav1.Object).GetName())
+		k[name], there[name] = obj.(metav1.Object).GetResourceVersion(), true
+	}
+	for _, c := range r.Changes {
+		name := place(c.Source, c.Name)
+		if there[name] = true; c.Object == nil {
+			delete(k, name)
+		} else {
+			k[name] = c.Object.(metav1.Object).GetResourceVersion()
+		}
+	}
+	for _, kept := range r.Kept {
+		name := place(kept.Source, kept.Name)
+		if there[name] = true; k[name] != kept.Version {
+			return false
+		}
+	}
+	if !r.Partial || r.Kept != nil {
+		maps.DeleteFunc(k, func(name, _ string) bool { return !there[name] })
+	}
+	return true
+}
+
+// fromNothing is what is known by a read of all.
+func fromNothing(r snapshot.Registrations) known {
+	k := known{}
+	k.take(r)
+	return k
+}
+
+// counting is an etcd that counts what answers: keys with and without values.
+type counting struct {
+	clientv3.KV
+	keys atomic.Int64
+}
+
+func (c *counting) Get(ctx context.Context, key string, o ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	found, err := c.KV.Get(ctx, key, o...)
+	if err == nil {
+		c.keys.Add(int64(len(found.Kvs)))
+	}
+	return found, err
+}
+
+func (c *counting) Txn(ctx context.Context) clientv3.Txn { return &countingTxn{c.KV.Txn(ctx), c} }
+
+type countingTxn struct {
+	clientv3.Txn
+	c *counting
+}
+
+func (t *countingTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Then(ops...)
+	return t
+}
+
+func (t *countingTxn) Commit() (*clientv3.TxnResponse, error) {
+	response, err := t.Txn.Commit()
+	if err == nil {
+		for _, part := range response.Responses {
+			t.c.keys.Add(int64(len(part.GetResponseRange().GetKvs())))
+		}
+	}
+	return response, err
+}
+
+// TestAReadOfAChangeCostsTheChange: however much is registered, what is read is what was
+// written, also when it was deleted or made anew.
 func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	s := newStore(t)
-	reader := NewReader(s.client.KV, root, nil)
-	read := func() map[string]runtime.Object {
-		t.Helper()
-		found, err := reader.Read(t.Context(), "")
+	etcd := &counting{KV: s.client.KV}
+	reader := NewReader(etcd, root, nil)
+	known := known{}
+	for i := range 200 {
+		name := "c" + strconv.Itoa(i)
+		s.put("mutatingwebhookconfigurations/"+name, mutating(name))
+	}
+	found, err := reader.Read(t.Context(), "")
+	if err != nil || !known.take(found) || len(known) != 200 {
+		t.Fatalf("%d are known, %v", len(known), err)
+	}
+	version := found.Version
+	for _, step := range []struct {
+		name string
+		// writes is how often something is written.
+		writes  int
+		change  func()
+		objects int
+		all     bool
+	}{
+		{"updated", 1, func() { s.put("mutatingwebhookconfigurations/c7", mutating("c7")) }, 200, false},
+		{"made", 1, func() { s.put("mutatingwebhookconfigurations/new", mutating("new")) }, 201, false},
+		{"deleted", 1, func() { s.remove("mutatingwebhookconfigurations/c8") }, 200, false},
+		{"made anew under its name", 2, func() {
+			s.remove("mutatingwebhookconfigurations/c9")
+			s.put("mutatingwebhookconfigurations/c9", mutating("c9"))
+		}, 200, false},
+		{"made and deleted", 2, func() {
+			s.put("mutatingwebhookconfigurations/brief", mutating("brief"))
+			s.remove("mutatingwebhookconfigurations/brief")
+		}, 200, false},
+		{"as many as are followed", mostWritten, func() {
+			for range mostWritten {
+				s.put("mutatingwebhookconfigurations/c10", mutating("c10"))
+			}
+		}, 200, false},
+		{"more", mostWritten + 2, func() {
+			for range mostWritten + 1 {
+				s.put("mutatingwebhookconfigurations/c10", mutating("c10"))
+			}
+			s.remove("mutatingwebhookconfigurations/c10")
+		}, 199, true},
+		{"by a server of an older release", 1, func() {
+			s.remove("mutatingwebhookconfigurations/c11")
+			if _, err := s.client.Client.Put(t.Context(), RegistrationsMark(root), ""); err != nil {
+				t.Fatal(err)
+			}
+		}, 198, true},
+		{"after a compaction", 2, func() {
+			s.put("mutatingwebhookconfigurations/c12", mutating("c12"))
+			s.put("mutatingwebhookconfigurations/c13", mutating("c13"))
+			now, err := s.client.Client.Get(t.Context(), "x")
+			if err == nil {
+				_, err = s.client.Client.Compact(t.Context(), now.Header.Revision)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, 198, true},
+	} {
+		step.change()
+		etcd.keys.Store(0)
+		found, err := reader.Read(t.Context(), version)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if !found.Partial || !known.take(found) {
+			t.Fatalf("%s: all were read: %+v", step.name, found)
+		}
+		if len(known) != step.objects {
+			t.Errorf("S11.8 %s: %d are known, want %d", step.name, len(known), step.objects)
+		}
+		if keys := etcd.keys.Load(); (keys > int64(2*step.writes+2)) != step.all {
+			t.Errorf("%s: read %d keys", step.name, keys)
+		}
+		again, err := reader.Read(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		byName := map[string]runtime.Object{}
-		for _, obj := range found.Objects {
-			byName[obj.(metav1.Object).GetName()] = obj
+		all := fromNothing(again)
+		if !maps.Equal(all, known) {
+			t.Errorf("S11.8 %s (-all +known):\n%s", step.name, cmp.Diff(all, known))
 		}
-		return byName
-	}
-	for _, name := range []string{"a", "b", "c"} {
-		s.put("mutatingwebhookconfigurations/"+name, mutating(name))
-	}
-	before := read()
-	s.put("mutatingwebhookconfigurations/b", mutating("b"))
-	s.remove("mutatingwebhookconfigurations/c")
-	s.put("mutatingwebhookconfigurations/d", mutating("d"))
-	after := read()
-	if names := slices.Sorted(maps.Keys(after)); !slices.Equal(names, []string{"a", "b", "d"}) {
-		t.Errorf("S11.8 found %q", names)
-	}
-	if after["a"] != before["a"] {
-		t.Error("what did not change was decoded again")
-	}
-	if after["b"] == before["b"] {
-		t.Error("S11.8 what changed was not read")
-	}
-	reader.known.Store(&known{revision: 1 << 40, objects: map[string]object{
-		root + "/mutatingwebhookconfigurations/a": {mutating("a"), 1 << 39},
-		root + "/mutatingwebhookconfigurations/e": {mutating("e"), 1 << 39},
-	}})
-	restored := read()
-	if names := slices.Sorted(maps.Keys(restored)); !slices.Equal(names, []string{"a", "b", "d"}) {
-		t.Errorf("S11.8 found %q in an etcd that was restored", names)
+		version = found.Version
 	}
 }
-
 func namespace(name, team string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
 }
@@ -350,12 +486,12 @@ func BenchmarkRead(b *testing.B) {
 						reader.look(time.Time{})
 					case "one changed":
 						s.put("validatingwebhookconfigurations/changed", hook("changed"))
-						since = ""
 					}
 					again, err := reader.Read(context.Background(), since)
-					if err != nil || again.Unchanged != (since != "") {
+					if err != nil || again.Unchanged != (kind != "one changed") {
 						b.Fatalf("%+v, %v", again, err)
 					}
+					first.Version = again.Version
 				}
 			})
 		}

@@ -11,7 +11,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// Mark is a key that tells when something below its prefixes was last written.
+// Mark is a key that tells when something below its prefixes was last written, and what:
+// its value is the key that was written. Each write is a version of the mark.
 type Mark struct {
 	// Key is the mark itself. It must not be below any mark's prefix.
 	Key string
@@ -92,7 +93,7 @@ func (c *client) OptimisticDelete(ctx context.Context, key string, expected int6
 func (c *client) write(ctx context.Context, mark *Mark, key string, expected int64, op clientv3.Op, get bool) (succeeded bool, revision int64, kv *mvccpb.KeyValue, err error) {
 	txn := c.kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", expected)).
-		Then(op, clientv3.OpPut(mark.Key, ""))
+		Then(op, clientv3.OpPut(mark.Key, key))
 	if get {
 		txn = txn.Else(clientv3.OpGet(key))
 	}

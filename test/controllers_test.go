@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -280,6 +281,51 @@ func TestGarbageCollection(t *testing.T) {
 			if _, err := classes.Get(harness.Context(o), outside.Name, metav1.GetOptions{}); err != nil {
 				o.Error(err)
 			}
+		}},
+		{"a binding of a policy owns, and goes in the foreground when its dependents have gone", func(o *owners) {
+			bindings := o.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+			owner, err := bindings.Create(harness.Context(o), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: o.ns + "-owner"},
+				Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+					PolicyName: "nobody", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+				},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				o.Fatal(err)
+			}
+			// Nothing names it yet.
+			o.collected()
+			refs := []metav1.OwnerReference{{
+				APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding", Name: owner.Name, UID: owner.UID,
+				BlockOwnerDeletion: new(true),
+			}}
+			o.make("child", refs, "example.com/wait")
+			o.there("child")
+			foreground := metav1.DeletePropagationForeground
+			if err := bindings.Delete(harness.Context(o), owner.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+				o.Fatal(err)
+			}
+			harness.Eventually(o, "the child is being deleted", func() error {
+				if c := o.get("child"); c == nil || c.DeletionTimestamp == nil {
+					return fmt.Errorf("%v", c)
+				}
+				return nil
+			})
+			if _, err := bindings.Get(harness.Context(o), owner.Name, metav1.GetOptions{}); err != nil {
+				o.Errorf("the owner did not wait: %v", err)
+			}
+			if _, err := o.client.CoreV1().ConfigMaps(o.ns).Patch(harness.Context(o), "child", types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+				o.Fatal(err)
+			}
+			o.gone("child")
+			harness.Eventually(o, "the owner has gone", func() error {
+				_, err := bindings.Get(harness.Context(o), owner.Name, metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return fmt.Errorf("it is there: %v", err)
+			})
 		}},
 		{"foreground: a cycle goes as a whole", func(o *owners) {
 			o.cycle()

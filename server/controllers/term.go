@@ -81,10 +81,12 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
 	borrow(factory, c.shared)
 	t.informers = settled{factory, &t.making}
+	owned := newOwners()
 	t.monitors = &monitors{
 		typed:   t.informers,
 		whole:   whole,
-		objects: metadatainformer.NewSharedInformerFactoryWithOptions(listObjects, 0, metadatainformer.WithTransform(trim)),
+		objects: metadatainformer.NewSharedInformerFactoryWithOptions(hiding{listObjects, owned}, 0, metadatainformer.WithTransform(bare)),
+		owners:  owned,
 	}
 	finder, err := t.client("controller-discovery")
 	if err != nil {
@@ -199,6 +201,17 @@ func trim(obj any) (any, error) {
 	return obj, nil
 }
 
+// bare leaves out of an object's metadata what those who follow objects of every kind do not
+// read.
+func bare(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+		m.SetAnnotations(nil)
+		m.SetLabels(nil)
+	}
+	return obj, nil
+}
+
 // errOver is why a request is not sent. It counts as cancelled, so that libraries do not
 // report it.
 var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
@@ -307,6 +320,7 @@ type monitors struct {
 	// whole are the kinds of which typed is used.
 	whole   []schema.GroupVersionResource
 	objects metadatainformer.SharedInformerFactory
+	owners  *owners
 }
 
 // whole are the kinds of which a term has the objects, as they are read by controllers
@@ -330,10 +344,10 @@ var whole = []schema.GroupVersionResource{
 // ForResource returns the informer of a resource.
 func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
 	if !slices.Contains(m.whole, resource) {
-		return monitor{m.objects.ForResource(resource)}, nil
+		return monitor{m.objects.ForResource(resource), m.owners}, nil
 	}
 	informer, err := m.typed.ForResource(resource)
-	return monitor{informer}, err
+	return monitor{informer, m.owners}, err
 }
 
 // Start starts the informers that do not run yet.
@@ -343,25 +357,41 @@ func (m *monitors) Start(stop <-chan struct{}) {
 }
 
 // monitor is an informer of monitors.
-type monitor struct{ informers.GenericInformer }
+type monitor struct {
+	informers.GenericInformer
+	owners *owners
+}
 
 // Informer implements informers.GenericInformer.
 func (m monitor) Informer() cache.SharedIndexInformer {
-	return monitored{m.GenericInformer.Informer()}
+	return monitored{m.GenericInformer.Informer(), m.owners}
 }
 
-// monitored tells of an object that was deleted and made anew in two events. When a watch was
-// interrupted meanwhile, an informer has one event for both, an update; the controllers that
-// follow all kinds would never hear that the first object is gone.
-type monitored struct{ cache.SharedIndexInformer }
+// monitored tells of an object that was deleted and made anew in two events, and takes in which
+// objects are named as owners. When a watch was interrupted meanwhile, an informer has one event
+// for both, an update; the controllers that follow all kinds would never hear that the first
+// object is gone.
+type monitored struct {
+	cache.SharedIndexInformer
+	owners *owners
+}
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h}, every)
+	return m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.owners}, every)
 }
 
 // apart is a handler that gets no update from one object to another.
-type apart struct{ cache.ResourceEventHandler }
+type apart struct {
+	cache.ResourceEventHandler
+	owners *owners
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (a apart) OnAdd(obj any, initially bool) {
+	a.owners.name(nil, ownersOf(obj))
+	a.ResourceEventHandler.OnAdd(obj, initially)
+}
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (a apart) OnUpdate(before, after any) {
@@ -372,5 +402,24 @@ func (a apart) OnUpdate(before, after any) {
 			return
 		}
 	}
+	a.owners.name(ownersOf(before), ownersOf(after))
 	a.ResourceEventHandler.OnUpdate(before, after)
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (a apart) OnDelete(obj any) {
+	a.owners.name(ownersOf(obj), nil)
+	a.ResourceEventHandler.OnDelete(obj)
+}
+
+// ownersOf are the owners of what a handler gets.
+func ownersOf(obj any) []metav1.OwnerReference {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	return m.GetOwnerReferences()
 }

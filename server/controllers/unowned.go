@@ -1,0 +1,281 @@
+package controllers
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+)
+
+// owners knows which objects are named as owners, and of some kinds which objects only the
+// garbage collector would follow, and has no use for: those that have no owner, are named by
+// none, and are not being deleted. Of these it keeps the names, a fraction of what the
+// collector and its informers would take. When one is named, it is shown as if it had just
+// been made. It is safe for concurrent use.
+type owners struct {
+	mu sync.Mutex
+	// named counts the objects that name an owner, in each of the collector's monitors.
+	named map[types.UID]int
+	kinds map[schema.GroupVersionResource]*unowned
+}
+
+func newOwners() *owners {
+	return &owners{named: map[types.UID]int{}, kinds: map[schema.GroupVersionResource]*unowned{}}
+}
+
+// of returns the objects of a kind.
+func (o *owners) of(kind schema.GroupVersionResource) *unowned {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	u := o.kinds[kind]
+	if u == nil {
+		u = &unowned{owners: o, hidden: map[uid]string{}, shown: map[types.UID]bool{}, news: make(chan struct{}, 1)}
+		o.kinds[kind] = u
+	}
+	return u
+}
+
+// name takes in that an object's owners were other ones before. The owners are shown soon.
+func (o *owners) name(before, after []metav1.OwnerReference) {
+	if slices.EqualFunc(before, after, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ref := range after {
+		if o.named[ref.UID]++; o.named[ref.UID] == 1 {
+			for _, kind := range o.kinds {
+				kind.show(ref.UID)
+			}
+		}
+	}
+	for _, ref := range before {
+		if o.named[ref.UID]--; o.named[ref.UID] <= 0 {
+			delete(o.named, ref.UID)
+		}
+	}
+}
+
+// uid is a UID in the form that objects get.
+type uid [16]byte
+
+// compact returns a short form of a UID; ok is false for one of another form.
+func compact(id types.UID) (short uid, ok bool) {
+	text := strings.ReplaceAll(string(id), "-", "")
+	if len(id) != 36 || len(text) != 32 || strings.ToLower(text) != text {
+		return uid{}, false
+	}
+	_, err := hex.Decode(short[:], []byte(text))
+	return short, err == nil
+}
+
+// unowned are the objects of one kind. The owners guard it.
+type unowned struct {
+	owners *owners
+	// hidden are the names of those that are not shown, and shown are those that are.
+	hidden map[uid]string
+	shown  map[types.UID]bool
+	// before are those that were shown before the list that is being read.
+	before map[types.UID]bool
+	// waiting are those that are to be shown as made; news says that there are some.
+	waiting []metav1.PartialObjectMetadata
+	news    chan struct{}
+	// version is the resourceVersion of what was seen last.
+	version string
+}
+
+// show shows an object that is hidden.
+func (u *unowned) show(id types.UID) {
+	short, ok := compact(id)
+	name, hidden := u.hidden[short]
+	if !ok || !hidden {
+		return
+	}
+	delete(u.hidden, short)
+	u.shown[id] = true
+	u.waiting = append(u.waiting, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: id}})
+	select {
+	case u.news <- struct{}{}:
+	default:
+	}
+}
+
+// sees decides about an object as it is now, and reports whether it is shown.
+func (u *unowned) sees(obj *metav1.PartialObjectMetadata) bool {
+	short, ok := compact(obj.UID)
+	if ok && !u.shown[obj.UID] && !u.before[obj.UID] && u.owners.named[obj.UID] == 0 && len(obj.OwnerReferences) == 0 && obj.DeletionTimestamp == nil {
+		u.hidden[short] = strings.Clone(obj.Name)
+		return false
+	}
+	delete(u.hidden, short)
+	u.shown[obj.UID] = true
+	return true
+}
+
+// page leaves out of a page of a list what is not shown. first tells that it is the first page.
+func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) {
+	u.owners.mu.Lock()
+	defer u.owners.mu.Unlock()
+	if first {
+		// What was shown stays so: only a list without it says that it is gone.
+		u.before, u.shown, u.hidden, u.waiting = u.shown, map[types.UID]bool{}, map[uid]string{}, nil
+	}
+	shown := list.Items[:0]
+	for i := range list.Items {
+		if obj := &list.Items[i]; u.sees(obj) {
+			shown = append(shown, *obj)
+		}
+	}
+	clear(list.Items[len(shown):])
+	list.Items = shown
+	u.version = list.ResourceVersion
+	if list.Continue == "" {
+		u.before = nil
+	}
+}
+
+// next returns the events that are shown when an event comes, or, with nil, before one does.
+// What was named is shown before whatever happens to it then.
+func (u *unowned) next(e *watch.Event) []watch.Event {
+	u.owners.mu.Lock()
+	defer u.owners.mu.Unlock()
+	var events []watch.Event
+	for i := range u.waiting {
+		obj := &u.waiting[i]
+		obj.ResourceVersion = u.version
+		events = append(events, watch.Event{Type: watch.Added, Object: obj})
+	}
+	u.waiting = nil
+	if e != nil {
+		events = append(events, u.event(*e))
+	}
+	return events
+}
+
+// event returns what is shown for an event: itself, or only its resourceVersion.
+func (u *unowned) event(e watch.Event) watch.Event {
+	obj, ok := e.Object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return e
+	}
+	u.version = obj.ResourceVersion
+	switch e.Type {
+	case watch.Added, watch.Modified:
+		if u.sees(obj) {
+			return e
+		}
+	case watch.Deleted:
+		if short, ok := compact(obj.UID); ok {
+			delete(u.hidden, short)
+		}
+		if u.shown[obj.UID] {
+			delete(u.shown, obj.UID)
+			return e
+		}
+	default:
+		return e
+	}
+	passed := &metav1.PartialObjectMetadata{TypeMeta: obj.TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: obj.ResourceVersion}}
+	return watch.Event{Type: watch.Bookmark, Object: passed}
+}
+
+// hiding is a client of objects' metadata that hides what is unowned among registrations: there
+// may be very many, they are in no namespace, and the collector alone follows them here.
+type hiding struct {
+	metadata.Interface
+	owners *owners
+}
+
+// IsWatchListSemanticsUnSupported is asked by informers.
+func (hiding) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Resource implements metadata.Interface.
+func (h hiding) Resource(kind schema.GroupVersionResource) metadata.Getter {
+	g := h.Interface.Resource(kind)
+	if kind.Group != admissionregistrationv1.GroupName {
+		return g
+	}
+	return hidingGetter{g, h.owners.of(kind)}
+}
+
+type hidingGetter struct {
+	metadata.Getter
+	kind *unowned
+}
+
+// Namespace implements metadata.Getter. The kinds are not in namespaces.
+func (g hidingGetter) Namespace(string) metadata.ResourceInterface { return g }
+
+// List implements metadata.ResourceInterface.
+func (g hidingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	list, err := g.Getter.List(ctx, o)
+	if err == nil {
+		g.kind.page(list, o.Continue == "")
+	}
+	return list, err
+}
+
+// Watch implements metadata.ResourceInterface.
+func (g hidingGetter) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := g.Getter.Watch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return newHidingWatch(w, g.kind), nil
+}
+
+// hidingWatch is a watch of what is shown.
+type hidingWatch struct {
+	of     watch.Interface
+	kind   *unowned
+	events chan watch.Event
+	stop   context.CancelFunc
+}
+
+func newHidingWatch(of watch.Interface, kind *unowned) *hidingWatch {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &hidingWatch{of: of, kind: kind, events: make(chan watch.Event), stop: stop}
+	go w.run(ctx)
+	return w
+}
+
+// Stop implements watch.Interface.
+func (w *hidingWatch) Stop() {
+	w.stop()
+	w.of.Stop()
+}
+
+// ResultChan implements watch.Interface.
+func (w *hidingWatch) ResultChan() <-chan watch.Event { return w.events }
+
+func (w *hidingWatch) run(ctx context.Context) {
+	defer close(w.events)
+	for events := w.kind.next(nil); ; {
+		for _, e := range events {
+			select {
+			case w.events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-w.kind.news:
+			events = w.kind.next(nil)
+		case e, ok := <-w.of.ResultChan():
+			if !ok {
+				return
+			}
+			events = w.kind.next(&e)
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -30,8 +30,8 @@ const (
 	// interval is the least time between two checks of one policy (D61).
 	interval = time.Second
 	// perSecond and burst bound how many policies are checked: a crowd of them gets its
-	// status little by little, since every status that is written makes the servers read
-	// the registrations again.
+	// status little by little, since every status that is written makes the servers compile
+	// the policies again.
 	perSecond, burst = 2, 100
 	// attempt bounds one check with its write.
 	attempt = 30 * time.Second
@@ -81,6 +81,8 @@ type run struct {
 	client clientv1.ValidatingAdmissionPolicyInterface
 	store  cache.Store
 	queue  workqueue.TypedRateLimitingInterface[string]
+	// contexts belong to the goroutine that checks.
+	contexts contexts
 }
 
 // Run works until ctx ends. The client reads policies and writes their status.
@@ -122,6 +124,9 @@ func (c *Controller) Run(ctx context.Context, client clientv1.ValidatingAdmissio
 	group.Go(func() {
 		pace := rate.NewLimiter(perSecond, burst)
 		for r.next(ctx) && pace.Wait(ctx) == nil {
+			if r.queue.Len() == 0 {
+				r.contexts = nil
+			}
 		}
 	})
 	<-ctx.Done()
@@ -280,8 +285,9 @@ func (r *run) check(ctx context.Context, name string, again bool) error {
 	r.mu.Unlock()
 	if stale {
 		r.options.Kinds.Reset()
+		r.contexts = nil
 	}
-	warnings := r.checker.Check(policy)
+	warnings := warnings(&r.checker, r.contexts.of(&r.checker, policy, r.options.Builtin), policy)
 	if observed && policy.Status.TypeChecking != nil && slices.Equal(policy.Status.TypeChecking.ExpressionWarnings, warnings) {
 		return nil
 	}

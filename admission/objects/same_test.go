@@ -29,7 +29,9 @@ func (s *nested) DeepCopyObject() runtime.Object { panic("not needed") }
 // Copies are the same, and a change of any one value makes them different.
 func TestSameObjects(t *testing.T) {
 	fill := randfill.NewWithSeed(1).NilChance(.2).NumElements(1, 2).MaxDepth(8).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(c.Int63n(1e6), resource.DecimalSI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1e6), resource.DecimalSI)
+		},
 		func(t *metav1.Time, c randfill.Continue) { *t = metav1.Unix(c.Int63n(1e9), 0) },
 		func(v *any, c randfill.Continue) { *v = map[string]any{"a": c.Int63n(1e6), "b": []any{c.String(5)}} },
 	)

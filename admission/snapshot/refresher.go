@@ -170,6 +170,8 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 	if err == nil && found.Partial {
 		found.Local = local
 		if s = compiler.Change(found); s == nil {
+			// The compiler is not at this version anymore, even if the next read fails.
+			version = ""
 			found, err = r.options.Reader.Read(ctx, "")
 		}
 	}

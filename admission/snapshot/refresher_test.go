@@ -184,6 +184,52 @@ func TestOneFailedReadChangesNothing(t *testing.T) {
 	})
 }
 
+// script is a Reader that gives one answer after the other, and remembers what it was asked
+// to compare with.
+type script struct {
+	answers []func() (Registrations, error)
+	since   []Version
+}
+
+func (s *script) Read(_ context.Context, since Version) (Registrations, error) {
+	s.since = append(s.since, since)
+	return s.answers[len(s.since)-1]()
+}
+
+// When changes do not fit what is known, everything is read, again if that fails.
+func TestAfterChangesThatDoNotFitEverythingIsRead(t *testing.T) {
+	all := func(version Version, hooks ...string) func() (Registrations, error) {
+		return func() (Registrations, error) {
+			return Registrations{Version: version, Objects: []runtime.Object{configuration("c", "u", string(version), hooks...)}}, nil
+		}
+	}
+	s := &script{answers: []func() (Registrations, error){
+		all("1", "one"),
+		func() (Registrations, error) {
+			return Registrations{Version: "2", Partial: true, Kept: []Kept{{registration.Validating, "c", "another"}}}, nil
+		},
+		func() (Registrations, error) { return Registrations{}, errors.New("away") },
+		all("2", "two"),
+	}}
+	r, err := NewRefresher(Options{Reader: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compiler Compiler
+	var version Version
+	for _, fails := range []bool{false, true, false} {
+		if version, err = r.refresh(t.Context(), &compiler, version, time.Now()); (err != nil) != fails {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+	if diff := cmp.Diff([]Version{"", "1", "", ""}, s.since); diff != "" {
+		t.Errorf("the reads compare with other versions (-want +got):\n%s", diff)
+	}
+	if got := names(r.Current().Entries(registration.Validating)); !slices.Equal(got, []string{"c/two"}) {
+		t.Errorf("the hooks are %v", got)
+	}
+}
+
 func TestStaleSnapshotsAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

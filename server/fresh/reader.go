@@ -390,5 +390,9 @@ func parseVersion(s snapshot.Version) (v version, ok bool) {
 	if len(numbers) < 4 {
 		return version{}, false
 	}
-	return version{mark: numbers[0], created: numbers[1], writes: numbers[2], revision: numbers[3], counts: numbers[4:]}, true
+	v = version{mark: numbers[0], created: numbers[1], writes: numbers[2], revision: numbers[3]}
+	if len(numbers) > 4 {
+		v.counts = numbers[4:]
+	}
+	return v, true
 }

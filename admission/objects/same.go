@@ -2,7 +2,6 @@ package objects
 
 import (
 	"bytes"
-	"maps"
 	"reflect"
 	"sync"
 	"unsafe"
@@ -68,129 +67,53 @@ func sameValue(a, b reflect.Value) bool {
 	return false
 }
 
-// sameFields compares structs.
+// sameFields compares structs. Most fields of two copies of an object are the same to the
+// byte, strings among them, since copies share what strings point to: only the others are
+// looked into.
 func sameFields(a, b reflect.Value) bool {
-	if a.CanAddr() && b.CanAddr() {
-		return comparisonOf(a.Type()).same(a.Addr().UnsafePointer(), b.Addr().UnsafePointer())
-	}
-	for i := range a.NumField() {
-		if !sameValue(a.Field(i), b.Field(i)) {
-			return false
-		}
-	}
-	return true
-}
-
-// comparison compares two values of one type in memory, without a look at the type: objects are
-// compared once for each plugin that may change them. What is there must not be changed.
-type comparison struct {
-	same func(a, b unsafe.Pointer) bool
-	// plain tells that values are the same if and only if their bytes are.
-	plain bool
-}
-
-// comparisons remembers the comparison of each type: a map of reflect.Type to comparison.
-var comparisons sync.Map
-
-func comparisonOf(t reflect.Type) comparison {
-	if known, ok := comparisons.Load(t); ok {
-		return known.(comparison)
-	}
-	c := newComparison(t)
-	comparisons.Store(t, c)
-	return c
-}
-
-func newComparison(t reflect.Type) comparison {
-	switch t.Kind() {
-	case reflect.String:
-		return comparison{same: func(a, b unsafe.Pointer) bool { return *(*string)(a) == *(*string)(b) }}
-	case reflect.Struct:
-		return structComparison(t)
-	case reflect.Pointer:
-		elem := laterComparison(t.Elem())
-		return comparison{same: func(a, b unsafe.Pointer) bool {
-			p, q := *(*unsafe.Pointer)(a), *(*unsafe.Pointer)(b)
-			return p == q || p != nil && q != nil && elem().same(p, q)
-		}}
-	case reflect.Slice:
-		elem, size := laterComparison(t.Elem()), t.Elem().Size()
-		return comparison{same: func(a, b unsafe.Pointer) bool {
-			// All slices are alike but for the type of their elements.
-			one, other := *(*[]byte)(a), *(*[]byte)(b)
-			if len(one) != len(other) {
+	if !a.CanAddr() || !b.CanAddr() {
+		for i := range a.NumField() {
+			if !sameValue(a.Field(i), b.Field(i)) {
 				return false
 			}
-			p, q := unsafe.Pointer(unsafe.SliceData(one)), unsafe.Pointer(unsafe.SliceData(other))
-			return p == q || len(one) == 0 || elem().sameRun(p, q, len(one), size)
-		}}
-	case reflect.Array:
-		elem, size, n := comparisonOf(t.Elem()), t.Elem().Size(), t.Len()
-		return comparison{plain: elem.plain, same: func(a, b unsafe.Pointer) bool { return elem.sameRun(a, b, n, size) }}
-	case reflect.Map, reflect.Interface:
-		if t == reflect.TypeFor[map[string]string]() {
-			return comparison{same: func(a, b unsafe.Pointer) bool {
-				return maps.Equal(*(*map[string]string)(a), *(*map[string]string)(b))
-			}}
 		}
-		return comparison{same: func(a, b unsafe.Pointer) bool {
-			return sameValue(reflect.NewAt(t, a).Elem(), reflect.NewAt(t, b).Elem())
-		}}
+		return true
 	}
-	size := t.Size()
-	return comparison{plain: true, same: func(a, b unsafe.Pointer) bool { return sameBytes(a, b, size) }}
-}
-
-// laterComparison is a comparison that is made when it is needed: a type may contain itself.
-func laterComparison(t reflect.Type) func() comparison {
-	return sync.OnceValue(func() comparison { return comparisonOf(t) })
-}
-
-// sameRun compares n values that follow each other.
-func (c comparison) sameRun(a, b unsafe.Pointer, n int, size uintptr) bool {
-	if c.plain {
-		return sameBytes(a, b, uintptr(n)*size)
+	one, other := memory(a), memory(b)
+	if bytes.Equal(one, other) {
+		return true
 	}
-	for i := range uintptr(n) {
-		if !c.same(unsafe.Add(a, i*size), unsafe.Add(b, i*size)) {
+	for i, f := range placesOf(a.Type()) {
+		if !bytes.Equal(one[f.from:f.to], other[f.from:f.to]) && !sameValue(a.Field(i), b.Field(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// structComparison compares runs of plain fields at once, and the others one by one.
-func structComparison(t reflect.Type) comparison {
-	type part struct {
-		comparison
-		from, to uintptr
-	}
-	var parts []part
-	for f := range t.Fields() {
-		p := part{comparisonOf(f.Type), f.Offset, f.Offset + f.Type.Size()}
-		if last := len(parts) - 1; p.plain && last >= 0 && parts[last].plain && parts[last].to == p.from {
-			from, size := parts[last].from, p.to-parts[last].from
-			parts[last] = part{comparison{plain: true, same: func(a, b unsafe.Pointer) bool { return sameBytes(a, b, size) }}, from, p.to}
-			continue
-		}
-		parts = append(parts, p)
-	}
-	return comparison{
-		// The bytes between fields mean nothing.
-		plain: len(parts) == 0 || len(parts) == 1 && parts[0].plain && parts[0].to == t.Size(),
-		same: func(a, b unsafe.Pointer) bool {
-			for i := range parts {
-				if p := &parts[i]; !p.same(unsafe.Add(a, p.from), unsafe.Add(b, p.from)) {
-					return false
-				}
-			}
-			return true
-		},
-	}
+// memory is what a value that has an address takes. What is there must not be changed.
+func memory(v reflect.Value) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v.UnsafeAddr())), v.Type().Size())
 }
 
-func sameBytes(a, b unsafe.Pointer, size uintptr) bool {
-	return bytes.Equal(unsafe.Slice((*byte)(a), size), unsafe.Slice((*byte)(b), size))
+// place is where a field is in its struct, in bytes.
+type place struct{ from, to uintptr }
+
+// placesOfTypes remembers the places of the fields of each struct type: a map of
+// reflect.Type to []place.
+var placesOfTypes sync.Map
+
+func placesOf(t reflect.Type) []place {
+	if known, ok := placesOfTypes.Load(t); ok {
+		return known.([]place)
+	}
+	places := make([]place, t.NumField())
+	for i := range places {
+		f := t.Field(i)
+		places[i] = place{f.Offset, f.Offset + f.Type.Size()}
+	}
+	placesOfTypes.Store(t, places)
+	return places
 }
 
 func sameMap(a, b reflect.Value) bool {

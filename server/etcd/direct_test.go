@@ -93,7 +93,7 @@ func (s standing) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, e
 	return nil, errors.New("etcdserver: request timed out")
 }
 
-// Who waits for an etcd that stands still is free when the client is closed.
+// A write that waits for an etcd that stands still is free when the client is closed.
 func TestAWriteByACallEndsWithItsClient(t *testing.T) {
 	client, closeClient := context.WithCancel(t.Context())
 	defer closeClient()

@@ -77,7 +77,7 @@ var errModified = errors.New("the work tree has changes: commit them, or use -mo
 // every 32nd: that is 1.6 MB less on amd64.
 const linkerFlags = "-s -w -funcalign=16"
 
-// Of these packages, large parts of the program, no function is inlined: that is 6 MB less.
+// Of these packages, large parts of the program, no function is inlined: that is 5.6 MB less.
 // Most of them are generated, and clients, and what runs once or seldom. Copies of objects and
 // validation take a tenth to a fifth more time without inlining, and a write is a hundred times
 // that, which is why the packages that most writes go through are among those inlined.

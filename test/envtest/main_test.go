@@ -15,7 +15,7 @@ import (
 )
 
 // More than these find rarer faults, in more time than CI has. 200 starts and 10,000 writes
-// take an hour on a busy machine: give them with -timeout 90m.
+// take minutes, and on a very busy machine an hour: give them with -timeout 90m.
 var (
 	starts = flag.Int("starts", 4, "how many environments to start, four at a time")
 	writes = flag.Int("writes", 400, "how many writes to make right after webhooks were installed")

@@ -38,6 +38,11 @@ type Models struct {
 		sync.Mutex
 		definitions weak.Pointer[definitions]
 	}
+	// named is what names are made by, under a lock of its own.
+	named struct {
+		sync.Mutex
+		namer weak.Pointer[apiopenapi.DefinitionNamer]
+	}
 }
 
 // definitions are what schemas in OpenAPI v3 are made of, and how they are named.
@@ -74,15 +79,19 @@ func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersi
 // refer to, without the descriptions of upstream's. The caller owns them.
 func (m *Models) shapes(names []string) *definitions {
 	d := &definitions{name: m.namer()}
-	d.byType = m.complete(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	var extra common.GetOpenAPIDefinitions
+	if !upstream.Has(names...) {
+		extra = m.extra
+	}
+	d.byType = complete(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		names := append(slices.Clip(names), objectMeta)
-		if m.extra != nil {
-			for _, def := range m.extra(ref) {
+		if extra != nil {
+			for _, def := range extra(ref) {
 				names = append(names, def.Dependencies...)
 			}
 		}
 		return upstream.Shapes(ref, names...)
-	}, d.ref)
+	}, extra, d.ref)
 	return d
 }
 
@@ -129,7 +138,7 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 		name       string
 		extensions spec.Extensions
 	}
-	namer := apiopenapi.NewDefinitionNamer(m.schemes...)
+	namer := m.definitionNamer()
 	// Every operation asks for the names of all its types.
 	known := map[string]answer{}
 	return func(path string) (string, spec.Extensions) {
@@ -146,18 +155,31 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 	}
 }
 
+// definitionNamer knows the names of the kinds of all schemes. It is made again when it is used
+// after the garbage collector took it.
+func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
+	m.named.Lock()
+	defer m.named.Unlock()
+	namer := m.named.namer.Value()
+	if namer == nil {
+		namer = apiopenapi.NewDefinitionNamer(m.schemes...)
+		m.named.namer = weak.Make(namer)
+	}
+	return namer
+}
+
 // all returns upstream's definitions and the extra ones, with
 // metadata.initializers.
 func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	return m.complete(upstream.Definitions, ref)
+	return complete(upstream.Definitions, m.extra, ref)
 }
 
 // complete adds to definitions of upstream, those of metadata among them, what is not
-// upstream's.
-func (m *Models) complete(some common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+// upstream's. extra may be nil.
+func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
-	if m.extra != nil {
-		for name, def := range m.extra(ref) {
+	if extra != nil {
+		for name, def := range extra(ref) {
 			defs[name] = def
 		}
 	}

@@ -1,6 +1,7 @@
 package openapi_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/util"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	generated "k8s.io/kubernetes/pkg/generated/openapi"
 
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
@@ -154,4 +157,31 @@ func TestReflectDescribesUnsignedIntegers(t *testing.T) {
 			t.Errorf("%s is described as %v of format %q, want an integer of format int64", field, got.Type, got.Format)
 		}
 	}
+}
+
+// Type converters are made at the same time, of what they share.
+func TestTypeConvertersAreMadeAtTheSameTime(t *testing.T) {
+	own := runtime.NewScheme()
+	gv := schema.GroupVersion{Group: "gatehouse.example.com", Version: "v1"}
+	own.AddKnownTypes(gv, &Plan{})
+	models := openapi.NewModels(openapi.Reflect(&Plan{}), own, legacyscheme.Scheme)
+	var making sync.WaitGroup
+	for range 4 {
+		making.Go(func() {
+			if _, err := models.TypeConverter(own, []schema.GroupVersionKind{gv.WithKind("Plan")}); err != nil {
+				t.Error(err)
+			}
+		})
+		making.Go(func() {
+			converter, err := models.TypeConverter(legacyscheme.Scheme, []schema.GroupVersionKind{{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := converter.ObjectToTyped(&schedulingv1.PriorityClass{TypeMeta: metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}, Value: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	making.Wait()
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"weak"
 
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -74,9 +76,33 @@ func Shapes(ref common.ReferenceCallback, names ...string) map[string]common.Ope
 	return found
 }
 
-// open reads all but the definitions and the descriptions.
+// Has tells whether upstream has a definition of each of the types with the given names.
+func Has(names ...string) bool {
+	definitions := open(nil).definitions
+	return !slices.ContainsFunc(names, func(name string) bool { return definitions[name] == "" })
+}
+
+// opened are the contents, for as long as nothing else needs the memory.
+var opened struct {
+	sync.Mutex
+	contents weak.Pointer[contents]
+}
+
+// open returns a reader of the definitions.
 func open(ref common.ReferenceCallback) *reader {
-	r := &reader{rest: data, ref: ref, refs: map[string]spec.Ref{}}
+	opened.Lock()
+	defer opened.Unlock()
+	c := opened.contents.Value()
+	if c == nil {
+		c = read()
+		opened.contents = weak.Make(c)
+	}
+	return &reader{contents: c, ref: ref, refs: map[string]spec.Ref{}}
+}
+
+// read reads all but the definitions and the descriptions.
+func read() *contents {
+	r := &reader{contents: &contents{}, rest: data}
 	names := r.sizes()
 	r.prose = r.sizes()
 	r.names, r.rest = cut(r.rest, names)
@@ -88,7 +114,7 @@ func open(ref common.ReferenceCallback) *reader {
 		name, size := r.name(), r.number()
 		r.definitions[name], r.rest = r.rest[:size], r.rest[size:]
 	}
-	return r
+	return r.contents
 }
 
 // inflate returns the texts of the given sizes that flate made packed of.
@@ -114,19 +140,24 @@ func cut(s string, sizes []int) (texts []string, rest string) {
 	return texts, s
 }
 
-// reader decodes data, which the test of this package has read whole: damage is a panic.
-type reader struct {
-	rest  string
+// contents are what the data has. They do not change.
+type contents struct {
 	names []string
-	// descriptions is nil when they are left out; packed is their compressed text, prose
-	// their sizes.
-	descriptions []string
-	packed       string
-	prose        []int
+	// packed is the compressed text of the descriptions, prose their sizes.
+	packed string
+	prose  []int
 	// definitions are what has yet to be decoded, by name.
 	definitions map[string]string
-	ref         common.ReferenceCallback
-	refs        map[string]spec.Ref
+}
+
+// reader decodes data, which the test of this package has read whole: damage is a panic.
+type reader struct {
+	*contents
+	rest string
+	// descriptions is nil when they are left out.
+	descriptions []string
+	ref          common.ReferenceCallback
+	refs         map[string]spec.Ref
 }
 
 func (r *reader) definition(name string) common.OpenAPIDefinition {

@@ -163,6 +163,8 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	v.loopback.QPS, v.loopback.Burst = -1, -1
+	// What never leaves the machine need not be small.
+	v.loopback.DisableCompression = true
 	v.loopback.ContentType = runtime.ContentTypeProtobuf
 	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return nil

@@ -21,6 +21,9 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	kubeletclient "k8s.io/kubernetes/pkg/kubelet/client"
+	"k8s.io/kubernetes/pkg/printers"
+	"k8s.io/kubernetes/pkg/printers/internalversion"
+	printerstorage "k8s.io/kubernetes/pkg/printers/storage"
 	admissionregistrationrest "k8s.io/kubernetes/pkg/registry/admissionregistration/rest"
 	appsrest "k8s.io/kubernetes/pkg/registry/apps/rest"
 	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
@@ -134,6 +137,7 @@ func Build(o Options) ([]Group, []Hook, error) {
 		}
 	}
 	removeOwn(groups)
+	shareTables(groups)
 	if groups, err = addLegacy(groups, o.RESTOptions); err != nil {
 		return nil, nil, err
 	}
@@ -158,6 +162,27 @@ func removeOwn(groups []Group) {
 				if s, ok := v.Storage[resource]; ok {
 					s.Destroy()
 					delete(v.Storage, resource)
+				}
+			}
+		}
+	}
+}
+
+// shareTables gives all kinds the same printers of tables: each kind of upstream comes with
+// the printers of all kinds, 3 MB together.
+func shareTables(groups []Group) {
+	shared := printers.NewTableGenerator().With(internalversion.AddHandlers)
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			for _, storage := range v.Storage {
+				s := registryOf(storage)
+				if s == nil {
+					continue
+				}
+				c, _ := s.TableConvertor.(printerstorage.TableConvertor)
+				if own, ok := c.TableGenerator.(*printers.HumanReadableGenerator); ok {
+					// The storage of the status has it, too.
+					*own = *shared
 				}
 			}
 		}

@@ -85,8 +85,12 @@ func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.En
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registered initializers: %w", err))
 	}
+	compiled, err := new(snapshot.Compiler).CompileAll(ctx, found)
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registered initializers: %w", err))
+	}
 	var entries []*registration.Entry
-	for _, e := range snapshot.Compile(found).Entries(registration.Initializing) {
+	for _, e := range compiled.Entries(registration.Initializing) {
 		entries = append(entries, e.Entry)
 	}
 	return entries, nil

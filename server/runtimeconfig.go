@@ -98,9 +98,17 @@ func (f *filtered) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 			return slices.Contains(f.hidden, k.Source.Descriptor().Kind)
 		})
 	}
-	found.Objects = slices.DeleteFunc(slices.Clone(found.Objects), func(obj runtime.Object) bool {
-		source, ok := registration.SourceOf(obj)
-		return ok && slices.Contains(f.hidden, source.Descriptor().Kind)
-	})
+	served := func(objects []runtime.Object) []runtime.Object {
+		return slices.DeleteFunc(slices.Clone(objects), func(obj runtime.Object) bool {
+			source, ok := registration.SourceOf(obj)
+			return ok && slices.Contains(f.hidden, source.Descriptor().Kind)
+		})
+	}
+	found.Objects = served(found.Objects)
+	if rest := found.Rest; rest != nil {
+		found.Rest = func(ctx context.Context, take func([]runtime.Object)) error {
+			return rest(ctx, func(objects []runtime.Object) { take(served(objects)) })
+		}
+	}
 	return found, nil
 }

@@ -140,8 +140,9 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 		if err := values.ReadNamespace(ctx); err != nil {
 			return err
 		}
+		earlier := len(j.Evaluations)
 		for k := range g.Params {
-			n := j.evaluation(&g.Params[k])
+			n := j.evaluation(&g.Params[k], earlier)
 			if n < 0 {
 				n = len(j.Evaluations)
 				j.Evaluations = append(j.Evaluations, j.evaluate(ctx, r, values, g.Params[k]))
@@ -184,9 +185,10 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 	return nil
 }
 
-// evaluation returns the place of the evaluation of a param, -1 when there is none yet.
-func (j *Judgement) evaluation(p *Param) int {
-	return slices.IndexFunc(j.Evaluations, func(e Evaluation) bool {
+// evaluation returns the place of the evaluation of a param among the first n, which are those of
+// other groups: the params of one are distinct. It is -1 when there is none.
+func (j *Judgement) evaluation(p *Param, n int) int {
+	return slices.IndexFunc(j.Evaluations[:n], func(e Evaluation) bool {
 		return e.Param.NamespacedName == p.NamespacedName && (e.Param.Object == nil) == (p.Object == nil)
 	})
 }

@@ -70,6 +70,8 @@ type bindingsOf struct {
 	list ordered[*Entry]
 	// common are actions that many of the bindings have.
 	common []*registration.Binding
+	// packed is how many of those that were added to the list are packed.
+	packed int
 	// made is nil when the list has changed.
 	made *Bindings
 }
@@ -94,10 +96,15 @@ const fewest, most = 16, 128
 // what was needed to make them, and hold twice their memory.
 func (c *Compiler) pack() {
 	for place, b := range c.bound {
-		if len(b.list.added) < fewest || len(b.list.removed) > 0 {
+		if len(b.list.added) < b.packed {
+			b.packed = 0
+		}
+		added := b.list.added[b.packed:]
+		if len(added) < fewest || len(b.list.removed) > 0 {
 			continue
 		}
-		for part := range slices.Chunk(b.list.added, most) {
+		b.packed += len(added)
+		for part := range slices.Chunk(added, most) {
 			var text strings.Builder
 			for _, e := range part {
 				text.WriteString(e.Configuration)

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Compile makes a snapshot of registrations, which are not Partial. An object that cannot
-// be understood is left out and reported in Problems; it can only be one that was stored
+// Compile makes a snapshot of registrations, which are not Partial and have no Rest. An object
+// that cannot be understood is left out and reported in Problems; it can only be one that was stored
 // without validation.
 func Compile(r Registrations) *Snapshot {
 	return new(Compiler).Compile(r)
@@ -71,11 +72,37 @@ type compiled struct {
 	err        error
 }
 
-// Compile makes a snapshot of registrations, which are not Partial.
+// Compile makes a snapshot of registrations, which are not Partial and have no Rest.
 func (c *Compiler) Compile(r Registrations) *Snapshot {
-	seen := make(map[id]struct{}, len(r.Objects))
+	seen := c.begin()
+	c.take(r.Objects, seen)
+	return c.finish(r, seen)
+}
+
+// CompileAll is Compile for registrations that may have a Rest. When the error is that of the
+// Rest, changes of the version that was compiled before can still be compiled.
+func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
+	seen := c.begin()
+	c.take(r.Objects, seen)
+	if r.Rest != nil {
+		if err := r.Rest(ctx, func(objects []runtime.Object) { c.take(objects, seen) }); err != nil {
+			return nil, err
+		}
+	}
+	return c.finish(r, seen), nil
+}
+
+// seen are the objects that are there.
+type seen map[id]struct{}
+
+func (c *Compiler) begin() seen {
 	c.strange = nil
-	for _, obj := range r.Objects {
+	return seen{}
+}
+
+// take compiles some of the objects that are there.
+func (c *Compiler) take(objects []runtime.Object, seen seen) {
+	for _, obj := range objects {
 		source, ok := registration.SourceOf(obj)
 		if !ok {
 			c.strange = append(c.strange, c.compile(id{name: nameOf(obj)}, obj))
@@ -91,11 +118,15 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 		seen[key] = struct{}{}
 		c.put(key, obj, "")
 	}
+	c.pack()
+}
+
+// finish forgets what is not there and makes a snapshot.
+func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 	c.retain(func(key id) bool {
 		_, ok := seen[key]
 		return ok
 	})
-	c.pack()
 	return c.assemble(r.Revision, r.Disabled, r.Local)
 }
 

@@ -157,13 +157,11 @@ func (r *Refresher) Poke() {
 // refresh reads once, and returns the version that is now known, and why the read
 // failed if it did.
 func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) (Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.options.ReadTimeout)
-	defer cancel()
 	var local *Local
 	if r.options.Local != nil {
 		local = r.options.Local()
 	}
-	found, err := r.options.Reader.Read(ctx, version)
+	found, err := r.read(ctx, version)
 	last := r.current.Load()
 	changed := false
 	var s *Snapshot
@@ -172,17 +170,17 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		if s = compiler.Change(found); s == nil {
 			// The compiler is not at this version anymore, even if the next read fails.
 			version = ""
-			found, err = r.options.Reader.Read(ctx, "")
+			found, err = r.read(ctx, "")
 		}
 	}
 	found.Local = local
+	if err == nil && s == nil && (last == nil || version == "" || !found.Unchanged && found.Version != version) {
+		s, err = compiler.CompileAll(ctx, found)
+	}
 	if err == nil {
 		switch {
 		case s != nil:
 			version, changed = found.Version, true
-		case last == nil || version == "" || !found.Unchanged && found.Version != version:
-			s, changed = compiler.Compile(found), true
-			version = found.Version
 		case last.local != local:
 			s, changed = compiler.assemble(cmp.Or(found.Revision, last.Revision), found.Disabled, local), true
 		default:
@@ -202,6 +200,13 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		r.options.Observer(Read{Begin: begin, Latency: time.Since(begin), Err: err, Snapshot: r.current.Load(), Changed: changed})
 	}
 	return version, err
+}
+
+// read reads, and bounds how long that may take.
+func (r *Refresher) read(ctx context.Context, since Version) (Registrations, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.ReadTimeout)
+	defer cancel()
+	return r.options.Reader.Read(ctx, since)
 }
 
 // succeed puts a snapshot into use and wakes who waits for it.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +66,9 @@ type Registrations struct {
 	// in any mixture of kinds and versions. They are not changed, and must not
 	// change.
 	Objects []runtime.Object
+	// Rest reads the objects that are not among Objects and calls a function with them, some
+	// at a time; nil when there are no more. It may take longer than a Read.
+	Rest func(ctx context.Context, take func([]runtime.Object)) error
 	// Partial tells that Changes are all that differs from the Version that the reader was
 	// asked to compare with. Objects are not needed then.
 	Partial bool

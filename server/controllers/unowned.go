@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/hex"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -120,8 +121,9 @@ func (u *unowned) sees(obj *metav1.PartialObjectMetadata) bool {
 	return true
 }
 
-// page leaves out of a page of a list what is not shown. first tells that it is the first page.
-func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) {
+// page leaves out of a page of a list what is not shown, and returns how many objects are hidden.
+// first tells that it is the first page.
+func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) (hidden int) {
 	u.owners.mu.Lock()
 	defer u.owners.mu.Unlock()
 	if first {
@@ -140,6 +142,7 @@ func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) {
 	if list.Continue == "" {
 		u.before = nil
 	}
+	return len(u.hidden)
 }
 
 // next returns the events that are shown when an event comes, or, with nil, before one does.
@@ -214,13 +217,22 @@ type hidingGetter struct {
 // Namespace implements metadata.Getter. The kinds are not in namespaces.
 func (g hidingGetter) Namespace(string) metadata.ResourceInterface { return g }
 
+// perCollection is after how many hidden objects garbage is collected: what stays would lie among
+// all that was needed to list them, and hold its memory for good.
+const perCollection = 10000
+
 // List implements metadata.ResourceInterface.
 func (g hidingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list, err := g.Getter.List(ctx, o)
-	if err == nil {
-		g.kind.page(list, o.Continue == "")
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	before := len(list.Items)
+	hidden := g.kind.page(list, o.Continue == "")
+	if hidden/perCollection > (hidden-before)/perCollection {
+		runtime.GC()
+	}
+	return list, nil
 }
 
 // Watch implements metadata.ResourceInterface.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
@@ -279,40 +282,88 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 	return found, nil
 }
 
-// perPage is how many registrations of a kind are read at once.
-const perPage = 5000
+const (
+	// perPage is how many registrations of a kind are read at once.
+	perPage = 1000
+	// perCollection is after how many pages garbage is collected: what stays would lie among all
+	// that was needed to make it, and hold its memory for good.
+	perCollection = 10
+	// pageTimeout bounds how long one page takes.
+	pageTimeout = 5 * time.Second
+)
 
-// all reads every registration.
+// all reads every registration. Those of a kind beyond the first page are read as they are
+// taken, so that few of very many are decoded at a time.
 func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithLimit(perPage)))
 	if err != nil {
 		return snapshot.Registrations{}, err
 	}
 	found := r.found(response)
-	for i, c := range r.collections {
-		page := (*clientv3.GetResponse)(response.Responses[1+i].GetResponseRange())
-		for {
-			for _, kv := range page.Kvs {
-				obj, err := c.Decode(kv.Key, kv.Value, kv.ModRevision)
-				if err != nil {
-					return snapshot.Registrations{}, err
+	// after has the last key of each kind that has more.
+	after := map[int]string{}
+	for i := range r.collections {
+		page := response.Responses[1+i].GetResponseRange()
+		objects, err := r.decode(i, page.Kvs)
+		if err != nil {
+			return snapshot.Registrations{}, err
+		}
+		found.Objects = append(found.Objects, objects...)
+		if page.More {
+			after[i] = string(page.Kvs[len(page.Kvs)-1].Key)
+		}
+	}
+	if len(after) > 0 {
+		found.Rest = func(ctx context.Context, take func([]runtime.Object)) error {
+			for i, last := range after {
+				if err := r.rest(ctx, i, last, response.Header.Revision, take); err != nil {
+					return err
 				}
-				found.Objects = append(found.Objects, obj)
 			}
-			if !page.More {
-				break
-			}
-			from := string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-			page, err = hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
-				return r.etcd.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(c.Prefix)), clientv3.WithLimit(perPage), clientv3.WithRev(response.Header.Revision))
-			})
-			if err != nil {
-				return snapshot.Registrations{}, fmt.Errorf("reading registrations: %w", err)
-			}
+			return nil
 		}
 	}
 	r.look(begin)
 	return found, nil
+}
+
+// rest reads the registrations of a kind after a key, as they were at a revision.
+func (r *Reader) rest(ctx context.Context, kind int, last string, revision int64, take func([]runtime.Object)) error {
+	end := clientv3.GetPrefixRangeEnd(r.collections[kind].Prefix)
+	for pages := 0; ; {
+		limited, cancel := context.WithTimeout(ctx, pageTimeout)
+		page, err := hedged(limited, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return r.etcd.Get(ctx, last+"\x00", clientv3.WithRange(end), clientv3.WithLimit(perPage), clientv3.WithRev(revision))
+		})
+		cancel()
+		if err != nil {
+			return fmt.Errorf("reading registrations: %w", err)
+		}
+		objects, err := r.decode(kind, page.Kvs)
+		if err != nil {
+			return err
+		}
+		take(objects)
+		if !page.More {
+			return nil
+		}
+		if pages++; pages%perCollection == 0 {
+			goruntime.GC()
+		}
+		last = string(page.Kvs[len(page.Kvs)-1].Key)
+	}
+}
+
+// decode reads registrations of a kind as they are stored.
+func (r *Reader) decode(kind int, stored []*mvccpb.KeyValue) ([]runtime.Object, error) {
+	objects := make([]runtime.Object, len(stored))
+	for i, kv := range stored {
+		var err error
+		if objects[i], err = r.collections[kind].Decode(kv.Key, kv.Value, kv.ModRevision); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
 }
 
 // found is what a transaction of ask says besides the objects.

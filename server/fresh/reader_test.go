@@ -2,6 +2,7 @@ package fresh
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -230,6 +231,46 @@ func fromNothing(r snapshot.Registrations) known {
 	k := known{}
 	k.take(r)
 	return k
+}
+
+// TestManyAreReadPageByPage: what is beyond the first page is as it was when that was read.
+func TestManyAreReadPageByPage(t *testing.T) {
+	s := newStore(t)
+	const n = 2*perPage + 100
+	key := func(i int) string { return fmt.Sprintf("validatingwebhookconfigurations/c%05d", i) }
+	var ops []clientv3.Op
+	for i := range n {
+		ops = append(ops, clientv3.OpPut(root+"/"+key(i), string(encoded(t, mutating(fmt.Sprintf("c%05d", i))))))
+	}
+	for part := range slices.Chunk(ops, 100) {
+		if _, err := s.client.Client.Txn(t.Context()).Then(part...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := NewReader(s.client.KV, root, nil)
+	found, err := reader.Read(t.Context(), "")
+	if err != nil || found.Rest == nil || len(found.Objects) != perPage {
+		t.Fatalf("found %d objects, %v", len(found.Objects), err)
+	}
+	s.behind(key(n-1), nil)
+	s.behind(key(n), mutating("late"))
+	objects := found.Objects
+	if err := found.Rest(t.Context(), func(more []runtime.Object) {
+		if len(more) > perPage {
+			t.Errorf("%d objects at a time", len(more))
+		}
+		objects = append(objects, more...)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(objects) != n || objects[n-1].(metav1.Object).GetName() != fmt.Sprintf("c%05d", n-1) {
+		t.Errorf("S11.8 found %d objects, want %d", len(objects), n)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := found.Rest(ended, func([]runtime.Object) {}); err == nil {
+		t.Error("a read that was ended succeeded")
+	}
 }
 
 // counting is an etcd that counts what answers: keys with and without values.

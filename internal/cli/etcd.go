@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 
@@ -39,7 +38,7 @@ func runEtcd(args []string) {
 	// It has little to collect, and no limit of its memory.
 	prelude.SetCollectAt(100)
 	forgetProgram()
-	time.AfterFunc(settle, forgetProgram)
+	forgetLater(startInTests, settle)
 	etcdmain.Main(append([]string{program.Etcd}, args...))
 }
 

@@ -24,24 +24,27 @@ var programs = []string{"kube-apiserver", "etcd"}
 type usage struct {
 	// memory is in bytes. A page that both have counts once.
 	memory int64
-	cpu    time.Duration
+	// own is what of it is not pages of files.
+	own int64
+	cpu time.Duration
 }
 
 // watch watches the children of a process.
 type watch struct {
 	stop chan struct{}
-	peak chan int64
+	peak chan usage
 }
 
 // watchMemory starts to watch the children of a process. Call Peak when it has ended.
 func watchMemory(parent int) *watch {
-	w := &watch{stop: make(chan struct{}), peak: make(chan int64, 1)}
+	w := &watch{stop: make(chan struct{}), peak: make(chan usage, 1)}
 	go func() {
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
-		var peak int64
+		var peak usage
 		for {
-			peak = max(peak, used("/proc", parent).memory)
+			now := used("/proc", parent)
+			peak.memory, peak.own = max(peak.memory, now.memory), max(peak.own, now.own)
 			select {
 			case <-tick.C:
 			case <-w.stop:
@@ -54,12 +57,12 @@ func watchMemory(parent int) *watch {
 }
 
 // Peak ends watching and returns the most bytes that the programs had in memory at one
-// time.
-func (w *watch) Peak() (int64, error) {
+// time, and the most of their own.
+func (w *watch) Peak() (usage, error) {
 	close(w.stop)
 	peak := <-w.peak
-	if peak == 0 {
-		return 0, errors.New("no process kube-apiserver or etcd was seen")
+	if peak.memory == 0 {
+		return peak, errors.New("no process kube-apiserver or etcd was seen")
 	}
 	return peak, nil
 }
@@ -87,6 +90,7 @@ func used(proc string, parent int) usage {
 		sum.cpu += s.cpu
 		if rollup, err := os.ReadFile(filepath.Join(proc, entry.Name(), "smaps_rollup")); err == nil {
 			sum.memory += kib(string(rollup), "Pss:") << 10
+			sum.own += kib(string(rollup), "Pss_Anon:") << 10
 		}
 	}
 	return sum

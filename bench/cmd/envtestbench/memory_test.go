@@ -37,14 +37,14 @@ func TestUsed(t *testing.T) {
 		}
 		for file, text := range map[string]string{
 			"stat":         fmt.Sprintf("%d (%s) S 12 10 10 0 -1 4194560 1 2 3 4 %d 0 7\n", pid, name, 100*pid),
-			"smaps_rollup": "00400000-7ffd000 ---p 00000000 00:00 0    [rollup]\nRss:  812 kB\nPss:    400 kB\nPss_Dirty: 3 kB\n",
+			"smaps_rollup": "00400000-7ffd000 ---p 00000000 00:00 0    [rollup]\nRss:  812 kB\nPss:    400 kB\nPss_Anon: 100 kB\nPss_Dirty: 3 kB\n",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if got, want := used(proc, 12), (usage{800 << 10, 3 * time.Second}); got != want {
+	if got, want := used(proc, 12), (usage{800 << 10, 200 << 10, 3 * time.Second}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := used(proc, 13); got != (usage{}) {

@@ -7,22 +7,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/etcdserver/txn"
-	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Direct has a client of this etcd write and watch by calls: a connection inside of one
-// process costs more than etcd itself. Reads keep the connection, because a call that
-// waits for an etcd that stands still cannot be abandoned, unless it is a write, which only
-// waits for the consensus.
+// Direct has a client of this etcd write by calls: a connection inside of one process costs
+// more than etcd itself. Reads keep the connection, because a call that waits for a lock of
+// an etcd that stands still cannot be abandoned; a write only waits for the consensus. So do
+// watches: etcd's own adapter for them stands still when many watches of a stream end at once.
 func (s *Server) Direct(c *clientv3.Client) {
-	kv := direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), c.Ctx()}
-	c.KV = clientv3.NewKVFromKVClient(kv, c)
-	watches := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(s.etcd.Server))
-	open := func() clientv3.Watcher { return clientv3.NewWatchFromWatchClient(watches, c) }
-	c.Watcher = watcher{open(), open}
+	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), c.Ctx()}, c)
 }
 
 // direct is the keys of an etcd in this process.
@@ -52,12 +47,3 @@ func (d direct) Txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.Call
 	}
 	return nil, err
 }
-
-// watcher watches an etcd in this process.
-type watcher struct {
-	clientv3.Watcher
-	open func() clientv3.Watcher
-}
-
-// Another returns a watcher with streams of its own.
-func (w watcher) Another() clientv3.Watcher { return w.open() }

@@ -93,7 +93,7 @@ func (s standing) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, e
 	return nil, errors.New("etcdserver: request timed out")
 }
 
-// A write that waits for an etcd that stands still is free when the client is closed.
+// A write that waits for an etcd that stands still ends when the client is closed.
 func TestAWriteByACallEndsWithItsClient(t *testing.T) {
 	client, closeClient := context.WithCancel(t.Context())
 	defer closeClient()
@@ -116,51 +116,31 @@ func TestAWriteByACallEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// A watcher sees what is written either way, and each of its streams ends alone.
-func TestWatchesByCalls(t *testing.T) {
-	direct, connected := clients(t)
-	another := direct.Watcher.(watcher).Another()
-	next := func(c clientv3.WatchChan) (keys string) {
-		t.Helper()
+// Many watches of one stream end when their client wants, also at the same time.
+func TestManyWatchesEndAtOnce(t *testing.T) {
+	direct, _ := clients(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var watches []clientv3.WatchChan
+	for i := range 200 {
+		watches = append(watches, direct.Watch(ctx, fmt.Sprintf("/w/%d", i), clientv3.WithCreatedNotify()))
+	}
+	patience := time.After(time.Minute)
+	for _, w := range watches {
 		select {
-		case r := <-c:
-			for _, e := range r.Events {
-				keys += string(e.Kv.Key)
-			}
-			if r.Err() != nil {
-				t.Error(r.Err())
-			}
-		case <-time.After(time.Minute):
-			t.Error("the watch shows nothing")
+		case <-w:
+		case <-patience:
+			t.Fatal("a watch does not begin")
 		}
-		return keys
 	}
-	ctx := clientv3.WithRequireLeader(t.Context())
-	one, two := direct.Watch(ctx, "/w/", clientv3.WithPrefix(), clientv3.WithRev(1)), another.Watch(ctx, "/w/", clientv3.WithPrefix(), clientv3.WithRev(1))
-	for key, c := range map[string]*clientv3.Client{"/w/direct": direct, "/w/connected": connected} {
-		if _, err := c.Txn(t.Context()).Then(clientv3.OpPut(key, "")).Commit(); err != nil {
-			t.Fatal(err)
-		}
-		for i, w := range []clientv3.WatchChan{one, two} {
-			if got := next(w); got != key {
-				t.Errorf("watch %d shows %q, want %q", i, got, key)
+	cancel()
+	for _, w := range watches {
+		for open := true; open; {
+			select {
+			case _, open = <-w:
+			case <-patience:
+				t.Fatal("a watch that was canceled goes on")
 			}
 		}
-	}
-	if err := another.Close(); err != nil {
-		t.Error(err)
-	}
-	for open := true; open; {
-		select {
-		case _, open = <-two:
-		case <-time.After(time.Minute):
-			t.Fatal("the watch of a closed watcher goes on")
-		}
-	}
-	if _, err := direct.Put(t.Context(), "/w/last", ""); err != nil {
-		t.Fatal(err)
-	}
-	if got := next(one); got != "/w/last" {
-		t.Errorf("the other watch shows %q", got)
 	}
 }

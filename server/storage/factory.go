@@ -132,11 +132,7 @@ func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 	shared := f.client.Client
 	own := clientv3.NewCtxClient(shared.Ctx())
 	own.Cluster, own.KV, own.Lease, own.Auth, own.Maintenance = shared.Cluster, shared.KV, shared.Lease, shared.Auth, shared.Maintenance
-	if direct, ok := shared.Watcher.(interface{ Another() clientv3.Watcher }); ok {
-		own.Watcher = direct.Another()
-	} else {
-		own.Watcher = clientv3.NewWatcher(shared)
-	}
+	own.Watcher = clientv3.NewWatcher(shared)
 	return &kubernetes.Client{Client: own, Kubernetes: f.client.Kubernetes}, func() { own.Watcher.Close() }
 }
 

@@ -31,7 +31,7 @@ type Compiler struct {
 	// objects are what was made of all objects but bindings, which are in bindings.
 	objects  map[id]*compiled
 	bindings map[id]*Entry
-	// strange are the objects that are not registrations.
+	// strange are the objects of other kinds.
 	strange []*compiled
 	// broken is how many of objects cannot be understood.
 	broken int

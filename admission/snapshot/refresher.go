@@ -175,7 +175,10 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 	}
 	found.Local = local
 	if err == nil && s == nil && (last == nil || version == "" || !found.Unchanged && found.Version != version) {
-		s, err = compiler.CompileAll(ctx, found)
+		if s, err = compiler.CompileAll(ctx, found); err != nil {
+			// The compiler has some of another version.
+			version = ""
+		}
 	}
 	if err == nil {
 		switch {

@@ -230,6 +230,42 @@ func TestAfterChangesThatDoNotFitEverythingIsRead(t *testing.T) {
 	}
 }
 
+// When the rest of what is registered cannot be read, everything is read again, and what was in
+// use stays so.
+func TestAfterARestThatFailsEverythingIsRead(t *testing.T) {
+	rest := func(err error) func() (Registrations, error) {
+		return func() (Registrations, error) {
+			return Registrations{Version: "2", Objects: []runtime.Object{configuration("c", "u", "2", "two")}, Rest: func(_ context.Context, take func([]runtime.Object)) error {
+				take([]runtime.Object{configuration("d", "v", "2", "more")})
+				return err
+			}}, nil
+		}
+	}
+	s := &script{answers: []func() (Registrations, error){
+		func() (Registrations, error) {
+			return Registrations{Version: "1", Objects: []runtime.Object{configuration("c", "u", "1", "one")}}, nil
+		},
+		rest(errors.New("away")), rest(nil),
+	}}
+	r, err := NewRefresher(Options{Reader: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compiler Compiler
+	var version Version
+	for i, want := range [][]string{{"c/one"}, {"c/one"}, {"c/two", "d/more"}} {
+		if version, err = r.refresh(t.Context(), &compiler, version, time.Now()); (err != nil) != (i == 1) {
+			t.Fatalf("read %d: the error is %v", i, err)
+		}
+		if got := names(r.Current().Entries(registration.Validating)); !slices.Equal(got, want) {
+			t.Errorf("after read %d the hooks are %v", i, got)
+		}
+	}
+	if diff := cmp.Diff([]Version{"", "1", ""}, s.since); diff != "" {
+		t.Errorf("the reads compare with other versions (-want +got):\n%s", diff)
+	}
+}
+
 func TestStaleSnapshotsAreRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

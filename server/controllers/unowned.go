@@ -45,8 +45,9 @@ func (o *owners) of(kind schema.GroupVersionResource) *unowned {
 }
 
 // name takes in that an object's owners were other ones before. The owners are shown soon.
+// Monitors of a controller that follows no owners have nil.
 func (o *owners) name(before, after []metav1.OwnerReference) {
-	if slices.EqualFunc(before, after, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
+	if o == nil || slices.EqualFunc(before, after, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) {
 		return
 	}
 	o.mu.Lock()

@@ -228,6 +228,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	t.Run("behind a service", func(t *testing.T) { d.behindAService(t) })
 	t.Run("Gatekeeper", func(t *testing.T) { d.gatekeeper(t) })
 	t.Run("cert-manager", func(t *testing.T) { d.certManager(t) })
+	t.Run("Kyverno", func(t *testing.T) { d.kyverno(t) })
 	for _, b := range d.blocks {
 		if !d.used[b] {
 			t.Errorf("this example is not tried:\n%s", b)
@@ -476,6 +477,102 @@ webhooks:
 	if out, err := d.sh("gatehouse kubectl get configmap b --output jsonpath={.metadata.labels.seen}"); err != nil || out != "yes" {
 		t.Errorf("the mutating webhook did not change it: %v: %s", err, out)
 	}
+}
+
+// kyverno does what the guide says of Kyverno. Tests download nothing: webhooks of the test are
+// here in place of Kyverno's program, and short manifests in place of its own.
+func (d *document) kyverno(t *testing.T) {
+	outer, env := d.t, d.env
+	d.t = t
+	defer func() { d.t, d.env = outer, env }()
+	two := func(beginning string) (first, second string) {
+		t.Helper()
+		first, second, found := strings.Cut(d.block(beginning), "\n\n")
+		if !found {
+			t.Fatalf("one step, not two: %s", first)
+		}
+		return first, second
+	}
+	_, command := two("git clone --branch")
+	flag, found := strings.CutPrefix(command, "gatehouse serve --test --service-address ")
+	if !found {
+		t.Fatalf("the guide starts no server: %s", command)
+	}
+	hooks := harness.NewWebhookServer(t, []string{"kyverno-svc.kyverno.svc"})
+	s := harness.StartTest(t, "--service-address", strings.Replace(flag, "127.0.0.1:9443", hooks.Address(), 1))
+	d.env = append(slices.Clone(env), "KUBECONFIG="+s.Kubeconfig)
+
+	manifests := filepath.Join(d.dir, "kyverno", "config")
+	if err := os.MkdirAll(manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var kinds strings.Builder
+	for _, kind := range []string{"ValidatingPolicy", "MutatingPolicy"} {
+		one, many := strings.ToLower(kind), strings.ToLower(strings.TrimSuffix(kind, "y"))+"ies"
+		fmt.Fprintf(&kinds, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s.policies.kyverno.io}
+spec:
+  group: policies.kyverno.io
+  names: {plural: %[1]s, singular: %s, kind: %s, listKind: %[3]sList}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+`, many, one, kind)
+	}
+	writeFile(t, filepath.Join(manifests, "install-latest-testing.yaml"), kinds.String())
+	apply, program := two("gatehouse kubectl apply --server-side -f kyverno/")
+	d.must(apply)
+	if host, _, _ := net.SplitHostPort(flag[strings.Index(flag, "=")+1:]); !strings.Contains(program, "--webhookServerHost "+host+" ") {
+		t.Errorf("Kyverno does not listen at %s: %s", host, program)
+	}
+
+	registered := func(kind, configuration, webhook, path string, answer harness.Answer) {
+		hook := hooks.Hook(path, answer)
+		writeFile(t, filepath.Join(d.dir, "registered.yaml"), fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: %s
+metadata: {name: %s}
+webhooks:
+- name: %s
+  clientConfig: {caBundle: %s, service: {namespace: kyverno, name: kyverno-svc, path: %s}}
+  rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`, kind, configuration, webhook, hook.CABundle(), path))
+		d.must("gatehouse kubectl apply -f registered.yaml")
+	}
+	registered("MutatingWebhookConfiguration", "kyverno-resource-mutating-webhook-cfg", "mpol.mutate.kyverno.svc-fail", "/mpol",
+		harness.Patch(`[{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]`))
+	deny := harness.Deny(map[string]any{"message": "Policy owner failed: a config map says who its owner is"})
+	registered("ValidatingWebhookConfiguration", "kyverno-policy-validating-webhook-cfg", "vpol.validate.kyverno.svc-fail", "/vpol",
+		func(w http.ResponseWriter, r *harness.Review) {
+			if r.Request("object", "data", "owner") == nil {
+				deny(w, r)
+				return
+			}
+			harness.Allow(w, r)
+		})
+
+	waiting, policies := two("gatehouse kubectl wait --for=create")
+	waiting, ready, found := strings.Cut(waiting, "\nuntil curl ")
+	if !found || !strings.Contains(ready, "https://"+flag[strings.Index(flag, "=")+1:]+"/health/readiness;") {
+		t.Errorf("the guide does not wait for Kyverno: %s", ready)
+	}
+	d.must(waiting)
+	policies, reported, found := strings.Cut(policies, "\ngatehouse kubectl wait ")
+	if !found {
+		t.Fatalf("the guide does not wait for policies: %s", policies)
+	}
+	d.must(policies)
+	for _, policy := range []string{"validatingpolicy/owner", "mutatingpolicy/seen"} {
+		d.must("gatehouse kubectl patch " + policy + ` --type merge --patch '{"status": {"conditionStatus": {"ready": true}}}'`)
+	}
+	d.must("gatehouse kubectl wait " + reported)
+	d.transcript(d.block("gatehouse kubectl create configmap owned"))
 }
 
 // reviews compares the reviews that the guide shows with one that was sent.

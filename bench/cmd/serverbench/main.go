@@ -41,7 +41,7 @@ type options struct {
 // shortNames are how the servers are named in flags.
 var shortNames = map[string]peer.Kind{
 	"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.Gatehouse, "embedded": peer.GatehouseEmbedded,
-	"untraced": peer.GatehouseUntraced,
+	"uncontrolled": peer.GatehouseUncontrolled, "untraced": peer.GatehouseUntraced,
 }
 
 func main() {
@@ -49,7 +49,7 @@ func main() {
 	o.AddFlags(5)
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long a server is left alone before its memory is read")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each load lasts")
-	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), untraced (gatehouse, --admission-trace-bytes 0)")
+	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded,uncontrolled", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), uncontrolled (the same, --controllers=-*), untraced (gatehouse, --admission-trace-bytes 0)")
 	scenarios := flag.String("scenarios", "", "`list` of none, pods (instead of ConfigMaps), nonmatching=N, patch+validate, validating=N; bindings=N (of a policy that matches), params=N (of such a policy), policies=N (that do not match); SERVER:SCENARIO is for that server alone (default: all of webhooks, or of policies)")
 	clients := flag.String("clients", "", "`list` of how many clients create objects at once (default: 1,16, and 16 with -policies)")
 	flag.BoolVar(&o.policies, "policies", false, "measure admission policies, and not webhooks and starts")
@@ -143,7 +143,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 // explanation stands above the table.
 const explanation = `Medians, with the smallest and largest value. Both servers run with RBAC, the same serving certificate and the
 same token, on etcd 3.7.0 with fsync, and with all admission plugins that are on by default. Gatehouse also runs its
-controllers; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
+controllers, but in the last column; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
 The objects are ConfigMaps with one label and one key, or pods with one container. The webhooks are one process on the same machine. Where etcd is
 embedded, the memory and the CPU time of the server are those of etcd, too.
 

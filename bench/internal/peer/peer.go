@@ -30,6 +30,9 @@ const (
 	Gatehouse Kind = "gatehouse"
 	// GatehouseEmbedded is gatehouse serve with its own etcd inside.
 	GatehouseEmbedded Kind = "gatehouse, etcd embedded"
+	// GatehouseUncontrolled is GatehouseEmbedded without controllers, which kube-apiserver
+	// has not either.
+	GatehouseUncontrolled Kind = "gatehouse, etcd embedded, no controllers"
 	// GatehouseUntraced is Gatehouse without the traces of requests.
 	GatehouseUntraced Kind = "gatehouse, no traces"
 )
@@ -106,7 +109,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		"--token-auth-file=" + creds.tokens, "--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
 	}
-	if s.Kind != GatehouseEmbedded && s.etcdURL == "" {
+	if s.Kind != GatehouseEmbedded && s.Kind != GatehouseUncontrolled && s.etcdURL == "" {
 		etcd, line, err := launchAndRead(ctx, dir, b.Etcd, "-data-dir", filepath.Join(dir, "etcd"))
 		if err != nil {
 			return err
@@ -131,8 +134,11 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 	} else {
 		flags = append([]string{"serve", "--data-dir=" + filepath.Join(dir, "data")}, flags...)
 	}
-	if s.Kind == GatehouseUntraced {
+	switch s.Kind {
+	case GatehouseUntraced:
 		flags = append(flags, "--admission-trace-bytes=0")
+	case GatehouseUncontrolled:
+		flags = append(flags, "--controllers=-*")
 	}
 	var err error
 	s.Process, err = launch(dir, program, nil, append(flags, s.flags...)...)

@@ -143,7 +143,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 // explanation stands above the table.
 const explanation = `Medians, with the smallest and largest value. Both servers run with RBAC, the same serving certificate and the
 same token, on etcd 3.7.0 with fsync, and with all admission plugins that are on by default. Gatehouse also runs its
-controllers, but in the last column; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
+controllers, except in the last column; no kube-controller-manager runs with kube-apiserver. The load comes from the same machine, over HTTP/2, one connection a client, and takes its share of the cores, as etcd does.
 The objects are ConfigMaps with one label and one key, or pods with one container. The webhooks are one process on the same machine. Where etcd is
 embedded, the memory and the CPU time of the server are those of etcd, too.
 

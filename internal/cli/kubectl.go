@@ -113,7 +113,7 @@ func dataDir() string {
 // use a server that no kubeconfig names, nil if it may. A user who calls this program kubectl
 // expects what any kubectl does.
 func defaultKubeconfig() error {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || startedUnder == program.Kubectl {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || programName == program.Kubectl {
 		return nil
 	}
 	path := filepath.Join(dataDir(), "admin.kubeconfig")

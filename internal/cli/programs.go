@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 )
 
-// startedUnder is the name that this program was started under. It is read once: kubectl's parts
+// programName is the name that this program was started under. It is read once: kubectl's parts
 // need os.Args changed.
-var startedUnder = startedAs()
+var programName = startedAs()
 
 func startedAs() string {
 	name := program.Name()
@@ -25,7 +25,7 @@ func startedAs() string {
 // streams.Err, in one sentence. Every name but those of the programs that gatehouse
 // stands in for means gatehouse itself.
 func Main(ctx context.Context, args []string, streams Streams) int {
-	switch startedUnder {
+	switch programName {
 	case program.Etcd:
 		runEtcd(args)
 		return exitOK

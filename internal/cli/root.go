@@ -82,7 +82,7 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 // isPlugin reports whether kubectl runs this program as its plugin, which goes by the name
 // of the program. A plugin works on the cluster that kubectl works on.
 func isPlugin() bool {
-	return startedUnder == "kubectl-gatehouse"
+	return programName == "kubectl-gatehouse"
 }
 
 // knownCommand refuses an unknown command and names the nearest one.

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -78,9 +79,17 @@ func build(name, pkg string) (string, error) {
 	return own, os.WriteFile(own, data, 0o755)
 }
 
+// moduleRoot is the directory of go.mod. Tests that were built with -trimpath do not know
+// where their files are; Go knows the module of the directory they run in.
 func moduleRoot() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
+		return filepath.Join(filepath.Dir(file), "..", "..")
+	}
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "."
+	}
+	return filepath.Dir(strings.TrimSpace(string(out)))
 }
 
 // workDir is a directory for files that outlive a single test. Main removes it.

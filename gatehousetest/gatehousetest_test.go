@@ -114,7 +114,7 @@ func TestWebhooksOfTheTestProcess(t *testing.T) {
 			t.Error("admitted")
 		}
 		logged, _ := r.taken()
-		for _, want := range []string{"admission trace", "sizes.example.com", "it is too big"} {
+		for _, want := range []string{"admission trace", "sizes.example.com", "it is too big", "skipped: elsewhere/elsewhere.example.com, namespaceSelector"} {
 			if !strings.Contains(logged, want) {
 				t.Errorf("the log has no %q:\n%s", want, logged)
 			}

@@ -124,6 +124,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Breaker:       s.breaker,
 		MaxInFlight:   s.AdmissionWebhookMaxInFlight,
 		StepAside:     inflight.StepAside,
+		Skips:         s.AdmissionTraceSkips,
 
 		ExternalCertFile: s.ProxyClientCertFile,
 		ExternalKeyFile:  s.ProxyClientKeyFile,

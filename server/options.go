@@ -120,6 +120,9 @@ type Options struct {
 	// those of secrets never are shown.
 	AdmissionTraceBytes  int
 	AdmissionTraceRedact bool
+	// AdmissionTraceSkips has traces say why webhooks and policies did not judge a request.
+	// It is for tests: with many registrations, these reasons are most of a trace.
+	AdmissionTraceSkips bool
 	// InitializerTimeout is how long an initializer may take; InitializerRepairAfter
 	// the age at which an object that was left uninitialized is repaired when it is
 	// read; 0 means 5 s and 10 min.

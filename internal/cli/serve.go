@@ -43,7 +43,7 @@ func (o *serveOptions) forTests(flags *pflag.FlagSet) (remove func(), err error)
 			}
 		}
 	}
-	o.server.UnsafeNoFsync, o.server.EndAtOnce = true, true
+	o.server.UnsafeNoFsync, o.server.EndAtOnce, o.server.AdmissionTraceSkips = true, true, true
 	if flags.Changed("data-dir") {
 		scratch.Sweep()
 		return func() {}, nil
@@ -124,7 +124,7 @@ requests and exits with 0.`,
 		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server rejects further ones with 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
-		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker; it ends at once, and with the process that started it")
+		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {

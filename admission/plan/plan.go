@@ -245,8 +245,8 @@ type Explanation struct {
 //
 // If in.Objects has a method Pend([]string), it is called with the initializers that the
 // object gets, so that what comes later sees them; and a method Changed() when a Judge may
-// have changed the object; and a method SetName(string) with a name that stands for the
-// generated one if in.Generates.
+// have changed the object; and a method Complete(func(metav1.Object)), which sets a name that
+// stands for the generated one, if in.Generates.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,

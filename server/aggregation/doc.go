@@ -4,8 +4,8 @@
 //
 // # Parts
 //
-// Every group version that this server has itself is registered by a local APIService
-// (Registrar). The APIServices that name a Service are remote. A Proxy passes requests on,
+// Every group version that this server has itself is registered by a local APIService,
+// which the type registrar keeps. The APIServices that name a Service are remote. A Proxy passes requests on,
 // with the identity of the caller in headers and the client certificate of this server
 // (S22.9). Upstream's own controllers write whether an APIService is available, and keep what
 // remote servers say in discovery and in OpenAPI.

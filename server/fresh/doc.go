@@ -6,8 +6,10 @@
 // (S11.8). Two marks, which every server sets with each write of a registration
 // or of a namespace, make the usual read one transaction with two keys: when they
 // are as they were, nothing has changed. When the mark of the namespaces has
-// moved, those that changed are read; when that of the registrations has, so are the
-// keys of all registrations and those that changed.
+// moved, those that changed are read. The mark of the registrations holds the key that
+// was written: a read follows the writes since the last read, and proves in one
+// transaction that these are all. Where the mark does not suffice, for many writes at once
+// or after a compaction, the keys of all registrations are listed.
 //
 // Watch reports writes of registrations as they happen, so that a read can follow at
 // once. It only hastens: the guarantee rests on the regular reads.

@@ -10,7 +10,5 @@
 // initializers, can give back its place (Yield). Otherwise creators could take
 // all places and keep out those they wait for.
 //
-// A request that waits can also leave (Leave): its handlers return, and it is
-// answered later. That saves most of the memory that a waiting request takes,
-// which is what the handlers have on their stacks.
+// A create that waits can also leave its handlers, which is what package waiting is for.
 package inflight

@@ -3,9 +3,9 @@
 //
 // An Endpoint is one resource or subresource in one served version: its storage,
 // which knows what the kind is and does, and the request scope, which knows how
-// its objects are read from and written to the wire. Groups of endpoints make a
-// Table; a Handler finds the endpoint of a request in the current Table and runs
-// the verb with the library's request handlers, admission included.
+// its objects are read from and written to the wire. A Handler asks its Sources, in
+// order, for the endpoint of a request, and runs the verb with the library's request
+// handlers, admission included. Static is the source of the built-in kinds.
 //
 // # metadata.initializers
 //

@@ -33,8 +33,9 @@ type task struct {
 	// object from being sent. stored tells that there was such an object.
 	answer *answer
 	stored bool
-	// again tells that another object of the set is the same one.
-	again bool
+	// dryRun reports whether the object is judged and not stored: a later document has another
+	// variant of it.
+	dryRun bool
 	// result is where the report has it.
 	result *Object
 }
@@ -49,12 +50,13 @@ const (
 // that no request can be made of the object.
 func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 	if r.ServerSide {
+		query := t.query(serverSideManager)
+		query.Set("force", "false")
 		return c.do(ctx, request{
-			method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object),
-			query: url.Values{"fieldManager": {serverSideManager}, "fieldValidation": {metav1.FieldValidationStrict}, "force": {"false"}},
+			method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object), query: query,
 		})
 	}
-	if r.As != "" || t.again {
+	if r.As != "" {
 		if a, err := r.change(ctx, c, t); a != nil || err != nil {
 			return a, err
 		}
@@ -104,12 +106,12 @@ func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
 		// The object was written by a cluster. kubectl leaves it out.
 		object.SetResourceVersion("")
 	}
-	create := request{method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: "application/json", query: fieldsOf(clientSideManager)}
+	create := request{method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: "application/json", query: t.query(clientSideManager)}
 	if !r.Call && convertsByWebhook(object) {
 		create.query.Set("dryRun", metav1.DryRunAll)
 		create.body = bodyOf(object.Object)
 		judged, err := c.do(ctx, create)
-		if err != nil || !judged.ok() {
+		if err != nil || !judged.ok() || t.dryRun {
 			return judged, err
 		}
 		// Without webhooks, versions differ in their name only.
@@ -126,8 +128,13 @@ func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
 	return c.do(ctx, create)
 }
 
-func fieldsOf(manager string) url.Values {
-	return url.Values{"fieldManager": {manager}, "fieldValidation": {metav1.FieldValidationStrict}}
+// query has the parameters of a write of the object.
+func (t *task) query(manager string) url.Values {
+	q := url.Values{"fieldManager": {manager}, "fieldValidation": {metav1.FieldValidationStrict}}
+	if t.dryRun {
+		q.Set("dryRun", metav1.DryRunAll)
+	}
+	return q
 }
 
 // path is where the object is.
@@ -148,7 +155,7 @@ func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, e
 	if err != nil {
 		return nil, err
 	}
-	change := request{method: http.MethodPatch, path: t.path(), query: fieldsOf(clientSideManager)}
+	change := request{method: http.MethodPatch, path: t.path(), query: t.query(clientSideManager)}
 	if typed, failure := scheme.Scheme.New(t.kind.Kind); failure == nil {
 		meta, failure := strategicpatch.NewPatchMetaFromStruct(typed)
 		if failure != nil {

@@ -235,7 +235,7 @@ func (r *Report) unsent(t *task, err error) { r.refuse(t, ruleInvalid, "", err.E
 
 // duplicate warns of an object that is there twice.
 func (r *Report) duplicate(t, first *task) {
-	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: the last one that is applied wins", first.object.File, first.object.Line))
+	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
 }
 
 var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)

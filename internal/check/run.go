@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,6 +112,24 @@ func (r *run) plan() {
 		t.result = r.report.add(t)
 		r.tasks = append(r.tasks, t)
 	}
+	r.joinServices()
+}
+
+// joinServices puts the variants of a service into one stage: only some of them may ask for an
+// address or a port.
+func (r *run) joinServices() {
+	name := func(t *task) string { return cmp.Or(t.namespace, r.Namespace) + "/" + t.name }
+	asks := map[string]bool{}
+	for _, t := range r.tasks {
+		if t.stage == fixed && t.name != "" {
+			asks[name(t)] = true
+		}
+	}
+	for _, t := range r.tasks {
+		if t.sent.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Service"}) && asks[name(t)] {
+			t.stage = fixed
+		}
+	}
 }
 
 // text returns a text of an object, empty when there is none.
@@ -119,29 +138,28 @@ func text(content map[string]any, fields ...string) string {
 	return s
 }
 
-// applyAll applies the objects of a stage.
+// applyAll applies the objects of a stage. Of the variants of an object, which several
+// documents have, the last one is stored. The others are judged before, as dry runs: each
+// variant is judged as if it were the only one.
 func (r *run) applyAll(ctx context.Context, batch []*task) error {
-	lanes := map[string][]*task{}
-	var order []string
-	seen := map[string]*task{}
+	batch = slices.DeleteFunc(slices.Clone(batch), func(t *task) bool { return !r.resolve(t) })
+	variants := map[string][]*task{}
 	for _, t := range batch {
-		if !r.resolve(t) {
-			continue
-		}
-		if t.name != "" {
-			if first := seen[t.key()]; first != nil {
-				r.report.duplicate(t, first)
-				t.again = true
-			} else {
-				seen[t.key()] = t
-			}
-		}
 		if t.kind.Resource.Group == "" && t.kind.Resource.Resource == "resourcequotas" {
 			r.quotas[t.namespace] = true
 		}
+		if t.name != "" {
+			variants[t.key()] = append(variants[t.key()], t)
+		}
+	}
+	lanes := map[string][]*task{}
+	var order []string
+	for _, t := range batch {
 		lane := t.lane(r.quotas)
 		if t.name == "" {
 			lane = fmt.Sprintf("%s %p", lane, t)
+		} else if all := variants[t.key()]; t != all[0] {
+			r.report.duplicate(t, all[0])
 		}
 		if lanes[lane] == nil {
 			order = append(order, lane)
@@ -153,7 +171,7 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	for _, lane := range order {
 		group.Go(func() error {
 			for _, t := range lanes[lane] {
-				if err := r.one(groupCtx, t); err != nil {
+				if err := r.one(groupCtx, t, variants[t.key()]); err != nil {
 					return err
 				}
 			}
@@ -163,8 +181,9 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	return group.Wait()
 }
 
-// one applies an object. The error says that there was no answer.
-func (r *run) one(ctx context.Context, t *task) error {
+// one applies an object, one of its variants. The error says that there was no answer.
+func (r *run) one(ctx context.Context, t *task, variants []*task) error {
+	t.dryRun = t.name != "" && t != variants[len(variants)-1]
 	a, err := r.apply(ctx, r.user, t)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -174,11 +193,26 @@ func (r *run) one(ctx context.Context, t *task) error {
 		return nil
 	}
 	t.answer = a
+	if t.dryRun {
+		return nil
+	}
 	if r.As != "" && t.stage != others && t.stage != fixed && a.code == http.StatusForbidden {
 		// What others need is there all the same: somebody else would have made it.
 		_, err = r.apply(ctx, r.admin, t)
+		return err
 	}
-	return err
+	if t.name == "" || t.accepted() {
+		return nil
+	}
+	for _, other := range slices.Backward(variants[:len(variants)-1]) {
+		if other.accepted() {
+			// What others need is there in the last variant that is accepted.
+			other.dryRun = false
+			_, err = r.apply(ctx, r.user, other)
+			return err
+		}
+	}
+	return nil
 }
 
 // resolve finds out where the objects of a kind are. It returns false if they are nowhere.

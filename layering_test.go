@@ -101,7 +101,7 @@ var layers = []struct {
 	{"server/openapi/upstream", nil, "data"},
 	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/resources", "server/storage"},
 		"the built-in kinds, for the tests of what describes them"},
-	{"server/catalog", []string{"admission/initializers"}, "data about kinds, and what initializers may change in them"},
+	{"server/catalog", []string{"admission/initializers", "admission/registration"}, "data about kinds, what initializers may change in them, and what policies may ask of their order"},
 	{"server/auth", nil, "users and rules"},
 	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "server/waiting", "admission/initializers"},
 		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},

@@ -34,7 +34,9 @@ func newInitializerPlugin(o *Options, publisher *trace.Publisher) *initializerPl
 	p := &initializerPlugin{snapshots: o.Snapshots, publisher: publisher}
 	options := initializers.Options{Pending: p.pending, Authorizer: o.Authorizer, Exempt: plan.Exempt}
 	if o.Registrations != nil {
-		options.Registered = func(ctx context.Context) ([]*registration.Entry, error) { return registered(ctx, o.Registrations) }
+		options.Registered = func(ctx context.Context, source registration.Source) ([]*registration.Entry, error) {
+			return registered(ctx, o.Registrations, source)
+		}
 	}
 	p.Plugin = initializers.New(options)
 	options.Pending = func(context.Context, admission.Attributes) ([]string, error) { return nil, nil }
@@ -79,18 +81,18 @@ func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes)
 	return names, nil
 }
 
-// registered reads every initializer as it is registered now.
-func registered(ctx context.Context, reader snapshot.Reader) ([]*registration.Entry, error) {
+// registered reads every entry of a source as it is registered now.
+func registered(ctx context.Context, reader snapshot.Reader, source registration.Source) ([]*registration.Entry, error) {
 	found, err := reader.Read(ctx, "")
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registered initializers: %w", err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registrations: %w", err))
 	}
 	compiled, err := new(snapshot.Compiler).CompileAll(ctx, found)
 	if err != nil {
-		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registered initializers: %w", err))
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading the registrations: %w", err))
 	}
 	var entries []*registration.Entry
-	for _, e := range compiled.Entries(registration.Initializing) {
+	for _, e := range compiled.Entries(source) {
 		entries = append(entries, e.Entry)
 	}
 	return entries, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// CycleError says that initializers cannot be ordered: each acts before the
+// CycleError says that entries of a source cannot be ordered: each acts before the
 // next, and the last before the first.
 type CycleError struct{ Constraints []registration.Constraint }
 
@@ -15,16 +15,20 @@ func (e *CycleError) Error() string {
 	for i, c := range e.Constraints {
 		parts[i] = c.String()
 	}
-	return "cannot order the initializers: " + strings.Join(parts, ", ")
+	what := map[registration.Source]string{
+		registration.Initializing: "initializers", registration.Mutating: "configurations", registration.MutatingPolicies: "policies",
+	}[e.Constraints[0].By.Source]
+	return "cannot order the " + what + ": " + strings.Join(parts, ", ")
 }
 
-// CheckOrder returns a *CycleError when the lists After and Before of
-// initializers contradict one another, else nil. Names that are not in the list
+// CheckOrder returns a *CycleError when what entries of one source ask of their
+// order contradicts itself, else nil. Names that are not in the list
 // mean nothing. The cycle it names is the same for the same list.
 func CheckOrder(list []*registration.Entry) error {
 	// earlier has what must act before an initializer, by name.
 	earlier := map[string][]registration.Constraint{}
-	for _, c := range registration.Constraints(list) {
+	constraints := registration.Constraints(list)
+	for _, c := range constraints {
 		earlier[c.Later] = append(earlier[c.Later], c)
 	}
 	done := map[string]bool{}
@@ -46,8 +50,8 @@ func CheckOrder(list []*registration.Entry) error {
 		done[name] = true
 		return nil
 	}
-	for _, i := range list {
-		if err := walk(i.Name, nil); err != nil {
+	for _, c := range constraints {
+		if err := walk(c.By.Place(), nil); err != nil {
 			return err
 		}
 	}

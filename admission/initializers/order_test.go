@@ -22,15 +22,15 @@ func parse(text string) []*registration.Entry {
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		words := strings.Fields(line)
 		i := &registration.Entry{
-			Origin:      registration.Origin{Configuration: strings.TrimSuffix(words[0], ":"), Name: words[1]},
-			Initializer: &registration.Initializer{},
+			Origin:      registration.Origin{Source: registration.Initializing, Configuration: strings.TrimSuffix(words[0], ":"), Name: words[1]},
+			Initializer: &registration.Initializer{}, Order: &registration.Order{},
 		}
 		for n := 2; n < len(words); n += 2 {
 			names := strings.Split(words[n+1], ",")
 			if words[n] == "after" {
-				i.After = names
+				i.Order.After = names
 			} else {
-				i.Before = names
+				i.Order.Before = names
 			}
 		}
 		list = append(list, i)
@@ -100,7 +100,7 @@ func TestValidatingPass(t *testing.T) {
 	p := New(Options{
 		Authorizer: allow{},
 		Exempt:     func(k schema.GroupVersionKind, _ schema.GroupResource) bool { return k == exempt },
-		Registered: func(context.Context) ([]*registration.Entry, error) {
+		Registered: func(context.Context, registration.Source) ([]*registration.Entry, error) {
 			return parse("one: old.example.com after x.example.com\ntwo: b.example.com after a.example.com"), nil
 		},
 	})
@@ -129,11 +129,11 @@ func TestValidatingPass(t *testing.T) {
 		{name: "order: an empty configuration", op: create, config: configuration("zero")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			object, old, kind := newObject("typed", nil, test.new), newObject("typed", nil, test.old), podKind
+			object, old, kind, resource := newObject("typed", nil, test.new), newObject("typed", nil, test.old), podKind, podResource
 			if test.config != nil {
-				object, kind = test.config, exempt
+				object, kind, resource = test.config, exempt, exempt.GroupVersion().WithResource("initializerconfigurations")
 			}
-			a := admission.NewAttributesRecord(object, old, kind, "ns", "p", podResource, "", test.op, nil, false, &user.DefaultInfo{Name: "eve"})
+			a := admission.NewAttributesRecord(object, old, kind, "ns", "p", resource, "", test.op, nil, false, &user.DefaultInfo{Name: "eve"})
 			err := p.Validate(context.Background(), a, nil)
 			if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
 				t.Errorf("error %v, want %q", err, test.want)

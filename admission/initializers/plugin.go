@@ -30,11 +30,11 @@ type Options struct {
 	// Exempt tells which kinds have no initializers: those that configure
 	// admission (S2.39).
 	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool
-	// Registered returns every initializer there is, in order of configuration
-	// name. It is asked when a configuration is written, whose initializers must
-	// have an order together with those of the others; nil means that there are
-	// no others. Its error rejects the request.
-	Registered func(context.Context) ([]*registration.Entry, error)
+	// Registered returns every entry of a source, in order of configuration name. It is asked
+	// for initializers when a configuration of them is written, and for webhooks and policies
+	// when an object asks for their order: they must have an order together with those of the
+	// others. Nil means that there are no others. Its error rejects the request.
+	Registered func(context.Context, registration.Source) ([]*registration.Entry, error)
 }
 
 // Plugin gives new objects their pending initializers and decides who may change
@@ -146,8 +146,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if a.GetSubresource() != "" || a.GetObject() == nil {
 		return nil
 	}
-	if p.exempt(a) {
-		return p.ordered(ctx, a)
+	if err := p.ordered(ctx, a); err != nil || p.exempt(a) {
+		return err
 	}
 	if !Has(a.GetObject()) {
 		return nil
@@ -175,28 +175,31 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return transition(a, stored, sent)
 }
 
-// ordered refuses a configuration whose initializers cannot be put into one
-// order with those of the others.
+// ordered refuses an object whose entries cannot be put into one order with those of the
+// others: initializers, and webhooks and policies if the object asks for an order (S5.30).
 func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
-	own, err := registration.Entries(a.GetObject())
-	if err != nil || len(own) == 0 || own[0].Source != registration.Initializing {
-		// The storage refuses an object that cannot be read.
+	own := registration.Ordered(a.GetResource().GroupResource(), a.GetObject())
+	if len(own) == 0 {
 		return nil
 	}
 	all := own
 	if p.options.Registered != nil {
-		registered, err := p.options.Registered(ctx)
+		registered, err := p.options.Registered(ctx, own[0].Source)
 		if err != nil {
 			return err
 		}
 		for _, i := range registered {
-			if i.Configuration != own[0].Configuration {
+			if i.Configuration != own[0].Configuration && !i.Static() {
 				all = append(all, i)
 			}
 		}
 	}
 	if err := CheckOrder(all); err != nil {
-		return invalid(a, field.Invalid(field.NewPath("initializers"), "", err.Error()))
+		path := field.NewPath("metadata", "annotations")
+		if own[0].Source == registration.Initializing {
+			path = field.NewPath("initializers")
+		}
+		return invalid(a, field.Invalid(path, "", err.Error()))
 	}
 	return nil
 }

@@ -10,36 +10,41 @@ var initializerCycle = &Rule{
 	Fails:  initializers("second.example.com", "first.example.com"),
 	Passes: initializers("second.example.com", ""),
 	check: func(p *pass) {
-		var list []*registration.Entry
-		for _, e := range p.Snapshot.Entries(registration.Initializing) {
-			list = append(list, e.Entry)
-		}
-		// later has, by name, what asks to come after it.
-		later := map[string][]registration.Constraint{}
-		for _, c := range registration.Constraints(list) {
-			later[c.Earlier] = append(later[c.Earlier], c)
-		}
-		done := map[string]bool{}
-		for _, e := range list {
-			if done[e.Name] {
-				continue
-			}
-			cycle := around(later, e.Name)
-			if cycle == nil {
-				continue
-			}
-			var wishes []string
-			where := at(cycle[0].By)
-			for _, c := range cycle {
-				done[c.Earlier] = true
-				wishes = append(wishes, c.String())
-				if p.wanted(objectOf(c.By)) && !p.wanted(where.object) {
-					where = at(c.By)
-				}
-			}
-			p.finds(where, "initializers ask for an order that cannot be: %s", and(wishes))
-		}
+		p.cycles(registration.Initializing, "initializers", func(c *registration.Constraint) place { return at(c.By) })
 	},
+}
+
+// cycles finds wishes of the entries of a source that contradict each other; where is the place
+// of a wish.
+func (p *pass) cycles(source registration.Source, what string, where func(*registration.Constraint) place) {
+	constraints := p.Snapshot.Constraints(source)
+	// later has, by name, what asks to come after it.
+	later := map[string][]registration.Constraint{}
+	for _, c := range constraints {
+		later[c.Earlier] = append(later[c.Earlier], c)
+	}
+	done := map[string]bool{}
+	for i := range constraints {
+		name := constraints[i].Earlier
+		if done[name] {
+			continue
+		}
+		cycle := around(later, name)
+		if cycle == nil {
+			continue
+		}
+		var wishes []string
+		at := where(&cycle[0])
+		for i := range cycle {
+			c := &cycle[i]
+			done[c.Earlier] = true
+			wishes = append(wishes, c.String())
+			if p.wanted(objectOf(c.By)) && !p.wanted(at.object) {
+				at = where(c)
+			}
+		}
+		p.finds(at, "%s ask for an order that cannot be: %s", what, and(wishes))
+	}
 }
 
 // around returns a shortest cycle of wishes through a name.

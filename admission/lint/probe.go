@@ -142,8 +142,14 @@ func (p *pass) hits(q *probe, want func(*snapshot.Entry) bool) []hit {
 // eachHit calls found for each webhook that applies to a probe, of those that are wanted when
 // their turn comes.
 func (p *pass) eachHit(q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
+	p.eachHitOf(hooks, q, want, found)
+}
+
+// eachHitOf is eachHit for entries of other sources, too. Policies apply if their bindings do,
+// which it does not ask.
+func (p *pass) eachHitOf(sources []registration.Source, q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
 	decided := map[decisionKey]decision{}
-	for _, source := range hooks {
+	for _, source := range sources {
 		for _, c := range plan.Candidates(p.Snapshot, source, &q.request, p.Equivalents) {
 			if !want(c.Entry) {
 				continue

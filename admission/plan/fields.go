@@ -49,6 +49,7 @@ func (Step) SwaggerDoc() map[string]string {
 		"bindings":       "Evaluations are what the expressions of a policy say, with each param; Consequences what its bindings make of that, in the order in which they count; and Bindings are those that do not apply, if the plan was asked for what does not.",
 		"mayGoAhead":     "MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that the webhook may be called, or the policy evaluated, a second time.",
 		"mayReinvoke":    "MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that the webhook may be called, or the policy evaluated, a second time.",
+		"order":          "Order says why the step stands where it does: what the entry and others ask of the order, and what of that is not granted. Empty when names alone decide.",
 		"reason":         "Reason says why the step does not do what it is there for; nil when it does.",
 		"exclusions":     "Exclusions are the rules of the administrator that have an effect on the step (S23).",
 		"location":       "Location is where the rule, or the entry when no rule matched, is written, for registrations that come from files.",

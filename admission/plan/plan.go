@@ -146,6 +146,9 @@ type Step struct {
 	// the webhook may be called, or the policy evaluated, a second time.
 	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
+	// Order says why the step stands where it does: what the entry and others ask of the
+	// order, and what of that is not granted. Empty when names alone decide.
+	Order []string `json:"order,omitempty"`
 	// Reason says why the step does not do what it is there for; nil when it does.
 	Reason *Explanation `json:"reason,omitempty"`
 	// Exclusions are the rules of the administrator that have an effect on the step (S23).
@@ -273,6 +276,8 @@ type builder struct {
 	input       *Input
 	all         bool
 	plan        *Plan
+	// constraints are what the entries of a source ask of their order, once it was looked at.
+	constraints map[registration.Source][]registration.Constraint
 	// over is set when the request is rejected.
 	over  bool
 	worst time.Duration
@@ -612,6 +617,7 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 			step.As.APIVersion, step.As.ResourceAPIVersion = c.Kind.GroupVersion().String(), own
 		}
 	}
+	step.Order = b.order(c.Entry)
 	if p := c.Entry.Entry.Policy; p != nil {
 		step.MayReinvoke = p.Reinvoked
 	}
@@ -621,6 +627,33 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 		step.MayGoAhead, step.MayReinvoke = c.MayGoAhead(), w.MayReinvoke
 	}
 	return step
+}
+
+// order says what is asked of the place of an entry among those of its source (S5.31).
+func (b *builder) order(e *snapshot.Entry) []string {
+	constraints, known := b.constraints[e.Source]
+	if !known {
+		if b.constraints == nil {
+			b.constraints = map[registration.Source][]registration.Constraint{}
+		}
+		constraints = b.snapshot.Constraints(e.Source)
+		b.constraints[e.Source] = constraints
+	}
+	var list []string
+	for _, c := range constraints {
+		if !c.Concerns(e.Entry) || c.By.Static() != e.Static() {
+			continue
+		}
+		text := c.String()
+		if !c.Granted() {
+			text += ", not granted because it contradicts another wish"
+		}
+		if e.Source != registration.Initializing {
+			text += "; a kube-apiserver ignores this"
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 func entryOf(e *snapshot.Entry) *Entry {

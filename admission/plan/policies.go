@@ -383,6 +383,9 @@ func (p *Param) text() string {
 // that, and which bindings do not apply, one line each; none for other steps.
 func (s *Step) Details() []string {
 	var list []string
+	for _, text := range s.Order {
+		list = append(list, "order: "+text)
+	}
 	for _, x := range s.Exclusions {
 		switch exclusion.Effect(x.Effect) {
 		case exclusion.IgnoreFailures:

@@ -30,6 +30,8 @@ type Entry struct {
 	// FailurePolicy says what becomes of a request when the action cannot be
 	// completed; it is never empty.
 	FailurePolicy FailurePolicy
+	// Order is what is asked of the order among the entries of the source; nil for nothing.
+	Order *Order
 	// The action is the one of these that is not nil.
 	*Webhook
 	*Initializer
@@ -107,9 +109,6 @@ type Webhook struct {
 // Initializer is the action of adding a name to metadata.initializers.pending of a new
 // object. The name is that of the entry.
 type Initializer struct {
-	// After and Before name initializers that act earlier and later than this one.
-	After  []string
-	Before []string
 	// Parallel tells that it may act at the same time as its neighbours.
 	Parallel bool
 }

@@ -3,100 +3,237 @@ package registration
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Constraint is something that an initializer asks of the order: Earlier acts before
-// Later.
+// The annotations of a MutatingWebhookConfiguration or MutatingAdmissionPolicy that say which
+// others of its kind act earlier and later: names, with commas between them (S5.29, S18.33).
+// A kube-apiserver ignores them.
+const (
+	AfterAnnotation  = "gatehouse.dev/after"
+	BeforeAnnotation = "gatehouse.dev/before"
+)
+
+// Order is what an entry asks of the order in which those of its source act. Initializers
+// name initializers; the others name objects, and all entries of an object ask the same.
+type Order struct {
+	// After and Before name those that act earlier and later.
+	After, Before []string
+}
+
+// orderOf reads the annotations of an object; nil when they ask for nothing.
+func orderOf(meta metav1.Object) *Order {
+	o := &Order{After: named(meta, AfterAnnotation), Before: named(meta, BeforeAnnotation)}
+	if o.After == nil && o.Before == nil {
+		return nil
+	}
+	return o
+}
+
+// named returns the names in an annotation, without that of the object itself.
+func named(meta metav1.Object, annotation string) []string {
+	value, ok := meta.GetAnnotations()[annotation]
+	if !ok {
+		return nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(value, ",") {
+		if name = strings.TrimSpace(name); name != "" && name != meta.GetName() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ValidateOrder returns what is wrong with the annotations of an object about its order: names
+// that no object can have, and its own (S5.30). What was stored before may stay; old is nil for
+// a new object.
+func ValidateOrder(obj, old metav1.Object) field.ErrorList {
+	var errs field.ErrorList
+	for _, annotation := range []string{AfterAnnotation, BeforeAnnotation} {
+		value, ok := obj.GetAnnotations()[annotation]
+		if !ok || old != nil && old.GetAnnotations()[annotation] == value {
+			continue
+		}
+		path := field.NewPath("metadata", "annotations").Key(annotation)
+		for name := range strings.SplitSeq(value, ",") {
+			name = strings.TrimSpace(name)
+			if name == obj.GetName() && name != "" {
+				errs = append(errs, field.Invalid(path, value, "must not name the object itself"))
+				continue
+			}
+			for _, problem := range validation.IsDNS1123Subdomain(name) {
+				errs = append(errs, field.Invalid(path, value, fmt.Sprintf("must be names of other objects of this kind, with commas between them: %q: %s", name, problem)))
+			}
+		}
+	}
+	return errs
+}
+
+// Constraint is something that is asked of the order: Earlier acts before Later.
 type Constraint struct {
 	Earlier, Later string
-	// By is the initializer that asks for it, one of the two.
+	// By is the entry that asks for it, one of the two; of the entries of an object, the
+	// first one.
 	By *Entry
-	// at is its place in the list.
-	at int
+	// earlier and later are the places of the two blocks.
+	earlier, later int
 }
+
+// Granted reports whether the list that the constraint was found in has this order. Of wishes
+// that contradict each other, one is not granted.
+func (c Constraint) Granted() bool { return c.earlier < c.later }
+
+// Concerns reports whether an entry is one of the two.
+func (c Constraint) Concerns(e *Entry) bool { return e.Place() == c.Earlier || e.Place() == c.Later }
 
 // String says it in words.
 func (c Constraint) String() string {
-	if c.By.Name == c.Later {
-		return fmt.Sprintf("%q is after %q (configuration %q)", c.Later, c.Earlier, c.By.Configuration)
+	text, annotation := fmt.Sprintf("%q is before %q", c.Earlier, c.Later), BeforeAnnotation
+	if c.By.Place() == c.Later {
+		text, annotation = fmt.Sprintf("%q is after %q", c.Later, c.Earlier), AfterAnnotation
 	}
-	return fmt.Sprintf("%q is before %q (configuration %q)", c.Earlier, c.Later, c.By.Configuration)
+	if c.By.Source == Initializing {
+		return fmt.Sprintf("%s (configuration %q)", text, c.By.Configuration)
+	}
+	return fmt.Sprintf("%s (its annotation %s)", text, annotation)
 }
 
-// Constraints lists what initializers ask of their order by After and Before, in the
-// order of the list. Names that are not in it mean nothing.
+// Place is the name by which others refer to the entry.
+func (e *Entry) Place() string {
+	if e.Source == Initializing {
+		return e.Name
+	}
+	return e.Configuration
+}
+
+// Ordered returns the entries of an object of a resource, as far as their order needs them:
+// initializers, and what stands for the webhooks of an object or for a policy if the object
+// asks for an order. It returns none for all other objects.
+func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
+	if resource.Group != GroupName {
+		return nil
+	}
+	for _, source := range []Source{Mutating, MutatingPolicies} {
+		if resource.Resource != source.Descriptor().Resource {
+			continue
+		}
+		m, err := meta.Accessor(obj)
+		if err != nil {
+			return nil
+		}
+		if order := orderOf(m); order != nil {
+			return []*Entry{{Origin: Origin{Source: source, Configuration: m.GetName()}, Order: order}}
+		}
+		return nil
+	}
+	if resource.Resource != Initializing.Descriptor().Resource {
+		return nil
+	}
+	// The storage refuses an object that cannot be read.
+	entries, _ := Entries(obj)
+	return entries
+}
+
+// blocks splits a list into what moves as a whole: each initializer, and all entries of one
+// object.
+func blocks(list []*Entry) [][]*Entry {
+	var out [][]*Entry
+	for i, e := range list {
+		if n := len(out) - 1; n >= 0 && e.Source != Initializing && out[n][0].Configuration == e.Configuration {
+			out[n] = append(out[n], e)
+			continue
+		}
+		out = append(out, list[i:i+1:i+1])
+	}
+	return out
+}
+
+// Constraints lists what the entries of a source ask of their order, in the order of the
+// list. Names that are not in it mean nothing.
 func Constraints(list []*Entry) []Constraint {
-	known := make(map[string]bool, len(list))
-	for _, i := range list {
-		known[i.Name] = true
+	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
+		return nil
 	}
-	var constraints []Constraint
-	add := func(earlier, later string, at int) {
-		if known[earlier] && known[later] {
-			constraints = append(constraints, Constraint{earlier, later, list[at], at})
-		}
-	}
-	for at, i := range list {
-		for _, name := range i.After {
-			add(name, i.Name, at)
-		}
-		for _, name := range i.Before {
-			add(i.Name, name, at)
-		}
-	}
-	return constraints
+	return constraints(blocks(list))
 }
 
-// arrange puts initializers into the order in which they act. The list comes in
-// the order of S11.5, and stays in it except where an initializer must come
-// earlier than one that stands before it: it is then moved right before that one.
-// Names that are not in the list mean nothing. Of wishes that contradict each
-// other one is not granted.
-func arrange(list []*Entry) []*Entry {
-	// first has the place of the first initializer of each name.
+func constraints(list [][]*Entry) []Constraint {
+	// first has the place of the first block of each name.
 	first := make(map[string]int, len(list))
-	for i, in := range list {
-		if _, ok := first[in.Name]; !ok {
-			first[in.Name] = i
+	for i, b := range list {
+		if _, ok := first[b[0].Place()]; !ok {
+			first[b[0].Place()] = i
 		}
 	}
-	constraints := Constraints(list)
-	if len(constraints) == 0 {
+	var found []Constraint
+	for at, b := range list {
+		by := b[0]
+		if by.Order == nil {
+			continue
+		}
+		// The block that asks for it need not be the first of its name.
+		for _, name := range by.Order.After {
+			if other, ok := first[name]; ok {
+				found = append(found, Constraint{name, by.Place(), by, other, at})
+			}
+		}
+		for _, name := range by.Order.Before {
+			if other, ok := first[name]; ok {
+				found = append(found, Constraint{by.Place(), name, by, at, other})
+			}
+		}
+	}
+	return found
+}
+
+// Arrange puts entries of one source into the order in which they act. The list comes in the
+// order of their names (S5.1, S11.5, S18.2), and stays in it except where one must come
+// earlier than one that stands before it: it is then moved right before that one. The entries
+// of one object of webhooks stay together. Names that are not in the list mean nothing. Of
+// wishes that contradict each other one is not granted.
+func Arrange(list []*Entry) []*Entry {
+	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
+		return list
+	}
+	blocks := blocks(list)
+	wishes := constraints(blocks)
+	if len(wishes) == 0 {
 		return list
 	}
 	// earlier has, per place, the places that must come earlier.
-	earlier := make([][]int, len(list))
-	for _, c := range constraints {
-		sooner, later := first[c.Earlier], first[c.Later]
-		// The entry that asks for it need not be the first of its name.
-		if c.By.Name == c.Later {
-			later = c.at
-		} else {
-			sooner = c.at
-		}
-		earlier[later] = append(earlier[later], sooner)
+	earlier := make([][]int, len(blocks))
+	for _, c := range wishes {
+		earlier[c.later] = append(earlier[c.later], c.earlier)
 	}
 	const (
 		untouched = iota
-		underWay
+		entered
 		placed
 	)
-	state := make([]int, len(list))
+	state := make([]int, len(blocks))
 	out := make([]*Entry, 0, len(list))
 	var place func(int)
 	place = func(i int) {
 		if state[i] != untouched {
 			return
 		}
-		state[i] = underWay
+		state[i] = entered
 		slices.Sort(earlier[i])
 		for _, j := range earlier[i] {
 			place(j)
 		}
 		state[i] = placed
-		out = append(out, list[i])
+		out = append(out, blocks[i]...)
 	}
-	for i := range list {
+	for i := range blocks {
 		place(i)
 	}
 	return out

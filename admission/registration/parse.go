@@ -37,11 +37,21 @@ func Entries(obj runtime.Object) ([]*Entry, error) {
 func parseMutating(obj runtime.Object) ([]*Entry, bool) {
 	switch c := obj.(type) {
 	case *v1.MutatingWebhookConfiguration:
-		return webhooks(Mutating, &c.ObjectMeta, c.Webhooks, 10), true
+		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, c.Webhooks, 10)), true
 	case *v1beta1.MutatingWebhookConfiguration:
-		return webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), 30), true
+		return inOrder(&c.ObjectMeta, webhooks(Mutating, &c.ObjectMeta, each(c.Webhooks, mutatingToV1), 30)), true
 	}
 	return nil, false
+}
+
+// inOrder adds what the annotations of an object ask of the order of its entries.
+func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
+	if order := orderOf(meta); order != nil {
+		for _, e := range entries {
+			e.Order = order
+		}
+	}
+	return entries
 }
 
 func parseValidating(obj runtime.Object) ([]*Entry, bool) {

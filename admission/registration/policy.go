@@ -135,7 +135,7 @@ func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
 			rules[i].Operations = changing(rules[i].Operations)
 		}
 	}
-	return []*Entry{e}, true
+	return inOrder(&c.ObjectMeta, []*Entry{e}), true
 }
 
 // changing returns the operations of a list that have an object to change.

@@ -320,7 +320,8 @@ initializers:
 			Origin:        Origin{Source: Initializing, Configuration: "c", ConfigurationUID: "u", ConfigurationVersion: "7", Index: 1, Name: "b.example.com"},
 			Match:         &Match{NamespaceSelector: all, ObjectSelector: all},
 			FailurePolicy: Fail,
-			Initializer:   &Initializer{After: []string{"x.example.com"}, Before: []string{"y.example.com"}, Parallel: true},
+			Order:         &Order{After: []string{"x.example.com"}, Before: []string{"y.example.com"}},
+			Initializer:   &Initializer{Parallel: true},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -82,9 +82,6 @@ type Descriptor struct {
 	// and do nothing themselves.
 	Binds bool
 	Bound Source
-	// Arrange puts all entries of the source, which come in the order of configuration
-	// name, then index, into the order in which they act. Nil leaves them (S5.1).
-	Arrange func([]*Entry) []*Entry
 	// Manifests tells that manifest files may register entries, too (S21.6).
 	Manifests bool
 	// parse returns the entries of an object of the kind; ok is false when the
@@ -115,7 +112,7 @@ var sources = [...]Descriptor{
 	},
 	Initializing: {
 		Source: Initializing, Kind: InitializerKind, Resource: "initializerconfigurations", Versions: []string{"v1alpha1"}, Noun: "initializer",
-		Plugin: InitializersPlugin, Pass: MutatingPass, CallsAfter: 3, Arrange: arrange, parse: parseInitializers,
+		Plugin: InitializersPlugin, Pass: MutatingPass, CallsAfter: 3, parse: parseInitializers,
 	},
 	ValidatingPolicies: {
 		Source: ValidatingPolicies, Kind: ValidatingPolicyKind, Resource: "validatingadmissionpolicies", Versions: []string{"v1"}, Noun: ValidatingPolicyKind,

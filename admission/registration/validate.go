@@ -73,18 +73,19 @@ type webhookList struct {
 	meta     *metav1.ObjectMeta
 	webhooks []v1.MutatingWebhook
 	beta     bool
+	mutating bool
 }
 
 func asWebhooks(obj runtime.Object) (*webhookList, bool) {
 	switch c := obj.(type) {
 	case *v1.MutatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, c.Webhooks, false}, true
+		return &webhookList{&c.ObjectMeta, c.Webhooks, false, true}, true
 	case *v1.ValidatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(c.Webhooks, validatingAsMutating), false}, true
+		return &webhookList{&c.ObjectMeta, each(c.Webhooks, validatingAsMutating), false, false}, true
 	case *v1beta1.MutatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(c.Webhooks, mutatingToV1), true}, true
+		return &webhookList{&c.ObjectMeta, each(c.Webhooks, mutatingToV1), true, true}, true
 	case *v1beta1.ValidatingWebhookConfiguration:
-		return &webhookList{&c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), true}, true
+		return &webhookList{&c.ObjectMeta, each(each(c.Webhooks, validatingToV1), validatingAsMutating), true, false}, true
 	}
 	return nil, false
 }
@@ -101,6 +102,8 @@ type strictness struct {
 	selectors bool
 	// conditionsUnchanged spares the match conditions.
 	conditionsUnchanged bool
+	// before is the metadata that is stored; nil for a new object.
+	before metav1.Object
 	// stored are expressions that are stored already.
 	stored map[string]bool
 }
@@ -108,7 +111,7 @@ type strictness struct {
 // strictness returns the checks that a stored configuration passes, which then
 // apply to the one that replaces it (S1.24).
 func (c *webhookList) strictness() strictness {
-	s := strictness{sideEffects: true, versions: true, names: true, selectors: true, stored: map[string]bool{}}
+	s := strictness{before: c.meta, sideEffects: true, versions: true, names: true, selectors: true, stored: map[string]bool{}}
 	names := make(map[string]bool, len(c.webhooks))
 	for i := range c.webhooks {
 		w := &c.webhooks[i]
@@ -153,6 +156,9 @@ func knownVersion(v string) bool { return slices.Contains(reviewVersions, v) }
 
 func (c *webhookList) validate(s strictness) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(c.meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if c.mutating {
+		errs = append(errs, ValidateOrder(c.meta, s.before)...)
+	}
 	names := make(map[string]bool, len(c.webhooks))
 	for i := range c.webhooks {
 		w, path := &c.webhooks[i], field.NewPath("webhooks").Index(i)

@@ -278,11 +278,5 @@ func (s *Snapshot) Bound(binding *Entry) *Entry {
 	if binding.Static() {
 		policies = table.entries[:table.manifests]
 	}
-	i, ok := slices.BinarySearchFunc(policies, binding.Binding.PolicyName, func(p *Entry, name string) int {
-		return strings.Compare(p.Configuration, name)
-	})
-	if !ok {
-		return nil
-	}
-	return policies[i]
+	return find(policies, binding.Binding.PolicyName)
 }

@@ -127,7 +127,7 @@ func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 		_, ok := seen[key]
 		return ok
 	})
-	return c.assemble(r.Revision, r.Disabled, r.Local)
+	return c.assemble(&r)
 }
 
 // Change makes a snapshot of registrations that are Partial, and differ as they say from those
@@ -158,7 +158,7 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 			return ok
 		})
 	}
-	return c.assemble(r.Revision, r.Disabled, r.Local)
+	return c.assemble(&r)
 }
 
 // known says which state of an object was compiled.
@@ -230,8 +230,9 @@ func (c *Compiler) retain(wanted func(id) bool) {
 }
 
 // assemble makes a snapshot of the objects that were compiled last, and of what is local.
-func (c *Compiler) assemble(revision string, disabled []string, local *Local) *Snapshot {
-	s := &Snapshot{Revision: revision, Disabled: disabled, Problems: c.problems(), local: local, sources: make([]Table, sources)}
+func (c *Compiler) assemble(r *Registrations) *Snapshot {
+	local := r.Local
+	s := &Snapshot{Revision: r.Revision, Disabled: r.Disabled, NamesOnly: r.NamesOnly, Problems: c.problems(), local: local, sources: make([]Table, sources)}
 	last := c.last
 	if last == nil {
 		last = &Snapshot{}
@@ -252,7 +253,7 @@ func (c *Compiler) assemble(revision string, disabled []string, local *Local) *S
 			t.add(e, e.Bindings, last.Table(d.Source))
 		}
 		list := c.lists[d.Source].take(byID)
-		for _, e := range arrange(d.Source, list) {
+		for _, e := range arrange(list, r.NamesOnly) {
 			var b *Bindings
 			if d.Policies {
 				b = c.bindingsOf(bound{d.Bindings, e.Configuration})
@@ -294,14 +295,18 @@ func byID(a, b *compiled) int {
 	return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.name, b.name), cmp.Compare(a.copy, b.copy))
 }
 
-// arrange puts the entries of the objects of a source into the order in which they act.
-func arrange(source registration.Source, objects []*compiled) []*Entry {
+// arrange puts the entries of the objects of a source into the order in which they act. With
+// namesOnly, only that of initializers is asked for.
+func arrange(objects []*compiled, namesOnly bool) []*Entry {
 	entries := make([]*Entry, 0, len(objects))
+	asked := false
 	for _, o := range objects {
+		for _, e := range o.entries {
+			asked = asked || e.Order != nil && (!namesOnly || e.Initializer != nil)
+		}
 		entries = append(entries, o.entries...)
 	}
-	order := source.Descriptor().Arrange
-	if order == nil {
+	if !asked {
 		return entries
 	}
 	plain := make([]*registration.Entry, len(entries))
@@ -310,7 +315,7 @@ func arrange(source registration.Source, objects []*compiled) []*Entry {
 		plain[i], compiled[e.Entry] = e.Entry, e
 	}
 	out := make([]*Entry, 0, len(entries))
-	for _, e := range order(plain) {
+	for _, e := range registration.Arrange(plain) {
 		out = append(out, compiled[e])
 	}
 	return out

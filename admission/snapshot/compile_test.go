@@ -61,6 +61,51 @@ func TestCompileOrdersHooks(t *testing.T) {
 	}
 }
 
+// S5.29, S18.33: annotations order configurations and policies; a policy is found by its name
+// all the same.
+func TestCompileOrdersByAnnotations(t *testing.T) {
+	after := func(name, others string) metav1.ObjectMeta {
+		m := metav1.ObjectMeta{Name: name}
+		if others != "" {
+			m.Annotations = map[string]string{registration.AfterAnnotation: others}
+		}
+		return m
+	}
+	policy := func(name, others string) *v1.MutatingAdmissionPolicy {
+		return &v1.MutatingAdmissionPolicy{ObjectMeta: after(name, others)}
+	}
+	binding := &v1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Spec: v1.MutatingAdmissionPolicyBindingSpec{PolicyName: "a"}}
+	r := Registrations{Objects: []runtime.Object{
+		&v1.MutatingWebhookConfiguration{ObjectMeta: after("m", "z"), Webhooks: []v1.MutatingWebhook{{Name: "1"}, {Name: "2"}}},
+		&v1.MutatingWebhookConfiguration{ObjectMeta: after("z", ""), Webhooks: []v1.MutatingWebhook{{Name: "3"}}},
+		policy("a", "b"), policy("b", "c"), policy("c", ""), binding,
+	}}
+	var c Compiler
+	s := c.Compile(r)
+	if diff := cmp.Diff([]string{"z/3", "m/1", "m/2"}, names(s.Entries(registration.Mutating))); diff != "" {
+		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"c", "b", "a"}, names(s.Entries(registration.MutatingPolicies))); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+	if p := s.Bound(s.Entries(registration.MutatingBindings)[0]); p == nil || p.Configuration != "a" || s.Table(registration.MutatingPolicies).Configuration("a") != p {
+		t.Errorf("the binding binds %v", p)
+	}
+	if n := len(s.Constraints(registration.MutatingPolicies)); n != 2 {
+		t.Errorf("%d constraints, want 2", n)
+	}
+	// Without the wish of b, names decide again.
+	s = c.Change(Registrations{Partial: true, Changes: []Change{{Source: registration.MutatingPolicies, Name: "b", Object: policy("b", "")}}})
+	if diff := cmp.Diff([]string{"b", "a", "c"}, names(s.Entries(registration.MutatingPolicies))); diff != "" {
+		t.Errorf("after a change (-want +got):\n%s", diff)
+	}
+	r.NamesOnly = true
+	s = Compile(r)
+	if diff := cmp.Diff([]string{"m/1", "m/2", "z/3"}, names(s.Entries(registration.Mutating))); diff != "" || s.Constraints(registration.Mutating) != nil {
+		t.Errorf("of a kube-apiserver (-want +got):\n%s", diff)
+	}
+}
+
 func TestCompileReportsWhatItCannotRead(t *testing.T) {
 	broken := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

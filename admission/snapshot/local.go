@@ -40,7 +40,7 @@ func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 			return nil, fmt.Errorf("%s: %w", m.File, errs[0])
 		}
 	}
-	static := c.assemble("", nil, nil)
+	static := c.assemble(&Registrations{})
 	for i := range static.sources {
 		static.sources[i].manifests = len(static.sources[i].Entries())
 	}

@@ -185,7 +185,8 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		case s != nil:
 			version, changed = found.Version, true
 		case last.local != local:
-			s, changed = compiler.assemble(cmp.Or(found.Revision, last.Revision), found.Disabled, local), true
+			found.Revision = cmp.Or(found.Revision, last.Revision)
+			s, changed = compiler.assemble(&found), true
 		default:
 			again := *last
 			s = &again

@@ -81,6 +81,9 @@ type Registrations struct {
 	Disabled []string
 	// Forbidden are those of Disabled that the reader is not allowed to read.
 	Forbidden []string
+	// NamesOnly tells that the server whose registrations these are ignores what objects ask
+	// of the order of webhooks and policies, as a kube-apiserver does (S5.29).
+	NamesOnly bool
 	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
 	Local *Local
 }
@@ -114,6 +117,8 @@ type Snapshot struct {
 	// Disabled names the kinds that are switched off or not readable; they count as
 	// empty (S11.12).
 	Disabled []string
+	// NamesOnly is that of the Registrations.
+	NamesOnly bool
 	// Problems are the objects that could not be understood, and count as empty.
 	Problems []error
 
@@ -172,11 +177,43 @@ func (t *Table) Configuration(name string) *Entry {
 		parts = [][]*Entry{t.entries[t.manifests:], t.entries[:t.manifests]}
 	}
 	for _, part := range parts {
-		if i, ok := slices.BinarySearchFunc(part, name, func(e *Entry, name string) int { return strings.Compare(e.Configuration, name) }); ok {
-			return part[i]
+		if e := find(part, name); e != nil {
+			return e
 		}
 	}
 	return nil
+}
+
+// find returns the entry of an object of a name, nil when there is none. Entries are by name
+// unless some of them ask for another order.
+func find(list []*Entry, name string) *Entry {
+	i, ok := slices.BinarySearchFunc(list, name, func(e *Entry, name string) int { return strings.Compare(e.Configuration, name) })
+	if !ok && slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
+		i = slices.IndexFunc(list, func(e *Entry) bool { return e.Configuration == name })
+		ok = i >= 0
+	}
+	if !ok {
+		return nil
+	}
+	return list[i]
+}
+
+// Constraints lists what the entries of a source ask of their order, in this order. Those of
+// manifest files and those of the API ask for nothing of each other.
+func (s *Snapshot) Constraints(source registration.Source) []registration.Constraint {
+	if s.NamesOnly && source != registration.Initializing {
+		return nil
+	}
+	t := s.Table(source)
+	var list []registration.Constraint
+	for _, part := range [][]*Entry{t.entries[:t.manifests], t.entries[t.manifests:]} {
+		plain := make([]*registration.Entry, len(part))
+		for i, e := range part {
+			plain[i] = e.Entry
+		}
+		list = append(list, registration.Constraints(plain)...)
+	}
+	return list
 }
 
 // Initializer returns the initializer of a name that acts, nil when none of that name

@@ -21,6 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/resolver"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 const (
@@ -72,6 +74,9 @@ type refinement interface {
 	// before returns the stored object as upstream's validation of an update is to
 	// see it. It changes neither object.
 	before(obj, old runtime.Object) runtime.Object
+	// validate returns what is wrong with an object besides what upstream finds; old is nil
+	// for a new one.
+	validate(obj, old runtime.Object) field.ErrorList
 	// errors returns what is left of the errors of an update.
 	errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList
 	// warnings tells a writer what of a valid object cannot work.
@@ -90,6 +95,11 @@ type refinedCreate struct {
 	refinement refinement
 }
 
+// Validate implements rest.RESTCreateStrategy.
+func (s refinedCreate) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(s.declarativeCreate.Validate(ctx, obj), s.refinement.validate(obj, nil)...)
+}
+
 // WarningsOnCreate implements rest.RESTCreateStrategy.
 func (s refinedCreate) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
 	return append(s.declarativeCreate.WarningsOnCreate(ctx, obj), s.refinement.warnings(ctx, obj)...)
@@ -103,10 +113,10 @@ type refinedUpdate struct {
 // ValidateUpdate implements rest.RESTUpdateStrategy.
 func (s refinedUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.updateStrategy.ValidateUpdate(ctx, obj, s.refinement.before(obj, old))
-	if len(errs) == 0 {
-		return nil
+	if len(errs) > 0 {
+		errs = s.refinement.errors(obj, old, errs)
 	}
-	return s.refinement.errors(obj, old, errs)
+	return append(errs, s.refinement.validate(obj, old)...)
 }
 
 // WarningsOnUpdate implements rest.RESTUpdateStrategy.
@@ -128,6 +138,8 @@ func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	shown.Spec.Validations = slices.Concat(policy.Spec.Validations, asValidations(policy.Spec.Variables))
 	return &shown
 }
+
+func (validatingPolicyStrategy) validate(_, _ runtime.Object) field.ErrorList { return nil }
 
 func (validatingPolicyStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList {
 	return errs
@@ -162,6 +174,15 @@ func (mutatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 		}
 	}
 	return &shown
+}
+
+// validate checks the annotations about the order of policies (S18.33).
+func (mutatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList {
+	var before metav1.Object
+	if old != nil {
+		before = old.(*admissionregistration.MutatingAdmissionPolicy)
+	}
+	return registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before)
 }
 
 // errors takes the errors of variables from a ValidatingAdmissionPolicy with the
@@ -292,6 +313,8 @@ func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
 	}
 	return old
 }
+
+func (bindingStrategy) validate(_, _ runtime.Object) field.ErrorList { return nil }
 
 func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 

@@ -189,13 +189,13 @@ func validate(internal runtime.Object) field.ErrorList {
 	case *admissionregistration.ValidatingWebhookConfiguration:
 		return validation.ValidateValidatingWebhookConfiguration(c)
 	case *admissionregistration.MutatingWebhookConfiguration:
-		return validation.ValidateMutatingWebhookConfiguration(c)
+		return append(validation.ValidateMutatingWebhookConfiguration(c), registration.ValidateOrder(c, nil)...)
 	case *admissionregistration.ValidatingAdmissionPolicy:
 		return validation.ValidateValidatingAdmissionPolicy(c)
 	case *admissionregistration.ValidatingAdmissionPolicyBinding:
 		return validation.ValidateValidatingAdmissionPolicyBinding(c)
 	case *admissionregistration.MutatingAdmissionPolicy:
-		return validation.ValidateMutatingAdmissionPolicy(c)
+		return append(validation.ValidateMutatingAdmissionPolicy(c), registration.ValidateOrder(c, nil)...)
 	case *admissionregistration.MutatingAdmissionPolicyBinding:
 		return validation.ValidateMutatingAdmissionPolicyBinding(c)
 	}

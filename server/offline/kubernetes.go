@@ -34,6 +34,9 @@ func (k *Kind) InKubernetes() bool {
 // ownGroup has the kinds of Gatehouse.
 const ownGroup = "gatehouse.dev"
 
+// explanations is the resource that every Gatehouse server has, and no other server.
+const explanations = "admissionexplanations"
+
 // OnlyHere tells whether the kind is one of Gatehouse, which no release of Kubernetes serves
 // any more or ever did.
 func (k *Kind) OnlyHere() bool {

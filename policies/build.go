@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -25,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options are what plugins need. All but Configuration must be set.
+// Options are what plugins need. All but Configuration and Stored must be set.
 type Options struct {
 	// Client reaches the API server whose requests are judged.
 	Client kubernetes.Interface
@@ -49,6 +50,9 @@ type Options struct {
 	// controller has made the account. Nil means that the plugin waits for the account, up
 	// to two seconds, as in kube-apiserver.
 	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
+	// Stored maps resources that are other names of stored ones to these: plugins go by
+	// groups and resources, and judge a request through the other name as what it stores.
+	Stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
 // New makes a plugin. It stands ready for [admission.Chain]: it says what it is about, and
@@ -64,7 +68,7 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 		if err != nil {
 			return nil, err
 		}
-		return wrap(p, made, made), nil
+		return wrap(p, made, made, o.Stored), nil
 	}
 	client := o.Client
 	o.Client = defaultAccounts{client, o.MakeAccount}
@@ -77,7 +81,7 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wrap(p, made, trial), nil
+	return wrap(p, made, trial, o.Stored), nil
 }
 
 // make makes the plugin as upstream has it.

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -16,6 +17,8 @@ type plugin struct {
 	// writes something while it judges.
 	trial apiadmission.Interface
 	row   Plugin
+	// stored are the resources that requests for other ones are about.
+	stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
 type (
@@ -30,8 +33,8 @@ var (
 )
 
 // wrap returns a plugin that takes part in the same passes.
-func wrap(row Plugin, inner, trial apiadmission.Interface) apiadmission.Interface {
-	p := &plugin{inner, trial, row}
+func wrap(row Plugin, inner, trial apiadmission.Interface, stored map[schema.GroupVersionResource]schema.GroupVersionResource) apiadmission.Interface {
+	p := &plugin{inner, trial, row, stored}
 	_, mutates := inner.(apiadmission.MutationInterface)
 	_, validates := inner.(apiadmission.ValidationInterface)
 	switch {
@@ -46,7 +49,9 @@ func wrap(row Plugin, inner, trial apiadmission.Interface) apiadmission.Interfac
 }
 
 // Concerns implements admission.Described.
-func (p *plugin) Concerns(a apiadmission.Attributes) bool { return p.row.concerns(a) }
+func (p *plugin) Concerns(a apiadmission.Attributes) bool {
+	return p.row.concerns(asStored(a, p.stored))
+}
 
 // Changes implements admission.Described.
 func (p *plugin) Changes() bool {
@@ -59,6 +64,7 @@ func (p *plugin) Reads() []admission.Read { return p.row.Reads }
 
 // Predict implements admission.Predictor.
 func (p *plugin) Predict(ctx context.Context, pass registration.Pass, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
+	a = asStored(a, p.stored)
 	switch p.row.forecast {
 	case never:
 		return admission.ErrNotPredicted
@@ -81,11 +87,11 @@ func (p *plugin) judging(a apiadmission.Attributes) apiadmission.Interface {
 }
 
 func (p *plugin) admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.judging(a).(apiadmission.MutationInterface).Admit(ctx, a, o)
+	return p.judging(a).(apiadmission.MutationInterface).Admit(ctx, asStored(a, p.stored), o)
 }
 
 func (p *plugin) validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
-	return p.judging(a).(apiadmission.ValidationInterface).Validate(ctx, a, o)
+	return p.judging(a).(apiadmission.ValidationInterface).Validate(ctx, asStored(a, p.stored), o)
 }
 
 // Admit implements admission.MutationInterface.

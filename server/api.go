@@ -60,6 +60,8 @@ type api struct {
 	resources, own http.Handler
 	// kindsChanged is called when discovery shows other kinds.
 	kindsChanged func()
+	// legacy says that clients of 2017 find what they need.
+	legacy bool
 }
 
 // apiParts are what the API is made of.
@@ -86,7 +88,7 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 		Authenticator: config.Authentication.Authenticator, Audiences: v.tokens.issuers,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
 		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
-		EventTTL: s.EventTTL, Enable: s.enabledResources(),
+		EventTTL: s.EventTTL, Enable: s.enabledResources(), Legacy: s.legacyVersions,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -123,7 +125,7 @@ func newAPI(p apiParts) (*api, error) {
 		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
 			&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{}),
 		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
-	a := &api{mapper: p.self.mapper}
+	a := &api{mapper: p.self.mapper, legacy: s.legacy}
 	var builtin []*resources.Endpoint
 	if a.static, builtin, err = endpoints(p, registrationStorage, own, models); err != nil {
 		return nil, err
@@ -191,7 +193,9 @@ func (a *api) install(m *mux.PathRecorderMux) {
 	m.HandlePrefix("/openapi/", a.openapi)
 	m.Handle("/openapi/v2", a.openapi)
 	m.Handle("/openapi/v3", a.openapi)
-	m.UnlistedHandle(openapi.OldPath, a.openapi)
+	if a.legacy {
+		m.UnlistedHandle(openapi.OldPath, a.openapi)
+	}
 }
 
 // addCustom sets up the kinds that users define, outside of the versions of built-in

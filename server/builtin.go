@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,7 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 	groups, notEnforced := p.kinds, p.settings.notEnforced
 	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
+	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(p.settings.legacyVersions, gv) })
 	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
 	addRegistrations := func(version string) error {
 		if registrationStorage[version] == nil {

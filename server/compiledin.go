@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/policies"
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
 )
 
 // knownPlugins lists every admission plugin there is, in the recommended order.
@@ -34,7 +35,7 @@ func compiledIn(name string) func(pluginParts) (apiadmission.Interface, error) {
 		return policies.New(name, policies.Options{
 			Client: p.self.client, Informers: p.self.informers, Authorizer: p.authorizer, Mapper: p.self.mapper,
 			Version: newEffectiveVersion(), Stopped: p.drained, Configuration: p.configuration.Raw,
-			MakeAccount: p.makeAccount,
+			MakeAccount: p.makeAccount, Stored: catalog.StoredVersions(),
 		})
 	}
 }

@@ -17,7 +17,7 @@ func PluginNames() []string {
 }
 
 // SwitchOn returns the entries of Options.RuntimeConfig with all versions switched on that
-// can be and that no entry names.
+// kube-apiserver knows, too, and that no entry names.
 func SwitchOn(entries []string) []string {
 	entries = slices.Clone(entries)
 	for _, version := range switchable {
@@ -32,10 +32,9 @@ func SwitchOn(entries []string) []string {
 	return entries
 }
 
-// CanSwitch reports whether Options.RuntimeConfig may have an entry: whether the version
-// that it names can be switched.
+// CanSwitch reports whether Options.RuntimeConfig may have an entry: whether what it names can
+// be switched.
 func CanSwitch(entry string) bool {
 	name, _, _ := strings.Cut(entry, "=")
-	version, ok := strings.CutPrefix(name, registrations.Group+"/")
-	return ok && slices.Contains(switchable, version)
+	return slices.Contains(switches(), name)
 }

@@ -96,8 +96,10 @@ type Options struct {
 	// certificate that the server has made, and nobody when ProxyClientCertFile is set.
 	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
-	// GROUP/VERSION or GROUP/VERSION=true or =false. Those that can be switched,
-	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, are on by default.
+	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are
+	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, off are extensions/v1beta1,
+	// apps/v1beta1 and apps/v1beta2. The entry api/legacy switches these three on, and what
+	// clients of 2017 need besides.
 	RuntimeConfig []string
 	// AdmissionRefreshInterval is how often registrations are read, and
 	// AdmissionMaxStaleness how old the last read may be before writes are

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 )
 
@@ -18,27 +19,64 @@ import (
 // knows (S9.8).
 var switchable = []string{"v1beta1", "v1alpha1"}
 
-// switchedOff lists the versions of the registrations' group that are not served,
-// given the entries of --runtime-config.
-func switchedOff(config []string) ([]string, error) {
-	var off, seen []string
+// legacySwitch is the entry of --runtime-config for what clients of 2017 need: all versions that
+// upstream no longer serves, and OpenAPI v2 where these clients read it (S9.8).
+const legacySwitch = "api/legacy"
+
+// switches lists what --runtime-config can switch on and off.
+func switches() []string {
+	var names []string
+	for _, version := range switchable {
+		names = append(names, registrations.Group+"/"+version)
+	}
+	var legacy []string
+	for gv := range catalog.LegacyVersions() {
+		legacy = append(legacy, gv.String())
+	}
+	slices.Sort(legacy)
+	return append(append(names, legacy...), legacySwitch)
+}
+
+// parseRuntimeConfig returns what the entries of --runtime-config say, by what they switch.
+func parseRuntimeConfig(config []string) (map[string]bool, error) {
+	known, values := switches(), map[string]bool{}
 	for _, entry := range config {
 		name, value, given := strings.Cut(entry, "=")
-		version, known := strings.CutPrefix(name, registrations.Group+"/")
+		_, seen := values[name]
 		switch {
-		case !known || !slices.Contains(switchable, version):
-			return nil, fmt.Errorf("--runtime-config %q: only %[2]s/%[3]s and %[2]s/%[4]s can be switched on or off", entry, registrations.Group, switchable[0], switchable[1])
-		case slices.Contains(seen, version):
+		case !slices.Contains(known, name):
+			last := len(known) - 1
+			return nil, fmt.Errorf("--runtime-config %q: only %s and %s can be switched on or off", entry, strings.Join(known[:last], ", "), known[last])
+		case seen:
 			return nil, fmt.Errorf("--runtime-config %q is given twice", name)
 		case given && value != "true" && value != "false":
 			return nil, fmt.Errorf("--runtime-config %q: the value must be true or false", entry)
 		}
-		seen = append(seen, version)
-		if value == "false" {
-			off = append(off, version)
+		values[name] = value != "false"
+	}
+	return values, nil
+}
+
+// parseVersions chooses the versions that are served.
+func (s *settings) parseVersions() error {
+	values, err := parseRuntimeConfig(s.RuntimeConfig)
+	if err != nil {
+		return err
+	}
+	for _, version := range switchable {
+		if on, given := values[registrations.Group+"/"+version]; given && !on {
+			s.versionsOff = append(s.versionsOff, version)
 		}
 	}
-	return off, nil
+	s.legacy = values[legacySwitch]
+	for gv := range catalog.LegacyVersions() {
+		// A version's own entry is stronger.
+		on, given := values[gv.String()]
+		if on || (s.legacy && !given) {
+			s.legacyVersions = append(s.legacyVersions, gv)
+		}
+	}
+	return nil
 }
 
 // betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1.

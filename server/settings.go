@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
@@ -30,6 +31,10 @@ type settings struct {
 	plugins []string
 	// versionsOff are the versions of the registrations' group that are not served.
 	versionsOff []string
+	// legacyVersions are the served ones of the versions that upstream no longer serves, and
+	// legacy says that clients of 2017 find the rest that they need.
+	legacyVersions []schema.GroupVersion
+	legacy         bool
 	// notEnforced are the resources of the registrations that no request is judged by,
 	// because the kind is switched off or its plugin does not run.
 	notEnforced []string
@@ -208,7 +213,7 @@ func (s *settings) parseAdmission() error {
 	}).Names(knownPlugins()); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if s.versionsOff, err = switchedOff(s.RuntimeConfig); err != nil {
+	if err := s.parseVersions(); err != nil {
 		return err
 	}
 	for _, k := range registration.Sources() {

@@ -42,7 +42,7 @@ func start(t *testing.T) *rest.Config {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var log bytes.Buffer
-	server := exec.Command(binary, "serve", "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0",
+	server := exec.Command(binary, "serve", "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0", "--runtime-config", "api/legacy=true",
 		"--initializer-timeout", "10m", "--admission-consistency", "strict")
 	server.Stderr = &log
 	out, err := server.StdoutPipe()

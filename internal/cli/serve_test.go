@@ -156,7 +156,7 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		{"no data directory", serveOptions{}, "--data-dir must not be empty"},
 		{"negative verbosity", serveOptions{verbosity: -1, server: server.Options{DataDir: "d"}}, "--v -1 must not be negative"},
 		{"S9.8 a version that cannot be switched", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"apps/v1=false"}}},
-			`--runtime-config "apps/v1=false": only admissionregistration.k8s.io/v1beta1 and admissionregistration.k8s.io/v1alpha1 can be switched on or off`},
+			`--runtime-config "apps/v1=false": only admissionregistration.k8s.io/v1beta1, admissionregistration.k8s.io/v1alpha1, apps/v1beta1, apps/v1beta2, extensions/v1beta1 and api/legacy can be switched on or off`},
 		{"S9.8 neither on nor off", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=no"}}},
 			`--runtime-config "admissionregistration.k8s.io/v1alpha1=no": the value must be true or false`},
 		{"S9.8 switched twice", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=false", "admissionregistration.k8s.io/v1alpha1"}}},

@@ -74,6 +74,8 @@ type Options struct {
 
 	// Enable adds resources that upstream has and does not serve by default.
 	Enable []schema.GroupVersionResource
+	// Legacy adds versions of LegacyVersions.
+	Legacy []schema.GroupVersion
 }
 
 // Group is one built-in API group.
@@ -138,7 +140,7 @@ func Build(o Options) ([]Group, []Hook, error) {
 	}
 	removeOwn(groups)
 	shareTables(groups)
-	if groups, err = addLegacy(groups, o.RESTOptions); err != nil {
+	if groups, err = addLegacy(groups, o.RESTOptions, o.Legacy); err != nil {
 		return nil, nil, err
 	}
 	answerForNodes(groups, o.Authorizer)

@@ -24,8 +24,8 @@ import (
 )
 
 // legacy lists the versions that upstream's storage still understands and
-// kube-apiserver no longer serves: the workload kinds as the examples of Kubernetes 1.15 use them. They
-// share the storage of the group they moved to, so an object written through
+// kube-apiserver no longer serves: the workload kinds as the examples of Kubernetes 1.15 use them. A
+// server serves those that it is asked for (S9.8). They share the storage of the group they moved to, so an object written through
 // one version is read through the others, and a webhook's rule on one of them
 // also catches the others when its matchPolicy is Equivalent.
 var legacy = []struct {
@@ -64,7 +64,23 @@ func LegacyVersions() map[schema.GroupVersion]schema.GroupVersion {
 	return from
 }
 
-func addLegacy(groups []Group, options generic.RESTOptionsGetter) ([]Group, error) {
+// StoredVersions maps the resources of the versions that upstream no longer serves to those
+// that are stored.
+func StoredVersions() map[schema.GroupVersionResource]schema.GroupVersionResource {
+	stored := map[schema.GroupVersionResource]schema.GroupVersionResource{}
+	for _, l := range legacy {
+		for _, resource := range l.resources {
+			stored[l.version.WithResource(resource)] = l.from.WithResource(resource)
+		}
+	}
+	return stored
+}
+
+// addLegacy adds the wanted ones of the versions that upstream no longer serves.
+func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schema.GroupVersion) ([]Group, error) {
+	if len(wanted) == 0 {
+		return groups, nil
+	}
 	storages := map[schema.GroupVersion]map[string]rest.Storage{}
 	for _, g := range groups {
 		for _, v := range g.Versions {
@@ -72,6 +88,9 @@ func addLegacy(groups []Group, options generic.RESTOptionsGetter) ([]Group, erro
 		}
 	}
 	for _, l := range legacy {
+		if !slices.Contains(wanted, l.version) {
+			continue
+		}
 		storage := map[string]rest.Storage{}
 		for path, s := range storages[l.from] {
 			resource, subresource, _ := strings.Cut(path, "/")

@@ -47,7 +47,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 	}
 	for _, ns := range []string{"red", "blue"} {
 		for _, o := range []map[string]any{
-			configMap("stored", ns), deployment("apps/v1", "stored", ns), gadget("v1", "stored", ns),
+			configMap("stored", ns), deployment("apps/v1", "stored", ns), scaler("autoscaling/v2", "stored", ns), gadget("v1", "stored", ns),
 		} {
 			gvk := (&unstructured.Unstructured{Object: o}).GroupVersionKind()
 			write(path(kinds.Of(gvk).Resource, ns), o)
@@ -59,7 +59,7 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 			write(path(kinds.Of(u.GroupVersionKind()).Resource, u.GetNamespace()), p)
 		}
 	}
-	for i := range 12 {
+	for i := range 16 {
 		kind, list := "ValidatingWebhookConfiguration", "webhooks"
 		version := "v1"
 		switch i % 4 {
@@ -113,8 +113,8 @@ func TestPlansAreTheServersOwn(t *testing.T) {
 		for _, ns := range []string{"red", "blue"} {
 			for _, dryRun := range []bool{false, true} {
 				for _, o := range []map[string]any{
-					configMap("stored", ns), deployment("apps/v1", "stored", ns), deployment("extensions/v1beta1", "stored", ns),
-					deployment("apps/v1beta1", "stored", ns), gadget("v1", "stored", ns), gadget("v2", "stored", ns),
+					configMap("stored", ns), deployment("apps/v1", "stored", ns), scaler("autoscaling/v1", "stored", ns),
+					scaler("autoscaling/v2", "stored", ns), gadget("v1", "stored", ns), gadget("v2", "stored", ns),
 				} {
 					u := &unstructured.Unstructured{Object: o}
 					if operation == "CREATE" {
@@ -309,8 +309,8 @@ func entry(r *rand.Rand, kind, name string) map[string]any {
 	pick := func(choices ...any) any { return choices[r.IntN(len(choices))] }
 	rule := func() map[string]any {
 		return map[string]any{
-			"apiGroups": []any{pick("*", "apps", "extensions", "", "example.com")}, "apiVersions": []any{pick("*", "v1", "v1beta1", "v2")},
-			"resources": []any{pick("*", "deployments", "configmaps", "gadgets")},
+			"apiGroups": []any{pick("*", "apps", "autoscaling", "", "example.com")}, "apiVersions": []any{pick("*", "v1", "v1beta1", "v2")},
+			"resources": []any{pick("*", "*", "deployments", "horizontalpodautoscalers", "configmaps", "gadgets")},
 		}
 	}
 	if kind == "InitializerConfiguration" {
@@ -360,6 +360,12 @@ func object(apiVersion, kind, name, namespace string, labels map[string]any) map
 
 func configMap(name, namespace string) map[string]any {
 	return object("v1", "ConfigMap", name, namespace, map[string]any{"tier": "front"})
+}
+
+func scaler(apiVersion, name, namespace string) map[string]any {
+	o := object(apiVersion, "HorizontalPodAutoscaler", name, namespace, map[string]any{"tier": "back"})
+	o["spec"] = map[string]any{"maxReplicas": int64(3), "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+	return o
 }
 
 func deployment(apiVersion, name, namespace string) map[string]any {

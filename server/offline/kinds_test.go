@@ -66,8 +66,8 @@ func TestKindsAreFound(t *testing.T) {
 	for _, c := range []struct{ name, resource, err string }{
 		{name: "deployment", resource: "apps/v1, Resource=deployments"},
 		{name: "Deployments", resource: "apps/v1, Resource=deployments"},
-		{name: "deployments.extensions", resource: "extensions/v1beta1, Resource=deployments"},
-		{name: "deployments.v1beta2.apps", resource: "apps/v1beta2, Resource=deployments"},
+		{name: "horizontalpodautoscalers.v1.autoscaling", resource: "autoscaling/v1, Resource=horizontalpodautoscalers"},
+		{name: "deployments.extensions", err: `the kind "deployments.extensions" is not known`},
 		{name: "pods.v1.", resource: "/v1, Resource=pods"},
 		{name: "gadgets", err: `the kind "gadgets" is not known`},
 		{name: "pods.apps", err: `the kind "pods.apps" is not known`},

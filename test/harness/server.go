@@ -196,7 +196,8 @@ func (s *Server) Log() string {
 }
 
 // Shared returns the server for tests that do not disturb one another. It is
-// started by the first test that wants it, and knows the users in Tokens.
+// started by the first test that wants it, knows the users in Tokens, and serves the
+// versions that upstream no longer serves.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	s, err := shared()
@@ -205,6 +206,9 @@ func Shared(t testing.TB) *Server {
 	}
 	return s
 }
+
+// legacy is the entry of --runtime-config for the versions that upstream no longer serves.
+const legacy = "api/legacy=true"
 
 var sharedStarted bool
 
@@ -220,9 +224,9 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	data := filepath.Join(dir, "shared")
 	sharedStarted = true
 	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
-		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens, Controllers: controllers})
+		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens, Controllers: controllers, RuntimeConfig: []string{legacy}})
 	}
-	s := &Server{DataDir: data, args: []string{"--token-auth-file", tokens}}
+	s := &Server{DataDir: data, args: []string{"--token-auth-file", tokens, "--runtime-config", legacy}}
 	if err := s.start("0"); err != nil {
 		return nil, fmt.Errorf("shared server: %w", err)
 	}

@@ -1,7 +1,9 @@
 package catalogtest
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +59,7 @@ func Build(tb testing.TB) []Version {
 		Informers: informers.NewSharedInformerFactory(api, 0), Authorizer: authorizer,
 		ServiceRange: net.IPNet{IP: net.IPv4(10, 0, 0, 0).To4(), Mask: net.CIDRMask(24, 32)},
 		NodePorts:    utilnet.PortRange{Base: 30000, Size: 2768}, EventTTL: time.Hour,
+		Legacy: slices.Collect(maps.Keys(catalog.LegacyVersions())),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -3,7 +3,7 @@
 // The Lease is an object like that of a kube-controller-manager, and works the same way:
 // client-go's elector renews it, and another server takes it over when it was not renewed
 // for its duration. It is read and written through a storage of the caller, who decides
-// whether admission is asked about it. See docs/decisions/004-the-lease-of-controllers.md.
+// whether admission is asked about it. See docs/decisions/003-a-lease-for-controllers.md.
 //
 // # Guarantees
 //

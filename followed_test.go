@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// followed are the functions of upstream that a file here does the work of in its own way.
+// followed maps functions of upstream to the file here that does their work in its own way.
 // When one of them changes, what is here may have to change as well.
 var followed = []struct {
 	// ours is the file here.
@@ -68,6 +68,77 @@ var followed = []struct {
 	{"server/aggregation/documents.go", aggregator, "pkg/controllers/openapiv3/aggregator/aggregator.go", "specProxier.updateAPIServiceSpecLocked", "d1d6ba52b20a1c56"},
 	{"server/aggregation/documents.go", aggregator, "pkg/controllers/openapi/aggregator/aggregator.go", "specAggregator.updateServiceLocked", "db1952d28f9e6cc5"},
 	{"server/auth/bootstrap.go", kubernetes, "pkg/registry/rbac/rest/storage_rbac.go", "ensureRBACPolicy", "2d6664357e8db120"},
+	{"admission/plan/policies.go", apiserver, "pkg/admission/plugin/policy/generic/policy_dispatcher.go", "policyDispatcher.Dispatch", "45bb8fd9becf5e02"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/policy_dispatcher.go", "CollectParams", "9e47b139f5396b34"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/policy_matcher.go", "matcher.DefinitionMatches", "24cdd60508d75a89"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/policy_matcher.go", "matcher.BindingMatches", "aa7c3a4ded46319b"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/plugin.go", "Plugin.Dispatch", "4311f6a99dd491c1"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/plugin.go", "Plugin.isExcludedFromAllHooks", "3bafe73a20c480b5"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/generic/plugin.go", "Plugin.isExcludedFromAPIHooks", "4a76695325dd80c5"},
+	{"admission/plan/rule.go", apiserver, "pkg/admission/plugin/policy/matching/matching.go", "Matcher.Matches", "6d2ff7239cbd96ee"},
+	{"admission/plan/rule.go", apiserver, "pkg/admission/plugin/policy/matching/matching.go", "matchesResourceRules", "b92e1233ff2285e1"},
+	{"admission/plan/judge.go", apiserver, "pkg/admission/plugin/policy/validating/dispatcher.go", "dispatcher.Dispatch", "0c370b8d77c3ade0"},
+	{"admission/plan/judge.go", apiserver, "pkg/admission/plugin/policy/validating/dispatcher.go", "formatPoliciesBindings", "3da9bb310349b2f3"},
+	{"admission/plan/policy.go", apiserver, "pkg/admission/plugin/policy/validating/policy_decision.go", "reasonToCode", "acf3174bbeaa0b9c"},
+	{"admission/trace/policy_publish.go", apiserver, "pkg/admission/plugin/policy/validating/dispatcher.go", "publishValidationFailureAnnotations", "bd01896f31642239"},
+	{"admission/trace/policy_publish.go", apiserver, "pkg/admission/plugin/policy/validating/dispatcher.go", "auditAnnotationCollector.publish", "7a514d987edc7640"},
+	{"admission/policy/policy.go", apiserver, "pkg/admission/plugin/policy/validating/plugin.go", "compilePolicy", "7d1715621e566ab1"},
+	{"admission/policy/validate.go", apiserver, "pkg/admission/plugin/policy/validating/validator.go", "validator.Validate", "6c0bd7fd7d9040a9"},
+	{"admission/policy/validate.go", apiserver, "pkg/admission/plugin/policy/validating/validator.go", "policyDecisionActionForError", "9f6dde7147bd8062"},
+	{"admission/policy/validate.go", apiserver, "pkg/admission/plugin/policy/validating/validator.go", "auditAnnotationEvaluationForError", "876c300d4f8bbee1"},
+	{"admission/policy/mutate.go", apiserver, "pkg/admission/plugin/policy/mutating/compilation.go", "compilePolicy", "463a1fbfc6fa587d"},
+	{"admission/plan/mutate.go", apiserver, "pkg/admission/plugin/policy/mutating/dispatcher.go", "dispatcher.dispatchInvocations", "90a888103c5c3fe0"},
+	{"admission/plan/mutate.go", apiserver, "pkg/admission/plugin/policy/mutating/dispatcher.go", "dispatcher.dispatchOne", "8a5145ffd9b56a58"},
+	{"admission/plan/mutate.go", apiserver, "pkg/admission/plugin/policy/mutating/reinvocationcontext.go", "policyReinvokeContext.ShouldReinvoke", "5bf635c171f35c9e"},
+	{"admission/plan/mutate.go", apiserver, "pkg/admission/plugin/policy/mutating/reinvocationcontext.go", "policyReinvokeContext.RequireReinvokingPreviouslyInvokedPlugins", "ac04c45527266493"},
+	{"admission/mutation/mutation.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/json_patch.go", "jsonPatcher.Patch", "6b3955ffc3d9a115"},
+	{"admission/mutation/mutation.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/json_patch.go", "jsonPatcher.evaluatePatchExpression", "a16b2ef3b9eb415a"},
+	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "ApplyStructuredMergeDiff", "d06c73435a6df942"},
+	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "applyConfigPatcher.Patch", "236d9b2ea53cfbf7"},
+	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "validatePatch", "00fb4470ed98c687"},
+	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "findAtomics", "b37ee77404e4e50a"},
+	{"server/schemas.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/typeconverter.go", "typeConverterManager.GetTypeConverter", "76178bbebb3722d0"},
+	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "compiler.CompileCELExpression", "43ebe6220533efbe"},
+	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "mustBuildEnvs", "e30bb7b9df2b80ed"},
+	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "createEnvForOpts", "f2678d38ca018908"},
+	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "BuildRequestType", "4e6d2f6531128398"},
+	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "BuildNamespaceType", "fd4f9b987d33f5f2"},
+	{"admission/expression/request.go", apiserver, "pkg/admission/plugin/cel/condition.go", "CreateAdmissionRequest", "8fb0e476ae2f4668"},
+	{"admission/expression/request.go", apiserver, "pkg/admission/plugin/cel/condition.go", "CreateNamespaceObject", "6dd040b52254a098"},
+	{"admission/expression/request.go", apiserver, "pkg/admission/plugin/cel/activation.go", "newActivation", "d44aaa3bf7599d67"},
+	{"admission/expression/request.go", apiserver, "pkg/admission/plugin/cel/activation.go", "evaluationActivation.ResolveName", "6a2459aea050d7f0"},
+	{"admission/expression/variables.go", apiserver, "pkg/admission/plugin/cel/composition.go", "CompositedCompiler.CompileAndStoreVariables", "bc6d4ef6a551f162"},
+	{"admission/expression/variables.go", apiserver, "pkg/admission/plugin/cel/composition.go", "variableAccessor.Callback", "d0cab0bcdf2f1020"},
+	{"admission/condition/condition.go", apiserver, "pkg/admission/plugin/webhook/matchconditions/matcher.go", "matcher.Match", "8c867e8cb0ba9392"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "LoadPolicyManifests", "ba9e01778ea1e5fb"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "acceptFileObject", "3d647e48522bb215"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "validateAcceptedItem", "f232941d4528b9f4"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "validatePolicyManifestConstraints", "9b7ad1a36d6a0cc9"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "validateBindingConstraints", "092cc0391a4c7bd7"},
+	{"server/manifests/load.go", apiserver, "pkg/admission/plugin/policy/manifest/loader/loader.go", "validateBindingReferences", "91dc7714da17b4b2"},
+	{"server/manifests/manifests.go", apiserver, "pkg/admission/plugin/policy/manifest/source/source.go", "StaticPolicySource.checkAndReload", "255a8d48d823c334"},
+	{"server/manifests/manifests.go", apiserver, "pkg/admission/plugin/policy/manifest/source/source.go", "StaticPolicySource.RunReloadLoop", "c903210ab219d551"},
+	{"server/controllers/garbage.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newGarbageCollectorController", "9acbba03405d026d"},
+	{"server/controllers/quota.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newResourceQuotaController", "ad3b32362c2fdf8e"},
+	{"server/controllers/identity.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newServiceAccountController", "ca3571efa1d19c22"},
+	{"server/controllers/identity.go", kubernetes, "cmd/kube-controller-manager/app/certificates.go", "newRootCACertificatePublisherController", "6adf3800d19696fd"},
+	{"server/controllers/certificates.go", kubernetes, "cmd/kube-controller-manager/app/certificates.go", "newCertificateSigningRequestApprovingController", "c356a5b9b2dfe0e3"},
+	{"server/controllers/certificates.go", kubernetes, "cmd/kube-controller-manager/app/certificates.go", "newCertificateSigningRequestCleanerController", "6416aa1b8bd92b54"},
+	{"server/controllers/certificates.go", kubernetes, "cmd/kube-controller-manager/app/certificates.go", "newCertificateSigningRequestSigningController", "155bbec95e509d84"},
+	{"server/controllers/services.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newEndpointsController", "a6e65cb439f4b586"},
+	{"server/controllers/services.go", kubernetes, "cmd/kube-controller-manager/app/discovery.go", "newEndpointSliceController", "b752b18534b65de0"},
+	{"server/controllers/services.go", kubernetes, "cmd/kube-controller-manager/app/discovery.go", "newEndpointSliceMirroringController", "59d31e0fd8479673"},
+	{"server/controllers/volumes.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newPersistentVolumeBinderController", "a03d5ad80a0fe945"},
+	{"server/controllers/volumes.go", kubernetes, "cmd/kube-controller-manager/app/core.go", "newEphemeralVolumeController", "f26dd83dc7e30204"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/apps.go", "newDaemonSetController", "473489a226ed1db1"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/apps.go", "newStatefulSetController", "6409d5976fb07540"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/apps.go", "newReplicaSetController", "da1ab7d5ab430936"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/apps.go", "newDeploymentController", "8674b0e4700b98f6"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/batch.go", "newJobController", "2cd2769e341ba066"},
+	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/batch.go", "newCronJobController", "8e14148c8c8fb31e"},
+	{"server/fakenodes/fakenodes.go", kubernetes, "pkg/kubelet/status/generate.go", "GeneratePodReadyCondition", "134f0c5cac619018"},
+	{"server/fakenodes/fakenodes.go", kubernetes, "pkg/kubelet/status/generate.go", "GenerateContainersReadyCondition", "0d253da77eda6bd1"},
+	{"server/aggregation/availability.go", aggregator, "pkg/controllers/status/remote/remote_available_controller.go", "AvailableConditionController.sync", "f1add977b5d73c67"},
 }
 
 const (
@@ -151,6 +222,8 @@ func typeName(e ast.Expr) string {
 	case *ast.StarExpr:
 		return typeName(e.X)
 	case *ast.IndexExpr:
+		return typeName(e.X)
+	case *ast.IndexListExpr:
 		return typeName(e.X)
 	case *ast.Ident:
 		return e.Name

@@ -130,7 +130,7 @@ var layers = []struct {
 	{"admission/call", []string{"internal/files", "admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
 	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/exclusion", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
 		"a plan is read off a snapshot: entries, their rules and conditions, what policies say, the version of the review, and the list of initializers"},
-	{"admission/objects", []string{"admission/mutation", "admission/review", "admission/initializers"},
+	{"admission/objects", []string{"admission/mutation", "admission/registration", "admission/review", "admission/initializers"},
 		"the objects of a request, as reviews have them and as mutations change them, with metadata.initializers where users see it"},
 	{"admission/initializers", []string{"admission/registration"},
 		"the field, its rules, and who is registered to initialize"},

@@ -39,7 +39,7 @@ func newInitializerPlugin(o *Options, publisher *trace.Publisher) *initializerPl
 		}
 	}
 	p.Plugin = initializers.New(options)
-	options.Pending = func(context.Context, admission.Attributes) ([]string, error) { return nil, nil }
+	options.Pending = func(context.Context, admission.Attributes) ([]*registration.Entry, error) { return nil, nil }
 	p.verdicts = initializers.New(options)
 	return p
 }
@@ -59,8 +59,8 @@ func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass,
 	return p.verdicts.Validate(ctx, a, o)
 }
 
-// pending names the initializers that the new object of a request must wait for.
-func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes) ([]string, error) {
+// pending returns the initializers that the new object of a request must wait for.
+func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes) ([]*registration.Entry, error) {
 	s, err := acquire(ctx, p.snapshots, registration.Initializing, a)
 	if s == nil {
 		return nil, err
@@ -74,11 +74,11 @@ func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes)
 		})
 		return nil, nil
 	}
-	var names []string
+	var given []*registration.Entry
 	for _, c := range chosen {
-		names = append(names, c.Entry.Name)
+		given = append(given, c.Entry.Entry)
 	}
-	return names, nil
+	return given, nil
 }
 
 // registered reads every entry of a source as it is registered now.

@@ -38,6 +38,29 @@
 // not at all. Several processes of the same initializer may run: the write of one makes
 // the write of the other conflict, and the other reads the object again.
 //
+// # Releasing
+//
+// An initializer that allocates something outside of the object, such as an address, is
+// registered with a finalizer of its own, and has a function Release:
+//
+//	Finalizer:  "example.com/address",
+//	Initialize: allocate,
+//	Release:    release,
+//
+// The server gives the finalizer to each object that gets the name. Before the controller
+// calls Initialize it says in the object that it has begun (metadata.initializers.paired has
+// a field claimed). From then on the object stays, whatever happens, until Release was
+// called and the finalizer is removed: when another initializer fails the initialization,
+// when the object is deleted before it is initialized, and when it is deleted later.
+// Whether the controller or the server crash in between, what Initialize allocated for an
+// object is released before the object is gone. There is one limit: an object that was
+// never initialized is kept for an hour (--initializer-release-timeout), after which the
+// server deletes it with an event.
+//
+// Both functions find what was allocated by the uid of the object, and both may be called
+// again. Of several processes of one initializer, only one may run at a time if it has a
+// function Release: use leader election.
+//
 // # Failing
 //
 // A function that returns a *Failure (see Fail) ends the initialization: the

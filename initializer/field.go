@@ -53,6 +53,22 @@ func position(u *unstructured.Unstructured, name string) int {
 	return slices.Index(names, name)
 }
 
+// claimOf returns the list metadata.initializers.paired with a claim of the initializer, and
+// whether it has claimed already. The error says that the object did not get the finalizer
+// together with the name.
+func claimOf(u *unstructured.Unstructured, name, finalizer string) (pairs []any, claimed bool, err error) {
+	pairs, _, _ = unstructured.NestedSlice(u.Object, "metadata", "initializers", "paired")
+	for _, entry := range pairs {
+		pair, _ := entry.(map[string]any)
+		if pair["name"] == name && pair["finalizer"] == finalizer {
+			claimed, _ = pair["claimed"].(bool)
+			pair["claimed"] = true
+			return pairs, claimed, nil
+		}
+	}
+	return nil, false, fmt.Errorf("object %q waits for initializer %q without finalizer %q: register the initializer with that finalizer", u.GetName(), name, finalizer)
+}
+
 // nameOf is what is kept of an object that needs nothing done.
 func nameOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	s := &unstructured.Unstructured{Object: map[string]any{}}

@@ -102,6 +102,30 @@ func TestTurn(t *testing.T) {
 	}
 }
 
+func TestClaim(t *testing.T) {
+	for _, test := range []struct {
+		field, want string
+		claimed     bool
+	}{
+		{`{pending: [{name: me}], paired: [{name: x, finalizer: e/x, claimed: true}, {name: me, finalizer: e/f}]}`,
+			`[{"claimed":true,"finalizer":"e/x","name":"x"},{"claimed":true,"finalizer":"e/f","name":"me"}]`, false},
+		{`{pending: [{name: me}], paired: [{name: me, finalizer: e/f, claimed: true}]}`, `[{"claimed":true,"finalizer":"e/f","name":"me"}]`, true},
+		{`{pending: [{name: me}]}`, "", false},
+		{`{pending: [{name: me}], paired: [{name: me, finalizer: e/other}]}`, "", false},
+	} {
+		pairs, claimed, err := claimOf(parse(t, `metadata: {name: o, initializers: `+test.field+`}`), "me", "e/f")
+		if test.want == "" {
+			if err == nil || !strings.Contains(err.Error(), "register the initializer with that finalizer") {
+				t.Errorf("S11.55 %s: error %v", test.field, err)
+			}
+			continue
+		}
+		if data, _ := json.Marshal(pairs); err != nil || string(data) != test.want || claimed != test.claimed {
+			t.Errorf("S11.55 %s: %s, %v, %v", test.field, data, claimed, err)
+		}
+	}
+}
+
 func TestIncludeUninitialized(t *testing.T) {
 	var queries []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -136,6 +160,7 @@ func TestNewChecksOptions(t *testing.T) {
 		"configuration":    func(o *Options) { o.Config = nil },
 		"has no resources": func(o *Options) { o.Resources = nil },
 		"has no function":  func(o *Options) { o.Initialize = nil },
+		"or neither":       func(o *Options) { o.Finalizer = "example.com/f" },
 	} {
 		o := good
 		spoil(&o)

@@ -2,8 +2,10 @@ package initializer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +28,14 @@ import (
 // may be concurrent.
 type Func func(ctx context.Context, obj *unstructured.Unstructured) error
 
+// Release gives back what Func allocated for an object. It is called for every object that
+// is being deleted and has the controller's finalizer, whether it was initialized or not,
+// and whether Func allocated anything for it or not. It must do no harm when it is called
+// again for the same object: its uid is what the allocation should be found by. Its changes
+// of the object are lost. Calls for different objects may be concurrent; a call of Func and
+// one of Release for the same object never are.
+type Release func(ctx context.Context, obj *unstructured.Unstructured) error
+
 // Options describe a controller.
 type Options struct {
 	// Name is the initializer's name, as in the InitializerConfiguration.
@@ -39,6 +49,11 @@ type Options struct {
 	Namespace string
 	// Initialize is called for each object on which it is the initializer's turn.
 	Initialize Func
+	// Finalizer is the finalizer that the initializer is registered with, and Release what
+	// is called before it is removed; both or none. See "Releasing" in the comment of the
+	// package.
+	Finalizer string
+	Release   Release
 	// Parallel says that the initializer is registered with parallel: true. The
 	// controller then reads the InitializerConfigurations, for which its user needs
 	// the verbs list and watch, to know which others are.
@@ -77,6 +92,8 @@ func New(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("initializer %q has no resources", o.Name)
 	case o.Initialize == nil:
 		return nil, fmt.Errorf("initializer %q has no function", o.Name)
+	case (o.Finalizer == "") != (o.Release == nil):
+		return nil, fmt.Errorf("initializer %q needs both a finalizer and a function that releases, or neither", o.Name)
 	}
 	if o.Workers == 0 {
 		o.Workers = 4
@@ -163,7 +180,7 @@ func ended(ctx context.Context, err error) error {
 func (c *Controller) observe(informer cache.SharedIndexInformer, resource schema.GroupVersionResource) error {
 	// Of objects that need no action, only the name is kept.
 	if err := informer.SetTransform(func(obj any) (any, error) {
-		if u, ok := obj.(*unstructured.Unstructured); ok && position(u, c.options.Name) < 0 {
+		if u, ok := obj.(*unstructured.Unstructured); ok && position(u, c.options.Name) < 0 && !c.releases(u) {
 			return nameOf(u), nil
 		}
 		return obj, nil
@@ -171,7 +188,7 @@ func (c *Controller) observe(informer cache.SharedIndexInformer, resource schema
 		return err
 	}
 	enqueue := func(obj any) {
-		if u, ok := obj.(*unstructured.Unstructured); ok && c.turn(u) {
+		if u, ok := obj.(*unstructured.Unstructured); ok && (c.turn(u) || c.releases(u)) {
 			c.queue.Add(item{resource, keyOf(u)})
 		}
 	}
@@ -194,8 +211,17 @@ func (c *Controller) lookAtAll() {
 	}
 }
 
-// turn reports whether it is the initializer's turn.
+// releases reports whether the object waits for the initializer to release it.
+func (c *Controller) releases(u *unstructured.Unstructured) bool {
+	return c.options.Release != nil && u.GetDeletionTimestamp() != nil && slices.Contains(u.GetFinalizers(), c.options.Finalizer)
+}
+
+// turn reports whether it is the initializer's turn. An object that is being deleted is
+// initialized no more.
 func (c *Controller) turn(u *unstructured.Unstructured) bool {
+	if u.GetDeletionTimestamp() != nil {
+		return false
+	}
 	at := position(u, c.options.Name)
 	if at <= 0 || c.parallel == nil {
 		return at == 0
@@ -236,8 +262,16 @@ func (c *Controller) initialize(ctx context.Context, i item) error {
 		return err
 	}
 	stored := obj.(*unstructured.Unstructured)
+	if c.releases(stored) {
+		return c.release(ctx, i.resource, stored)
+	}
 	if !c.turn(stored) {
 		return nil
+	}
+	if c.options.Release != nil {
+		if stored, err = c.claim(ctx, i.resource, stored); err != nil || stored == nil {
+			return err
+		}
 	}
 	next := stored.DeepCopy()
 	err = c.options.Initialize(ctx, next)
@@ -258,6 +292,53 @@ func (c *Controller) initialize(ctx context.Context, i item) error {
 		return nil
 	}
 	return err
+}
+
+// claim says in the object that the initializer begins to act, so that the server keeps the
+// object until the initializer has released what it allocates. It returns the object with
+// the claim, nil if the object is gone.
+func (c *Controller) claim(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	pairs, claimed, err := claimOf(stored, c.options.Name, c.options.Finalizer)
+	if err != nil || claimed {
+		return stored, err
+	}
+	next, err := c.patch(ctx, resource, stored, map[string]any{"initializers": map[string]any{"paired": pairs}})
+	if next == nil || err != nil {
+		return nil, err
+	}
+	if _, claimed, err = claimOf(next, c.options.Name, c.options.Finalizer); err == nil && !claimed {
+		err = fmt.Errorf("the server did not store the claim on %q: it has initializers, and no finalizers of initializers", stored.GetName())
+	}
+	return next, err
+}
+
+// release releases an object and removes the finalizer.
+func (c *Controller) release(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured) error {
+	if err := c.options.Release(ctx, stored.DeepCopy()); err != nil {
+		return fmt.Errorf("releasing: %w", err)
+	}
+	left := slices.DeleteFunc(stored.GetFinalizers(), func(f string) bool { return f == c.options.Finalizer })
+	_, err := c.patch(ctx, resource, stored, map[string]any{"finalizers": left})
+	return err
+}
+
+// patch changes the metadata of exactly the stored state. It returns nil if the object is
+// gone.
+func (c *Controller) patch(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured, metadata map[string]any) (*unstructured.Unstructured, error) {
+	metadata["resourceVersion"], metadata["uid"] = stored.GetResourceVersion(), stored.GetUID()
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return nil, err
+	}
+	next, err := c.plain.Resource(resource).Namespace(stored.GetNamespace()).Patch(
+		ctx, stored.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: c.options.Name})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return next, nil
 }
 
 func keyOf(u *unstructured.Unstructured) string {

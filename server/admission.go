@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/costs"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/manifests"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/params"
@@ -230,6 +232,24 @@ func (a *admitter) mustAct(name string) bool {
 func (a *admitter) parallel(name string) bool {
 	i := a.initializer(name)
 	return i != nil && i.Parallel
+}
+
+// reasonAbandoned is the reason of the event about an object that the server deleted although
+// an initializer had not released what it allocated for the object (S11.59).
+const reasonAbandoned = "ReleaseAbandoned"
+
+// observe counts what happens to uninitialized objects, and leaves an event on one that was
+// given up.
+func (a *admitter) observe(e initialization.Event) {
+	initialization.Count(e)
+	if e.Kind != initialization.Abandoned {
+		return
+	}
+	if object, err := meta.Accessor(e.Object); err == nil {
+		a.rejections.About(e.Resource, object, reasonAbandoned, fmt.Sprintf(
+			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
+			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))
+	}
 }
 
 // initializer returns the one of a name that acts, nil if none is registered.

@@ -129,6 +129,9 @@ type Options struct {
 	// the age at which an object that was left uninitialized is repaired when it is
 	// read; 0 means 5 s and 10 min.
 	InitializerTimeout, InitializerRepairAfter time.Duration
+	// InitializerReleaseTimeout is how long an object that was deleted before it was
+	// initialized is kept for initializers that have to release something; 0 means 1 h.
+	InitializerReleaseTimeout time.Duration
 
 	// Controllers names the controllers to run, as --controllers of a
 	// kube-controller-manager does: names, "*" for those that run by default, "-name",
@@ -191,6 +194,7 @@ func Defaults() Options {
 		AdmissionTraceBytes:         8 << 20,
 		InitializerTimeout:          5 * time.Second,
 		InitializerRepairAfter:      10 * time.Minute,
+		InitializerReleaseTimeout:   time.Hour,
 		Controllers:                 controllers.Default(),
 		Audit:                       options.NewAuditOptions(),
 		RequestHeader:               &options.RequestHeaderAuthenticationOptions{},
@@ -218,6 +222,7 @@ func (o Options) withDefaults() Options {
 	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)
 	o.InitializerTimeout = cmp.Or(o.InitializerTimeout, d.InitializerTimeout)
 	o.InitializerRepairAfter = cmp.Or(o.InitializerRepairAfter, d.InitializerRepairAfter)
+	o.InitializerReleaseTimeout = cmp.Or(o.InitializerReleaseTimeout, d.InitializerReleaseTimeout)
 	if len(o.Controllers) == 0 {
 		o.Controllers = d.Controllers
 	}

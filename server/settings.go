@@ -205,7 +205,7 @@ func (s *settings) checkNumbers() error {
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"--initializer-timeout", s.InitializerTimeout}, {"--initializer-repair-after", s.InitializerRepairAfter}} {
+	}{{"--initializer-timeout", s.InitializerTimeout}, {"--initializer-repair-after", s.InitializerRepairAfter}, {"--initializer-release-timeout", s.InitializerReleaseTimeout}} {
 		if d.value < 0 {
 			return fmt.Errorf("%s %s must not be negative", d.flag, d.value)
 		}

@@ -117,7 +117,7 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 	if s.runs(admission.InitializersName) {
 		st.initialization = initialization.New(initialization.Options{
 			Timeout: s.InitializerTimeout, RepairAfter: s.InitializerRepairAfter,
-			MustAct: admitter.mustAct, Parallel: admitter.parallel, Observe: initialization.Count,
+			ReleaseTimeout: s.InitializerReleaseTimeout, MustAct: admitter.mustAct, Parallel: admitter.parallel, Observe: admitter.observe,
 			Discarded: func(resource schema.GroupResource, obj runtime.Object) {
 				if after, ok := st.afterDelete[resource]; ok {
 					after(obj)

@@ -3,10 +3,13 @@ package initializers
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // Annotation carries the field in typed objects. Clients can neither see nor
@@ -21,6 +24,19 @@ type Initializers struct {
 	Pending []Initializer `json:"pending"`
 	// Result, when set, is why initialization failed.
 	Result *metav1.Status `json:"result,omitempty"`
+	// Paired lists the initializers that were given to the object together with a
+	// finalizer, whether they have acted or not (S11.54). The server keeps the list;
+	// its merge key is name.
+	Paired []Pair `json:"paired,omitempty"`
+}
+
+// Pair is an initializer and its finalizer.
+type Pair struct {
+	Name      string `json:"name"`
+	Finalizer string `json:"finalizer"`
+	// Claimed says that the initializer has begun to act: what it allocates from then
+	// on must be released. The initializer sets it, and nothing takes it back (S11.55).
+	Claimed bool `json:"claimed,omitempty"`
 }
 
 // Initializer is one entry of the pending list.
@@ -112,14 +128,26 @@ func Set(obj runtime.Object, i *Initializers) {
 	m.SetAnnotations(next)
 }
 
-// SetPending makes an object wait for the initializers of these names, in order. It panics
-// on an object without metadata.
-func SetPending(obj runtime.Object, names []string) {
-	pending := make([]Initializer, len(names))
-	for i, name := range names {
-		pending[i].Name = name
+// Give makes an object wait for the initializers, in order, and gives it their finalizers
+// (S11.16, S11.54). It panics on an object without metadata.
+func Give(obj runtime.Object, list []*registration.Entry) {
+	field := &Initializers{Pending: make([]Initializer, len(list))}
+	m := obj.(metav1.Object)
+	finalizers := slices.Clip(m.GetFinalizers())
+	for i, e := range list {
+		field.Pending[i].Name = e.Name
+		if e.Initializer == nil || e.Initializer.Finalizer == "" {
+			continue
+		}
+		field.Paired = append(field.Paired, Pair{Name: e.Name, Finalizer: e.Initializer.Finalizer})
+		if !slices.Contains(finalizers, e.Initializer.Finalizer) {
+			finalizers = append(finalizers, e.Initializer.Finalizer)
+		}
 	}
-	Set(obj, &Initializers{Pending: pending})
+	if len(field.Paired) > 0 {
+		m.SetFinalizers(finalizers)
+	}
+	Set(obj, field)
 }
 
 // Expose moves the field from the annotation to where users see it, in the

@@ -21,10 +21,10 @@ const Verb = "initialize"
 
 // Options are what a Plugin needs. All fields but Registered must be set.
 type Options struct {
-	// Pending returns the names of the initializers that apply to the new object of a
+	// Pending returns the initializers that apply to the new object of a
 	// request, in order. Its error rejects the request; it is the retryable
 	// one of S11.11 when the configuration is not known well enough.
-	Pending func(context.Context, admission.Attributes) ([]string, error)
+	Pending func(context.Context, admission.Attributes) ([]*registration.Entry, error)
 	// Authorizer decides who may write uninitialized objects; with nil, no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Exempt tells which kinds have no initializers: those that configure
@@ -82,15 +82,15 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 
 func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initializers) error {
 	if sent == nil {
-		names, err := p.options.Pending(ctx, a)
-		if err != nil || len(names) == 0 {
+		given, err := p.options.Pending(ctx, a)
+		if err != nil || len(given) == 0 {
 			return err
 		}
-		if len(names) > MaxPending {
+		if len(given) > MaxPending {
 			return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf(
-				"%d registered initializers apply to the object, more than the limit of %d: remove some from the InitializerConfigurations", len(names), MaxPending))
+				"%d registered initializers apply to the object, more than the limit of %d: remove some from the InitializerConfigurations", len(given), MaxPending))
 		}
-		SetPending(a.GetObject(), names)
+		Give(a.GetObject(), given)
 		return nil
 	}
 	if err := p.authorize(ctx, a, "create with initializers denied"); err != nil {
@@ -99,8 +99,13 @@ func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initi
 	if errs := Validate(sent); len(errs) > 0 {
 		return invalid(a, errs...)
 	}
-	if sent.Empty() {
+	switch {
+	case sent.Empty():
 		Set(a.GetObject(), nil)
+	case len(sent.Paired) > 0:
+		// A list that a creator sends brings no finalizers (S11.18, S11.54).
+		sent.Paired = nil
+		Set(a.GetObject(), sent)
 	}
 	return nil
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 var (
@@ -174,8 +176,8 @@ func TestPlugin(t *testing.T) {
 		for _, form := range []string{"typed", "unstructured"} {
 			t.Run(test.name+", "+form, func(t *testing.T) {
 				p := New(Options{
-					Pending: func(context.Context, admission.Attributes) ([]string, error) {
-						return test.configured, test.gate
+					Pending: func(context.Context, admission.Attributes) ([]*registration.Entry, error) {
+						return given(test.configured...), test.gate
 					},
 					Authorizer: allow{"admin": true},
 					Exempt:     func(k schema.GroupVersionKind, _ schema.GroupResource) bool { return k.Kind == "Exempt" },
@@ -274,5 +276,61 @@ func TestHideRefuses(t *testing.T) {
 		if _, err := Hide(map[string]any{"metadata": test.metadata}); err == nil || !strings.Contains(err.Error(), test.message) {
 			t.Errorf("%s: error %v, want one that says %q", test.name, err, test.message)
 		}
+	}
+}
+
+// given are initializers of these names; one with a finalizer has it after a colon.
+func given(names ...string) []*registration.Entry {
+	var list []*registration.Entry
+	for _, name := range names {
+		name, finalizer, _ := strings.Cut(name, ":")
+		list = append(list, &registration.Entry{Origin: registration.Origin{Name: name}, Initializer: &registration.Initializer{Finalizer: finalizer}})
+	}
+	return list
+}
+
+func TestFinalizers(t *testing.T) {
+	admit := func(obj runtime.Object, names ...string) {
+		t.Helper()
+		p := New(Options{
+			Pending: func(context.Context, admission.Attributes) ([]*registration.Entry, error) {
+				return given(names...), nil
+			},
+			Authorizer: allow{"admin": true},
+			Exempt:     func(schema.GroupVersionKind, schema.GroupResource) bool { return false },
+		})
+		a := admission.NewAttributesRecord(obj, nil, podKind, "ns", "p", podResource, "", admission.Create, nil, false, &user.DefaultInfo{Name: "admin"})
+		if err := p.Admit(t.Context(), a, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, form := range []string{"typed", "unstructured"} {
+		t.Run("S11.54 a new object gets the finalizers after its own, each once, "+form, func(t *testing.T) {
+			obj := newObject(form, nil, nil)
+			obj.(metav1.Object).SetFinalizers([]string{"mine.example.com/x", "b.example.com/f"})
+			admit(obj, "a.example.com:a.example.com/f", "b.example.com:b.example.com/f", "c.example.com")
+			if got := strings.Join(obj.(metav1.Object).GetFinalizers(), " "); got != "mine.example.com/x b.example.com/f a.example.com/f" {
+				t.Errorf("finalizers %s", got)
+			}
+			field, err := Get(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := pending("a.example.com", "b.example.com", "c.example.com")
+			want.Paired = []Pair{{Name: "a.example.com", Finalizer: "a.example.com/f"}, {Name: "b.example.com", Finalizer: "b.example.com/f"}}
+			if diff := cmp.Diff(want, field); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+		t.Run("S11.54 a list of the creator's own has none, "+form, func(t *testing.T) {
+			sent := pending("x.example.com")
+			sent.Paired = []Pair{{Name: "x.example.com", Finalizer: "x.example.com/f", Claimed: true}}
+			obj := newObject(form, nil, sent)
+			admit(obj, "a.example.com:a.example.com/f")
+			field, err := Get(obj)
+			if diff := cmp.Diff(pending("x.example.com"), field); err != nil || diff != "" || len(obj.(metav1.Object).GetFinalizers()) != 0 {
+				t.Errorf("%v, (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }

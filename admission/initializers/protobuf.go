@@ -30,6 +30,11 @@ const (
 	fieldPending     protowire.Number = 1
 	fieldResult      protowire.Number = 2
 	pendingName      protowire.Number = 1
+	// What Kubernetes did not have is numbered from 1000 on.
+	fieldPaired   protowire.Number = 1000
+	pairName      protowire.Number = 1
+	pairFinalizer protowire.Number = 2
+	pairClaimed   protowire.Number = 3
 )
 
 var protobufPrefix = []byte("k8s\x00")
@@ -159,7 +164,41 @@ func (i *Initializers) marshal() ([]byte, error) {
 		b = protowire.AppendTag(b, fieldResult, protowire.BytesType)
 		b = protowire.AppendBytes(b, result)
 	}
+	for _, p := range i.Paired {
+		b = protowire.AppendTag(b, fieldPaired, protowire.BytesType)
+		b = protowire.AppendBytes(b, p.marshal())
+	}
 	return b, nil
+}
+
+func (p *Pair) marshal() []byte {
+	b := protowire.AppendTag(nil, pairName, protowire.BytesType)
+	b = protowire.AppendString(b, p.Name)
+	b = protowire.AppendTag(b, pairFinalizer, protowire.BytesType)
+	b = protowire.AppendString(b, p.Finalizer)
+	if p.Claimed {
+		b = protowire.AppendTag(b, pairClaimed, protowire.VarintType)
+		b = protowire.AppendVarint(b, protowire.EncodeBool(true))
+	}
+	return b
+}
+
+// unmarshal adds to p what the message has.
+func (p *Pair) unmarshal(message []byte) error {
+	return eachField(message, func(f wireField) (err error) {
+		var value []byte
+		switch f.number {
+		case pairName:
+			value, err = f.bytes()
+			p.Name = string(value)
+		case pairFinalizer:
+			value, err = f.bytes()
+			p.Finalizer = string(value)
+		case pairClaimed:
+			p.Claimed, err = f.bool()
+		}
+		return err
+	})
 }
 
 // unmarshal adds to i what the message in a field has; of a message that occurs
@@ -170,7 +209,7 @@ func (i *Initializers) unmarshal(message wireField) error {
 		return err
 	}
 	return eachField(value, func(f wireField) error {
-		if f.number != fieldPending && f.number != fieldResult {
+		if f.number != fieldPending && f.number != fieldResult && f.number != fieldPaired {
 			return nil
 		}
 		value, err := f.bytes()
@@ -181,6 +220,10 @@ func (i *Initializers) unmarshal(message wireField) error {
 			name, err := lastField(value, pendingName)
 			i.Pending = append(i.Pending, Initializer{Name: string(name)})
 			return err
+		}
+		if f.number == fieldPaired {
+			i.Paired = append(i.Paired, Pair{})
+			return i.Paired[len(i.Paired)-1].unmarshal(value)
 		}
 		if i.Result == nil {
 			i.Result = &metav1.Status{}
@@ -204,6 +247,16 @@ func (f wireField) bytes() ([]byte, error) {
 		return nil, errors.New("a field has the wrong wire type")
 	}
 	return f.value, nil
+}
+
+// bool returns the content of a field that is to be true or false.
+func (f wireField) bool() (bool, error) {
+	_, wireType, start := protowire.ConsumeTag(f.all)
+	if start < 0 || wireType != protowire.VarintType {
+		return false, errors.New("a field has the wrong wire type")
+	}
+	value, size := protowire.ConsumeVarint(f.all[start:])
+	return protowire.DecodeBool(value), protowire.ParseError(min(size, 0))
 }
 
 // eachField calls do for the fields of a message, in order.

@@ -58,6 +58,9 @@ func TestProtobufCarriesTheField(t *testing.T) {
 		{"no field", map[string]string{"a": "b"}, nil},
 		{"a list", nil, &Initializers{Pending: []Initializer{{Name: "a.example.com"}, {Name: "b.example.com"}}}},
 		{"a list beside annotations", map[string]string{"a": "b", "z": "y"}, &Initializers{Pending: []Initializer{{Name: "a.example.com"}}}},
+		{"S11.54 pairs", nil, &Initializers{Pending: []Initializer{{Name: "a.example.com"}}, Paired: []Pair{
+			{Name: "a.example.com", Finalizer: "example.com/a", Claimed: true}, {Name: "b.example.com", Finalizer: "example.com/b"},
+		}}},
 		{"a result", nil, &Initializers{Pending: []Initializer{{Name: "a.example.com"}}, Result: failed}},
 		{"neither", nil, &Initializers{}},
 	} {

@@ -51,7 +51,9 @@ func TestADifferenceMakesOneObjectOfTheOther(t *testing.T) {
 		{"an element taken off", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }, `[{"op":"remove","path":"/spec/containers/1"}]`},
 		{"keys are escaped", func(p *corev1.Pod) { p.Labels["a/b"], p.Labels["x~y"] = "1", "2" },
 			`[{"op":"replace","path":"/metadata/labels/a~1b","value":"1"},{"op":"replace","path":"/metadata/labels/x~0y","value":"2"}]`},
-		{"initializers are the field that users see", func(p *corev1.Pod) { initializers.SetPending(p, []string{"a.example.com"}) },
+		{"initializers are the field that users see", func(p *corev1.Pod) {
+			initializers.Set(p, &initializers.Initializers{Pending: []initializers.Initializer{{Name: "a.example.com"}}})
+		},
 			`[{"op":"add","path":"/metadata/initializers","value":{"pending":[{"name":"a.example.com"}]}}]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

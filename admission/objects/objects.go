@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
@@ -84,13 +85,13 @@ func (s *Set) Kind() (kind schema.GroupVersionKind, ok bool) {
 	return s.forms[0].kind, true
 }
 
-// Pend makes the object wait for the initializers of these names, in order.
-func (s *Set) Pend(names []string) {
+// Pend makes the object wait for the initializers, in order.
+func (s *Set) Pend(given []*registration.Entry) {
 	object := s.a.GetObject()
 	if object == nil {
 		return
 	}
-	initializers.SetPending(object, names)
+	initializers.Give(object, given)
 	s.Changed()
 }
 

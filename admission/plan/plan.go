@@ -241,12 +241,18 @@ type Explanation struct {
 	Message string `json:"message"`
 }
 
+// Pender is objects of a request that can get initializers.
+type Pender interface {
+	// Pend makes the object wait for the initializers, in order.
+	Pend([]*registration.Entry)
+}
+
 // New makes the plan of a request that goes through a chain. With all, the plan also has
 // what does not apply, each with the reason. It decides by the same functions that
 // admission runs by, and calls no webhook; I/O happens only in what the Input and the
 // links have for it.
 //
-// If in.Objects has a method Pend([]string), it is called with the initializers that the
+// If in.Objects is a Pender, it is called with the initializers that the
 // object gets, so that what comes later sees them; and a method Changed() when a Judge may
 // have changed the object; and a method Complete(func(metav1.Object)), which sets a name that
 // stands for the generated one, if in.Generates.
@@ -378,18 +384,18 @@ func (b *builder) initializers(l *Link) {
 	if b.over {
 		why, chosen = NotReached, nil
 	}
-	names := make([]string, len(chosen))
+	given := make([]*registration.Entry, len(chosen))
 	for i := range chosen {
-		names[i] = chosen[i].Entry.Name
+		given[i] = chosen[i].Entry.Entry
 		step := b.step(l, &chosen[i])
 		step.Effect = Pend
 		b.plan.Steps = append(b.plan.Steps, step)
 	}
-	if len(names) > initializers.MaxPending {
-		b.reject(fmt.Sprintf("%d registered initializers apply, more than the limit of %d", len(names), initializers.MaxPending))
-	} else if len(names) > 0 {
-		if p, ok := b.input.Objects.(interface{ Pend(names []string) }); ok {
-			p.Pend(names)
+	if len(given) > initializers.MaxPending {
+		b.reject(fmt.Sprintf("%d registered initializers apply, more than the limit of %d", len(given), initializers.MaxPending))
+	} else if len(given) > 0 {
+		if p, ok := b.input.Objects.(Pender); ok {
+			p.Pend(given)
 		}
 	}
 	if !b.all {
@@ -676,12 +682,12 @@ func (w *written) Complete(change func(metav1.Object)) {
 }
 
 // Pend makes the object of AsWritten the one with the initializers.
-func (w *written) Pend(names []string) {
+func (w *written) Pend(given []*registration.Entry) {
 	if w.object == nil {
 		return
 	}
 	w.object = w.object.DeepCopyObject()
-	initializers.SetPending(w.object, names)
+	initializers.Give(w.object, given)
 }
 
 // String says what the review says, and which rule is the reason: "as apps/v1

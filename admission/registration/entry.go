@@ -111,6 +111,8 @@ type Webhook struct {
 type Initializer struct {
 	// Parallel tells that it may act at the same time as its neighbours.
 	Parallel bool
+	// Finalizer is what the object gets together with the name; empty means nothing.
+	Finalizer string
 }
 
 // Rule selects requests by what they do to which resource. Every list is

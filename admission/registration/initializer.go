@@ -22,7 +22,7 @@ func parseInitializers(obj runtime.Object) ([]*Entry, bool) {
 		e.Rules = each(in.Rules, creating)
 		e.NamespaceSelector, e.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
 		e.FailurePolicy = FailurePolicy(or(in.FailurePolicy, v1alpha1.Ignore))
-		e.Initializer = &Initializer{Parallel: in.Parallel}
+		e.Initializer = &Initializer{Parallel: in.Parallel, Finalizer: in.Finalizer}
 		if len(in.After)+len(in.Before) > 0 {
 			e.Order = &Order{After: in.After, Before: in.Before}
 		}

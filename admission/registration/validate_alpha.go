@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"strings"
+
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -54,7 +56,7 @@ func validateMeta(meta *metav1.ObjectMeta) field.ErrorList {
 // S1.29). stored has the names that the stored object has.
 func validateInitializers(list []v1alpha1.Initializer, stored map[string]bool) field.ErrorList {
 	var errs field.ErrorList
-	names := make(map[string]bool, len(list))
+	names, finalizers := make(map[string]bool, len(list)), map[string]bool{}
 	for i := range list {
 		in, path := &list[i], field.NewPath("initializers").Index(i)
 		errs = append(errs, validation.IsFullyQualifiedName(path.Child("name"), in.Name)...)
@@ -72,7 +74,29 @@ func validateInitializers(list []v1alpha1.Initializer, stored map[string]bool) f
 		errs = append(errs, validateNewPolicy(in.FailurePolicy, stored[in.Name], path.Child("failurePolicy"))...)
 		errs = append(errs, validateNeighbours(in.After, in.Name, path.Child("after"))...)
 		errs = append(errs, validateNeighbours(in.Before, in.Name, path.Child("before"))...)
+		errs = append(errs, validateFinalizer(in.Finalizer, finalizers, path.Child("finalizer"))...)
 	}
+	return errs
+}
+
+// validateFinalizer checks the finalizer of an initializer (S1.39). seen has those of the
+// initializers before it, and gets this one.
+func validateFinalizer(name string, seen map[string]bool, path *field.Path) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	errs := apivalidation.ValidateFinalizerName(name, path)
+	domain, _, qualified := strings.Cut(name, "/")
+	switch {
+	case len(errs) > 0:
+	case !qualified:
+		errs = append(errs, field.Invalid(path, name, "must have a domain before a slash, such as example.com/address"))
+	case domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"):
+		errs = append(errs, field.Invalid(path, name, "must not be in the domain of Kubernetes, whose controllers remove such finalizers"))
+	case seen[name]:
+		errs = append(errs, field.Duplicate(path, name))
+	}
+	seen[name] = true
 	return errs
 }
 

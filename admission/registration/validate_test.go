@@ -363,6 +363,18 @@ func TestValidateAlpha(t *testing.T) {
 			"Invalid initializers[0].after[1]: must not be the initializer itself",
 			"Invalid initializers[0].before[0]: should be a domain with at least three segments separated by dots",
 		}},
+		{"S1.39 finalizers", initializer(func(in *v1alpha1.Initializer) { in.Finalizer = "example.com/a" }, func(in *v1alpha1.Initializer) { in.Finalizer = "example.com/b" }), nil, nil},
+		{"S1.39 a finalizer without a domain, one of Kubernetes, one that is none", initializer(
+			func(in *v1alpha1.Initializer) { in.Finalizer = "address" },
+			func(in *v1alpha1.Initializer) { in.Finalizer = "kubernetes.io/pvc-protection" },
+			func(in *v1alpha1.Initializer) { in.Finalizer = "example.com/a b" },
+		), nil, []string{
+			"Invalid initializers[0].finalizer: must have a domain before a slash, such as example.com/address",
+			"Invalid initializers[1].finalizer: must not be in the domain of Kubernetes, whose controllers remove such finalizers",
+			"Invalid initializers[2].finalizer: …",
+		}},
+		{"S1.39 a finalizer twice", initializer(func(in *v1alpha1.Initializer) { in.Finalizer = "example.com/a" }, func(in *v1alpha1.Initializer) { in.Finalizer = "example.com/a" }), nil,
+			[]string{"Duplicate initializers[1].finalizer"}},
 		{"S1.33 valid", external(hook), nil, nil},
 		{"S1.33 S1.35 all of it", external(func(h *v1alpha1.ExternalAdmissionHook) {
 			*h = v1alpha1.ExternalAdmissionHook{Rules: []v1alpha1.RuleWithOperations{{}}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}}

@@ -234,6 +234,9 @@ func drive(t *testing.T, h *harness.HTTP) {
 		Kind: initialization.Repaired, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
 	})
 	initialization.Count(initialization.Event{
+		Kind: initialization.Abandoned, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
+	})
+	initialization.Count(initialization.Event{
 		Kind: initialization.TimedOutFailed, Resource: schema.GroupResource{Resource: "secrets"}, Initializer: "waits.monitoring.example.com",
 	})
 	admission.CountRead(snapshot.Read{Begin: time.Now(), Err: errors.New("etcd does not answer")})

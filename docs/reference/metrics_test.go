@@ -43,6 +43,7 @@ func TestTheReferenceHasAllMetrics(t *testing.T) {
 	// The metrics of initializers are registered with the first event.
 	initialization.Count(initialization.Event{Kind: initialization.Followed})
 	initialization.Count(initialization.Event{Kind: initialization.Left})
+	initialization.Count(initialization.Event{Kind: initialization.Abandoned})
 	var all []metric
 	// Those of APIServices are registered when their controller starts, after the server is
 	// ready.

@@ -172,6 +172,7 @@ requests and exits with 0.`,
 		f.BoolVar(&s.AdmissionTraceRedact, "admission-trace-redact", false, "omit the values of all patches from traces; traces never have values of secrets")
 		f.DurationVar(&s.InitializerTimeout, "initializer-timeout", d.InitializerTimeout, "time within which an initializer must act")
 		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", d.InitializerRepairAfter, "age after which a read removes an overdue initializer from an uninitialized object")
+		f.DurationVar(&s.InitializerReleaseTimeout, "initializer-release-timeout", d.InitializerReleaseTimeout, "time for which an object that was deleted before it was initialized is kept for the finalizers of initializers")
 	})
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false

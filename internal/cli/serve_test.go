@@ -39,7 +39,7 @@ func TestServeParsesTheContract(t *testing.T) {
 			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
 			AdmissionTraceBytes: 8 << 20,
-			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute,
+			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute, InitializerReleaseTimeout: time.Hour,
 			Controllers: []string{"*"},
 		}
 		change(&o)
@@ -90,8 +90,8 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--admission-trace-bytes 0 --admission-trace-redact", with(func(o *server.Options) {
 			o.AdmissionTraceBytes, o.AdmissionTraceRedact = -1, true
 		})},
-		{"--initializer-timeout 1s --initializer-repair-after 1m", with(func(o *server.Options) {
-			o.InitializerTimeout, o.InitializerRepairAfter = time.Second, time.Minute
+		{"--initializer-timeout 1s --initializer-repair-after 1m --initializer-release-timeout 2h", with(func(o *server.Options) {
+			o.InitializerTimeout, o.InitializerRepairAfter, o.InitializerReleaseTimeout = time.Second, time.Minute, 2*time.Hour
 		})},
 		{"--service-address a/b=127.0.0.1:1 --service-address a/c:8443=127.0.0.1:2", with(func(o *server.Options) {
 			o.ServiceAddresses = []string{"a/b=127.0.0.1:1", "a/c:8443=127.0.0.1:2"}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -27,6 +28,9 @@ type Options struct {
 	// reads is repaired, and RepairMargin what is added to it for clocks that
 	// differ; 0 means 10 min and 30 s (S11.50, S11.51).
 	RepairAfter, RepairMargin time.Duration
+	// ReleaseTimeout is how long an object is kept for initializers that have to
+	// release something before it goes; 0 means an hour (S11.59).
+	ReleaseTimeout time.Duration
 	// MaxTimers bounds the objects whose timeouts are watched; those beyond it
 	// are left to the repair; 0 means 10,000 (S11.48).
 	MaxTimers int
@@ -54,6 +58,9 @@ type Event struct {
 	Initializer string
 	// After is how long it was its turn.
 	After time.Duration
+	// Finalizer and Object say what was Abandoned; Object must not be changed.
+	Finalizer string
+	Object    runtime.Object
 }
 
 // EventKind says what happened.
@@ -71,6 +78,9 @@ const (
 	Repaired
 	// Discarded: the object was deleted because its initialization failed.
 	Discarded
+	// Abandoned: the server removed its finalizer from an object that was held for it,
+	// since the initializer did not do so in time.
+	Abandoned
 	// WaitBegan and WaitEnded count creators.
 	WaitBegan
 	WaitEnded
@@ -84,6 +94,8 @@ const (
 type Decorator struct {
 	Options
 	timers atomic.Int64
+	// stores are those of the resources, by schema.GroupResource.
+	stores sync.Map
 	ctx    context.Context
 	cancel context.CancelFunc
 	// released is closed when creators must not wait any longer.
@@ -109,6 +121,9 @@ func New(o Options) *Decorator {
 	}
 	if o.RepairMargin == 0 {
 		o.RepairMargin = 30 * time.Second
+	}
+	if o.ReleaseTimeout == 0 {
+		o.ReleaseTimeout = time.Hour
 	}
 	if o.MaxTimers == 0 {
 		o.MaxTimers = 10_000
@@ -162,14 +177,19 @@ func (d *Decorator) spawn(f func()) bool {
 }
 
 // Attributes implements storage.Decorator.
-func (d *Decorator) Attributes(get apistorage.AttrFunc) apistorage.AttrFunc {
-	return withInitialized(get)
+func (d *Decorator) Attributes(resource schema.GroupResource, get apistorage.AttrFunc) apistorage.AttrFunc {
+	return withInitialized(get, func(obj runtime.Object) {
+		if s, ok := d.stores.Load(resource); ok {
+			s.(*store).notice(obj)
+		}
+	})
 }
 
 // Store implements storage.Decorator.
 func (d *Decorator) Store(resource schema.GroupResource, root string, newObject func() runtime.Object, inner apistorage.Interface) apistorage.Interface {
 	s := &store{Interface: inner, d: d, resource: resource, newObject: newObject}
 	s.tracker = &tracker{store: s, root: root}
+	d.stores.Store(resource, s)
 	return s
 }
 
@@ -203,7 +223,7 @@ func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOpt
 // Creation in the context gets what to wait for.
 func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if initializers.Has(obj) {
-		if err := normalize(obj); err != nil {
+		if err := s.tend(nil, obj); err != nil {
 			return apistorage.NewInternalError(err)
 		}
 	}
@@ -273,7 +293,7 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 		}
 		next, ttl, err := tryUpdate(current, meta)
 		if err == nil && initializers.Has(next) {
-			err = normalize(next)
+			err = s.tend(before, next)
 		}
 		return next, ttl, err
 	}
@@ -287,12 +307,21 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 		return nil
 	}
 	field, err := initializers.Get(out)
-	switch {
-	case err != nil:
+	if err != nil {
 		return apistorage.NewInternalError(err)
+	}
+	m, err := meta.Accessor(out)
+	if err != nil {
+		return apistorage.NewInternalError(err)
+	}
+	switch {
+	case held(m, field):
+		s.tracker.follow(key, out, field, false)
 	case field.Result != nil:
 		s.tracker.note(out, field)
 		s.discard(key, out)
+	case before != nil && len(before.Paired) > 0 && ends(m):
+		s.finish(key, out)
 	case before == nil || !slices.Equal(s.leading(before), s.leading(field)):
 		// An object that was created by an update waits as well, and one that a
 		// server that has since ended was following is followed again.
@@ -306,17 +335,6 @@ func (s *store) leading(field *initializers.Initializers) []initializers.Initial
 	return initializers.Leading(field.Pending, s.d.Parallel)
 }
 
-// normalize completes the initialization of an object without pending initializers. The
-// plugin does the same with what clients send (S11.38); this is for what webhooks make of
-// it.
-func normalize(obj runtime.Object) error {
-	field, err := initializers.Get(obj)
-	if err == nil && field != nil && field.Empty() {
-		initializers.Set(obj, nil)
-	}
-	return err
-}
-
 // discardTimeout bounds the deletion of an object whose initialization failed.
 const discardTimeout = 10 * time.Second
 
@@ -324,19 +342,32 @@ const discardTimeout = 10 * time.Second
 // caller's request ends. An object that cannot be deleted now is deleted when
 // a client reads it (S11.53).
 func (s *store) discard(key string, obj runtime.Object) {
-	ctx, cancel := context.WithTimeout(s.d.ctx, discardTimeout)
-	defer cancel()
-	deleted := s.newObject()
-	uid, err := uidOf(obj)
-	if err == nil {
-		err = s.Interface.Delete(ctx, key, deleted, &apistorage.Preconditions{UID: &uid},
-			apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{})
-	}
+	deleted, err := s.deleteNow(key, obj)
 	switch {
-	case err == nil:
+	case err != nil:
+		klog.ErrorS(err, "Could not delete an object whose initialization failed", "resource", s.resource, "key", key)
+	case deleted != nil:
 		s.d.Discarded(s.resource, deleted)
 		s.d.Observe(Event{Kind: Discarded, Resource: s.resource})
-	case !apistorage.IsNotFound(err) && !apistorage.IsInvalidObj(err):
-		klog.ErrorS(err, "Could not delete an object whose initialization failed", "resource", s.resource, "key", key)
 	}
+}
+
+// deleteNow deletes an object and returns its last state; nil if it is gone already.
+func (s *store) deleteNow(key string, obj runtime.Object) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(s.d.ctx, discardTimeout)
+	defer cancel()
+	uid, err := uidOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	deleted := s.newObject()
+	err = s.Interface.Delete(ctx, key, deleted, &apistorage.Preconditions{UID: &uid},
+		apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{})
+	switch {
+	case apistorage.IsNotFound(err), apistorage.IsInvalidObj(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return deleted, nil
 }

@@ -59,6 +59,8 @@ type env struct {
 	raw    *rawStore
 	prefix string
 	events chan Event
+	// end ends the server.
+	end func()
 }
 
 // rawStore is what stands behind the decorator. Its hooks make faults.
@@ -68,13 +70,15 @@ type rawStore struct {
 	created func(key string)
 	// updating may fail an update before it happens.
 	updating func() error
+	// write, when set, surrounds every write.
+	write func(func() error) error
 	// break ends every watch that is open.
 	mu      sync.Mutex
 	watches []func()
 }
 
 func (r *rawStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	err := r.Interface.Create(ctx, key, obj, out, ttl)
+	err := r.writing(func() error { return r.Interface.Create(ctx, key, obj, out, ttl) })
 	if err == nil && r.created != nil {
 		r.created(key)
 	}
@@ -89,7 +93,22 @@ func (r *rawStore) GuaranteedUpdate(ctx context.Context, key string, out runtime
 			return err
 		}
 	}
-	return r.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+	return r.writing(func() error {
+		return r.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+	})
+}
+
+func (r *rawStore) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
+	validate apistorage.ValidateObjectFunc, cached runtime.Object, opts apistorage.DeleteOptions,
+) error {
+	return r.writing(func() error { return r.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts) })
+}
+
+func (r *rawStore) writing(do func() error) error {
+	if r.write == nil {
+		return do()
+	}
+	return r.write(do)
 }
 
 func (r *rawStore) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
@@ -142,6 +161,9 @@ func newEnvAt(t testing.TB, prefix string, options ...func(*Options)) *env {
 	for _, option := range options {
 		option(&o)
 	}
+	if c, ok := o.Clock.(*clocktesting.FakeClock); ok {
+		e.clock = c
+	}
 	e.d = New(o)
 	factory := storage.NewFactory(nil, database, faulty{e.d, e.raw})
 	config := storagebackend.NewDefaultConfig(e.prefix, codec()).
@@ -155,12 +177,13 @@ func newEnvAt(t testing.TB, prefix string, options ...func(*Options)) *env {
 		t.Fatal(err)
 	}
 	e.store = store
-	t.Cleanup(func() {
+	e.end = sync.OnceFunc(func() {
 		e.d.Close()
 		destroy()
 		factory.Close()
 		cancel()
 	})
+	t.Cleanup(e.end)
 	return e
 }
 

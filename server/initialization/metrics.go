@@ -9,12 +9,13 @@ import (
 
 // measures are the metrics of initializers.
 type measures struct {
-	followed *metrics.GaugeVec
-	waiting  *metrics.GaugeVec
-	latency  *metrics.HistogramVec
-	timeouts *metrics.CounterVec
-	repairs  *metrics.CounterVec
-	failures *metrics.CounterVec
+	followed  *metrics.GaugeVec
+	waiting   *metrics.GaugeVec
+	latency   *metrics.HistogramVec
+	timeouts  *metrics.CounterVec
+	repairs   *metrics.CounterVec
+	failures  *metrics.CounterVec
+	abandoned *metrics.CounterVec
 }
 
 const namespace, subsystem = "gatehouse", "initializers"
@@ -52,8 +53,13 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 			Help:           "Objects that were deleted because an initializer set a failure result, by resource.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"group", "resource"}),
+		abandoned: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "abandoned_releases_total",
+			Help:           "Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. What the initializer allocated for them may be left.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"name", "group", "resource"}),
 	}
-	register(m.followed, m.waiting, m.latency, m.timeouts, m.repairs, m.failures)
+	register(m.followed, m.waiting, m.latency, m.timeouts, m.repairs, m.failures, m.abandoned)
 	return m
 }
 
@@ -78,6 +84,8 @@ func (m *measures) count(e Event) {
 		m.repairs.WithLabelValues(e.Initializer, group, resource).Inc()
 	case Discarded:
 		m.failures.WithLabelValues(group, resource).Inc()
+	case Abandoned:
+		m.abandoned.WithLabelValues(e.Initializer, group, resource).Inc()
 	case WaitBegan:
 		m.waiting.WithLabelValues(group, resource).Inc()
 	case WaitEnded:

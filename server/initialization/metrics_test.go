@@ -22,10 +22,14 @@ func TestMetrics(t *testing.T) {
 		{Kind: TimedOutFailed, Resource: pods, Initializer: "b.example.com", After: 5 * time.Second},
 		{Kind: Repaired, Resource: pods, Initializer: "a.example.com"},
 		{Kind: Discarded, Resource: pods},
+		{Kind: Abandoned, Resource: pods, Initializer: "a.example.com"},
 	} {
 		m.count(e)
 	}
 	const want = `
+# HELP gatehouse_initializers_abandoned_releases_total [ALPHA] Finalizers that the server removed because their initializer did not do so in time, from objects that were deleted before they were initialized, by initializer and resource. What the initializer allocated for them may be left.
+# TYPE gatehouse_initializers_abandoned_releases_total counter
+gatehouse_initializers_abandoned_releases_total{group="",name="a.example.com",resource="pods"} 1
 # HELP gatehouse_initializers_failures_total [ALPHA] Objects that were deleted because an initializer set a failure result, by resource.
 # TYPE gatehouse_initializers_failures_total counter
 gatehouse_initializers_failures_total{group="",resource="pods"} 1
@@ -44,7 +48,7 @@ gatehouse_initializers_uninitialized_objects{group="",resource="pods"} 1
 gatehouse_initializers_waiting_creates{group="",resource="pods"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"gatehouse_initializers_failures_total", "gatehouse_initializers_read_repairs_total", "gatehouse_initializers_timeouts_total",
+		"gatehouse_initializers_abandoned_releases_total", "gatehouse_initializers_failures_total", "gatehouse_initializers_read_repairs_total", "gatehouse_initializers_timeouts_total",
 		"gatehouse_initializers_uninitialized_objects", "gatehouse_initializers_waiting_creates"); err != nil {
 		t.Error(err)
 	}

@@ -32,7 +32,15 @@ func (s *store) remove(ctx context.Context, key string, uid types.UID, name stri
 				return nil, nil, errMoved
 			}
 			if i := slices.Index(s.leading(field), initializers.Initializer{Name: name}); i >= 0 {
+				m, err := meta.Accessor(current)
+				if err != nil {
+					return nil, nil, err
+				}
+				if held(m, field) {
+					return nil, nil, errMoved
+				}
 				field.Pending = slices.Delete(field.Pending, i, i+1)
+				unclaim(m, field, name)
 			} else if name != "" || len(field.Pending) > 0 {
 				return nil, nil, errMoved
 			}
@@ -65,9 +73,17 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	if err != nil || field == nil {
 		return nil
 	}
-	if field.Result != nil {
-		s.discard(key, out)
+	if until := s.heldUntil(m, field); !until.IsZero() && s.d.Clock.Since(until) >= s.d.RepairMargin {
+		if err := s.giveUp(ctx, key, m.GetUID()); err != nil {
+			return nil
+		}
 		return s.again(ctx, key, opts, out)
+	}
+	if s.resume(key, out, m, field) {
+		return s.again(ctx, key, opts, out)
+	}
+	if held(m, field) {
+		return nil
 	}
 	if age := s.d.Clock.Since(m.GetCreationTimestamp().Time); age < s.d.RepairAfter+s.d.RepairMargin {
 		return nil

@@ -12,6 +12,10 @@ import (
 // expire does what the failure policies ask for when initializers did not act in
 // time (S11.45, S11.46).
 func (t *tracker) expire(e *entry) {
+	if t.given(e) {
+		t.abandon(e)
+		return
+	}
 	late := t.overdue(e)
 	for _, l := range late {
 		t.expireOne(e, l.name, l.after)
@@ -22,6 +26,40 @@ func (t *tracker) expire(e *entry) {
 		e.busy = false
 		t.schedule(e)
 	}
+}
+
+// given reports whether the time of those that hold the object has passed, and marks the
+// entry as busy.
+func (t *tracker) given(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e.ended || e.busy || e.until.IsZero() || t.store.d.Clock.Now().Before(e.until) {
+		return false
+	}
+	t.disarm(e)
+	e.busy = true
+	return true
+}
+
+// abandon gives up an object that was not released in time (S11.59).
+func (t *tracker) abandon(e *entry) {
+	d := t.store.d
+	err := t.store.giveUp(d.ctx, e.key, e.uid)
+	if err == nil {
+		t.check(d.ctx, e)
+	} else if d.ctx.Err() == nil {
+		klog.ErrorS(err, "Could not delete an object that was not released in time; will retry", "resource", t.store.resource, "key", e.key)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.busy = false
+	if err == nil {
+		// What is left of the object is held by others.
+		t.end(e, nil, nil)
+		return
+	}
+	e.until = d.Clock.Now().Add(d.Timeout)
+	t.schedule(e)
 }
 
 // overdueTurn is an initializer whose time has just passed.

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -50,6 +51,8 @@ type entry struct {
 	waited bool
 	busy   bool
 	ended  bool
+	// until is when the server gives up an object that is held; zero for one that is not.
+	until time.Time
 
 	// done is closed when final or err is set: the waiting is over.
 	done     chan struct{}
@@ -87,7 +90,7 @@ func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Ini
 	e, known := t.mu.entries[m.GetUID()]
 	if known {
 		defer t.mu.Unlock()
-		t.take(e, version, field)
+		t.take(e, version, field, t.store.heldUntil(m, field))
 		return e
 	}
 	e = &entry{tracker: t, key: key, uid: m.GetUID(), name: m.GetName(), waited: waited, done: make(chan struct{})}
@@ -96,7 +99,7 @@ func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Ini
 	}
 	t.mu.entries[e.uid] = e
 	d.Observe(Event{Kind: Followed, Resource: t.store.resource})
-	if t.take(e, version, field); e.ended {
+	if t.take(e, version, field, t.store.heldUntil(m, field)); e.ended {
 		t.mu.Unlock()
 		return nil
 	}
@@ -133,12 +136,16 @@ func (t *tracker) note(obj runtime.Object, field *initializers.Initializers) {
 // update takes in a state of an object. The lock is held.
 func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initializers) {
 	version, err := t.store.Versioner().ObjectResourceVersion(obj)
+	var m metav1.Object
+	if err == nil {
+		m, err = meta.Accessor(obj)
+	}
 	switch {
 	case err != nil:
 		t.end(e, nil, apierrors.NewInternalError(err))
 	case version <= e.version:
 	case field == nil:
-		t.take(e, version, &initializers.Initializers{})
+		t.take(e, version, &initializers.Initializers{}, time.Time{})
 		if !e.waited {
 			t.end(e, nil, nil)
 		} else if cached, ok := obj.(runtime.CacheableObject); ok {
@@ -147,20 +154,24 @@ func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initi
 		} else {
 			t.end(e, obj.DeepCopyObject(), nil)
 		}
-	case field.Result != nil:
+	case field.Result != nil && !held(m, field):
 		t.end(e, nil, failure(field.Result))
 	default:
-		t.take(e, version, field)
+		t.take(e, version, field, t.store.heldUntil(m, field))
 	}
 }
 
 // take notes whose turn it is now and starts their clocks. The lock is held.
-func (t *tracker) take(e *entry, version uint64, field *initializers.Initializers) {
+func (t *tracker) take(e *entry, version uint64, field *initializers.Initializers, until time.Time) {
 	if version <= e.version {
 		return
 	}
 	e.version = version
 	d := t.store.d
+	if !until.IsZero() {
+		t.hold(e, field, until)
+		return
+	}
 	now := d.Clock.Now()
 	leading := t.store.leading(field)
 	for _, past := range e.turns {
@@ -181,6 +192,29 @@ func (t *tracker) take(e *entry, version uint64, field *initializers.Initializer
 	t.schedule(e)
 }
 
+// hold notes that an object waits for initializers to release it. Its creator does not
+// wait for that (S11.58). The lock is held.
+func (t *tracker) hold(e *entry, field *initializers.Initializers, until time.Time) {
+	e.turns = nil
+	if e.until.IsZero() {
+		e.until = until
+	}
+	if field.Result != nil {
+		e.answer(nil, failure(field.Result))
+	} else {
+		e.answer(nil, errDeleted())
+	}
+	t.schedule(e)
+}
+
+// follows reports whether an object is followed.
+func (t *tracker) follows(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.mu.entries[uid]
+	return ok
+}
+
 // schedule sets the timer to when the next initializer is late, and stops
 // following an object that there is nothing more to do about: nobody waits for
 // it, and no timer runs. The lock is held.
@@ -190,7 +224,7 @@ func (t *tracker) schedule(e *entry) {
 		return
 	}
 	d := t.store.d
-	var due time.Time
+	due := e.until
 	for _, turn := range e.turns {
 		if at := turn.since.Add(d.Timeout); !turn.late && (due.IsZero() || at.Before(due)) {
 			due = at

@@ -58,8 +58,9 @@ const initializedField = "metadata.initialized"
 
 var initialized = fields.OneTermEqualSelector(initializedField, "true")
 
-// withInitialized adds the field to what get tells of an object.
-func withInitialized(get apistorage.AttrFunc) apistorage.AttrFunc {
+// withInitialized adds the field to what get tells of an object. notice, unless nil, is
+// called with uninitialized ones.
+func withInitialized(get apistorage.AttrFunc, notice func(runtime.Object)) apistorage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		l, f, err := get(obj)
 		if err != nil {
@@ -68,6 +69,9 @@ func withInitialized(get apistorage.AttrFunc) apistorage.AttrFunc {
 		value := "true"
 		if initializers.Has(obj) {
 			value = "false"
+			if notice != nil {
+				notice(obj)
+			}
 		}
 		if f == nil {
 			f = fields.Set{}
@@ -86,7 +90,7 @@ func visible(ctx context.Context, opts apistorage.ListOptions) apistorage.ListOp
 	if p.GetAttrs == nil {
 		p.GetAttrs = apistorage.DefaultClusterScopedAttr
 	}
-	p.GetAttrs = withInitialized(p.GetAttrs)
+	p.GetAttrs = withInitialized(p.GetAttrs, nil)
 	if p.Field == nil || p.Field.Empty() {
 		p.Field = initialized
 	} else {

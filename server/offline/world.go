@@ -417,8 +417,8 @@ func (c *custom) Complete(change func(metav1.Object)) {
 }
 
 // Pend makes the object wait for initializers.
-func (c *custom) Pend(names []string) {
-	c.Objects.(interface{ Pend(names []string) }).Pend(names)
+func (c *custom) Pend(given []*registration.Entry) {
+	c.Objects.(plan.Pender).Pend(given)
 }
 
 // seen is an object in another version, as users see it.

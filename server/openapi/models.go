@@ -213,6 +213,20 @@ func InitializersSchema() spec.Schema {
 	pending.AddExtension("x-kubernetes-list-map-keys", []any{"name"})
 	pending.AddExtension("x-kubernetes-patch-strategy", "merge")
 	pending.AddExtension("x-kubernetes-patch-merge-key", "name")
+	paired := spec.ArrayProperty(&spec.Schema{SchemaProps: spec.SchemaProps{
+		Type:     []string{"object"},
+		Required: []string{"name", "finalizer"},
+		Properties: map[string]spec.Schema{
+			"name":      text("Name of the initializer."),
+			"finalizer": text("Finalizer of the initializer."),
+			"claimed":   *spec.BoolProperty().WithDescription("Claimed says that the initializer has begun to act. The initializer sets it."),
+		},
+	}})
+	paired.Description = "Paired lists the initializers that the object got together with a finalizer. The server keeps the list."
+	paired.AddExtension("x-kubernetes-list-type", "map")
+	paired.AddExtension("x-kubernetes-list-map-keys", []any{"name"})
+	paired.AddExtension("x-kubernetes-patch-strategy", "merge")
+	paired.AddExtension("x-kubernetes-patch-merge-key", "name")
 	result := spec.Schema{SchemaProps: spec.SchemaProps{
 		Type:        []string{"object"},
 		Description: "Result is the Status with which initialization failed. An object that has it is deleted.",
@@ -221,7 +235,7 @@ func InitializersSchema() spec.Schema {
 	field := spec.Schema{SchemaProps: spec.SchemaProps{
 		Type:        []string{"object"},
 		Description: "Initializers that have yet to act on this object. While the field is present the object is uninitialized: it is hidden from clients that do not ask for it with includeUninitialized=true.",
-		Properties:  map[string]spec.Schema{"pending": *pending, "result": result},
+		Properties:  map[string]spec.Schema{"pending": *pending, "result": result, "paired": *paired},
 	}}
 	return field
 }

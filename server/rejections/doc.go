@@ -5,6 +5,8 @@
 // around admission and leaves an Event on the owner, with the reason FailedAdmission and
 // what the controller received.
 //
+// About does the same for what the server did to an object on its own.
+//
 // No request waits for that, and none fails because of it. Equal events are counted in
 // one, many about one owner are put together, and the rate is limited, by the library that
 // controllers use. Events that cannot be written in time are left out.

@@ -58,6 +58,11 @@ type rejection struct {
 	owner     metav1.OwnerReference
 	message   string
 	trace     string
+	// about, unless nil, is what the event is about, of a resource, and reason why: the
+	// object itself and not its owner.
+	about    *corev1.ObjectReference
+	resource schema.GroupResource
+	reason   string
 }
 
 // New returns a Teller that reads owners and writes events with the clients.
@@ -124,6 +129,19 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	}
 }
 
+// About queues a warning about an object of a resource, which may be gone. It does not
+// wait.
+func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reason, message string) {
+	r := rejection{resource: resource, reason: reason, message: trace.Cut(message, maxMessage), about: &corev1.ObjectReference{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+	}}
+	select {
+	case t.waiting <- r:
+	default:
+		klog.V(2).InfoS("Dropping an event: too many events wait", "resource", resource, "object", klog.KObj(object), "reason", reason)
+	}
+}
+
 // message is the same for all objects that are made from one template, so that equal
 // events can be counted in one.
 func message(a admission.Attributes, object metav1.Object, err error) string {
@@ -169,6 +187,16 @@ func (t *Teller) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case r := <-t.waiting:
+			if r.about != nil {
+				kind, err := owners.mapper.KindFor(r.resource.WithVersion(""))
+				if err != nil {
+					klog.FromContext(ctx).Error(err, "Cannot write an event: the kind of its object is not known", "resource", r.resource, "reason", r.reason)
+					continue
+				}
+				r.about.APIVersion, r.about.Kind = kind.ToAPIVersionAndKind()
+				recorder.Event(r.about, corev1.EventTypeWarning, r.reason, r.message)
+				continue
+			}
 			ref := owners.find(ctx, &r)
 			if ref == nil {
 				continue

@@ -177,6 +177,7 @@ func (e *Endpoint) patchMeta() (strategicpatch.LookupPatchMeta, error) {
 			Initializers      *struct {
 				Pending []initializers.Initializer `json:"pending" patchStrategy:"merge" patchMergeKey:"name"`
 				Result  *metav1.Status             `json:"result"`
+				Paired  []initializers.Pair        `json:"paired" patchStrategy:"merge" patchMergeKey:"name"`
 			} `json:"initializers"`
 		} `json:"metadata"`
 	}{})

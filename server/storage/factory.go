@@ -53,7 +53,7 @@ type Factory struct {
 // Decorator changes what stores do.
 type Decorator interface {
 	// Attributes may add to what a store knows of an object for field selectors.
-	Attributes(apistorage.AttrFunc) apistorage.AttrFunc
+	Attributes(schema.GroupResource, apistorage.AttrFunc) apistorage.AttrFunc
 	// Store returns the store to use: inner, or a store in front of it. root is the
 	// prefix of the resource's keys. The result must not call inner after inner was
 	// closed.
@@ -146,7 +146,7 @@ func (f *Factory) decorate(
 	indexers *cache.Indexers,
 ) (apistorage.Interface, storagefactory.DestroyFunc, error) {
 	if f.decorator != nil {
-		getAttrs = f.decorator.Attributes(getAttrs)
+		getAttrs = f.decorator.Attributes(config.GroupResource, getAttrs)
 	}
 	l := &lazy{versioner: apistorage.APIObjectVersioner{}}
 	l.open = func() (*opened, error) {

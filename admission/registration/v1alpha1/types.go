@@ -53,6 +53,12 @@ type Initializer struct {
 	// Parallel tells that the initializer may act at the same time as those next to
 	// it in the order that say the same.
 	Parallel bool `json:"parallel,omitempty" protobuf:"varint,1002,opt,name=parallel"`
+
+	// Finalizer is a finalizer of the initializer's own, of the form
+	// example.com/name. An object that gets the initializer gets the finalizer, too.
+	// When the initialization of the object fails or the object is deleted, the
+	// object stays until an initializer that has acted has removed its finalizer.
+	Finalizer string `json:"finalizer,omitempty" protobuf:"bytes,1003,opt,name=finalizer"`
 }
 
 // Rule is a tuple of API groups, versions and resources. It matches the product of

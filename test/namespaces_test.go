@@ -103,7 +103,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	}
 	harness.Eventually(t, "the conditions say what the deletion waits for", func() error {
 		for kind, text := range map[string]string{
-			"NamespaceContentRemaining":    "configmaps has 1 resource instances",
+			"NamespaceContentRemaining":    "configmaps. has 1 resource instances",
 			"NamespaceFinalizersRemaining": "example.com/hold in 1 resource instances",
 		} {
 			if status, message := condition(kind); status != "True" || !strings.Contains(message, text) {
@@ -113,6 +113,19 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		return nil
 	})
 	want(t, "phase", h.Get(path).Text("status", "phase"), "Terminating")
+	var all []string
+	conditions, _ := h.Get(path).At("status", "conditions").([]any)
+	for _, c := range conditions {
+		all = append(all, fmt.Sprint(harness.At(c, "type"), " ", harness.At(c, "status"), " ", harness.At(c, "reason"), ": ", harness.At(c, "message")))
+	}
+	// These are the words of kube-controller-manager.
+	want(t, "conditions", all, []string{
+		"NamespaceDeletionDiscoveryFailure False ResourcesDiscovered: All resources successfully discovered",
+		"NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions: All legacy kube types successfully parsed",
+		"NamespaceDeletionContentFailure False ContentDeleted: All content successfully deleted, may be waiting on finalization",
+		"NamespaceContentRemaining True SomeResourcesRemain: Some resources are remaining: configmaps. has 1 resource instances",
+		"NamespaceFinalizersRemaining True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+	})
 	h.Must(http.StatusOK, "PATCH", path+"/configmaps/held", `{"metadata":{"finalizers":null}}`, "Content-Type", mergePatch)
 	harness.Eventually(t, "the namespace is gone", func() error {
 		if r := h.Do("GET", path, ""); r.Code != http.StatusNotFound {
@@ -133,7 +146,7 @@ func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", path+"/pods", toJSON(`{apiVersion: v1, kind: Pod, metadata: {name: held, finalizers: [example.com/hold]}, spec: {containers: [{name: c, image: i}]}}`))
 	h.Must(http.StatusOK, "DELETE", path, "")
 	harness.Eventually(t, "the deletion waits for the pod", func() error {
-		if conditions := fmt.Sprint(h.Get(path).At("status", "conditions")); !strings.Contains(conditions, "pods has 1 resource instances") {
+		if conditions := fmt.Sprint(h.Get(path).At("status", "conditions")); !strings.Contains(conditions, "pods. has 1 resource instances") {
 			return fmt.Errorf("conditions: %s", conditions)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // set writes one condition; its time changes with its status only.
@@ -27,9 +28,27 @@ func set(ns *corev1.Namespace, kind corev1.NamespaceConditionType, bad bool, bad
 	ns.Status.Conditions[i] = c
 }
 
-// has tells whether a namespace has a condition, whatever its status.
-func has(ns *corev1.Namespace, kind corev1.NamespaceConditionType) bool {
-	return slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Type == kind })
+// describe writes all conditions that a kube-controller-manager writes, in its words.
+func (r *remaining) describe(ns *corev1.Namespace) {
+	objects, failures := slices.Sorted(slices.Values(r.objects)), slices.Sorted(slices.Values(r.failures))
+	set(ns, corev1.NamespaceDeletionDiscoveryFailure, r.undiscovered != "",
+		"DiscoveryFailed", r.undiscovered, "ResourcesDiscovered", "All resources successfully discovered")
+	// The server knows its own kinds: there is no text to parse.
+	set(ns, corev1.NamespaceDeletionGVParsingFailure, false,
+		"", "", "ParsedGroupVersions", "All legacy kube types successfully parsed")
+	set(ns, corev1.NamespaceDeletionContentFailure, len(failures) > 0,
+		"ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(failures), strings.Join(failures, ", ")),
+		"ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+	set(ns, corev1.NamespaceContentRemaining, len(objects) > 0,
+		"SomeResourcesRemain", "Some resources are remaining: "+strings.Join(objects, ", "), "ContentRemoved", "All content successfully removed")
+	set(ns, corev1.NamespaceFinalizersRemaining, len(r.finalizers) > 0,
+		"SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counted(r.finalizers), "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+}
+
+// instances says how many objects of a resource remain. The dot behind a resource of the core group
+// is that of kube-controller-manager.
+func instances(gr schema.GroupResource, n int) string {
+	return fmt.Sprintf("%s.%s has %d resource instances", gr.Resource, gr.Group, n)
 }
 
 func sameConditions(a, b []corev1.NamespaceCondition) bool {

@@ -223,7 +223,7 @@ func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespac
 	if n, err = c.count(ctx, resource, namespace); err != nil || n == 0 {
 		return err
 	}
-	r.objects = append(r.objects, fmt.Sprintf("%s has %d resource instances", resource.GroupResource(), n))
+	r.objects = append(r.objects, instances(resource.GroupResource(), int(n)))
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil // The count says enough.
@@ -254,16 +254,7 @@ func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remain
 		if r == nil {
 			r = &remaining{}
 		}
-		if r.undiscovered != "" || has(ns, corev1.NamespaceDeletionDiscoveryFailure) {
-			set(next, corev1.NamespaceDeletionDiscoveryFailure, r.undiscovered != "",
-				"DiscoveryFailed", r.undiscovered, "ResourcesDiscovered", "All resources successfully discovered")
-		}
-		set(next, corev1.NamespaceDeletionContentFailure, len(r.failures) > 0,
-			"ContentDeletionFailed", strings.Join(r.failures, "; "), "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
-		set(next, corev1.NamespaceContentRemaining, len(r.objects) > 0,
-			"SomeResourcesRemain", "Some resources are remaining: "+strings.Join(r.objects, ", "), "ContentRemoved", "All content successfully removed")
-		set(next, corev1.NamespaceFinalizersRemaining, len(r.finalizers) > 0,
-			"SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: "+counted(r.finalizers), "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+		r.describe(next)
 	}
 	if next.Status.Phase == ns.Status.Phase && sameConditions(next.Status.Conditions, ns.Status.Conditions) {
 		return nil

@@ -390,13 +390,13 @@ func testTimeouts(t *testing.T, j *judged) {
 			want(t, "calls of the next hook", len(last.Reviews()), 1)
 			want(t, "failures ignored", len(j.webhookAnnotations(t, r)) > 0, true)
 		})
-		t.Run("S7.2 S7.7 a Fail hook may, "+kind, func(t *testing.T) {
+		t.Run("S7.7 S7.8 a Fail hook may, "+kind, func(t *testing.T) {
 			hang, label := j.hooks.Hook("/fail"+kind+ns, harness.Hang), "fail-"+strings.ToLower(kind)
 			w := webhook(label, ns, hang, "objectSelector: {matchLabels: {case: "+label+"}}")
 			register(t, j.Server, "v1", kind, w)
-			r := inTime(t, j.HTTP(t, nil), configMaps(ns), 2*time.Second, http.StatusInternalServerError, func(int) string { return configMap(label, "case", label) })
-			status := r.Refusal(http.StatusInternalServerError, "InternalError")
-			if prefix := fmt.Sprintf("Internal error occurred: failed calling webhook %q: failed to call webhook: Post ", w["name"]); !strings.HasPrefix(status.Message, prefix) {
+			r := inTime(t, j.HTTP(t, nil), configMaps(ns), 2*time.Second, http.StatusGatewayTimeout, func(int) string { return configMap(label, "case", label) })
+			status := r.Refusal(http.StatusGatewayTimeout, "Timeout")
+			if prefix := fmt.Sprintf("Timeout: request did not complete within the allotted timeout: failed calling webhook %q: failed to call webhook: Post ", w["name"]); !strings.HasPrefix(status.Message, prefix) {
 				t.Errorf("message is %q, want %q...", status.Message, prefix)
 			}
 			want(t, "S3.3 what the hook is told", hang.Last(t).HTTP.URL.RawQuery, "timeout=2s")

@@ -152,7 +152,7 @@ func TestDeadlines(t *testing.T) {
 		{"S7.7 the hook's own timeout", 0, false,
 			Failure{TimedOut: true, Limit: 3 * time.Second, Elapsed: 3 * time.Second, Code: 503, Class: Transport},
 			[]string{`failed to call webhook: Post "https://hook.example.com/?timeout=3s": context deadline exceeded`, "no answer within 3s, timeoutSeconds of the webhook"}},
-		{"S7.7 the deadline of the API request", 1500 * time.Millisecond, false,
+		{"S7.7 S7.8 the deadline of the API request", 1500 * time.Millisecond, false,
 			Failure{TimedOut: true, RequestLimited: true, Limit: 1500 * time.Millisecond, Elapsed: 1500 * time.Millisecond, Code: 503, Class: Transport},
 			[]string{`Post "https://hook.example.com/?timeout=2s": context deadline exceeded`, "no answer within 1.5s, the time that the API request had left"}},
 		{"S7.10 the client of the API request is gone", 0, true,
@@ -186,6 +186,13 @@ func TestDeadlines(t *testing.T) {
 				}
 				if missing := contains(err.Error(), tt.text...); missing != "" {
 					t.Errorf("%q lacks %q", err, missing)
+				}
+				code, opening := int32(http.StatusInternalServerError), "Internal error occurred: failed calling webhook "
+				if tt.request > 0 {
+					code, opening = http.StatusGatewayTimeout, "Timeout: request did not complete within the allotted timeout: failed calling webhook "
+				}
+				if s := err.Status().ErrStatus; s.Code != code || !strings.HasPrefix(s.Message, opening) {
+					t.Errorf("the request gets %d %q, want %d %q...", s.Code, s.Message, code, opening)
 				}
 			})
 		})

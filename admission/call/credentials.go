@@ -1,6 +1,7 @@
 package call
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +14,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Credentials say how to authenticate to which webhook. Nil Credentials
@@ -39,7 +39,7 @@ func LoadCredentials(path string) (*Credentials, error) {
 	if path == "" {
 		return c, nil
 	}
-	config, err := readKubeconfig(path)
+	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading webhook credentials from kubeconfig %q: %w", path, err)
 	}
@@ -53,30 +53,11 @@ func LoadCredentials(path string) (*Credentials, error) {
 	return c, nil
 }
 
-// readKubeconfig reads a kubeconfig, whose users then know which file they are from.
-func readKubeconfig(path string) (*clientcmdapi.Config, error) {
-	data, err := files.Read(path, files.Configuration)
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.Load(data)
-	if err != nil {
-		return nil, files.Shorten(err)
-	}
-	for _, info := range config.AuthInfos {
-		info.LocationOfOrigin = path
-	}
-	for _, cluster := range config.Clusters {
-		cluster.LocationOfOrigin = path
-	}
-	return config, nil
-}
-
 // WithClientCertificate returns credentials like c, nil included, that present a
 // client certificate to the webhooks that c has no user for (S12.13). It is an
 // error when the files do not hold a certificate and its key.
 func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credentials, error) {
-	if _, err := readPair(certFile, keyFile); err != nil {
+	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
 		return nil, fmt.Errorf("reading the client certificate for webhooks: %w", err)
 	}
 	out := Credentials{inCluster: rest.InClusterConfig}
@@ -181,11 +162,11 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 	switch {
 	case id.pod != nil:
 		cfg := rest.CopyConfig(id.pod)
-		secret := secretFiles{token: cfg.BearerTokenFile}
-		if secret.token != "" {
+		files := secretFiles{token: cfg.BearerTokenFile}
+		if files.token != "" {
 			cfg.BearerToken, cfg.BearerTokenFile = "", ""
 		}
-		return cfg, secret, nil
+		return cfg, files, nil
 	case id.info == nil:
 		return &rest.Config{}, secretFiles{}, nil
 	}
@@ -193,7 +174,7 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 	if info.AuthProvider != nil {
 		return nil, secretFiles{}, errors.New("auth provider not supported")
 	}
-	secret := secretFiles{}
+	files := secretFiles{}
 	cfg := &rest.Config{
 		BearerToken: info.Token,
 		Username:    info.Username,
@@ -206,33 +187,22 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 		},
 	}
 	if info.Token == "" {
-		secret.token = info.TokenFile
+		files.token = info.TokenFile
 	}
-	if (info.Token != "" || secret.token != "") && (info.Username != "" || info.Password != "") {
+	if (info.Token != "" || files.token != "") && (info.Username != "" || info.Password != "") {
 		return nil, secretFiles{}, errors.New("username/password or bearer token may be set, but not both")
 	}
 	switch {
 	case len(info.ClientCertificateData) > 0 || len(info.ClientKeyData) > 0:
 		cfg.CertFile, cfg.CertData = info.ClientCertificate, info.ClientCertificateData
 		cfg.KeyFile, cfg.KeyData = info.ClientKey, info.ClientKeyData
-		for _, file := range []struct {
-			path string
-			data []byte
-		}{{cfg.CertFile, cfg.CertData}, {cfg.KeyFile, cfg.KeyData}} {
-			// The library reads it.
-			if file.path != "" && len(file.data) == 0 {
-				if err := files.Check(file.path, files.Configuration); err != nil {
-					return nil, secretFiles{}, err
-				}
-			}
-		}
 	case info.ClientCertificate != "" || info.ClientKey != "":
-		secret.cert, secret.key = info.ClientCertificate, info.ClientKey
+		files.cert, files.key = info.ClientCertificate, info.ClientKey
 	}
 	// Fixed credentials win over those of a plugin, as in kubectl.
-	if info.Exec != nil && secret == (secretFiles{}) {
+	if info.Exec != nil && files == (secretFiles{}) {
 		cfg.ExecProvider = info.Exec.DeepCopy()
 		cfg.ExecProvider.StdinUnavailable = true
 	}
-	return cfg, secret, nil
+	return cfg, files, nil
 }

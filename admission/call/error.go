@@ -190,7 +190,8 @@ func roots(to *registration.ClientConfig) string {
 // Status returns the rejection of an API request whose webhook failed and whose
 // failure policy is Fail: code 500, reason InternalError, a message that names the
 // webhook, its configuration and what to look at (S7.2, S7.12, S7.15). That of a
-// webhook that is Busy asks the client to come back: nothing was called.
+// webhook that is Busy asks the client to come back: nothing was called. When the API request
+// had no more time, it is code 504, reason Timeout (S7.8).
 func (e *Error) Status() *apierrors.StatusError {
 	h := e.Hook
 	opening := fmt.Sprintf("failed calling webhook %q: ", h.Name)
@@ -200,8 +201,12 @@ func (e *Error) Status() *apierrors.StatusError {
 	case Panic:
 		opening = fmt.Sprintf("%s/%s has panicked: ", h.Source.Descriptor().Plugin, h.Name)
 	}
-	status := apierrors.NewInternalError(fmt.Errorf("%s%w; %s %q, webhook %d; failurePolicy is %s: the request was rejected%s",
-		opening, e, h.Source, h.Configuration, h.Index+1, h.FailurePolicy, e.remedy()))
+	failure := fmt.Errorf("%s%w; %s %q, webhook %d; failurePolicy is %s: the request was rejected%s",
+		opening, e, h.Source, h.Configuration, h.Index+1, h.FailurePolicy, e.remedy())
+	if e.RequestLimited && e.TimedOut && !e.ClientGone {
+		return apierrors.NewTimeoutError("request did not complete within the allotted timeout: "+failure.Error(), 0)
+	}
+	status := apierrors.NewInternalError(failure)
 	if e.Class == Busy {
 		status.ErrStatus.Details.RetryAfterSeconds = busyRetrySeconds
 	}

@@ -119,7 +119,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		Namespaces:    cached,
 		Params:        a.params,
 		Schemas:       a.schemas,
-		Authorizer:    authorize,
+		Authorizer:    controllers.Initializing(authorize),
 		Configuration: configuration,
 		Resolver:      s.addresses.before(self.services()),
 		Dial:          s.DialWebhook,

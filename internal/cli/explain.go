@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -20,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 )
@@ -420,9 +420,9 @@ func read(file string, in io.Reader) ([]*unstructured.Unstructured, error) {
 		return nil, nil
 	case "-":
 		file = "standard input"
-		data, err = files.ReadFrom(in, files.Objects)
+		data, err = io.ReadAll(in)
 	default:
-		data, err = files.ReadArgument(file, files.Objects)
+		data, err = os.ReadFile(file)
 	}
 	if err != nil {
 		return nil, err

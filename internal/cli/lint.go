@@ -2,11 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +48,7 @@ files as if they were applied to that cluster.
 
 No finding does not mean that nothing is wrong: the output says which rules were
 checked, and what could not be seen. The exit code is 1 if there are findings of
-level error, or a file cannot be read or parsed.`,
+level error.`,
 		Example: `  # the manifests of a repository
   gatehouse lint deploy/
 
@@ -128,15 +125,8 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 	if err := r.print(streams.Out, o.output, lint.Level(o.level)); err != nil {
 		return err
 	}
-	var problems []string
 	if n := r.Count(lint.Error); n > 0 {
-		problems = append(problems, "lint found "+count(n, "error"))
-	}
-	if r.unread > 0 {
-		problems = append(problems, fmt.Sprintf("%s cannot be read, so that nobody knows what they would do: see what was not seen", count(r.unread, "file")))
-	}
-	if len(problems) > 0 {
-		return errors.New(strings.Join(problems, "; "))
+		return fmt.Errorf("lint found %s", count(n, "error"))
 	}
 	return nil
 }
@@ -146,8 +136,6 @@ type lintReport struct {
 	*lint.Report
 	// subject says what was looked at.
 	subject string
-	// unread is how many files could not be read.
-	unread int
 	// locate finds a field of an object in the files.
 	locate func(lint.Object, []any) (file string, line int, ok bool)
 }
@@ -155,12 +143,12 @@ type lintReport struct {
 // check looks at what the command line names.
 func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, error) {
 	var files, world *offline.World
-	var skipped, unread []string
+	var skipped []string
 	var err error
 	var about func(lint.Object) bool
 	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
 	if len(o.paths) > 0 {
-		if files, skipped, unread, err = offline.Survey(o.paths, in); err != nil {
+		if files, skipped, err = offline.Survey(o.paths, in); err != nil {
 			return nil, err
 		}
 		world, r.locate = files, files.Locate
@@ -196,8 +184,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}
 	r.Report = lint.Check(ctx, w, lint.Options{About: about})
-	r.Unseen = slices.Concat(r.Unseen, unread, skipped)
-	r.unread = len(unread)
+	r.Unseen = append(r.Unseen, skipped...)
 	r.subject = subject(w)
 	return r, ctx.Err()
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-
-	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Stdin is the path that stands for standard input.
@@ -20,6 +18,10 @@ const Stdin = "-"
 
 // stdinName is what standard input is called in messages.
 const stdinName = "standard input"
+
+// maxFile bounds how much is read of one file, in bytes. No API server takes an object of
+// more than 3 MiB; a file of many objects may be larger.
+const maxFile = 256 << 20
 
 // Object is one object of a file.
 type Object struct {
@@ -77,7 +79,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 	r := &reader{patches: map[string]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
-			data, err := files.ReadFrom(stdin, files.Objects)
+			data, err := readAll(stdin)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", stdinName, err)
 			}
@@ -95,7 +97,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 			}
 			continue
 		}
-		if err := r.file(path, files.ReadArgument); err != nil {
+		if err := r.file(path); err != nil {
 			return nil, err
 		}
 	}
@@ -111,15 +113,28 @@ func plain(err error) error {
 	return err
 }
 
-// file reads a file by one of the functions of files, once.
-func (r *reader) file(path string, read func(string, int64) ([]byte, error)) error {
+func readAll(in io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("has more than %d MiB", maxFile>>20)
+	}
+	return data, err
+}
+
+// file reads a file, once.
+func (r *reader) file(path string) error {
 	if r.seen[filepath.Clean(path)] {
 		return nil
 	}
 	r.seen[filepath.Clean(path)] = true
-	data, err := read(path, files.Objects)
+	f, err := os.Open(path)
 	if err != nil {
 		return plain(err)
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, errors.Unwrap(plain(err)))
 	}
 	r.set.Files = append(r.set.Files, path)
 	r.parse(path, data)
@@ -134,7 +149,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 
 // directory reads what is below a directory.
 func (r *reader) directory(root string) error {
-	var found []string
+	var files []string
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err != nil {
@@ -146,7 +161,7 @@ func (r *reader) directory(root string) error {
 		}
 		if !d.IsDir() {
 			if slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path) {
-				found = append(found, path)
+				files = append(files, path)
 			}
 			return nil
 		}
@@ -164,12 +179,12 @@ func (r *reader) directory(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range found {
+	for _, path := range files {
 		if isKustomization(path) {
 			r.kustomization(path)
 		}
 	}
-	for _, path := range found {
+	for _, path := range files {
 		clean := filepath.Clean(path)
 		if of, ok := r.patches[clean]; ok {
 			r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a patch of " + of + " is not an object"})
@@ -178,7 +193,7 @@ func (r *reader) directory(root string) error {
 		if isKustomization(path) {
 			continue
 		}
-		if err := r.file(path, files.Read); err != nil {
+		if err := r.file(path); err != nil {
 			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
 		}
 	}

@@ -18,8 +18,6 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
-
-	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // certificate is the serving certificate, and by what it is verified.
@@ -162,12 +160,12 @@ func newCertificate(chain, key []byte) (*certificate, error) {
 
 // readPair reads a certificate and its key; nil when there are none.
 func readPair(certFile, keyFile string) (chain, key []byte, err error) {
-	chain, err = files.Read(certFile, files.Configuration)
+	chain, err = os.ReadFile(certFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err == nil {
-		key, err = files.Read(keyFile, files.Configuration)
+		key, err = os.ReadFile(keyFile)
 	}
 	return chain, key, err
 }

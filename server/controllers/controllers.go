@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -170,7 +172,11 @@ func (t *term) start(ctx context.Context, r row) func(context.Context) {
 
 func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	defer t.making.begin()()
-	client, err := t.client(r.account)
+	config := t.config(r.account)
+	if r.counts {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}

@@ -42,12 +42,12 @@ func collectGarbage(ctx context.Context, t *term, client kubernetes.Interface) (
 }
 
 // everything makes reads include what is not initialized (S11.36): such an object is hidden,
-// and it is there.
+// and it is there. Creates do not wait until their object is initialized (S11.26).
 type everything struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (e everything) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method == http.MethodGet {
+	if req.Method == http.MethodGet || req.Method == http.MethodPost {
 		req = req.Clone(req.Context())
 		query := req.URL.Query()
 		query.Set("includeUninitialized", "true")

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
-	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -41,9 +40,7 @@ var measured = []schema.GroupVersionResource{
 // countQuotas keeps the status of ResourceQuotas: the limits and the use.
 func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	// What is not initialized counts, too (S11.36), and other controllers must not see it.
-	all := settled{informers.NewSharedInformerFactoryWithOptions(t.watchAll, 0, informers.WithTransform(trim)), &t.making}
-	t.parts = append(t.parts, all)
-	kinds := &monitors{typed: all, whole: measured, objects: t.monitors.objects}
+	kinds := &monitors{typed: t.all, whole: measured, objects: t.monitors.objects}
 	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(kinds.ForResource), t.informers)
 	if err != nil {
 		return nil, err

@@ -24,21 +24,20 @@ const (
 // endpoints keeps the Endpoints of services with a selector.
 func endpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c := endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), core.Endpoints(), client, 0)
+	c := endpoint.NewEndpointController(ctx, core.Pods(), core.Services(), t.all.Core().V1().Endpoints(), client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
 // endpointSlices keeps the EndpointSlices of services with a selector.
 func endpointSlices(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
-	c := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), t.informers.Discovery().V1().EndpointSlices(), perSlice, client, 0)
+	c := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), t.all.Discovery().V1().EndpointSlices(), perSlice, client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
 // mirrorEndpoints keeps EndpointSlices of Endpoints that somebody else made.
 func mirrorEndpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	core := t.informers.Core().V1()
-	c := endpointslicemirroring.NewController(ctx, core.Endpoints(), t.informers.Discovery().V1().EndpointSlices(), core.Services(), perSubset, client, 0)
+	c := endpointslicemirroring.NewController(ctx, t.all.Core().V1().Endpoints(), t.all.Discovery().V1().EndpointSlices(), t.informers.Core().V1().Services(), perSubset, client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 

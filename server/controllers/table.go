@@ -19,6 +19,10 @@ type row struct {
 	// wakes are the resources of which one must have an object before the controller
 	// starts; empty starts it with the server.
 	wakes []schema.GroupResource
+	// counts is set for a controller that makes as many objects as it misses. It sees those that
+	// are not initialized, and its creates do not wait for initializers: a create that ended with
+	// a time-out left an object that the controller would make once more (S11.62).
+	counts bool
 	// make makes the controller. It returns what runs it until its context ends, nil when
 	// there is nothing to run.
 	make func(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error)
@@ -50,9 +54,9 @@ var table = []row{
 	{name: "resourcequota-controller", aliases: []string{"resourcequota"}, account: "resourcequota-controller", wakes: core("resourcequotas"), make: countQuotas},
 	{name: "serviceaccount-token-controller", aliases: []string{"serviceaccount-token"}, account: "tokens-controller", wakes: core("secrets"), make: serviceAccountTokens},
 
-	{name: "endpoints-controller", aliases: []string{"endpoint"}, account: "endpoint-controller", make: endpoints},
-	{name: "endpointslice-controller", aliases: []string{"endpointslice"}, account: "endpointslice-controller", make: endpointSlices},
-	{name: "endpointslice-mirroring-controller", aliases: []string{"endpointslicemirroring"}, account: "endpointslicemirroring-controller", make: mirrorEndpoints},
+	{name: "endpoints-controller", aliases: []string{"endpoint"}, account: "endpoint-controller", counts: true, make: endpoints},
+	{name: "endpointslice-controller", aliases: []string{"endpointslice"}, account: "endpointslice-controller", counts: true, make: endpointSlices},
+	{name: "endpointslice-mirroring-controller", aliases: []string{"endpointslicemirroring"}, account: "endpointslicemirroring-controller", counts: true, make: mirrorEndpoints},
 	{name: "service-cidr-controller", account: "service-cidrs-controller", make: serviceRanges},
 	{name: "disruption-controller", aliases: []string{"disruption"}, account: "disruption-controller", wakes: in("policy", "poddisruptionbudgets"), make: disruptionBudgets},
 
@@ -60,20 +64,20 @@ var table = []row{
 	{name: "persistentvolumeclaim-protection-controller", aliases: []string{"pvc-protection"}, account: "pvc-protection-controller", wakes: core("persistentvolumeclaims"), make: protectClaims},
 	{name: "persistentvolume-protection-controller", aliases: []string{"pv-protection"}, account: "pv-protection-controller", wakes: core("persistentvolumes"), make: protectVolumes},
 	{name: "volumeattributesclass-protection-controller", account: "volumeattributesclass-protection-controller", wakes: in("storage.k8s.io", "volumeattributesclasses"), make: protectAttributes},
-	{name: "ephemeral-volume-controller", aliases: []string{"ephemeral-volume"}, account: "ephemeral-volume-controller", wakes: core("pods"), make: ephemeralVolumes},
+	{name: "ephemeral-volume-controller", aliases: []string{"ephemeral-volume"}, account: "ephemeral-volume-controller", counts: true, wakes: core("pods"), make: ephemeralVolumes},
 
 	{name: "certificatesigningrequest-approving-controller", aliases: []string{"csrapproving"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: approveRequests},
 	{name: "certificatesigningrequest-signing-controller", aliases: []string{"csrsigning"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: signRequests},
 	{name: "certificatesigningrequest-cleaner-controller", aliases: []string{"csrcleaner"}, account: "certificate-controller", wakes: in("certificates.k8s.io", "certificatesigningrequests"), make: cleanRequests},
 	{name: "ttl-after-finished-controller", aliases: []string{"ttl-after-finished"}, account: "ttl-after-finished-controller", wakes: in("batch", "jobs"), make: deleteFinishedJobs},
 
-	{name: "deployment-controller", aliases: []string{"deployment"}, off: true, account: "deployment-controller", wakes: in("apps", "deployments"), make: runDeployments},
-	{name: "replicaset-controller", aliases: []string{"replicaset"}, off: true, account: "replicaset-controller", wakes: in("apps", "replicasets"), make: runReplicaSets},
-	{name: "replicationcontroller-controller", aliases: []string{"replicationcontroller"}, off: true, account: "replication-controller", wakes: core("replicationcontrollers"), make: runReplicationControllers},
-	{name: "statefulset-controller", aliases: []string{"statefulset"}, off: true, account: "statefulset-controller", wakes: in("apps", "statefulsets"), make: runStatefulSets},
-	{name: "daemonset-controller", aliases: []string{"daemonset"}, off: true, account: "daemon-set-controller", wakes: in("apps", "daemonsets"), make: runDaemonSets},
-	{name: "job-controller", aliases: []string{"job"}, off: true, account: "job-controller", wakes: in("batch", "jobs"), make: runJobs},
-	{name: "cronjob-controller", aliases: []string{"cronjob"}, off: true, account: "cronjob-controller", wakes: in("batch", "cronjobs"), make: runCronJobs},
+	{name: "deployment-controller", aliases: []string{"deployment"}, off: true, account: "deployment-controller", counts: true, wakes: in("apps", "deployments"), make: runDeployments},
+	{name: "replicaset-controller", aliases: []string{"replicaset"}, off: true, account: "replicaset-controller", counts: true, wakes: in("apps", "replicasets"), make: runReplicaSets},
+	{name: "replicationcontroller-controller", aliases: []string{"replicationcontroller"}, off: true, account: "replication-controller", counts: true, wakes: core("replicationcontrollers"), make: runReplicationControllers},
+	{name: "statefulset-controller", aliases: []string{"statefulset"}, off: true, account: "statefulset-controller", counts: true, wakes: in("apps", "statefulsets"), make: runStatefulSets},
+	{name: "daemonset-controller", aliases: []string{"daemonset"}, off: true, account: "daemon-set-controller", counts: true, wakes: in("apps", "daemonsets"), make: runDaemonSets},
+	{name: "job-controller", aliases: []string{"job"}, off: true, account: "job-controller", counts: true, wakes: in("batch", "jobs"), make: runJobs},
+	{name: "cronjob-controller", aliases: []string{"cronjob"}, off: true, account: "cronjob-controller", counts: true, wakes: in("batch", "cronjobs"), make: runCronJobs},
 	{name: "ttl-controller", aliases: []string{"ttl"}, off: true, account: "ttl-controller", wakes: core("nodes"), make: annotateNodes},
 	{name: "bootstrap-signer-controller", aliases: []string{"bootstrapsigner"}, off: true, account: "bootstrap-signer", wakes: core("secrets"), make: signBootstrap},
 	{name: "token-cleaner-controller", aliases: []string{"tokencleaner"}, off: true, account: "token-cleaner", wakes: core("secrets"), make: cleanTokens},

@@ -33,13 +33,13 @@ type term struct {
 	// loopback's requests end with the term.
 	loopback  *restclient.Config
 	informers informers.SharedInformerFactory
-	monitors  *monitors
+	// all are informers that also see what is not initialized: for what counts objects.
+	all      informers.SharedInformerFactory
+	monitors *monitors
 	// parts are informers of some objects of a kind, or for one controller.
-	parts []informers.SharedInformerFactory
-	watch kubernetes.Interface
-	// watchAll also sees what is not initialized.
-	watchAll kubernetes.Interface
-	mapper   *restmapper.DeferredDiscoveryRESTMapper
+	parts  []informers.SharedInformerFactory
+	watch  kubernetes.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// started is closed: informers may be started as soon as they are wanted.
 	started chan struct{}
 	making  making
@@ -77,16 +77,20 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 	}
 	list, listObjects := dormant.Clients(typed, objects)
 	t.watch = list
-	t.watchAll, _ = dormant.Clients(typedAll, objects)
+	listAll, _ := dormant.Clients(typedAll, objects)
 	factory := informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
 	borrow(factory, c.shared)
 	t.informers = settled{factory, &t.making}
+	t.all = settled{informers.NewSharedInformerFactoryWithOptions(listAll, 0, informers.WithTransform(trim)), &t.making}
+	t.parts = append(t.parts, t.all)
 	owned := newOwners()
 	t.monitors = &monitors{
-		typed:   t.informers,
-		whole:   whole,
-		objects: metadatainformer.NewSharedInformerFactoryWithOptions(hiding{listObjects, owned}, 0, metadatainformer.WithTransform(bare)),
-		owners:  owned,
+		typed:    t.informers,
+		whole:    whole,
+		all:      t.all,
+		objects:  metadatainformer.NewSharedInformerFactoryWithOptions(hiding{listObjects, owned}, 0, metadatainformer.WithTransform(bare)),
+		owners:   owned,
+		progress: &progress{term: ctx, etcd: c.options.Etcd, prefix: c.options.Prefix},
 	}
 	finder, err := t.client("controller-discovery")
 	if err != nil {
@@ -134,7 +138,7 @@ func (t *term) end() {
 // config acts as a ServiceAccount in kube-system.
 func (t *term) config(account string) *restclient.Config {
 	as := restclient.CopyConfig(t.loopback)
-	as.Impersonate.UserName = "system:serviceaccount:kube-system:" + account
+	as.Impersonate.UserName = systemAccounts + account
 	as.UserAgent = "gatehouse/" + account
 	return as
 }
@@ -320,39 +324,53 @@ type monitors struct {
 	// whole are the kinds of which typed is used.
 	whole   []schema.GroupVersionResource
 	objects metadatainformer.SharedInformerFactory
-	owners  *owners
+	// all, owners and progress are the garbage collector's, and nil for others.
+	all      informers.SharedInformerFactory
+	owners   *owners
+	progress *progress
 }
 
 // whole are the kinds of which a term has the objects, as they are read by controllers
 // that run by default, and in the version in which these read them.
 var whole = []schema.GroupVersionResource{
-	{Version: "v1", Resource: "endpoints"},
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "nodes"},
-	{Version: "v1", Resource: "persistentvolumeclaims"},
-	{Version: "v1", Resource: "pods"},
 	{Version: "v1", Resource: "resourcequotas"},
 	{Version: "v1", Resource: "serviceaccounts"},
 	{Version: "v1", Resource: "services"},
-	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 	{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"},
 	{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"},
 	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
-	{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"},
+}
+
+// wholeAll are the kinds of which a term also has the objects that are not initialized. Of other
+// kinds, the collector's own informers of metadata see these (S11.36).
+var wholeAll = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "endpoints"},
+	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
 }
 
 // ForResource returns the informer of a resource.
 func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
-	if !slices.Contains(m.whole, resource) {
-		return monitor{m.objects.ForResource(resource), m.owners}, nil
+	var informer informers.GenericInformer
+	var err error
+	switch {
+	case slices.Contains(m.whole, resource):
+		informer, err = m.typed.ForResource(resource)
+	case m.all != nil && slices.Contains(wholeAll, resource):
+		informer, err = m.all.ForResource(resource)
+	default:
+		informer = m.objects.ForResource(resource)
 	}
-	informer, err := m.typed.ForResource(resource)
-	return monitor{informer, m.owners}, err
+	return monitor{informer, m.owners, m.progress.of(resource, m.owners)}, err
 }
 
 // Start starts the informers that do not run yet.
 func (m *monitors) Start(stop <-chan struct{}) {
 	m.typed.Start(stop)
+	if m.all != nil {
+		m.all.Start(stop)
+	}
 	m.objects.Start(stop)
 }
 
@@ -360,11 +378,12 @@ func (m *monitors) Start(stop <-chan struct{}) {
 type monitor struct {
 	informers.GenericInformer
 	owners *owners
+	kind   *kindProgress
 }
 
 // Informer implements informers.GenericInformer.
 func (m monitor) Informer() cache.SharedIndexInformer {
-	return monitored{m.GenericInformer.Informer(), m.owners}
+	return monitored{m.GenericInformer.Informer(), m.owners, m.kind}
 }
 
 // monitored tells of an object that was deleted and made anew in two events, and takes in which
@@ -374,23 +393,31 @@ func (m monitor) Informer() cache.SharedIndexInformer {
 type monitored struct {
 	cache.SharedIndexInformer
 	owners *owners
+	kind   *kindProgress
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.owners}, every)
+	registration, err := m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.owners, m.kind}, every)
+	if err == nil {
+		m.kind.follow(registration.HasSynced)
+	}
+	return registration, err
 }
 
 // apart is a handler that gets no update from one object to another.
 type apart struct {
 	cache.ResourceEventHandler
 	owners *owners
+	kind   *kindProgress
 }
 
 // OnAdd implements cache.ResourceEventHandler.
 func (a apart) OnAdd(obj any, initially bool) {
+	a.kind.hold(nil, obj)
 	a.owners.name(nil, ownersOf(obj))
 	a.ResourceEventHandler.OnAdd(obj, initially)
+	a.kind.passed(obj)
 }
 
 // OnUpdate implements cache.ResourceEventHandler.
@@ -402,8 +429,10 @@ func (a apart) OnUpdate(before, after any) {
 			return
 		}
 	}
+	a.kind.hold(before, after)
 	a.owners.name(ownersOf(before), ownersOf(after))
 	a.ResourceEventHandler.OnUpdate(before, after)
+	a.kind.passed(after)
 }
 
 // OnDelete implements cache.ResourceEventHandler.

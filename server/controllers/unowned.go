@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -90,8 +91,17 @@ type unowned struct {
 	// waiting are those that are to be shown as made; news says that there are some.
 	waiting []metav1.PartialObjectMetadata
 	news    chan struct{}
-	// version is the resourceVersion of what was seen last.
+	// version is the resourceVersion of what was seen last, and last that of what was shown last.
 	version string
+	last    uint64
+}
+
+// progress returns up to which revision everything was seen, and the revision of what was shown last.
+func (u *unowned) progress() (seen, shown uint64) {
+	u.owners.mu.Lock()
+	defer u.owners.mu.Unlock()
+	seen, _ = strconv.ParseUint(u.version, 10, 64)
+	return seen, u.last
 }
 
 // show shows an object that is hidden.
@@ -135,6 +145,7 @@ func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) (hidd
 	for i := range list.Items {
 		if obj := &list.Items[i]; u.sees(obj) {
 			shown = append(shown, *obj)
+			u.last = max(u.last, versionOf(obj))
 		}
 	}
 	clear(list.Items[len(shown):])
@@ -174,6 +185,7 @@ func (u *unowned) event(e watch.Event) watch.Event {
 	switch e.Type {
 	case watch.Added, watch.Modified:
 		if u.sees(obj) {
+			u.last = versionOf(obj)
 			return e
 		}
 	case watch.Deleted:

@@ -34,8 +34,7 @@ func bindVolumes(ctx context.Context, t *term, client kubernetes.Interface) (fun
 
 // ephemeralVolumes makes the claims of pods with ephemeral volumes.
 func ephemeralVolumes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	core := t.informers.Core().V1()
-	c, err := ephemeral.NewController(ctx, client, core.Pods(), core.PersistentVolumeClaims())
+	c, err := ephemeral.NewController(ctx, client, t.informers.Core().V1().Pods(), t.all.Core().V1().PersistentVolumeClaims())
 	if err != nil {
 		return nil, err
 	}

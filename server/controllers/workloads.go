@@ -22,12 +22,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/fakenodes"
 )
 
-// The work of the controllers of workloads, as in a kube-controller-manager.
+// The work of the controllers of workloads, as in a kube-controller-manager. Each of them sees
+// what it makes before that is initialized, and what it makes it for afterwards.
 const workloadWorkers = 5
 
 func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	apps := t.informers.Apps().V1()
-	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), t.informers.Core().V1().Pods(), client)
+	c, err := deployment.NewDeploymentController(ctx, t.informers.Apps().V1().Deployments(), t.all.Apps().V1().ReplicaSets(), t.all.Core().V1().Pods(), client)
 	if err != nil {
 		return nil, err
 	}
@@ -35,25 +35,24 @@ func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (
 }
 
 func runReplicaSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c := replicaset.NewReplicaSetController(ctx, t.informers.Apps().V1().ReplicaSets(), t.informers.Core().V1().Pods(), client, replicaset.BurstReplicas)
+	c := replicaset.NewReplicaSetController(ctx, t.informers.Apps().V1().ReplicaSets(), t.all.Core().V1().Pods(), client, replicaset.BurstReplicas)
 	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
 }
 
 func runReplicationControllers(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	core := t.informers.Core().V1()
-	c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client, replication.BurstReplicas)
+	c := replication.NewReplicationManager(ctx, t.all.Core().V1().Pods(), t.informers.Core().V1().ReplicationControllers(), client, replication.BurstReplicas)
 	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
 }
 
 func runStatefulSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	core, apps := t.informers.Core().V1(), t.informers.Apps().V1()
-	c := statefulset.NewStatefulSetController(ctx, core.Pods(), apps.StatefulSets(), core.PersistentVolumeClaims(), apps.ControllerRevisions(), client)
+	core, apps := t.all.Core().V1(), t.all.Apps().V1()
+	c := statefulset.NewStatefulSetController(ctx, core.Pods(), t.informers.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), apps.ControllerRevisions(), client)
 	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
 }
 
 func runDaemonSets(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	core, apps := t.informers.Core().V1(), t.informers.Apps().V1()
-	c, err := daemon.NewDaemonSetsController(ctx, apps.DaemonSets(), apps.ControllerRevisions(), core.Pods(), core.Nodes(), client,
+	c, err := daemon.NewDaemonSetsController(ctx, t.informers.Apps().V1().DaemonSets(), t.all.Apps().V1().ControllerRevisions(),
+		t.all.Core().V1().Pods(), t.informers.Core().V1().Nodes(), client,
 		flowcontrol.NewBackOff(time.Second, 15*time.Minute))
 	if err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ func runDaemonSets(ctx context.Context, t *term, client kubernetes.Interface) (f
 }
 
 func runJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	c, err := job.NewController(ctx, client, t.informers.Core().V1().Pods(), t.informers.Batch().V1().Jobs(), nil, nil)
+	c, err := job.NewController(ctx, client, t.all.Core().V1().Pods(), t.informers.Batch().V1().Jobs(), nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +69,7 @@ func runJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(co
 }
 
 func runCronJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	batch := t.informers.Batch().V1()
-	c, err := cronjob.NewControllerV2(ctx, batch.Jobs(), batch.CronJobs(), client)
+	c, err := cronjob.NewControllerV2(ctx, t.all.Batch().V1().Jobs(), t.informers.Batch().V1().CronJobs(), client)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.yaml")
 	writeFile(t, name, content)
-	w, skipped, _, err := offline.Survey([]string{name}, nil)
+	w, skipped, err := offline.Survey([]string{name}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +351,7 @@ webhooks:
 		t.Fatal(err)
 	}
 	careful := slices.DeleteFunc(all, func(path string) bool { return filepath.Base(filepath.Dir(path)) == "exclusions" })
-	w, _, _, err := offline.Survey(careful, nil)
+	w, _, err := offline.Survey(careful, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -56,7 +55,7 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(p.settings.legacyVersions, gv) })
-	codec, registrationCodec := resources.NewCodec(legacyscheme.Codecs), registrations.Codec()
+	codec, registrationCodec := resources.NewCodec(resources.Codecs(legacyscheme.Scheme)), registrations.Codec()
 	addRegistrations := func(version string) error {
 		if registrationStorage[version] == nil {
 			return nil
@@ -104,7 +103,7 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 	}
 	_, err := b.add("gatehouse", &resources.Group{
 		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion, Storage: own,
-		Scheme: ownScheme, Codec: resources.NewCodec(serializer.NewCodecFactory(ownScheme)),
+		Scheme: ownScheme, Codec: resources.NewCodec(resources.Codecs(ownScheme)),
 		ParameterCodec: runtime.NewParameterCodec(ownScheme),
 	})
 	if err != nil {

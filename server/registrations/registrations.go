@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -36,7 +35,7 @@ const Group = admissionregistration.GroupName
 var Scheme = newScheme()
 
 // Codecs reads and writes the kinds.
-var Codecs = serializer.NewCodecFactory(Scheme)
+var Codecs = resources.Codecs(Scheme)
 
 // kinds is the table of what is served here.
 var kinds = []struct {

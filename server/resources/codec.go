@@ -6,16 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
+
+// Codecs returns what reads and writes the kinds of a scheme. Lists are written item by
+// item, as in kube-apiserver, and not encoded as a whole first.
+func Codecs(scheme *runtime.Scheme) serializer.CodecFactory {
+	return serializer.NewCodecFactory(scheme, serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
+}
 
 // NewCodec wraps a negotiated serializer so that metadata.initializers survives
 // encoding and decoding in JSON, YAML and protobuf. Other encodings cannot
@@ -62,11 +72,10 @@ type form struct {
 	strict   bool
 }
 
+// EncoderForVersion implements runtime.NegotiatedSerializer. The field is shown by the
+// serializer below the conversion to the version, which gets objects as clients see them.
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return &encoder{
-		inner: c.NegotiatedSerializer.EncoderForVersion(e, gv),
-		form:  c.forms[e],
-	}
+	return c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: c.forms[e]}, gv)
 }
 
 func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -98,7 +107,15 @@ func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory ru
 }
 
 func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
-	if !carries(obj) {
+	plain := !carries(obj)
+	if list, ok := obj.(*unstructured.UnstructuredList); ok && !plain && e.form.text {
+		shown, err := exposeList(list)
+		if err != nil {
+			return err
+		}
+		obj, plain = shown, true
+	}
+	if plain {
 		if inner, ok := e.inner.(runtime.EncoderWithAllocator); ok && memory != nil {
 			return inner.EncodeWithAllocator(obj, w, memory)
 		}
@@ -120,6 +137,11 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 		stripped := obj.DeepCopyObject()
 		strip(stripped)
 		return e.inner.Encode(stripped, w)
+	}
+	if !e.form.yaml && !e.form.pretty && meta.IsListType(obj) {
+		if streamed, err := e.stream(obj, w); streamed || err != nil {
+			return err
+		}
 	}
 	var buf bytes.Buffer
 	if err := e.inner.Encode(obj, &buf); err != nil {
@@ -155,6 +177,85 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 	}
 	_, err = w.Write(data)
 	return err
+}
+
+// emptyItems is how a list of typed objects ends in JSON that has no items.
+var emptyItems = []byte(`"items":[]}`)
+
+// stream writes a list of typed objects item by item, so that a list costs the memory of
+// its largest object, and showing the field costs only the objects that carry it. It
+// reports false, and has written nothing, if the list has a form that it does not know.
+func (e *encoder) stream(list runtime.Object, w io.Writer) (bool, error) {
+	items, err := meta.ExtractList(list)
+	if err != nil || len(items) == 0 {
+		return false, nil
+	}
+	// A copy of the list itself; its items are shared, and replaced.
+	copied := reflect.New(reflect.TypeOf(list).Elem())
+	copied.Elem().Set(reflect.ValueOf(list).Elem())
+	empty := copied.Interface().(runtime.Object)
+	if err := meta.SetList(empty, []runtime.Object{}); err != nil {
+		return false, nil
+	}
+	var buf bytes.Buffer
+	if err := e.inner.Encode(empty, &buf); err != nil {
+		return false, err
+	}
+	start, found := bytes.CutSuffix(bytes.TrimSuffix(buf.Bytes(), []byte("\n")), emptyItems)
+	if !found {
+		return false, nil
+	}
+	if _, err := w.Write(append(start, emptyItems[:len(emptyItems)-2]...)); err != nil {
+		return true, err
+	}
+	encoder := json.NewEncoder(&buf)
+	for i, item := range items {
+		buf.Reset()
+		if err := encoder.Encode(item); err != nil {
+			return true, err
+		}
+		data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+		if initializers.Has(item) {
+			if data, err = exposed(data); err != nil {
+				return true, err
+			}
+		}
+		if i > 0 {
+			data = append([]byte(","), data...)
+		}
+		if _, err := w.Write(data); err != nil {
+			return true, err
+		}
+	}
+	_, err = w.Write([]byte("]}\n"))
+	return true, err
+}
+
+// exposed returns the JSON of one object with the field.
+func exposed(data []byte) ([]byte, error) {
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
+		return nil, fmt.Errorf("encoding metadata.initializers: %w", err)
+	}
+	if err := initializers.Expose(content); err != nil {
+		return nil, err
+	}
+	return json.Marshal(content)
+}
+
+// exposeList returns a copy of a list of custom resources in which those that carry the
+// field show it; the others are shared.
+func exposeList(list *unstructured.UnstructuredList) (*unstructured.UnstructuredList, error) {
+	shown := &unstructured.UnstructuredList{Object: list.Object, Items: slices.Clone(list.Items)}
+	for i := range shown.Items {
+		if initializers.Has(&shown.Items[i]) {
+			shown.Items[i] = *shown.Items[i].DeepCopy()
+			if err := initializers.Expose(shown.Items[i].Object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return shown, nil
 }
 
 // carries reports whether any object in obj, a list or table included, carries

@@ -18,13 +18,13 @@ type servicePort struct {
 	port            int32
 }
 
-// serviceAddresses says where services are whose webhooks run outside of the cluster
+// ServiceAddresses says where services are whose webhooks run outside of the cluster
 // (S8.21).
-type serviceAddresses map[servicePort]string
+type ServiceAddresses map[servicePort]string
 
-// parseServiceAddresses reads entries NAMESPACE/NAME[:PORT]=HOST:PORT.
-func parseServiceAddresses(entries []string) (serviceAddresses, error) {
-	addresses := serviceAddresses{}
+// ParseServiceAddresses reads entries NAMESPACE/NAME[:PORT]=HOST:PORT.
+func ParseServiceAddresses(entries []string) (ServiceAddresses, error) {
+	addresses := ServiceAddresses{}
 	for _, entry := range entries {
 		service, address, err := parseServiceAddress(entry)
 		if err != nil {
@@ -79,8 +79,8 @@ func parsePort(text string) (int32, error) {
 	return int32(n), nil
 }
 
-// has tells whether a service has an address here for any port.
-func (s serviceAddresses) has(namespace, name string) bool {
+// Has reports whether a service has an address for any port.
+func (s ServiceAddresses) Has(namespace, name string) bool {
 	for key := range s {
 		if key.namespace == namespace && key.name == name {
 			return true
@@ -89,21 +89,30 @@ func (s serviceAddresses) has(namespace, name string) bool {
 	return false
 }
 
+// Of returns the address of a port of a service; ok is false for one without. A hook without
+// a port means 443.
+func (s ServiceAddresses) Of(namespace, name string, port int32) (address string, ok bool) {
+	wanted := servicePort{namespace, name, port}
+	if port == 0 {
+		wanted.port = 443
+	}
+	for _, key := range []servicePort{wanted, {namespace: namespace, name: name}} {
+		if address, ok = s[key]; ok {
+			return address, true
+		}
+	}
+	return "", false
+}
+
 // before returns a resolver that asks another one for the services that have no address
-// here. A hook without a port means 443.
-func (s serviceAddresses) before(other call.Resolver) call.Resolver {
+// here.
+func (s ServiceAddresses) before(other call.Resolver) call.Resolver {
 	if len(s) == 0 {
 		return other
 	}
 	return call.ResolverFunc(func(ctx context.Context, namespace, name string, port int32) ([]string, error) {
-		wanted := servicePort{namespace, name, port}
-		if port == 0 {
-			wanted.port = 443
-		}
-		for _, key := range []servicePort{wanted, {namespace: namespace, name: name}} {
-			if address, ok := s[key]; ok {
-				return []string{address}, nil
-			}
+		if address, ok := s.Of(namespace, name, port); ok {
+			return []string{address}, nil
 		}
 		return other.Resolve(ctx, namespace, name, port)
 	})

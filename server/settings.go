@@ -43,7 +43,7 @@ type settings struct {
 	// proxies is RequestHeader, with the usual headers where none are given.
 	proxies options.RequestHeaderAuthenticationOptions
 	// addresses is ServiceAddresses.
-	addresses serviceAddresses
+	addresses ServiceAddresses
 	// serviceRange is ServiceClusterIPRange, and serviceIP the address in it that the
 	// service kubernetes has.
 	serviceRange *net.IPNet
@@ -113,7 +113,7 @@ func (s *settings) parseAddresses() error {
 	if s.serviceIP, err = kubernetesservice.IP(s.serviceRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %s: %w", s.ServiceClusterIPRange, err)
 	}
-	if s.addresses, err = parseServiceAddresses(s.ServiceAddresses); err != nil {
+	if s.addresses, err = ParseServiceAddresses(s.ServiceAddresses); err != nil {
 		return err
 	}
 	if s.AdvertiseAddress == "" {

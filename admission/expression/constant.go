@@ -3,6 +3,7 @@ package expression
 import (
 	"context"
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -183,30 +184,85 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	return vars, unknown
 }
 
+// What Cost assumes besides the size of lists. An API server bounds an object as a whole, so
+// that the lists in the elements of a long list are short: a pod of 200 containers with 5
+// variables each is as large as pods become. Params are written by hand.
+const (
+	nestedSize = 5
+	paramsSize = 20
+	textSize   = 100
+)
+
 // Cost returns an upper bound for the cost of one evaluation, in CEL cost units. It assumes
-// that no list, map or string in the input has more than size elements. Cost returns
-// math.MaxUint64 if the cost has no bound, and 0 if the expression does not compile. It
-// does not include the variables of a policy.
+// that no list or map of the input has more than size elements, that those in an element of
+// another one have at most 5, as do the parts of a text, those of params at most 20, and texts at
+// most 100 characters.
+// Cost returns math.MaxUint64 if the cost has no bound, and 0 if the expression does not
+// compile. It does not include the variables of a policy.
 func (a *Analysis) Cost(size uint64) uint64 {
 	if a.compile(); a.err != nil {
 		return 0
 	}
-	estimate, err := a.env.EstimateCost(a.checked, &library.CostEstimator{SizeEstimator: sizes{size}})
+	// Most of what expressions see has no type. The first estimate finds out what they loop
+	// over, and the second one tells lists from texts by that.
+	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}}}}
+	if _, err := a.env.EstimateCost(a.checked, known); err != nil {
+		return math.MaxUint64
+	}
+	estimate, err := a.env.EstimateCost(a.checked, known)
 	if err != nil {
 		return math.MaxUint64
 	}
 	return estimate.Max
 }
 
-// sizes estimates that everything has at most a size.
-type sizes struct{ size uint64 }
+// sizes estimates how large the parts of the input are.
+type sizes struct {
+	list uint64
+	// loops are the paths of what expressions loop over.
+	loops map[string]bool
+}
 
 // EstimateSize implements checker.CostEstimator.
-func (s sizes) EstimateSize(checker.AstNode) *checker.SizeEstimate {
-	return &checker.SizeEstimate{Min: 0, Max: s.size}
+func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
+	path := node.Path()
+	depth := 0
+	for i, step := range path {
+		if step == "@items" || step == "@keys" || step == "@values" {
+			s.loops[strings.Join(path[:i], "\x00")] = true
+			depth++
+		}
+	}
+	size := s.list
+	switch kind := node.Type().Kind(); {
+	case kind == types.StringKind || kind == types.BytesKind:
+		size = textSize
+	case len(path) == 0:
+		// It was computed.
+	case kind != types.ListKind && kind != types.MapKind && !s.loops[strings.Join(path, "\x00")]:
+		size = textSize
+	case depth > 0:
+		size = min(size, nestedSize)
+	case path[0] == "params":
+		size = min(size, paramsSize)
+	}
+	return &checker.SizeEstimate{Min: 0, Max: size}
 }
 
 // EstimateCallCost implements checker.CostEstimator.
-func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (*sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
+}
+
+// estimator is upstream's, but for the parts that a text is taken apart into: upstream expects
+// one for each character.
+type estimator struct{ *library.CostEstimator }
+
+// EstimateCallCost implements checker.CostEstimator.
+func (e estimator) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+	estimate := e.CostEstimator.EstimateCallCost(function, overload, target, args)
+	if estimate != nil && estimate.ResultSize != nil && (function == "split" || function == "findAll") {
+		estimate.ResultSize = &checker.SizeEstimate{Min: 0, Max: min(estimate.ResultSize.Max, nestedSize)}
+	}
+	return estimate
 }

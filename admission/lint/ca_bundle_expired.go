@@ -17,9 +17,9 @@ var caBundleExpired = &Rule{
 			}
 			switch from, to := valid(list, p.Now); {
 			case !p.Now.Before(to):
-				p.finds(c.under("caBundle"), "the caBundle of %s expired at %s", c.what, to.UTC().Format(time.RFC3339))
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expired at %s", c.what, to.UTC().Format(time.RFC3339))
 			case p.Now.Before(from):
-				p.finds(c.under("caBundle"), "the caBundle of %s is not valid before %s", c.what, from.UTC().Format(time.RFC3339))
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s is not valid before %s", c.what, from.UTC().Format(time.RFC3339))
 			}
 		}
 	},

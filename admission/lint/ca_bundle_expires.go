@@ -19,7 +19,7 @@ var caBundleExpires = &Rule{
 				continue
 			}
 			if from, to := valid(list, p.Now); !p.Now.Before(from) && p.Now.Before(to) && to.Sub(p.Now) < soon {
-				p.finds(c.under("caBundle"), "the caBundle of %s expires at %s", c.what, to.UTC().Format(time.RFC3339))
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the caBundle of %s expires at %s", c.what, to.UTC().Format(time.RFC3339))
 			}
 		}
 	},

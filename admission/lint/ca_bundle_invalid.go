@@ -1,5 +1,7 @@
 package lint
 
+import "bytes"
+
 var caBundleInvalid = &Rule{
 	ID: "ca-bundle-invalid", Level: Error, OnWrite: true,
 	Title:  "A caBundle cannot be read",
@@ -9,11 +11,11 @@ var caBundleInvalid = &Rule{
 	Passes: bundled("policies", lasting),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
-			if len(c.CABundle) == 0 {
+			if len(c.CABundle) == 0 || len(bytes.TrimSpace(c.CABundle)) == 0 && c.mayBeSet(p) {
 				continue
 			}
 			if _, err := bundle(c.CABundle); err != nil {
-				p.finds(c.under("caBundle"), "the API server cannot connect to %s: its caBundle cannot be used: %v", c.what, err)
+				c.finds(p, p.rule.Level, c.under("caBundle"), string(c.CABundle), "the API server cannot connect to %s: its caBundle cannot be used: %v", c.what, err)
 			}
 		}
 	},

@@ -19,16 +19,17 @@ var caBundleMismatch = &Rule{
 	Passes: bundled("policies", own),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
-			served, asked := p.Served[addressOf(c.ClientConfig)]
+			address := addressOf(c.ClientConfig)
+			served, asked := p.Served[address]
 			if !asked {
 				continue
 			}
 			if served.Err != nil {
-				p.misses("%s presented no certificate: %v (%s)", c.what, served.Err, p.rule.ID)
+				p.misses("%s presented no certificate: %v (%s)", address, served.Err, p.rule.ID)
 				continue
 			}
 			if err := trust(c.ClientConfig, served.Chain, p.Now); err != nil {
-				p.finds(c.under("caBundle"), "the API server does not trust the certificate of %s: %v", c.what, err)
+				c.finds(p, p.rule.Level, c.under("caBundle"), address.String()+string(c.CABundle), "the API server does not trust the certificate of %s: %v", c.what, err)
 			}
 		}
 	},

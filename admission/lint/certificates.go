@@ -44,6 +44,17 @@ func (p *pass) clients() []client {
 	return list
 }
 
+// finds adds a finding about the client. Clients with the same cause share one.
+func (c *client) finds(p *pass, level Level, where place, cause, format string, args ...any) {
+	p.findsCause(level, where, cause, c.what, format, args...)
+}
+
+// mayBeSet reports whether something may set the caBundle that the files do not have:
+// annotations say so, or a role of the files allows it.
+func (c *client) mayBeSet(p *pass) bool {
+	return p.Partial && (c.promised || p.Injectors[c.at.object.Kind])
+}
+
 // under is a place in the clientConfig.
 func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}

@@ -134,6 +134,43 @@ func (p *pass) findsAs(level Level, where place, format string, args ...any) {
 	})
 }
 
+// findsCause adds a finding about one of several that have a cause in common. The report has
+// the first of them, which names the others.
+func (p *pass) findsCause(level Level, where place, cause, who, format string, args ...any) {
+	before := len(p.report.Findings)
+	p.findsAs(level, where, format, args...)
+	if len(p.report.Findings) > before {
+		f := &p.report.Findings[before]
+		f.cause, f.who = cause, who
+	}
+}
+
+// merge makes one finding of those with a cause in common.
+func merge(findings []Finding) []Finding {
+	type key struct {
+		rule  *Rule
+		level Level
+		cause string
+	}
+	first, others := map[key]int{}, map[key][]string{}
+	merged := findings[:0]
+	for _, f := range findings {
+		k := key{f.Rule, f.Level, f.cause}
+		if _, ok := first[k]; ok && f.cause != "" {
+			others[k] = append(others[k], f.who)
+			continue
+		}
+		if f.cause != "" {
+			first[k] = len(merged)
+		}
+		merged = append(merged, f)
+	}
+	for k, names := range others {
+		merged[first[k]].Message += "; the same holds for " + few(names)
+	}
+	return merged
+}
+
 // misses notes something that the rule would have had to see.
 func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
 
@@ -148,6 +185,7 @@ func (p *pass) sum() {
 		return cmp.Or(rank(a.Level)-rank(b.Level), places[a.Rule]-places[b.Rule],
 			cmp.Compare(a.Object.String(), b.Object.String()), comparePaths(a.Path, b.Path))
 	})
+	p.report.Findings = merge(p.report.Findings)
 	for _, source := range slices.Sorted(maps.Keys(p.Hidden)) {
 		p.report.Unseen = append(p.report.Unseen, fmt.Sprintf("%s: %s", source.Descriptor().Resource, p.Hidden[source]))
 	}
@@ -208,8 +246,18 @@ func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Ent
 func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
 
 // serviceOf returns the service of a webhook that runs in the cluster; ok is false for one
-// outside of it. A URL may name a service, too.
-func serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+// outside of it.
+func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
+	name, ok = namedService(c)
+	if ok && w.Elsewhere != nil && w.Elsewhere(name) {
+		return types.NamespacedName{}, false
+	}
+	return name, ok
+}
+
+// namedService returns the service that a webhook names; ok is false for one that names none.
+// A URL may name a service, too.
+func namedService(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	if s := c.Service; s != nil {
 		return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, true
 	}

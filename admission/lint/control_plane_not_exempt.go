@@ -21,15 +21,15 @@ var controlPlaneNotExempt = &Rule{
 	check: func(p *pass) {
 		q := pod("kube-system", "network", "DaemonSet", &corev1.PodTemplateSpec{})
 		for _, h := range p.hits(q, p.isWanted) {
-			p.findsAs(levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the %s, %s%s", h.Name, q.what, consequence(h.Entry), unless(h.unsure))
+			p.findsAs(p.levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the %s, %s%s", h.Name, q.what, p.consequence(h.Entry), unless(h.unsure))
 		}
 	},
 }
 
 // levelOf is how bad it is that a webhook intercepts what the cluster needs. Only one that
 // runs in the cluster and fails closed stops itself for good.
-func levelOf(h hit) Level {
-	_, inside := serviceOf(&h.ClientConfig)
+func (p *pass) levelOf(h hit) Level {
+	_, inside := p.serviceOf(&h.ClientConfig)
 	switch {
 	case !failsClosed(h.Entry):
 		return Note
@@ -40,8 +40,8 @@ func levelOf(h hit) Level {
 }
 
 // consequence says what becomes of an intercepted request when the webhook is down.
-func consequence(e *snapshot.Entry) string {
-	_, inside := serviceOf(&e.ClientConfig)
+func (p *pass) consequence(e *snapshot.Entry) string {
+	_, inside := p.serviceOf(&e.ClientConfig)
 	switch {
 	case e.FailurePolicy != registration.Fail:
 		return fmt.Sprintf("and delays it by up to %s when it cannot be reached", e.Timeout)

@@ -48,7 +48,7 @@ func (p *pass) dependencies() *graph {
 	byName := map[types.NamespacedName]*backend{}
 	for _, source := range hooks {
 		for _, e := range p.Snapshot.Entries(source) {
-			name, inside := serviceOf(&e.ClientConfig)
+			name, inside := p.serviceOf(&e.ClientConfig)
 			if !inside || !failsClosed(e) {
 				continue
 			}
@@ -175,7 +175,7 @@ webhooks:
 func (p *pass) ownDeadlocks() {
 	said := map[*snapshot.Entry]bool{}
 	p.webhooks(func(e *snapshot.Entry) {
-		service, inside := serviceOf(&e.ClientConfig)
+		service, inside := p.serviceOf(&e.ClientConfig)
 		if !inside || !failsClosed(e) {
 			return
 		}

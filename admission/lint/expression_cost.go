@@ -12,7 +12,8 @@ var expressionCost = &Rule{
 	ID: "expression-cost", Level: Warning,
 	Title: "Expressions may cost more than they are allowed to",
 	Why: "The API server ends an evaluation that costs too much, and the failure policy decides. An expression with loops inside loops passes its tests on small " +
-		"objects and fails on the first large one. The estimate is for lists, maps and texts of 100 elements.",
+		"objects and fails on the first large one. The estimate is for an object as large as an API server takes it: lists of 200 elements, whose elements have " +
+		"lists of 5, params with lists of 20, and texts of 100 characters.",
 	Fix: "Loop once: filter first, or compare with a map. Put what is used more than once into a variable.",
 	Fails: policy(`validations:
 - expression: "object.spec.containers.all(c, c.env.all(e, object.spec.volumes.exists(v, v.name == e.name)))"
@@ -34,8 +35,8 @@ var expressionCost = &Rule{
 			} else {
 				sums[b] = math.MaxUint64
 			}
-			if f.cost >= expression.PerExpression/2 {
-				p.finds(f.at(), "an expression of %s costs up to %s with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), typicalSize, uint64(expression.PerExpression))
+			if f.cost >= expression.PerExpression {
+				p.findsCause(p.rule.Level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))
 				// It is said once.
 				sums[b] = 0
 			}
@@ -46,8 +47,8 @@ var expressionCost = &Rule{
 			if b.conditions {
 				limit, what = expression.ConditionsBudget, "match conditions"
 			}
-			if sums[b] >= limit/2 {
-				p.finds(f.at(), "the %s of %s cost up to %s together with lists of %d elements, and the limit is %d", what, f.entry, costText(sums[b]), typicalSize, limit)
+			if sums[b] >= limit {
+				p.finds(f.at(), "the %s of %s cost up to %s together for an object with lists of %d elements, and the limit is %d", what, f.entry, costText(sums[b]), longList, limit)
 			}
 			delete(sums, b)
 		}

@@ -27,7 +27,7 @@ type fact struct {
 	broken error
 	// outcomes are those of the operations of the entry, in order.
 	outcomes []outcome
-	// cost is an estimate with lists of typicalSize elements.
+	// cost is an estimate for an object with lists of longList elements.
 	cost uint64
 }
 
@@ -49,8 +49,8 @@ type outcome struct {
 	err   error
 }
 
-// typicalSize is how long lists are for the estimate of costs.
-const typicalSize = 100
+// longList is how long lists are for the estimate of costs.
+const longList = 200
 
 // analyses returns the facts about all expressions that findings are wanted about. They are
 // compiled once, on all processors: there may be thousands.
@@ -117,7 +117,7 @@ func (f *fact) find(ctx context.Context) {
 	if f.broken = f.analysis.Err(); f.broken != nil {
 		return
 	}
-	f.cost = f.analysis.Cost(typicalSize)
+	f.cost = f.analysis.Cost(longList)
 	if f.use == other {
 		return
 	}

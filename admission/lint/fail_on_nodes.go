@@ -40,7 +40,7 @@ matchConditions:
 		}
 		for _, i := range p.interceptors(probes, failsClosed) {
 			level := Warning
-			if _, inside := serviceOf(&i.ClientConfig); inside {
+			if _, inside := p.serviceOf(&i.ClientConfig); inside {
 				level = Error
 			}
 			p.findsAs(closed(i.hit, level), at(i.Entry.Entry), "the webhook %s fails closed and intercepts the %s: while it cannot be reached, nodes cannot do this%s",

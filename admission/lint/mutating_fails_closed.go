@@ -1,6 +1,11 @@
 package lint
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
@@ -14,9 +19,20 @@ var mutatingFailsClosed = &Rule{
 	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
-			if mutates(e) && failsClosed(e) {
+			if mutates(e) && failsClosed(e) && !optsIn(e) {
 				p.finds(at(e.Entry, "failurePolicy"), "the mutating webhook %s fails closed: while it cannot be reached, objects are rejected that need no change", e.Name)
 			}
 		})
 	},
+}
+
+// optsIn reports whether a webhook is about objects only that ask for it by a label.
+func optsIn(e *snapshot.Entry) bool {
+	if e.ObjectSelector == nil {
+		return false
+	}
+	requirements, _ := e.ObjectSelector.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+		return slices.Contains([]selection.Operator{selection.In, selection.Equals, selection.DoubleEquals, selection.Exists}, r.Operator())
+	})
 }

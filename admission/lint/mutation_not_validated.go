@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
@@ -15,8 +17,8 @@ var mutationNotValidated = &Rule{
 	Title: "Nothing validates what a mutating webhook sets",
 	Why: "A later webhook may undo the change, users may update the object where the webhook does not look, and a webhook with failurePolicy Ignore may be " +
 		"skipped. Nobody notices unless the validating pass looks at the result.",
-	Fix:   "If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
-	Fails: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n"),
+	Fix:   "Among files, the rule is about programs that also validate. If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
+	Fails: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" + strings.ReplaceAll(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "[pods]", "[services]"),
 	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" +
 		policy("validations:\n- {expression: \"object.spec.containers.exists(c, c.name == 'sidecar')\"}\n"),
 	check: func(p *pass) {
@@ -33,7 +35,7 @@ var mutationNotValidated = &Rule{
 			return answer
 		}
 		p.webhooks(func(e *snapshot.Entry) {
-			if !mutates(e) {
+			if !mutates(e) || p.Partial && !p.validatesToo(e) {
 				return
 			}
 			mutatedAny := false
@@ -49,10 +51,23 @@ var mutationNotValidated = &Rule{
 				}
 			}
 			if mutatedAny {
-				p.finds(at(e.Entry), "no validating webhook or policy in force judges what the mutating webhook %s changes", e.Name)
+				p.findsCause(Note, at(e.Entry), "any", "the webhook "+e.Name, "no validating webhook or policy in force judges what the mutating webhook %s changes", e.Name)
 			}
 		})
 	},
+}
+
+// validatesToo reports whether the server of a webhook also validates: files of a program that
+// only mutates say nothing of what validates in a cluster.
+func (p *pass) validatesToo(e *snapshot.Entry) bool {
+	for _, source := range []registration.Source{registration.Validating, registration.External} {
+		for _, other := range p.Snapshot.Entries(source) {
+			if addressOf(&other.ClientConfig) == addressOf(&e.ClientConfig) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // validated tells whether anything judges writes of a resource in the validating pass.

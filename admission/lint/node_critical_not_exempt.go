@@ -43,8 +43,8 @@ var nodeCriticalNotExempt = &Rule{
 			}
 		}
 		for _, h := range order {
-			p.findsAs(levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the pods of %s, which nodes need, %s%s",
-				h.Name, few(found[h.Entry]), consequence(h.Entry), unless(h.unsure))
+			p.findsAs(p.levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts the pods of %s, which nodes need, %s%s",
+				h.Name, few(found[h.Entry]), p.consequence(h.Entry), unless(h.unsure))
 		}
 	},
 }
@@ -59,7 +59,7 @@ func (w *Workload) nodeCritical() bool {
 
 // standsBehind tells whether a workload is the server of a webhook.
 func (p *pass) standsBehind(w *Workload, e *snapshot.Entry) bool {
-	name, inside := serviceOf(&e.ClientConfig)
+	name, inside := p.serviceOf(&e.ClientConfig)
 	if !inside || name.Namespace != w.Namespace {
 		return false
 	}

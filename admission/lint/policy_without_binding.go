@@ -8,10 +8,12 @@ import (
 
 var policyWithoutBinding = &Rule{
 	ID: "policy-without-binding", Level: Warning,
-	Title:  "A policy has no binding",
-	Why:    "A policy is in force only where a binding says so. Without one it does nothing.",
-	Fix:    "Create a binding with this policyName, or delete the policy.",
-	Fails:  before(policy("validations:\n- {expression: \"object.spec.hostNetwork != true\"}\n")),
+	Title: "A policy has no binding",
+	Why:   "A policy is in force only where a binding says so. Without one it does nothing.",
+	Fix: "Create a binding with this policyName, or delete the policy. Among files, the rule is a note, and is silent if the files have no binding at all, as those of " +
+		"a library of policies.",
+	Fails: strings.ReplaceAll(before(policy("validations:\n- {expression: \"object.spec.hostNetwork != true\"}\n")), "name: images", "name: networks") + "---\n" +
+		policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
 	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
 	check: func(p *pass) {
 		p.entries(func(e *snapshot.Entry) {
@@ -21,7 +23,14 @@ var policyWithoutBinding = &Rule{
 			if why := p.Hidden[e.Source.Descriptor().Bindings]; why != "" {
 				return
 			}
-			p.finds(place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
+			level := Warning
+			if p.Partial {
+				if level = Note; len(p.Snapshot.Entries(e.Source.Descriptor().Bindings)) == 0 {
+					p.misses("bindings of policies are in no file: %s", p.rule.ID)
+					return
+				}
+			}
+			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
 		})
 	},
 }

@@ -22,7 +22,7 @@ var registrationWritable = &Rule{
 		servers := map[string]string{}
 		for _, source := range hooks {
 			for _, e := range p.Snapshot.Entries(source) {
-				if name, inside := serviceOf(&e.ClientConfig); inside && servers[name.Namespace] == "" {
+				if name, inside := p.serviceOf(&e.ClientConfig); inside && servers[name.Namespace] == "" {
 					servers[name.Namespace] = e.String()
 				}
 			}

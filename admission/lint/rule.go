@@ -60,6 +60,10 @@ type Finding struct {
 	// Object has it, at Path: names of fields and indexes of lists.
 	Object Object
 	Path   []any
+
+	// cause, if set, is what several findings have in common: they become one, which names who
+	// the others are about.
+	cause, who string
 }
 
 // Field is the path as users write it: webhooks[0].rules[1].

@@ -101,7 +101,7 @@ func (p *pass) targets() []plan.Request {
 	return list
 }
 
-// undefined returns a group of a rule that no file defines although a file would have to;
+// undefined returns a group of a rule whose kinds a file would have to define and none does;
 // empty when there is none.
 func (p *pass) undefined(r *registration.Rule) string {
 	if !p.Partial {
@@ -111,8 +111,16 @@ func (p *pass) undefined(r *registration.Rule) string {
 		if group == "*" {
 			return "*"
 		}
-		// The groups of Kubernetes are known; all others are somebody's own.
-		if strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io") && !slices.ContainsFunc(p.Resources, func(k Resource) bool { return k.Group == group }) {
+		builtIn, defined := !strings.Contains(group, "."), false
+		for i := range p.Resources {
+			if k := &p.Resources[i]; k.Group == group {
+				builtIn = builtIn || !k.Custom
+				defined = defined || slices.Contains(r.Resources, k.Resource)
+			}
+		}
+		// Kubernetes has groups that end in .k8s.io, and so do many projects that define kinds by
+		// custom resources. The files may have some of these kinds, and others not.
+		if !builtIn && !defined {
 			return group
 		}
 	}

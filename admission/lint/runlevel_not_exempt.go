@@ -49,8 +49,8 @@ metadata: {name: storage, labels: {runlevel: "1"}}
 			}
 		}
 		for _, h := range order {
-			p.findsAs(levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts pods of namespace %s, %s%s",
-				h.Name, few(found[h.Entry]), consequence(h.Entry), unless(h.unsure))
+			p.findsAs(p.levelOf(h), at(h.Entry.Entry), "the webhook %s intercepts pods of namespace %s, %s%s",
+				h.Name, few(found[h.Entry]), p.consequence(h.Entry), unless(h.unsure))
 		}
 	},
 }

@@ -27,19 +27,19 @@ spec: {selector: {app: policies}, ports: [{port: 443}]}
 			return
 		}
 		for _, c := range p.clients() {
-			name, inside := serviceOf(c.ClientConfig)
+			name, inside := p.serviceOf(c.ClientConfig)
 			if !inside || p.Services[name] != nil {
 				continue
 			}
 			switch {
 			case !p.Partial && c.closed:
-				p.finds(c.under(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
+				c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, which does not exist, and fails closed: the requests that it intercepts are rejected", c.what, name)
 			case !p.Partial:
-				p.findsAs(Warning, c.under(), "%s calls service %s, which does not exist", c.what, name)
+				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s, which does not exist", c.what, name)
 			case p.hasServices(name):
-				p.findsAs(Warning, c.under(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
+				c.finds(p, Warning, c.under(), name.String(), "%s calls service %s; the files have other services of namespace %s, and not this one", c.what, name, name.Namespace)
 			default:
-				p.misses("service %s, which %s calls, is in no file", name, c.what)
+				p.misses("service %s, which webhooks call, is in no file", name)
 			}
 		}
 	},

@@ -29,7 +29,7 @@ endpoints:
 			return
 		}
 		for _, c := range p.clients() {
-			name, inside := serviceOf(c.ClientConfig)
+			name, inside := p.serviceOf(c.ClientConfig)
 			s := p.Services[name]
 			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
 				continue
@@ -42,7 +42,7 @@ endpoints:
 			if c.closed {
 				level = Error
 			}
-			p.findsAs(level, c.under(), "%s calls service %s, which has no ready endpoint", c.what, name)
+			c.finds(p, level, c.under(), name.String(), "%s calls service %s, which has no ready endpoint", c.what, name)
 		}
 	},
 }

@@ -21,9 +21,9 @@ var servicePortMissing = &Rule{
 				// Without a port the service chooses.
 				continue
 			}
-			name, _ := serviceOf(c.ClientConfig)
+			name, inside := p.serviceOf(c.ClientConfig)
 			s := p.Services[name]
-			if s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
+			if !inside || s == nil || s.Spec.Type == corev1.ServiceTypeExternalName {
 				continue
 			}
 			if slices.ContainsFunc(s.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == c.Service.Port }) {
@@ -33,7 +33,7 @@ var servicePortMissing = &Rule{
 			for _, port := range s.Spec.Ports {
 				ports = append(ports, fmt.Sprint(port.Port))
 			}
-			p.finds(c.under("service"), "%s calls port %d of service %s, which has %s only", c.what, c.Service.Port, name, and(ports))
+			c.finds(p, p.rule.Level, c.under("service"), addressOf(c.ClientConfig).String(), "%s calls port %d of service %s, which has %s only", c.what, c.Service.Port, name, and(ports))
 		}
 	},
 }

@@ -13,7 +13,7 @@ var serviceSelectsNothing = &Rule{
 			return
 		}
 		for _, c := range p.clients() {
-			name, inside := serviceOf(c.ClientConfig)
+			name, inside := p.serviceOf(c.ClientConfig)
 			s := p.Services[name]
 			if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
 				continue
@@ -22,7 +22,7 @@ var serviceSelectsNothing = &Rule{
 			if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
 				continue
 			}
-			p.finds(c.under(), "%s calls service %s, whose selector matches none of the workloads in namespace %s", c.what, name, name.Namespace)
+			c.finds(p, p.rule.Level, c.under(), name.String(), "%s calls service %s, whose selector matches none of the workloads in namespace %s", c.what, name, name.Namespace)
 		}
 	},
 }

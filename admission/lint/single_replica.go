@@ -10,7 +10,7 @@ var singleReplica = &Rule{
 	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + serviceWithPort("443") + server("policies", 2),
 	check: func(p *pass) {
 		for _, c := range p.clients() {
-			name, inside := serviceOf(c.ClientConfig)
+			name, inside := p.serviceOf(c.ClientConfig)
 			if !inside || !c.closed {
 				continue
 			}
@@ -21,7 +21,7 @@ var singleReplica = &Rule{
 				nodes = nodes || w.Replicas < 0
 			}
 			if len(behind) > 0 && !nodes && total < 2 {
-				p.finds(c.under(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
+				c.finds(p, p.rule.Level, c.under(), name.String(), "%s fails closed, and service %s has %d replica behind it (%s)", c.what, name, total, behind[0].Object)
 			}
 		}
 	},

@@ -27,7 +27,7 @@ var webhookOnCustomResource = &Rule{
 				return slices.ContainsFunc(r.APIGroups, func(g string) bool { return !custom[g] })
 			})
 			if only {
-				p.finds(at(e.Entry), "the webhook %s is about %s only, whose definition can validate and complete them without a call", e.Name, few(e.Rules[0].Resources))
+				p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is about %s only, whose definition can validate and complete them without a call", e.Name, few(e.Rules[0].Resources))
 			}
 		})
 	},

@@ -55,6 +55,9 @@ type World struct {
 	// Namespaces are the labels of namespaces, by name.
 	Namespaces map[string]map[string]string
 	Services   map[types.NamespacedName]*corev1.Service
+	// Elsewhere, if set, reports whether a webhook behind a service runs outside of the cluster,
+	// at an address that the API server was given.
+	Elsewhere func(types.NamespacedName) bool
 	// Ready is how many endpoints of a service are ready; a service without endpoint slices
 	// is not in it.
 	Ready     map[types.NamespacedName]int
@@ -67,6 +70,9 @@ type World struct {
 	Params plan.Params
 	// Waiting are objects that wait for initializers.
 	Waiting []WaitingObject
+	// Injectors are the kinds of objects that a role of somebody may change, as far as rules
+	// look at them: a program with that right can set its own caBundle.
+	Injectors map[string]bool
 	// Served are the certificates that webhooks present, by address; only those that were
 	// asked are in it.
 	Served map[Address]Served
@@ -178,7 +184,7 @@ func (w *World) Addresses() map[Address]*types.NamespacedName {
 	found := map[Address]*types.NamespacedName{}
 	add := func(c *registration.ClientConfig) {
 		found[addressOf(c)] = nil
-		if name, inside := serviceOf(c); inside {
+		if name, inside := namedService(c); inside {
 			found[addressOf(c)] = &name
 		}
 	}

@@ -8,10 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/server"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 )
 
@@ -21,8 +24,11 @@ type lintOptions struct {
 	paths   []string
 	explain string
 	connect bool
-	level   string
-	output  string
+	// serviceAddresses say where services are that run outside of the cluster.
+	serviceAddresses []string
+	addresses        server.ServiceAddresses
+	level            string
+	output           string
 	// now is the time by which certificates expire; nil means the clock.
 	now func() time.Time
 }
@@ -75,6 +81,7 @@ level error.`,
 		f.SortFlags = false
 		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -97,6 +104,10 @@ func (o *lintOptions) complete() error {
 	}
 	if err := oneOf("output", o.output, "text", "json", "sarif"); err != nil {
 		return err
+	}
+	var err error
+	if o.addresses, err = server.ParseServiceAddresses(o.serviceAddresses); err != nil {
+		return usageError{err}
 	}
 	if o.explain == "" {
 		return nil
@@ -153,12 +164,15 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		}
 		world, r.locate = files, files.Locate
 	}
+	inside := false
 	live := len(o.paths) == 0 || *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != ""
 	if live {
 		config, err := o.cluster.open()
 		if err != nil {
 			return nil, err
 		}
+		own, err := rest.InClusterConfig()
+		inside = err == nil && own.Host == config.Host
 		kinds, err := offline.Discover(config)
 		if err != nil {
 			return nil, err
@@ -178,8 +192,11 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 	if err != nil {
 		return nil, err
 	}
+	if len(o.addresses) > 0 {
+		w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
+	}
 	if o.connect {
-		w.Served = present(ctx, w)
+		w.Served = present(ctx, &connector{world: w, addresses: o.addresses, inside: inside})
 	} else {
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}

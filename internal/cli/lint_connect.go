@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
+	"github.com/gatehouse-dev/gatehouse/server"
 )
 
 // connectTimeout bounds one connection to a webhook, and connectAtOnce how many are made at a
@@ -22,15 +24,24 @@ const (
 	connectAtOnce  = 16
 )
 
+// connector connects to webhooks.
+type connector struct {
+	world *lint.World
+	// addresses are those of services outside of the cluster. inside reports whether this
+	// process runs in the cluster, where the cluster IPs of services are reachable.
+	addresses server.ServiceAddresses
+	inside    bool
+}
+
 // present connects to each webhook, and returns the certificates that they present.
-func present(ctx context.Context, w *lint.World) map[lint.Address]lint.Served {
+func present(ctx context.Context, c *connector) map[lint.Address]lint.Served {
 	served := map[lint.Address]lint.Served{}
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(connectAtOnce)
-	for address, service := range w.Addresses() {
+	for address, service := range c.world.Addresses() {
 		group.Go(func() error {
-			one := connect(ctx, w, address, service)
+			one := c.connect(ctx, address, service)
 			mu.Lock()
 			defer mu.Unlock()
 			served[address] = one
@@ -42,9 +53,8 @@ func present(ctx context.Context, w *lint.World) map[lint.Address]lint.Served {
 	return served
 }
 
-// connect returns the certificate of one webhook. The name of a service is known in the
-// cluster only; elsewhere its cluster IP may be reachable.
-func connect(ctx context.Context, w *lint.World, address lint.Address, service *types.NamespacedName) lint.Served {
+// connect returns the certificate of one webhook.
+func (c *connector) connect(ctx context.Context, address lint.Address, service *types.NamespacedName) lint.Served {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	dialer := tls.Dialer{Config: &tls.Config{
@@ -52,15 +62,13 @@ func connect(ctx context.Context, w *lint.World, address lint.Address, service *
 		// The certificate is only looked at, and nothing is sent. A rule judges it.
 		InsecureSkipVerify: true,
 	}}
-	hosts := []string{address.Host}
-	if service != nil {
-		if s := w.Services[*service]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != "None" {
-			hosts = []string{s.Spec.ClusterIP, address.Host}
-		}
+	targets, err := c.targets(address, service)
+	if err != nil {
+		return lint.Served{Err: err}
 	}
 	var failures []error
-	for _, host := range hosts {
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(address.Port)))
+	for _, target := range targets {
+		conn, err := dialer.DialContext(ctx, "tcp", target)
 		if err != nil {
 			failures = append(failures, err)
 			continue
@@ -70,4 +78,23 @@ func connect(ctx context.Context, w *lint.World, address lint.Address, service *
 		return lint.Served{Chain: chain}
 	}
 	return lint.Served{Err: errors.Join(failures...)}
+}
+
+// targets returns where a webhook is dialled, in order. The name and the cluster IP of a
+// service mean something in the cluster only: elsewhere, another machine may have that IP.
+func (c *connector) targets(address lint.Address, service *types.NamespacedName) ([]string, error) {
+	if service == nil {
+		return []string{address.String()}, nil
+	}
+	if target, ok := c.addresses.Of(service.Namespace, service.Name, int32(address.Port)); ok {
+		return []string{target}, nil
+	}
+	if !c.inside {
+		return nil, fmt.Errorf("service %s is reachable in its cluster only: run the command in a pod, or name the address of the service with --service-address", service)
+	}
+	targets := []string{address.String()}
+	if s := c.world.Services[*service]; s != nil && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != "None" {
+		targets = []string{net.JoinHostPort(s.Spec.ClusterIP, strconv.Itoa(address.Port)), address.String()}
+	}
+	return targets, nil
 }

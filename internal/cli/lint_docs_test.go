@@ -160,6 +160,9 @@ absence of an object in them is never an error, and the output lists what no fil
 The command lists what you may list, and writes nothing. What you may not list is under *Not
 seen*, with the rules that it concerns. With ` + "`--connect`" + `, the command connects to each webhook from
 where it runs, and compares the certificate that it presents with the caBundle. It sends no request.
+It dials the cluster IP of a service only in a pod of that cluster. Elsewhere, name the address with
+` + "`--service-address NAMESPACE/NAME=HOST:PORT`" + `. The option also says that the webhook runs outside of the
+cluster, as the one of ` + "`gatehouse serve`" + ` does: rules about its service and its pods do not apply then.
 
 With paths and ` + "`--kubeconfig` or `--context`" + `, the command judges the files as if they were applied to
 that cluster, and reports what is wrong with the files.

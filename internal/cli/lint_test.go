@@ -142,3 +142,26 @@ func TestLintConnects(t *testing.T) {
 		t.Errorf("%d requests were sent", requests)
 	}
 }
+
+// A service is dialled where --service-address says, or in its cluster. Elsewhere, another
+// machine may have its cluster IP.
+func TestLintDialsServicesInTheirClusterOnly(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer server.Close()
+	port := strings.TrimPrefix(server.URL, "https://127.0.0.1:")
+	hook := "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: policies}\nwebhooks:\n" +
+		"- name: a.policies.example.com\n  clientConfig: {service: {namespace: one, name: hooks, port: " + port + "}, caBundle: " +
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})) + "}\n  sideEffects: None\n  admissionReviewVersions: [v1]\n  failurePolicy: Ignore\n" +
+		"  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]\n" +
+		"---\napiVersion: v1\nkind: Service\nmetadata: {namespace: one, name: hooks}\nspec: {clusterIP: 127.0.0.1, ports: [{port: " + port + "}]}\n"
+	if out, code := lintRun(t, hook, "--connect"); code != exitOK || !strings.Contains(out, "presented no certificate: service one/hooks is reachable") {
+		t.Errorf("without an address: code %d\n%s", code, out)
+	}
+	if out, code := lintRun(t, hook, "--connect", "--service-address", "one/hooks="+strings.TrimPrefix(server.URL, "https://")); code != exitError || !strings.Contains(out, "error ca-bundle-mismatch") {
+		t.Errorf("with an address: code %d\n%s", code, out)
+	}
+	if out, code := lintRun(t, hook, "--service-address", "one/hooks"); code != exitUsage {
+		t.Errorf("an address that is none: code %d\n%s", code, out)
+	}
+}

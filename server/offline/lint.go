@@ -120,6 +120,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 		objects = append(objects, over.Registrations.Objects...)
 	}
 	s.grants()
+	s.injectors()
 	s.world.Resources, s.world.Equivalents = w.Kinds.resources(custom), w.Kinds.equivalents
 	if w.Kinds.incomplete != "" {
 		s.world.Unseen[lint.Kinds] = w.Kinds.incomplete
@@ -459,6 +460,29 @@ func (s *survey) binding(u *unstructured.Unstructured, object lint.Object) {
 		}
 	}
 	s.bindings = append(slices.DeleteFunc(s.bindings, func(b binding) bool { return b.object == object }), one)
+}
+
+// injectors notes the kinds with a caBundle that a role allows somebody to change.
+func (s *survey) injectors() {
+	s.world.Injectors = map[string]bool{}
+	has := func(list []string, wanted ...string) bool {
+		return slices.ContainsFunc(append(wanted, "*"), func(one string) bool { return slices.Contains(list, one) })
+	}
+	for _, rules := range s.roles {
+		for _, r := range rules {
+			if !has(r.Verbs, "update", "patch") {
+				continue
+			}
+			for _, d := range registration.Sources() {
+				if has(r.APIGroups, registration.GroupName) && has(r.Resources, d.Resource) {
+					s.world.Injectors[d.Kind] = true
+				}
+			}
+			if has(r.APIGroups, definitions.Group) && has(r.Resources, "customresourcedefinitions") {
+				s.world.Injectors[definitions.Kind] = true
+			}
+		}
+	}
 }
 
 // grants puts bindings and roles together.

@@ -11,8 +11,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
+)
+
+const (
+	mutating   = "MutatingWebhookConfiguration"
+	validating = "ValidatingWebhookConfiguration"
 )
 
 // exampleTime is when the examples of rules are looked at: some have certificates.
@@ -76,7 +84,7 @@ func TestExamplesOfRules(t *testing.T) {
 					t.Errorf("%s %s is in no file", f.Object, f.Field())
 				}
 			}
-			if partial := []string{"service-missing", "params-missing"}; !worst && !slices.Contains(partial, r.ID) {
+			if partial := []string{"service-missing", "params-missing", "policy-without-binding"}; !worst && !slices.Contains(partial, r.ID) {
 				t.Errorf("no finding has the level of the rule, %s: %v", r.Level, found)
 			}
 			if report, _ := lintFile(t, r.Passes, change); len(of(report, r.ID)) > 0 {
@@ -365,6 +373,113 @@ webhooks:
 	for _, f := range lint.Check(t.Context(), world, lint.Options{}).Findings {
 		if f.Level == lint.Error {
 			t.Errorf("%s %s: %s", f.Rule.ID, f.Object, f.Message)
+		}
+	}
+}
+
+// costs are estimates of a library.
+var costs = regexp.MustCompile(`costs up to \d+`)
+
+// Findings that are not true of a program, or that nobody can do anything about, are worse than
+// none. Each case is the shape of a manifest that many clusters have.
+func TestFindingsAreTrueAndUseful(t *testing.T) {
+	const program = `---
+apiVersion: v1
+kind: Service
+metadata: {namespace: one, name: hooks}
+spec: {selector: {app: hooks}, ports: [{port: 443}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: one, name: hooks}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: hooks}}
+  template: {metadata: {labels: {app: hooks}}, spec: {containers: [{name: server, image: registry.example.com/hooks}]}}
+`
+	hooks := func(kind string, more ...string) string {
+		text := "---\napiVersion: admissionregistration.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + strings.ToLower(kind[:1]) + "}\nwebhooks:\n"
+		for i, one := range more {
+			text += "- name: h" + string(rune('0'+i)) + ".example.com\n  clientConfig: {service: {namespace: one, name: hooks}}\n  admissionReviewVersions: [v1]\n  sideEffects: None\n  " + one + "\n"
+		}
+		return text
+	}
+	rule := func(group, resource string) string {
+		return `rules: [{apiGroups: ["` + group + `"], apiVersions: [v1], operations: [CREATE], resources: [` + resource + `]}]`
+	}
+	role := func(resource string) string {
+		return "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: hooks}\nrules: [{apiGroups: [admissionregistration.k8s.io], resources: [" + resource + "], verbs: [get, patch]}]\n"
+	}
+	policy := func(name string) string {
+		return "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: " + name + "}\nspec:\n  validations: [{expression: \"object.metadata.name != 'x'\"}]\n  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}\n"
+	}
+	const binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\nspec: {policyName: a, validationActions: [Deny]}\n"
+	const definition = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: routes.gateway.networking.k8s.io}\nspec:\n  group: gateway.networking.k8s.io\n  scope: Namespaced\n  names: {kind: Route, plural: routes}\n  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n"
+	const ignore = "failurePolicy: Ignore\n  "
+	for _, tc := range []struct {
+		name, rule, content string
+		want                []string
+	}{
+		{"a group of custom resources that ends in .k8s.io is not a built-in one", "rule-never-matches", program + hooks(validating, ignore+rule("snapshot.storage.k8s.io", "volumesnapshots")), nil},
+		{"the files have one kind of the group and not the other", "rule-never-matches", program + definition + hooks(validating, ignore+rule("gateway.networking.k8s.io", "httproutes")), nil},
+		{"a kind that the files define, in another version", "rule-never-matches", program + definition + hooks(validating, ignore+strings.Replace(rule("gateway.networking.k8s.io", "routes"), "[v1]", "[v2]", 1)),
+			[]string{"warning no request matches rule 1 of v/h0.example.com: routes is served in gateway.networking.k8s.io/v1, and the rule names the version v2"}},
+		{"a built-in group", "rule-never-matches", program + hooks(validating, ignore+rule("networking.k8s.io", "ingreses")), []string{"warning no request matches rule 1 of v/h0.example.com: the API serves no resource ingreses"}},
+
+		{"a role lets the program set its caBundle", "ca-bundle-missing", program + role("validatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods")), nil},
+		{"a role is about another kind", "ca-bundle-missing", program + role("mutatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods")),
+			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
+		{"the files have a part of the program", "ca-bundle-missing", hooks(validating, ignore+rule("", "pods")),
+			[]string{"note the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
+		{"several webhooks of one service are one finding", "ca-bundle-missing", program + hooks(validating, ignore+rule("", "pods"), ignore+rule("", "secrets"), ignore+rule("", "services")),
+			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate; the same holds for the webhook h1.example.com and the webhook h2.example.com"}},
+		{"a placeholder that somebody replaces", "ca-bundle-invalid", program + role("validatingwebhookconfigurations") + strings.ReplaceAll(hooks(validating, ignore+rule("", "pods")), "clientConfig: {", "clientConfig: {caBundle: Cg==, "), nil},
+		{"a placeholder that nobody replaces", "ca-bundle-invalid", program + strings.ReplaceAll(hooks(validating, ignore+rule("", "pods")), "clientConfig: {", "clientConfig: {caBundle: Cg==, "),
+			[]string{"error the API server cannot connect to the webhook h0.example.com: its caBundle cannot be used: it has only white space"}},
+
+		{"a library of policies", "policy-without-binding", policy("a") + policy("b"), nil},
+		{"one policy was forgotten", "policy-without-binding", policy("a") + policy("b") + binding, []string{"note the policy b has no binding: it does nothing"}},
+
+		{"a program that only mutates", "mutation-not-validated", program + hooks(mutating, ignore+rule("", "pods")), nil},
+		{"a mutating webhook of objects that ask for it", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
+		{"a mutating webhook of objects that do not opt out", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchExpressions: [{key: use, operator: DoesNotExist}]}\n  "+rule("", "pods")),
+			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change"}},
+
+		{"a plain loop over a text's parts", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.image.findAll(':[a-z]+').all(s, s.matches('^:[a-zA-Z]{1,127}$')))", 1), nil},
+		{"lists in one another", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.env.all(e, e.name != 'x' && e.value != 'y'))", 1), nil},
+		{"two expressions of one policy", "expression-cost", binding + strings.Replace(policy("a"), `{expression: "object.metadata.name != 'x'"}`,
+			strings.Repeat(`{expression: "object.spec.template.spec.containers.all(c, c.env.all(e, object.spec.template.spec.volumes.exists(v, v.name == e.name)))"}, `, 2), 1),
+			[]string{"warning an expression of a costs up to N for an object with lists of 200 elements, and the limit is 1000000; the same holds for the expression at spec.validations[1].expression"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report, _ := lintFile(t, tc.content, nil)
+			var got []string
+			for _, f := range of(report, tc.rule) {
+				got = append(got, string(f.Level)+" "+costs.ReplaceAllString(f.Message, "costs up to N"))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("findings of %s (-want +got):\n%s", tc.rule, diff)
+			}
+		})
+	}
+}
+
+// A webhook at an address outside of the cluster needs no service, no endpoint and no pod.
+func TestWebhooksElsewhere(t *testing.T) {
+	const hook = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: a}\nwebhooks:\n- name: a.example.com\n  clientConfig: {service: {namespace: one, name: hooks}}\n" +
+		"  admissionReviewVersions: [v1]\n  sideEffects: None\n  failurePolicy: Fail\n  rules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]\n"
+	for _, elsewhere := range []bool{false, true} {
+		report, _ := lintFile(t, hook, func(w *lint.World) {
+			// It is a cluster, which has no such service.
+			w.Partial = false
+			if elsewhere {
+				w.Elsewhere = func(name types.NamespacedName) bool { return name.String() == "one/hooks" }
+			}
+		})
+		for _, rule := range []string{"service-missing", "self-deadlock"} {
+			if found := len(of(report, rule)) > 0; found == elsewhere {
+				t.Errorf("elsewhere %v: %s is found: %v", elsewhere, rule, found)
+			}
 		}
 	}
 }

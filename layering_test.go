@@ -42,19 +42,19 @@ var layers = []struct {
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"test/prediction", []string{"internal/cli", "server/replicas/v1alpha1", "admission/plan"}, "runs the command explain, and compares what happens with its plans"},
-	{"internal/cli", []string{"internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/prelude", "internal/program", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/files", "internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/prelude", "internal/program", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, lint findings, and trace records of traces"},
 	{"internal/check", []string{"internal/clustersnapshot", "internal/manifests", "internal/scratch", "policies", "server", "server/offline", "server/traces/v1alpha1", "admission", "admission/plan", "admission/registration", "admission/trace"},
 		"applies objects to a server of its own, explains the webhooks that it does not call, and shows what traces say"},
-	{"internal/clustersnapshot", []string{"admission/registration"}, "reads clusters through the API; the kinds of registrations are a table"},
+	{"internal/clustersnapshot", []string{"internal/files", "admission/registration"}, "reads clusters through the API; the kinds of registrations are a table"},
 	{"internal/prelude", []string{"internal/program"}, "comes before other packages, so it imports next to nothing"},
 	{"internal/program", nil, "comes before nearly all packages, so it imports nothing"},
-	{"internal/manifests", nil, "files with objects, and the lines of their fields"},
+	{"internal/manifests", []string{"internal/files"}, "files with objects, and the lines of their fields"},
 	{"internal/scratch", nil, "temporary directories and who has them"},
 	{"initializer", nil, "works through the API, like any controller"},
 
 	{"server", []string{
-		"server/aggregation", "server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
+		"internal/files", "server/aggregation", "server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
 		"server/costs", "server/explain", "server/manifests", "server/replicas", "server/replicas/v1alpha1",
 		"server/params",
 		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
@@ -85,9 +85,9 @@ var layers = []struct {
 		"asks the engine for the plan of a request that is handled up to admission"},
 	{"server/costs", []string{"admission/expression", "admission/registration", "admission/snapshot"},
 		"what expressions of policies cost by the schemas of the kinds"},
-	{"server/manifests", []string{"server/offline", "admission/exclusion", "admission/plan", "admission/registration", "admission/snapshot"},
+	{"server/manifests", []string{"internal/files", "server/offline", "admission/exclusion", "admission/plan", "admission/registration", "admission/snapshot"},
 		"files become registrations that are compiled like those of the API; offline finds the lines in them"},
-	{"server/offline", []string{"server/catalog", "server/openapi", "admission/dispatch", "admission/initializers", "admission/lint", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
+	{"server/offline", []string{"internal/files", "server/catalog", "server/openapi", "admission/dispatch", "admission/initializers", "admission/lint", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
 		"makes a plan, and what rules look at, of what can be read from outside, with the built-in types for defaults, conversions and what policies merge"},
 	{"server/replicas/v1alpha1", []string{"admission/announce", "admission/plan"}, "API types; an explanation is a plan, and what a server announces has one form"},
 	{"server/traces", []string{"server/traces/v1alpha1", "admission/trace"}, "keeps what the engine recorded"},
@@ -102,7 +102,7 @@ var layers = []struct {
 	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/resources", "server/storage"},
 		"the built-in kinds, for the tests of what describes them"},
 	{"server/catalog", []string{"admission/initializers", "admission/registration"}, "data about kinds, what initializers may change in them, and what policies may ask of their order"},
-	{"server/auth", nil, "users and rules"},
+	{"server/auth", []string{"internal/files"}, "users and rules"},
 	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "server/waiting", "admission/initializers"},
 		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
 	{"server/stack", nil, "the stacks of requests"},
@@ -114,11 +114,11 @@ var layers = []struct {
 	{"server/etcd", nil, "the embedded etcd and clients"},
 	{"server/typechecking", nil, "works through the API, with the type checker of kube-apiserver"},
 
-	{"policies/webhook", []string{"policies", "admission", "admission/objects"}, "plugins judge what a cluster asks about, and their changes become patches"},
+	{"policies/webhook", []string{"internal/files", "policies", "admission", "admission/objects"}, "plugins judge what a cluster asks about, and their changes become patches"},
 	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
 
 	{"admission", []string{
-		"admission/announce", "admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
+		"internal/files", "admission/announce", "admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
 		"admission/exclusion", "admission/initializers", "admission/registration",
 	}, "the engine's front door puts its parts together"},
 	{"admission/lint", []string{"admission/plan", "admission/snapshot", "admission/registration", "admission/expression"},
@@ -127,7 +127,7 @@ var layers = []struct {
 		"admission/call", "admission/mutation", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
 		"admission/exclusion", "admission/registration",
 	}, "runs a plan: calls webhooks with reviews, evaluates policies, and writes the trace"},
-	{"admission/call", []string{"admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
+	{"admission/call", []string{"internal/files", "admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
 	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/exclusion", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
 		"a plan is read off a snapshot: entries, their rules and conditions, what policies say, the version of the review, and the list of initializers"},
 	{"admission/objects", []string{"admission/mutation", "admission/registration", "admission/review", "admission/initializers"},
@@ -149,6 +149,7 @@ var layers = []struct {
 	{"admission/expression", nil, "CEL"},
 	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
 	{"admission/review", nil, "wire formats"},
+	{"internal/files", nil, "reads and replaces files"},
 	{"internal/nearest", nil, "names and typing errors"},
 	{"internal/sarif", nil, "a format of files"},
 }
@@ -199,7 +200,7 @@ func TestImportsPointDown(t *testing.T) {
 }
 
 // The engine's tests do not lean on the server either, and an example shows what
-// anybody can do.
+// anybody can do. How files are read is the same everywhere.
 func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 	found := packages(t)
 	for _, pkg := range sorted(found) {
@@ -208,7 +209,7 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				target, ok := strings.CutPrefix(imported, modulePath+"/")
 				switch {
 				case !ok:
-				case in(pkg, "admission") && !in(target, "admission"):
+				case in(pkg, "admission") && !in(target, "admission") && target != "internal/files":
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
 				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
 					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initializer and gatehousetest only", file.path, target)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Configuration is what an AdmissionConfiguration file says. Its zero value
@@ -78,11 +78,16 @@ var (
 // Reading is strict: an unknown or repeated field is an error, and every error
 // names the file. Entries of plugins that are not known here are ignored.
 func LoadConfiguration(file string) (*Configuration, error) {
+	c, err := load(file)
+	return c, files.Shorten(err)
+}
+
+func load(file string) (*Configuration, error) {
 	c := &Configuration{file: file, kubeConfigs: map[string]string{}, manifests: map[string]string{}}
 	if file == "" {
 		return c, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := files.Read(file, files.Configuration)
 	if err != nil {
 		return nil, fmt.Errorf("reading admission configuration: %w", err)
 	}
@@ -159,7 +164,7 @@ func (c *Configuration) raw(plugin string) (data []byte, file string, err error)
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(filepath.Dir(c.file), file)
 	}
-	if data, err = os.ReadFile(file); err != nil {
+	if data, err = files.Read(file, files.Configuration); err != nil {
 		return nil, "", fmt.Errorf("reading plugin configuration: %w", err)
 	}
 	return data, file, nil

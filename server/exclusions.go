@@ -3,7 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
-	"os"
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 const (
@@ -32,8 +33,13 @@ func (a *admitter) followExclusions(ctx context.Context) {
 		return
 	}
 	var last []byte
+	var said string
+	bad := func(err error) {
+		exclusionReloads().WithLabelValues("failure").Inc()
+		klog.ErrorS(err, "Cannot use the changed exclusion rules; those that were read before stay in force", "file", file)
+	}
 	look := func() {
-		now, err := os.ReadFile(file)
+		now, err := files.Read(file, files.Configuration)
 		for err == nil && last != nil && !bytes.Equal(now, last) {
 			select {
 			case <-ctx.Done():
@@ -41,15 +47,19 @@ func (a *admitter) followExclusions(ctx context.Context) {
 			case <-time.After(settled):
 			}
 			before := now
-			if now, err = os.ReadFile(file); bytes.Equal(now, before) {
+			if now, err = files.Read(file, files.Configuration); bytes.Equal(now, before) {
 				break
 			}
+		}
+		if errors.As(err, new(files.Refused)) && said != err.Error() {
+			said = err.Error()
+			bad(err)
 		}
 		if err != nil || bytes.Equal(now, last) {
 			// A file that is gone for a moment is being replaced.
 			return
 		}
-		last = now
+		last, said = now, ""
 		configuration, err := admission.LoadConfiguration(file)
 		if err == nil {
 			if configuration.SameExclusions(a.configured) {
@@ -58,8 +68,7 @@ func (a *admitter) followExclusions(ctx context.Context) {
 			err = a.manifests.SetExclusions(configuration.Exclusions())
 		}
 		if err != nil {
-			exclusionReloads().WithLabelValues("failure").Inc()
-			klog.ErrorS(err, "Cannot use the changed exclusion rules; those that were read before stay in force", "file", file)
+			bad(err)
 			return
 		}
 		a.configured = configuration

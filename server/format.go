@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 )
 
@@ -16,12 +16,12 @@ const format = "gatehouse data directory, format 1"
 
 // checkFormat refuses a data directory that this version cannot read, and marks
 // a new one. Nothing in a directory of another format is touched.
-func checkFormat(files auth.Files, dir string) error {
+func checkFormat(to auth.Files, dir string) error {
 	path := filepath.Join(dir, "FORMAT")
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, files.Configuration)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return files.Write(path, []byte(format+"\n"), 0o644)
+		return to.Write(path, []byte(format+"\n"), 0o644)
 	case err != nil:
 		return fmt.Errorf("--data-dir: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
+	"k8s.io/klog/v2"
 )
 
 // KubernetesVersion is the Kubernetes release whose kinds this server has.
@@ -96,6 +97,10 @@ func (s *settings) prepareProcess() error {
 func (s *settings) prepareDataDir() error {
 	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
+	}
+	if info, err := os.Stat(s.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
+		// A volume may be like this on purpose, and may not be ours to change.
+		klog.Warningf("All users of this machine may write to the data directory %s (mode %#o), and replace the server's keys and data: close it with chmod 700", s.DataDir, info.Mode().Perm())
 	}
 	return checkFormat(s.files(), s.DataDir)
 }

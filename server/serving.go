@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 )
@@ -75,7 +76,7 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA
 	if s.TLSCertFile != "" {
 		certFile, keyFile = s.TLSCertFile, s.TLSPrivateKeyFile
-		if ca, err = os.ReadFile(certFile); err != nil {
+		if ca, err = files.Read(certFile, files.Configuration); err != nil {
 			return nil, fmt.Errorf("--tls-cert-file: %w", err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/kubernetesservice"
@@ -141,22 +141,29 @@ func (s *settings) checkFiles() error {
 			return fmt.Errorf("%s and %s go together: one is set and the other is not", pair.oneFlag, pair.otherFlag)
 		}
 	}
-	for _, file := range []struct{ flag, path string }{
+	type given struct{ flag, path string }
+	all := []given{
 		{"--tls-cert-file", s.TLSCertFile}, {"--tls-private-key-file", s.TLSPrivateKeyFile},
 		{"--client-ca-file", s.ClientCAFile}, {"--requestheader-client-ca-file", s.RequestHeader.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
 		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
 		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
 		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
-	} {
+	}
+	for _, path := range s.ServiceAccountKeyFiles {
+		all = append(all, given{"--service-account-key-file", path})
+	}
+	if s.Audit != nil {
+		all = append(all, given{"--audit-policy-file", s.Audit.PolicyFile}, given{"--audit-webhook-config-file", s.Audit.WebhookOptions.ConfigFile})
+	}
+	for _, file := range all {
 		if file.path == "" {
 			continue
 		}
-		f, err := os.Open(file.path)
-		if err != nil {
+		// Libraries open most of these files, and do not look what they are.
+		if err := files.Check(file.path, files.Configuration); err != nil {
 			return fmt.Errorf("%s: %w", file.flag, err)
 		}
-		f.Close()
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package call
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Credentials say how to authenticate to which webhook. Nil Credentials
@@ -39,7 +39,7 @@ func LoadCredentials(path string) (*Credentials, error) {
 	if path == "" {
 		return c, nil
 	}
-	config, err := clientcmd.LoadFromFile(path)
+	config, err := readKubeconfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading webhook credentials from kubeconfig %q: %w", path, err)
 	}
@@ -53,11 +53,30 @@ func LoadCredentials(path string) (*Credentials, error) {
 	return c, nil
 }
 
+// readKubeconfig reads a kubeconfig, whose users then know which file they are from.
+func readKubeconfig(path string) (*clientcmdapi.Config, error) {
+	data, err := files.Read(path, files.Configuration)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, files.Shorten(err)
+	}
+	for _, info := range config.AuthInfos {
+		info.LocationOfOrigin = path
+	}
+	for _, cluster := range config.Clusters {
+		cluster.LocationOfOrigin = path
+	}
+	return config, nil
+}
+
 // WithClientCertificate returns credentials like c, nil included, that present a
 // client certificate to the webhooks that c has no user for (S12.13). It is an
 // error when the files do not hold a certificate and its key.
 func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credentials, error) {
-	if _, err := tls.LoadX509KeyPair(certFile, keyFile); err != nil {
+	if _, err := readPair(certFile, keyFile); err != nil {
 		return nil, fmt.Errorf("reading the client certificate for webhooks: %w", err)
 	}
 	out := Credentials{inCluster: rest.InClusterConfig}
@@ -162,11 +181,11 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 	switch {
 	case id.pod != nil:
 		cfg := rest.CopyConfig(id.pod)
-		files := secretFiles{token: cfg.BearerTokenFile}
-		if files.token != "" {
+		secret := secretFiles{token: cfg.BearerTokenFile}
+		if secret.token != "" {
 			cfg.BearerToken, cfg.BearerTokenFile = "", ""
 		}
-		return cfg, files, nil
+		return cfg, secret, nil
 	case id.info == nil:
 		return &rest.Config{}, secretFiles{}, nil
 	}
@@ -174,7 +193,7 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 	if info.AuthProvider != nil {
 		return nil, secretFiles{}, errors.New("auth provider not supported")
 	}
-	files := secretFiles{}
+	secret := secretFiles{}
 	cfg := &rest.Config{
 		BearerToken: info.Token,
 		Username:    info.Username,
@@ -187,22 +206,33 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 		},
 	}
 	if info.Token == "" {
-		files.token = info.TokenFile
+		secret.token = info.TokenFile
 	}
-	if (info.Token != "" || files.token != "") && (info.Username != "" || info.Password != "") {
+	if (info.Token != "" || secret.token != "") && (info.Username != "" || info.Password != "") {
 		return nil, secretFiles{}, errors.New("username/password or bearer token may be set, but not both")
 	}
 	switch {
 	case len(info.ClientCertificateData) > 0 || len(info.ClientKeyData) > 0:
 		cfg.CertFile, cfg.CertData = info.ClientCertificate, info.ClientCertificateData
 		cfg.KeyFile, cfg.KeyData = info.ClientKey, info.ClientKeyData
+		for _, file := range []struct {
+			path string
+			data []byte
+		}{{cfg.CertFile, cfg.CertData}, {cfg.KeyFile, cfg.KeyData}} {
+			// The library reads it.
+			if file.path != "" && len(file.data) == 0 {
+				if err := files.Check(file.path, files.Configuration); err != nil {
+					return nil, secretFiles{}, err
+				}
+			}
+		}
 	case info.ClientCertificate != "" || info.ClientKey != "":
-		files.cert, files.key = info.ClientCertificate, info.ClientKey
+		secret.cert, secret.key = info.ClientCertificate, info.ClientKey
 	}
 	// Fixed credentials win over those of a plugin, as in kubectl.
-	if info.Exec != nil && files == (secretFiles{}) {
+	if info.Exec != nil && secret == (secretFiles{}) {
 		cfg.ExecProvider = info.Exec.DeepCopy()
 		cfg.ExecProvider.StdinUnavailable = true
 	}
-	return cfg, files, nil
+	return cfg, secret, nil
 }

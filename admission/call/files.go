@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // stamp reports whether a file is still the one that was read.
@@ -39,12 +41,25 @@ func newCertificateFiles(certFile, keyFile string) (*certificateFiles, error) {
 	f := &certificateFiles{certFile: certFile, keyFile: keyFile}
 	f.mu.cert, _ = stampOf(certFile)
 	f.mu.key, _ = stampOf(keyFile)
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	pair, err := readPair(certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}
 	f.current.Store(&pair)
 	return f, nil
+}
+
+// readPair reads a certificate and its key.
+func readPair(certFile, keyFile string) (tls.Certificate, error) {
+	cert, err := files.Read(certFile, files.Configuration)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := files.Read(keyFile, files.Configuration)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 // refresh reads the files if they changed, and reports whether there is another
@@ -61,7 +76,7 @@ func (f *certificateFiles) refresh() bool {
 		return false
 	}
 	f.mu.cert, f.mu.key = cert, key
-	pair, err := tls.LoadX509KeyPair(f.certFile, f.keyFile)
+	pair, err := readPair(f.certFile, f.keyFile)
 	if err != nil {
 		return false
 	}
@@ -95,7 +110,7 @@ func (f *tokenFile) read() (string, error) {
 	}
 	var data []byte
 	if err == nil {
-		data, err = os.ReadFile(f.path)
+		data, err = files.Read(f.path, files.Configuration)
 	}
 	if err != nil {
 		if f.mu.token != "" {

@@ -11,13 +11,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 const (
@@ -167,7 +168,7 @@ func rootsOf(cfg *rest.Config, bundle string) (*x509.CertPool, error) {
 	given := cfg.CAData
 	if len(given) == 0 && cfg.CAFile != "" {
 		var err error
-		if given, err = os.ReadFile(cfg.CAFile); err != nil {
+		if given, err = files.Read(cfg.CAFile, files.Configuration); err != nil {
 			return nil, err
 		}
 	}

@@ -170,11 +170,13 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// selects tells whether the rule is about some requests only.
+// selects reports whether the rule is about some requests only. All resources without their
+// subresources are all that is created, and everybody is in one of two groups.
 func (r *Rule) selects() bool {
-	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*")
+	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*") || slices.Contains(r.Resources, "*")
 	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")
-	return !everything || !any || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Groups) > 0
+	everybody := len(r.Groups) == 0 || slices.Contains(r.Groups, user.AllAuthenticated)
+	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users) > 0
 }
 
 // Request is what rules look at.

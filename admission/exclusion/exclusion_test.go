@@ -44,6 +44,10 @@ func TestRulesAreChecked(t *testing.T) {
 		{"an empty user", with(func(r *Rule) { r.Users = []string{""} }), "exclusionRules[0].users[0]: Required value"},
 		{"everything", with(func(r *Rule) { r.Resources = nil }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
 		{"everything, in so many words", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*/*"}, []string{"*"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
+		{"everything but subresources", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*"}, []string{"*"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
+		{"everything by everybody", with(func(r *Rule) { r.Resources, r.Groups = nil, []string{"system:authenticated"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
+		{"everything of a group", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*"}, []string{"coordination.k8s.io"} }), ""},
+		{"everything by some", with(func(r *Rule) { r.Resources, r.Groups = nil, []string{"system:nodes"} }), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := New(tt.rules)

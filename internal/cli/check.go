@@ -203,6 +203,9 @@ func (o *checkOptions) cluster(ctx context.Context) (*clustersnapshot.Snapshot, 
 		}
 		return s, nil
 	case o.fromCluster != "":
+		if err := readable(o.fromCluster, ""); err != nil {
+			return nil, usageError{fmt.Errorf("--from-cluster: %w", err)}
+		}
 		config, err := clientcmd.BuildConfigFromFlags("", o.fromCluster)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--from-cluster: %w", err)}

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -10,6 +12,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // cluster is the server that a command works on.
@@ -33,6 +37,9 @@ func newCluster(cmd *cobra.Command) *cluster {
 // open finds the kubeconfig. The error says in one sentence that there is none.
 func (c *cluster) open() (*rest.Config, error) {
 	missing := defaultKubeconfig()
+	if err := readable(*c.flags.KubeConfig, *c.flags.Context); err != nil {
+		return nil, err
+	}
 	config, err := c.flags.ToRESTConfig()
 	if missing != nil && (clientcmd.IsEmptyConfig(err) || (err == nil && config.Host == unnamedServer)) && *c.flags.KubeConfig == "" {
 		return nil, missing
@@ -44,6 +51,53 @@ func (c *cluster) open() (*rest.Config, error) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.UserAgent = "gatehouse"
 	return config, nil
+}
+
+// readable says that a client would wait for a file, or read it for ever: for the kubeconfig
+// that is named or, if none is, those that the environment names, or for a file that its context
+// names. What else is wrong with files is said by whoever reads them.
+func readable(kubeconfig, context string) error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	paths := rules.GetLoadingPrecedence()
+	if kubeconfig != "" {
+		paths = []string{kubeconfig}
+	}
+	if err := refused(paths...); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(paths, files.PassedOn) {
+		// It can be read once.
+		return nil
+	}
+	config, err := rules.Load()
+	if err != nil {
+		return nil
+	}
+	chosen := config.Contexts[cmp.Or(context, config.CurrentContext)]
+	if chosen == nil {
+		return nil
+	}
+	if cluster := config.Clusters[chosen.Cluster]; cluster != nil {
+		paths = append(paths, cluster.CertificateAuthority)
+	}
+	if user := config.AuthInfos[chosen.AuthInfo]; user != nil {
+		paths = append(paths, user.ClientCertificate, user.ClientKey, user.TokenFile)
+	}
+	return refused(paths...)
+}
+
+// refused returns why one of several files of a kubeconfig is not read.
+func refused(paths ...string) error {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if err := files.CheckArgument(path, files.Configuration); errors.As(err, new(files.Refused)) {
+			return fmt.Errorf("kubeconfig: %w", err)
+		}
+	}
+	return nil
 }
 
 // namespace is the one that was asked for, or that of the context.

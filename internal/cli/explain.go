@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 )
@@ -420,9 +420,9 @@ func read(file string, in io.Reader) ([]*unstructured.Unstructured, error) {
 		return nil, nil
 	case "-":
 		file = "standard input"
-		data, err = io.ReadAll(in)
+		data, err = files.ReadFrom(in, files.Objects)
 	default:
-		data, err = os.ReadFile(file)
+		data, err = files.ReadArgument(file, files.Objects)
 	}
 	if err != nil {
 		return nil, err

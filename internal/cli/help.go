@@ -102,7 +102,7 @@ func helpTopics() []*cobra.Command {
      running requests have finished
   1  when it failed; standard error says why, in one sentence; for check: also
      when the cluster would reject an object, or a file cannot be read; for
-     lint: also when there are findings of level error
+     lint: also when there are findings of level error, or a file cannot be read
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
 

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +57,7 @@ files as if they were applied to that cluster.
 
 No finding does not mean that nothing is wrong: the output says which rules were
 checked, and what could not be seen. The exit code is 1 if there are findings of
-level error.`,
+level error, or a file cannot be read or parsed.`,
 		Example: `  # the manifests of a repository
   gatehouse lint deploy/
 
@@ -136,8 +139,15 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 	if err := r.print(streams.Out, o.output, lint.Level(o.level)); err != nil {
 		return err
 	}
+	var problems []string
 	if n := r.Count(lint.Error); n > 0 {
-		return fmt.Errorf("lint found %s", count(n, "error"))
+		problems = append(problems, "lint found "+count(n, "error"))
+	}
+	if r.unread > 0 {
+		problems = append(problems, fmt.Sprintf("%s cannot be read, so that nobody knows what they would do: see what was not seen", count(r.unread, "file")))
+	}
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -147,6 +157,8 @@ type lintReport struct {
 	*lint.Report
 	// subject says what was looked at.
 	subject string
+	// unread is how many files could not be read.
+	unread int
 	// locate finds a field of an object in the files.
 	locate func(lint.Object, []any) (file string, line int, ok bool)
 }
@@ -154,12 +166,12 @@ type lintReport struct {
 // check looks at what the command line names.
 func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, error) {
 	var files, world *offline.World
-	var skipped []string
+	var skipped, unread []string
 	var err error
 	var about func(lint.Object) bool
 	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
 	if len(o.paths) > 0 {
-		if files, skipped, err = offline.Survey(o.paths, in); err != nil {
+		if files, skipped, unread, err = offline.Survey(o.paths, in); err != nil {
 			return nil, err
 		}
 		world, r.locate = files, files.Locate
@@ -201,7 +213,8 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}
 	r.Report = lint.Check(ctx, w, lint.Options{About: about})
-	r.Unseen = append(r.Unseen, skipped...)
+	r.Unseen = slices.Concat(r.Unseen, unread, skipped)
+	r.unread = len(unread)
 	r.subject = subject(w)
 	return r, ctx.Err()
 }

@@ -169,7 +169,8 @@ that cluster, and reports what is wrong with the files.
 
 ## In CI
 
-The exit code is 0 without findings of level error, 1 with some, and 2 for a wrong command line.
+The exit code is 0 without findings of level error, 1 with some or with a file that cannot be read
+or parsed, and 2 for a wrong command line.
 ` + "`-o sarif`" + ` prints SARIF 2.1.0, which code hosts show at the lines of a change. A workflow of GitHub:
 
 ` + "```yaml" + `

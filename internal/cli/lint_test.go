@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -163,5 +164,37 @@ func TestLintDialsServicesInTheirClusterOnly(t *testing.T) {
 	}
 	if out, code := lintRun(t, hook, "--service-address", "one/hooks"); code != exitUsage {
 		t.Errorf("an address that is none: code %d\n%s", code, out)
+	}
+}
+
+// A policy must not hide in a file that cannot be parsed.
+func TestLintFailsOnWhatItCannotRead(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		code  int
+		said  string
+	}{
+		{"no object", map[string]string{"values.yaml": "replicas: 1\n"}, exitOK, "values.yaml:1: this is not an object of the API"},
+		{"a template of a chart", map[string]string{"app/Chart.yaml": "name: app\n", "app/templates/sub/hook.yaml": "{{ if .Values.on }}\nkind: {{ .Values.kind }}\n{{ end }}\n"}, exitOK, "hook.yaml: a template of a Helm chart is not an object"},
+		{"no YAML", map[string]string{"policy.yaml": "kind: ValidatingAdmissionPolicy\n\tspec: {}\n"}, exitError, "policy.yaml: document at line 1: "},
+		{"templates without a chart", map[string]string{"templates/policy.yaml": "a: b: c\n"}, exitError, "policy.yaml: document at line 1: "},
+		{"a bad list", map[string]string{"policy.yaml": "apiVersion: v1\nkind: List\nitems: [1]\n"}, exitError, "items[0] is not an object"},
+		{"a bad document after a good one", map[string]string{"policy.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\na: b: c\n"}, exitError, "policy.yaml: document at line 4: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, content := range tt.files {
+				file := filepath.Join(dir, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, problems, code := execution(t.Context(), "", "lint", dir)
+			// Long lines are wrapped.
+			if code != tt.code || !strings.Contains(strings.Join(strings.Fields(out), " "), tt.said) {
+				t.Errorf("exit code %d, want %d with %q\n%s%s", code, tt.code, tt.said, out, problems)
+			}
+		})
 	}
 }

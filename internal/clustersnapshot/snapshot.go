@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -12,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // The type of a file with a snapshot.
@@ -102,25 +103,12 @@ func (s *Snapshot) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	// A file that is half written is not left behind.
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	return err
+	return files.Replace(file, data, 0o600, false)
 }
 
 // Read reads a file. The error says what is wrong with it.
 func Read(file string) (*Snapshot, error) {
-	data, err := os.ReadFile(file)
+	data, err := files.ReadArgument(file, files.Objects)
 	if err != nil {
 		return nil, err
 	}

@@ -2,12 +2,13 @@ package manifests
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // isKustomization tells whether a file configures kustomize.
@@ -20,7 +21,7 @@ func (r *reader) kustomization(path string) {
 	dir := filepath.Dir(path)
 	r.set.Notes = append(r.set.Notes, Note{File: path,
 		Message: fmt.Sprintf("a kustomization is not built: check what it makes with 'kubectl kustomize %s | gatehouse check -'", dir)})
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path, files.Configuration)
 	if err != nil {
 		r.set.Problems = append(r.set.Problems, Problem{File: path, Message: cause(err).Error()})
 		return

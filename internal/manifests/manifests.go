@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // Stdin is the path that stands for standard input.
@@ -18,10 +20,6 @@ const Stdin = "-"
 
 // stdinName is what standard input is called in messages.
 const stdinName = "standard input"
-
-// maxFile bounds how much is read of one file, in bytes. No API server takes an object of
-// more than 3 MiB; a file of many objects may be larger.
-const maxFile = 256 << 20
 
 // Object is one object of a file.
 type Object struct {
@@ -79,7 +77,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 	r := &reader{patches: map[string]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
-			data, err := readAll(stdin)
+			data, err := files.ReadFrom(stdin, files.Objects)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", stdinName, err)
 			}
@@ -97,7 +95,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 			}
 			continue
 		}
-		if err := r.file(path); err != nil {
+		if err := r.file(path, files.ReadArgument); err != nil {
 			return nil, err
 		}
 	}
@@ -113,28 +111,15 @@ func plain(err error) error {
 	return err
 }
 
-func readAll(in io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("has more than %d MiB", maxFile>>20)
-	}
-	return data, err
-}
-
-// file reads a file, once.
-func (r *reader) file(path string) error {
+// file reads a file by one of the functions of files, once.
+func (r *reader) file(path string, read func(string, int64) ([]byte, error)) error {
 	if r.seen[filepath.Clean(path)] {
 		return nil
 	}
 	r.seen[filepath.Clean(path)] = true
-	f, err := os.Open(path)
+	data, err := read(path, files.Objects)
 	if err != nil {
 		return plain(err)
-	}
-	defer f.Close()
-	data, err := readAll(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, errors.Unwrap(plain(err)))
 	}
 	r.set.Files = append(r.set.Files, path)
 	r.parse(path, data)
@@ -149,7 +134,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 
 // directory reads what is below a directory.
 func (r *reader) directory(root string) error {
-	var files []string
+	var found []string
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err != nil {
@@ -161,7 +146,7 @@ func (r *reader) directory(root string) error {
 		}
 		if !d.IsDir() {
 			if slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path) {
-				files = append(files, path)
+				found = append(found, path)
 			}
 			return nil
 		}
@@ -179,12 +164,12 @@ func (r *reader) directory(root string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range files {
+	for _, path := range found {
 		if isKustomization(path) {
 			r.kustomization(path)
 		}
 	}
-	for _, path := range files {
+	for _, path := range found {
 		clean := filepath.Clean(path)
 		if of, ok := r.patches[clean]; ok {
 			r.set.Notes = append(r.set.Notes, Note{File: path, Message: "a patch of " + of + " is not an object"})
@@ -193,7 +178,7 @@ func (r *reader) directory(root string) error {
 		if isKustomization(path) {
 			continue
 		}
-		if err := r.file(path); err != nil {
+		if err := r.file(path, files.Read); err != nil {
 			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
 		}
 	}

@@ -18,6 +18,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // certificate is the serving certificate, and by what it is verified.
@@ -160,12 +162,12 @@ func newCertificate(chain, key []byte) (*certificate, error) {
 
 // readPair reads a certificate and its key; nil when there are none.
 func readPair(certFile, keyFile string) (chain, key []byte, err error) {
-	chain, err = os.ReadFile(certFile)
+	chain, err = files.Read(certFile, files.Configuration)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err == nil {
-		key, err = os.ReadFile(keyFile)
+		key, err = files.Read(keyFile, files.Configuration)
 	}
 	return chain, key, err
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // PKI is the server's own certificate authority and what it signed. It lives in
@@ -197,11 +199,11 @@ func store(files Files, certFile, keyFile string, p *pair) error {
 }
 
 func load(certFile, keyFile string) (*pair, error) {
-	certPEM, err := os.ReadFile(certFile)
+	certPEM, err := files.Read(certFile, files.Configuration)
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := os.ReadFile(keyFile)
+	keyPEM, err := files.Read(keyFile, files.Configuration)
 	if err != nil {
 		return nil, err
 	}
@@ -343,25 +345,7 @@ type Files struct {
 // Write writes a file so that a reader sees the old content or the new one, never a
 // part.
 func (o Files) Write(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil && !o.NoSync {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := files.Replace(path, data, mode, !o.NoSync); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil

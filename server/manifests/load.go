@@ -1,8 +1,15 @@
 package manifests
 
 import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -11,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/install"
@@ -18,6 +26,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // scheme knows the kinds that files may have, and no others, as upstream's does: what
@@ -41,21 +50,85 @@ type set struct {
 	texts map[string][]byte
 }
 
+const (
+	// maxFile bounds a file, and maxDirectory all files of a directory, in bytes.
+	maxFile      = files.Configuration
+	maxDirectory = 4 * maxFile
+)
+
 // read is a directory as it was read.
 type read struct {
-	hash string
-	docs []manifest.FileDoc
+	hash  string
+	files []file
+	// refused says which files are not read, because they are not regular ones or too large.
+	refused error
 }
 
-// readFiles reads the files of a directory, in the order of their names (S21.4).
-func readFiles(dir string) (read, error) {
-	docs, hash, err := manifest.LoadFiles(dir)
-	return read{hash, docs}, err
+type file struct {
+	path string
+	text []byte
+}
+
+// readFiles reads the files of a directory, in the order of their names (S21.4). A file that is
+// refused has the text that it had before (S21.4a).
+func readFiles(dir string, before map[string][]byte) (read, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return read{}, fmt.Errorf("failed to read manifest directory %q: %w", dir, err)
+	}
+	var r read
+	var refused []error
+	sum, size := sha256.New(), 0
+	for _, e := range entries {
+		if !isManifest(e) {
+			continue
+		}
+		f := file{path: filepath.Join(dir, e.Name())}
+		if f.text, err = files.Read(f.path, maxFile); err != nil {
+			err = fmt.Errorf("failed to read file %q: %w", f.path, cause(err))
+			if !errors.As(err, new(files.Refused)) {
+				return read{}, err
+			}
+			refused = append(refused, err)
+			f.text = before[f.path]
+		}
+		if len(f.text) == 0 {
+			continue
+		}
+		if size += len(f.text); size > maxDirectory {
+			return read{}, fmt.Errorf("failed to read manifest directory %q: its files have more than %d MiB", dir, maxDirectory>>20)
+		}
+		sum.Write(f.text)
+		sum.Write([]byte{0})
+		r.files = append(r.files, f)
+	}
+	if size > 0 {
+		r.hash = fmt.Sprintf("sha256:%x", sum.Sum(nil))
+	}
+	r.refused = errors.Join(refused...)
+	return r, nil
+}
+
+// isManifest reports whether an entry of a directory counts.
+func isManifest(e os.DirEntry) bool {
+	return !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
+}
+
+// cause is an error of the file system without the path.
+func cause(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // load reads and checks what the files of a plugin's directory register.
 func load(plugin, dir string) (*set, error) {
-	r, err := readFiles(dir)
+	r, err := readFiles(dir, nil)
+	if err == nil {
+		err = r.refused
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +138,23 @@ func load(plugin, dir string) (*set, error) {
 // decode checks what was read. The error is the first one, and names the file (S21.11).
 func (r read) decode(plugin string) (*set, error) {
 	l := loading{plugin: plugin, set: &set{hash: r.hash, texts: map[string][]byte{}}, seen: map[registration.Source]map[string]string{}}
-	for _, doc := range r.docs {
-		if l.set.texts[doc.FilePath] == nil {
-			// It is only for the numbers of lines.
-			l.set.texts[doc.FilePath], _ = os.ReadFile(doc.FilePath)
-		}
-		if err := l.document(doc.FilePath, doc.Doc); err != nil {
-			return nil, fmt.Errorf("error loading %s: %w", doc.FilePath, err)
+	for _, f := range r.files {
+		l.set.texts[f.path] = f.text
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(f.text)))
+		for {
+			text, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("failed to split YAML documents in file %q: %w", f.path, err)
+			}
+			if text = bytes.TrimSpace(text); len(text) == 0 {
+				continue
+			}
+			if err := l.document(f.path, text); err != nil {
+				return nil, fmt.Errorf("error loading %s: %w", f.path, files.Shorten(err))
+			}
 		}
 	}
 	return l.set, l.bound()

@@ -83,8 +83,9 @@ type directory struct {
 	hash string
 	bad  bool
 	when time.Time
-	// said is the last error that was logged.
-	said string
+	// said is the last error that was logged, and refused the last one about files that are
+	// not read.
+	said, refused string
 }
 
 // stamp is what tells of most changes of a file.
@@ -203,7 +204,7 @@ func (d *directory) look(ctx context.Context) {
 		return
 	}
 	d.stamps = nil
-	r, err := readFiles(d.path)
+	r, err := readFiles(d.path, d.set.texts)
 	for err == nil && r.hash != d.hash {
 		// A file may be half written: only what stays is taken (D66).
 		select {
@@ -212,7 +213,7 @@ func (d *directory) look(ctx context.Context) {
 		case <-time.After(settle):
 		}
 		last := r.hash
-		if r, err = readFiles(d.path); err == nil && r.hash == last {
+		if r, err = readFiles(d.path, d.set.texts); err == nil && r.hash == last {
 			break
 		}
 	}
@@ -224,10 +225,11 @@ func (d *directory) look(ctx context.Context) {
 	if !slices.ContainsFunc(stamps, func(s stamp) bool { return now.Sub(s.time) < recent }) {
 		d.stamps = stamps
 	}
+	defer func() { d.refuse(r.refused) }()
 	if r.hash == d.hash && !(d.bad && now.Sub(d.when) >= tryAgain) {
 		return
 	}
-	d.hash = r.hash
+	d.hash, d.refused = r.hash, ""
 	next, err := r.decode(d.plugin)
 	if err == nil {
 		err = d.use(next)
@@ -273,6 +275,21 @@ func (d *directory) fail(now time.Time, err error) {
 	}
 }
 
+// refuse says which files are not read, and counts that, when it has changed or another set
+// has taken effect.
+func (d *directory) refuse(err error) {
+	if err == nil {
+		d.refused = ""
+		return
+	}
+	if d.refused == err.Error() {
+		return
+	}
+	d.refused = err.Error()
+	metrics.RecordAutomaticReloadFailure(metrics.ManifestType(d.plugin), d.source.options.ServerID)
+	klog.ErrorS(err, "Cannot read some manifest files; what was read of them before stays in force, and the other files are read", "plugin", d.plugin, "directory", d.path)
+}
+
 // stampsOf returns the stamps of the files of a directory, by name.
 func stampsOf(dir string) ([]stamp, error) {
 	entries, err := os.ReadDir(dir)
@@ -281,7 +298,7 @@ func stampsOf(dir string) ([]stamp, error) {
 	}
 	stamps := []stamp{}
 	for _, e := range entries {
-		if e.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name()))) {
+		if !isManifest(e) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))

@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	regular "github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 // document is one object of a file.
@@ -244,27 +245,33 @@ type files struct {
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
 // Registrations must be valid. Errors name the file and the line.
-func Read(paths []string) (*World, error) { return read(paths, nil, nil) }
+func Read(paths []string) (*World, error) {
+	found, err := open(paths, nil, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(found, nil)
+}
 
 // Survey makes a World of files as they are, for those who ask what is wrong with them. The
 // path - is in. What is wrong with a registration is kept for World.Lint. What is not an
-// object of the API, and the files of a directory that cannot be read, are passed over;
-// skipped says so. The error is about a path that was named.
-func Survey(paths []string, in io.Reader) (w *World, skipped []string, err error) {
-	w, err = read(paths, in, &skipped)
-	return w, skipped, err
+// object of the API is passed over; skipped says so. Files of a directory that cannot be read or
+// parsed are passed over as well; unread says which. The error is about a path that was named.
+func Survey(paths []string, in io.Reader) (w *World, skipped, unread []string, err error) {
+	found, err := open(paths, in, &skipped, &unread)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	w, err = assemble(found, &skipped)
+	return w, skipped, unread, err
 }
 
-// read makes a World. With skipped it is lenient.
-func read(paths []string, in io.Reader, skipped *[]string) (*World, error) {
+// assemble makes a World of what was read. With skipped it is lenient.
+func assemble(all []*document, skipped *[]string) (*World, error) {
 	f := &files{Places: Places{registrations: map[string]*document{}}, namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
 		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
 		files: f,
-	}
-	all, err := open(paths, in, skipped)
-	if err != nil {
-		return nil, err
 	}
 	pass := func(err error) error {
 		if skipped == nil {
@@ -307,6 +314,7 @@ func read(paths []string, in io.Reader, skipped *[]string) (*World, error) {
 		}
 		f.stored = append(f.stored, d)
 	}
+	var err error
 	if w.Registrations.Local, err = snapshot.NewLocal(f.manifests, nil); err != nil {
 		return nil, err
 	}
@@ -321,13 +329,13 @@ func read(paths []string, in io.Reader, skipped *[]string) (*World, error) {
 // definitions are the definitions of custom resources.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// open returns the objects of files. With skipped, it passes over what is not one, and over
-// files of directories that cannot be read.
-func open(paths []string, in io.Reader, skipped *[]string) ([]*document, error) {
+// open returns the objects of files. With skipped, it passes over what is not one; with
+// unread, over files of directories that cannot be read or parsed.
+func open(paths []string, in io.Reader, skipped, unread *[]string) ([]*document, error) {
 	var all []*document
 	for _, path := range paths {
 		if path == "-" && skipped != nil {
-			data, err := io.ReadAll(in)
+			data, err := regular.ReadFrom(in, regular.Objects)
 			if err != nil {
 				return nil, err
 			}
@@ -343,22 +351,46 @@ func open(paths []string, in io.Reader, skipped *[]string) ([]*document, error) 
 			return nil, err
 		}
 		for _, name := range names {
-			data, err := os.ReadFile(name)
+			read := regular.Read
+			if name == path {
+				read = regular.ReadArgument
+			}
+			data, err := read(name, regular.Objects)
 			if err != nil {
-				return nil, err
+				if unread == nil || name == path {
+					return nil, err
+				}
+				*unread = append(*unread, err.Error())
+				continue
 			}
 			found, err := documents(name, data, skipped)
 			switch {
 			case err == nil:
 				all = append(all, found...)
-			case skipped == nil || name == path:
+			case unread == nil || name == path:
 				return nil, err
+			case isTemplate(name):
+				*skipped = append(*skipped, fmt.Sprintf("%s: a template of a Helm chart is not an object: look at what 'helm template' makes of it", name))
 			default:
-				*skipped = append(*skipped, err.Error())
+				*unread = append(*unread, regular.Shorten(err).Error())
 			}
 		}
 	}
 	return all, nil
+}
+
+// isTemplate reports whether a file is a template of a Helm chart.
+func isTemplate(name string) bool {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == "templates" {
+			if info, err := os.Stat(filepath.Join(filepath.Dir(dir), "Chart.yaml")); err == nil && info.Mode().IsRegular() {
+				return true
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
 }
 
 // expand returns the files that a path means.

@@ -31,7 +31,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.yaml")
 	writeFile(t, name, content)
-	w, skipped, err := offline.Survey([]string{name}, nil)
+	w, skipped, _, err := offline.Survey([]string{name}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ webhooks:
 		t.Fatal(err)
 	}
 	careful := slices.DeleteFunc(all, func(path string) bool { return filepath.Base(filepath.Dir(path)) == "exclusions" })
-	w, _, err := offline.Survey(careful, nil)
+	w, _, _, err := offline.Survey(careful, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

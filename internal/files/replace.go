@@ -1,0 +1,87 @@
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// maxLinks is how many links in a row are followed, as many as Linux does.
+const maxLinks = 40
+
+// Replace writes a file so that a reader sees the old content or the new one, never a part. A
+// link stays, and the file that it points to is replaced. What is not a regular file, such as
+// the null device or a pipe that somebody reads, stays and is written to. With sync, the disk has
+// the content when Replace returns.
+func Replace(path string, data []byte, mode fs.FileMode, sync bool) error {
+	at, err := follow(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.IsDir():
+		return &fs.PathError{Op: "write", Path: path, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		return pass(at, data)
+	}
+	f, err := os.CreateTemp(filepath.Dir(at), "."+filepath.Base(at)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), at)
+	}
+	return err
+}
+
+// follow returns the path that links end at. The links in /proc, which lead to what is open,
+// are no paths: these stay.
+func follow(path string) (string, error) {
+	for at, i := path, 0; ; i++ {
+		info, err := os.Lstat(at)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return at, nil
+		}
+		if info, err := os.Stat(at); err == nil && !info.Mode().IsRegular() {
+			return at, nil
+		}
+		if i == maxLinks {
+			return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		next, err := os.Readlink(at)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(next) {
+			next = filepath.Join(filepath.Dir(at), next)
+		}
+		at = next
+	}
+}
+
+// pass writes to what is not a regular file. It does not wait for a reader of a named pipe.
+func pass(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}

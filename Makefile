@@ -2,7 +2,7 @@ FUZZTIME ?= 30s
 # No Go plugins in the kustomize of kubectl: they make linking slow and the program large.
 TAGS = kustomize_disable_go_plugin_support
 
-.PHONY: help build release test race lint fuzz bench update ci
+.PHONY: help build release quick test race lint fuzz bench update ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ build: ## build ./gatehouse
 
 release: ## build the files of a release into ./dist; RELEASE="-platforms linux/amd64" builds some
 	cd internal/release && go run . $(RELEASE)
+
+quick: ## vet and test what changed, and the engine's decisions, in seconds; BASE=main compares with main
+	.ci/run quick
 
 test: ## run all tests
 	.ci/run test

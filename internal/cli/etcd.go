@@ -25,7 +25,9 @@ var etcdDefaults = []struct{ variable, value string }{
 
 // runEtcd turns this process into etcd, the real one, with all of its flags. It returns
 // only when etcd does.
-func runEtcd(args []string) {
+func runEtcd(ctx context.Context, args []string) {
+	// etcd takes over the signals when it has started.
+	leaveSignals(ctx)
 	// The members of a cluster must agree on how long they wait for one another.
 	if !manyMembers(args) {
 		for _, d := range etcdDefaults {

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -27,15 +29,23 @@ func startedAs() string {
 func Main(ctx context.Context, args []string, streams Streams) int {
 	switch programName {
 	case program.Etcd:
-		runEtcd(args)
+		runEtcd(ctx, args)
 		return exitOK
 	case program.Kubectl:
+		leaveSignals(ctx)
 		runKubectl(args, streams)
 		return exitOK
 	case program.KubeAPIServer:
 		return execute(ctx, newKubeAPIServer(streams), args, streams)
 	}
 	return execute(ctx, newRoot(streams), args, streams)
+}
+
+// leaveSignals gives the signals that end a process back to it: what runs from now on has its
+// own handlers, or none. A signal that came before is sent again.
+func leaveSignals(ctx context.Context) {
+	context.AfterFunc(ctx, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGTERM) })
+	signal.Reset(os.Interrupt, syscall.SIGTERM)
 }
 
 // execute runs a command and returns its exit code.

@@ -88,7 +88,7 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 		Authenticator: config.Authentication.Authenticator, Audiences: v.tokens.issuers,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
 		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
-		EventTTL: s.EventTTL, Enable: s.enabledResources(), Legacy: s.legacyVersions,
+		EventTTL: s.EventTTL, Served: s.builtin, Version: config.EffectiveVersion.EmulationVersion(), Legacy: s.legacyVersions,
 	})
 	if err != nil {
 		return nil, nil, err

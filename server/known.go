@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/server/registrations"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/server/catalog"
 )
 
 // PluginNames lists the admission plugins that Options may name.
@@ -16,25 +18,23 @@ func PluginNames() []string {
 	return names
 }
 
-// SwitchOn returns the entries of Options.RuntimeConfig with all versions switched on that
-// kube-apiserver knows, too, and that no entry names.
-func SwitchOn(entries []string) []string {
-	entries = slices.Clone(entries)
-	for _, version := range switchable {
-		name := registrations.Group + "/" + version
-		if !slices.ContainsFunc(entries, func(entry string) bool {
-			named, _, _ := strings.Cut(entry, "=")
-			return named == name
-		}) {
-			entries = append(entries, name+"=true")
-		}
+// CanSwitch reports whether Options.RuntimeConfig may have an entry.
+func CanSwitch(entry string) bool {
+	name, value, _ := strings.Cut(entry, "=")
+	if value == "false" && isStability(name) {
+		return false
 	}
-	return entries
+	_, resource := resourceOf(name)
+	return resource || slices.Contains(switches(), name)
 }
 
-// CanSwitch reports whether Options.RuntimeConfig may have an entry: whether what it names can
-// be switched.
-func CanSwitch(entry string) bool {
+// Serves reports whether the version, or the resource, that an entry of Options.RuntimeConfig
+// names is served without the entry.
+func Serves(entry string) bool {
 	name, _, _ := strings.Cut(entry, "=")
-	return slices.Contains(switches(), name)
+	parts := strings.Split(name, "/")
+	if name == "v1" || name == "api/ga" {
+		return true
+	}
+	return len(parts) > 1 && catalog.Default().GroupVersionConfigs[schema.GroupVersion{Group: parts[0], Version: parts[1]}]
 }

@@ -98,8 +98,9 @@ type Options struct {
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are
 	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, off are extensions/v1beta1,
-	// apps/v1beta1 and apps/v1beta2. The entry api/legacy switches these three on, and what
-	// clients of 2017 need besides.
+	// apps/v1beta1 and apps/v1beta2, and the versions that kube-apiserver does not serve by
+	// default. The entry api/legacy switches the former on, and what clients of 2017 need
+	// besides; api/all, api/beta and api/alpha switch on the latter.
 	RuntimeConfig []string
 	// AdmissionRefreshInterval is how often registrations are read, and
 	// AdmissionMaxStaleness how old the last read may be before writes are

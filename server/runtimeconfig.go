@@ -23,6 +23,26 @@ var switchable = []string{"v1beta1", "v1alpha1"}
 // upstream no longer serves, and OpenAPI v2 where these clients read it (S9.8).
 const legacySwitch = "api/legacy"
 
+// stabilities are the entries of --runtime-config for all versions of a stability that are off
+// by default, with what is in their names.
+var stabilities = []struct{ name, part string }{{"api/all", ""}, {"api/beta", "beta"}, {"api/alpha", "alpha"}}
+
+func isStability(name string) bool {
+	return slices.ContainsFunc(stabilities, func(s struct{ name, part string }) bool { return s.name == name })
+}
+
+// optional are the versions of built-in groups that upstream has and does not serve by default.
+func optional() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for gv, on := range catalog.Default().GroupVersionConfigs {
+		if !on && gv.Group != registrations.Group {
+			versions = append(versions, gv)
+		}
+	}
+	slices.SortFunc(versions, func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) })
+	return versions
+}
+
 // switches lists what --runtime-config can switch on and off.
 func switches() []string {
 	var names []string
@@ -34,7 +54,25 @@ func switches() []string {
 		legacy = append(legacy, gv.String())
 	}
 	slices.Sort(legacy)
-	return append(append(names, legacy...), legacySwitch)
+	names = append(names, legacy...)
+	for _, gv := range optional() {
+		names = append(names, gv.String())
+	}
+	for _, s := range stabilities {
+		names = append(names, s.name)
+	}
+	return append(names, legacySwitch)
+}
+
+// resourceOf returns the resource that an entry of --runtime-config names; ok is false unless it
+// is one of an optional version.
+func resourceOf(name string) (resource schema.GroupVersionResource, ok bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 3 || parts[2] == "" {
+		return resource, false
+	}
+	gv := schema.GroupVersion{Group: parts[0], Version: parts[1]}
+	return gv.WithResource(parts[2]), slices.Contains(optional(), gv)
 }
 
 // parseRuntimeConfig returns what the entries of --runtime-config say, by what they switch.
@@ -43,18 +81,35 @@ func parseRuntimeConfig(config []string) (map[string]bool, error) {
 	for _, entry := range config {
 		name, value, given := strings.Cut(entry, "=")
 		_, seen := values[name]
+		_, resource := resourceOf(name)
 		switch {
-		case !slices.Contains(known, name):
+		case !slices.Contains(known, name) && !resource:
 			last := len(known) - 1
 			return nil, fmt.Errorf("--runtime-config %q: only %s and %s can be switched on or off", entry, strings.Join(known[:last], ", "), known[last])
 		case seen:
 			return nil, fmt.Errorf("--runtime-config %q is given twice", name)
 		case given && value != "true" && value != "false":
 			return nil, fmt.Errorf("--runtime-config %q: the value must be true or false", entry)
+		case value == "false" && isStability(name):
+			return nil, fmt.Errorf("--runtime-config %q: it can only be true; name the versions that are to be off", entry)
 		}
 		values[name] = value != "false"
 	}
 	return values, nil
+}
+
+// asked returns what the entries say of a version: its own entry is stronger than those for all
+// versions of its stability.
+func asked(values map[string]bool, gv schema.GroupVersion) (on, given bool) {
+	if on, given = values[gv.String()]; given {
+		return on, true
+	}
+	for _, s := range stabilities {
+		if values[s.name] && strings.Contains(gv.Version, s.part) {
+			return true, true
+		}
+	}
+	return false, false
 }
 
 // parseVersions chooses the versions that are served.
@@ -76,22 +131,31 @@ func (s *settings) parseVersions() error {
 			s.legacyVersions = append(s.legacyVersions, gv)
 		}
 	}
+	s.builtin = catalog.Default()
+	for _, gv := range optional() {
+		if on, _ := asked(values, gv); on {
+			s.builtin.EnableVersions(gv)
+		}
+	}
+	for name, on := range values {
+		if resource, ok := resourceOf(name); ok && on {
+			s.builtin.EnableResources(resource)
+		} else if ok {
+			s.builtin.DisableResources(resource)
+		}
+	}
+	// The version is on without an entry, for webhooks (S13.3, D45).
+	if on, _ := asked(values, betaPolicies[0].GroupVersion()); on {
+		s.builtin.EnableResources(betaPolicies...)
+	}
 	return nil
 }
 
-// betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1.
+// betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1. They are served only
+// because --runtime-config asks for them.
 var betaPolicies = []schema.GroupVersionResource{
 	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicies"},
 	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicybindings"},
-}
-
-// enabledResources lists the built-in resources that are served only because --runtime-config
-// asks for them in so many words: v1beta1 is on without it, for webhooks (S13.3, D45).
-func (o *Options) enabledResources() []schema.GroupVersionResource {
-	if slices.Contains(o.RuntimeConfig, registrations.Group+"/v1beta1=true") {
-		return betaPolicies
-	}
-	return nil
 }
 
 // onlyServed leaves out of what a Reader finds the kinds that only have versions that

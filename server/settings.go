@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -31,6 +32,8 @@ type settings struct {
 	plugins []string
 	// versionsOff are the versions of the registrations' group that are not served.
 	versionsOff []string
+	// builtin says which versions of the built-in groups are served, of those that upstream has.
+	builtin *serverstorage.ResourceConfig
 	// legacyVersions are the served ones of the versions that upstream no longer serves, and
 	// legacy says that clients of 2017 find the rest that they need.
 	legacyVersions []schema.GroupVersion

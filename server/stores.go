@@ -13,7 +13,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/controlplane"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
@@ -148,7 +147,7 @@ func places(s *settings, version compatibility.EffectiveVersion, endpoints []str
 	etcdOptions.StorageConfig.Transport.KeyFile = s.EtcdKeyFile
 	etcdOptions.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
 	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
-	factory.APIResourceConfig = controlplane.DefaultAPIResourceConfigSource()
+	factory.APIResourceConfig = s.builtin
 	return factory.Complete(etcdOptions).New()
 }
 

@@ -284,16 +284,12 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	}
 	// A plugin that is not here is disabled already.
 	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
-	// The versions that api/all switches on beyond the defaults.
-	if all := []string{"api/all=true", "api/beta=true"}; slices.ContainsFunc(s.RuntimeConfig, func(entry string) bool { return slices.Contains(all, entry) }) {
-		s.RuntimeConfig = server.SwitchOn(s.RuntimeConfig)
-	}
 	s.RuntimeConfig = slices.DeleteFunc(slices.Clone(s.RuntimeConfig), func(entry string) bool {
 		if server.CanSwitch(entry) {
 			return false
 		}
-		// All versions that this server has are on.
-		if _, value, given := strings.Cut(entry, "="); given && value != "true" {
+		// What is to be served may be served already.
+		if _, value, given := strings.Cut(entry, "="); given && value != "true" || !server.Serves(entry) {
 			warn("--runtime-config %s has no effect here", entry)
 		}
 		return true

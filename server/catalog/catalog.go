@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -8,12 +9,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -25,6 +28,7 @@ import (
 	"k8s.io/kubernetes/pkg/printers/internalversion"
 	printerstorage "k8s.io/kubernetes/pkg/printers/storage"
 	admissionregistrationrest "k8s.io/kubernetes/pkg/registry/admissionregistration/rest"
+	apiserverinternalrest "k8s.io/kubernetes/pkg/registry/apiserverinternal/rest"
 	appsrest "k8s.io/kubernetes/pkg/registry/apps/rest"
 	authenticationrest "k8s.io/kubernetes/pkg/registry/authentication/rest"
 	authorizationrest "k8s.io/kubernetes/pkg/registry/authorization/rest"
@@ -36,6 +40,7 @@ import (
 	discoveryrest "k8s.io/kubernetes/pkg/registry/discovery/rest"
 	eventsrest "k8s.io/kubernetes/pkg/registry/events/rest"
 	flowcontrolrest "k8s.io/kubernetes/pkg/registry/flowcontrol/rest"
+	lifecyclerest "k8s.io/kubernetes/pkg/registry/lifecycle/rest"
 	networkingrest "k8s.io/kubernetes/pkg/registry/networking/rest"
 	noderest "k8s.io/kubernetes/pkg/registry/node/rest"
 	policyrest "k8s.io/kubernetes/pkg/registry/policy/rest"
@@ -72,8 +77,10 @@ type Options struct {
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 
-	// Enable adds resources that upstream has and does not serve by default.
-	Enable []schema.GroupVersionResource
+	// Served says what is served of upstream's kinds; nil means Default. What Version does not
+	// have is not served.
+	Served  *serverstorage.ResourceConfig
+	Version *version.Version
 	// Legacy adds versions of LegacyVersions.
 	Legacy []schema.GroupVersion
 }
@@ -104,6 +111,10 @@ type Hook struct {
 // repairInterval is how often leaked cluster IPs and node ports are looked for.
 const repairInterval = 3 * time.Minute
 
+// Default is what upstream serves unless it is told otherwise. It names all versions that
+// upstream has, also those that are not served.
+func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIResourceConfigSource() }
+
 // Build returns the built-in groups, in the order that discovery shows them,
 // and what is to run after start.
 func Build(o Options) ([]Group, []Hook, error) {
@@ -111,13 +122,22 @@ func Build(o Options) ([]Group, []Hook, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	enabled := controlplane.DefaultAPIResourceConfigSource()
-	enabled.EnableResources(o.Enable...)
+	enabled := o.Served
+	if enabled == nil {
+		enabled = Default()
+	}
+	available, err := genericapiserver.NewResourceExpirationEvaluator(cmp.Or(o.Version, compatibility.DefaultBuildEffectiveVersion().EmulationVersion()))
+	if err != nil {
+		return nil, nil, err
+	}
 	var groups []Group
 	var hooks []Hook
 	for _, p := range providers {
 		info, err := p.NewRESTStorage(enabled, o.RESTOptions)
 		if err != nil {
+			return nil, nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)
+		}
+		if err := available.RemoveUnavailableKinds(p.GroupName(), Scheme, info.VersionedResourcesStorageMap, enabled); err != nil {
 			return nil, nil, fmt.Errorf("kinds of group %q: %w", p.GroupName(), err)
 		}
 		group := Group{Name: p.GroupName()}
@@ -244,6 +264,8 @@ func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, erro
 		discoveryrest.StorageProvider{},
 		flowcontrolrest.RESTStorageProvider{InformerFactory: o.Informers},
 		resourcerest.RESTStorageProvider{NamespaceClient: o.Client.CoreV1().Namespaces(), Authorizer: o.Authorizer},
+		apiserverinternalrest.StorageProvider{},
+		lifecyclerest.RESTStorageProvider{},
 	}, nil
 }
 

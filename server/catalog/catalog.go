@@ -111,7 +111,7 @@ type Hook struct {
 // repairInterval is how often leaked cluster IPs and node ports are looked for.
 const repairInterval = 3 * time.Minute
 
-// Default is what upstream serves unless it is told otherwise. It names all versions that
+// Default is what upstream serves without flags. It names all versions that
 // upstream has, also those that are not served.
 func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIResourceConfigSource() }
 

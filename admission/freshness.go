@@ -11,22 +11,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// freshness are the metrics of how registrations are read (S10.6).
+// freshness are the metrics of how registrations are read, and what else requests are judged
+// by (S10.6).
 type freshness struct {
 	reads *metrics.HistogramVec
+	// slow counts reads that took longer than slowRead.
+	slow *metrics.CounterVec
 	// since is from when the age of registrations counts: the beginning of the
 	// last read that succeeded, or of the first one while none has.
 	since atomic.Pointer[time.Time]
 }
+
+// slowRead is how long a read may take without being counted as slow. Many reads that are
+// slow say that the store has more to do than it can.
+const slowRead = time.Second
 
 func newFreshness() *freshness {
 	return &freshness{
 		reads: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_read_duration_seconds",
 			Help:           "Time in seconds to read and compile the registrations of webhooks and initializers, by result: success or error.",
-			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
+			Buckets:        []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5, 10, 30},
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"result"}),
+		slow: metrics.NewCounterVec(&metrics.CounterOpts{
+			Namespace: "gatehouse", Subsystem: "admission", Name: "slow_reads_total",
+			Help:           "Reads of what requests are judged by that had no answer within a second, by what is read: registrations, with the namespaces, or params of policies. The store or this server has more to do than it can.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"what"}),
 	}
 }
 
@@ -49,6 +61,10 @@ func (f *freshness) age() float64 {
 }
 
 func (f *freshness) count(r snapshot.Read) {
+	// One that is late was counted when it failed.
+	if r.Latency > slowRead && !r.Late {
+		f.slow.WithLabelValues("registrations").Inc()
+	}
 	if r.Err == nil {
 		f.since.Store(&r.Begin)
 		f.reads.WithLabelValues("success").Observe(r.Latency.Seconds())
@@ -61,7 +77,7 @@ func (f *freshness) count(r snapshot.Read) {
 // shared are the metrics that the process serves.
 var shared = sync.OnceValue(func() *freshness {
 	f := newFreshness()
-	legacyregistry.MustRegister(f.reads)
+	legacyregistry.MustRegister(f.reads, f.slow)
 	legacyregistry.RawMustRegister(f.gauge())
 	return f
 })
@@ -71,3 +87,10 @@ var shared = sync.OnceValue(func() *freshness {
 // for the Observer of snapshot.Options. Servers in one process share the metrics;
 // the age is that of the one that read last.
 func CountRead(r snapshot.Read) { shared().count(r) }
+
+// CountParamsRead adds a read of params, which took so long, to the same metrics.
+func CountParamsRead(took time.Duration) {
+	if took > slowRead {
+		shared().slow.WithLabelValues("params").Inc()
+	}
+}

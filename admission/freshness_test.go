@@ -18,6 +18,8 @@ func TestRegistrationsAge(t *testing.T) {
 	type figures struct {
 		Age               float64
 		Succeeded, Failed uint64
+		// Slow counts those that took more than a second.
+		Slow float64
 	}
 	const slow = 3 * time.Second
 	refused := errors.New("connection refused")
@@ -29,14 +31,14 @@ func TestRegistrationsAge(t *testing.T) {
 		want  figures
 	}{
 		{"S10.6 nothing read", nil, figures{}},
-		{"S10.6 never succeeded", []error{refused, refused}, figures{Age: 7, Failed: 2}},
-		{"S10.6 succeeded", []error{refused, nil}, figures{Age: 4, Succeeded: 1, Failed: 1}},
-		{"S10.6 no longer", []error{nil, nil, refused, refused}, figures{Age: 10, Succeeded: 2, Failed: 2}},
+		{"S10.6 never succeeded", []error{refused, refused}, figures{Age: 7, Failed: 2, Slow: 2}},
+		{"S10.6 succeeded", []error{refused, nil}, figures{Age: 4, Succeeded: 1, Failed: 1, Slow: 2}},
+		{"S10.6 no longer", []error{nil, nil, refused, refused}, figures{Age: 10, Succeeded: 2, Failed: 2, Slow: 4}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry, f := metrics.NewKubeRegistry(), newFreshness()
-				registry.MustRegister(f.reads)
+				registry.MustRegister(f.reads, f.slow)
 				registry.RawMustRegister(f.gauge())
 				for _, err := range tc.reads {
 					begin := time.Now()
@@ -54,6 +56,8 @@ func TestRegistrationsAge(t *testing.T) {
 						switch {
 						case family.GetName() == "gatehouse_admission_registrations_age_seconds":
 							got.Age = m.GetGauge().GetValue()
+						case family.GetName() == "gatehouse_admission_slow_reads_total":
+							got.Slow = m.GetCounter().GetValue()
 						case m.Label[0].GetValue() == "success":
 							got.Succeeded = m.GetHistogram().GetSampleCount()
 						default:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -64,6 +65,8 @@ type admitter struct {
 	costs *costs.Estimator
 	// namespaces are those that a watch has shown.
 	namespaces corelisters.NamespaceLister
+	// judgedBy are the caches that requests are judged by; nil before the server is ready.
+	judgedBy atomic.Pointer[caches]
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 	// drained is closed when no more requests come.
@@ -83,7 +86,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, params: params.New(params.Options{Strict: s.strict()}), schemas: &schemas{}, drained: make(chan struct{})}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, params: newParams(s, db), schemas: &schemas{}, drained: make(chan struct{})}
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
@@ -173,6 +176,7 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })
+	running.Go(func() { a.params.Run(ctx) })
 	running.Go(func() { a.manifests.Run(ctx) })
 	running.Go(func() { a.followExclusions(ctx) })
 	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })

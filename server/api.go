@@ -155,7 +155,7 @@ func newAPI(p apiParts) (*api, error) {
 		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + KubernetesVersion, Custom: a.custom,
 	})
 	explanations.Serve(a.aggregator.Server, a.static, a.custom)
-	p.admitter.params.Serve(a.static, a.custom, a.custom)
+	p.admitter.params.Serve(a.static, a.custom, a.custom, p.stores.place)
 	p.admitter.schemas.serve(append(builtin, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}

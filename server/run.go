@@ -114,7 +114,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange, makeAccount: a.admitter.makeAccount}
 	a.boot = newBoot(a.furnisher.inOrder(), slices.Concat(a.furnisher.atOnce(), []bootStep{
 		{name: bootCustomKinds, do: a.api.custom.Ready},
-		{name: bootService, do: publish(publisher)},
+		{name: bootService, do: a.furnisher.orLater(publish(publisher))},
 		{name: bootRegistered, do: a.furnisher.orLater(a.api.aggregator.Register)},
 		{name: bootAggregation, do: a.api.aggregator.Know, lasting: true},
 		{name: bootAuthentication, do: a.publishAuthentication, lasting: true},
@@ -216,6 +216,9 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 			if groupCtx.Err() != nil {
 				return nil
 			}
+			return err
+		}
+		if err := a.admitter.awaitCaches(a.loopback.informers); err != nil {
 			return err
 		}
 		ready(a.serving.address)

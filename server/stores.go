@@ -126,6 +126,7 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 		decorator = st.initialization
 	}
 	st.factory = storage.NewFactory(st.places, db.forObjects(s), decorator, uncached...)
+	st.factory.OnWrite(admitter.written)
 	return st, nil
 }
 
@@ -154,4 +155,13 @@ func places(s *settings, version compatibility.EffectiveVersion, endpoints []str
 // equivalents tells which resources are the same objects: those that share a place.
 func (st *stores) equivalents() runtime.EquivalentResourceRegistry {
 	return runtime.NewEquivalentResourceRegistryWithIdentity(st.places.ResourcePrefix)
+}
+
+// place implements params.Place.
+func (st *stores) place(resource schema.GroupResource) string {
+	if legacyscheme.Scheme.IsGroupRegistered(resource.Group) {
+		return "/" + st.places.ResourcePrefix(resource)
+	}
+	// Custom resources, and what defines them.
+	return "/" + resource.Group + "/" + resource.Resource
 }

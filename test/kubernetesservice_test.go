@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -116,4 +117,34 @@ func leadsTo(t *testing.T, h *harness.HTTP, port any, addresses ...string) {
 		}
 		return nil
 	})
+}
+
+// A policy that denies everything keeps a server neither from starting nor waiting.
+func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--advertise-address", "192.0.2.7")
+	// On another port the service has to be written.
+	restart := func() time.Duration {
+		s.Stop(t)
+		began := time.Now()
+		s = harness.StartOn(t, s.DataDir, "--advertise-address", "192.0.2.7")
+		return time.Since(began)
+	}
+	usual := restart()
+	h := s.HTTP(t, nil)
+	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", toJSON(`
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: nothing.example.com},
+ spec: {failurePolicy: Fail, validations: [{expression: "false"}],
+  matchConstraints: {resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]}}}`))
+	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings", toJSON(`
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: nothing.example.com},
+ spec: {policyName: nothing.example.com, validationActions: [Deny]}}`))
+	if r := h.Do("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"}}`); r.Code != http.StatusUnprocessableEntity {
+		t.Fatalf("the policy does not deny: %d %s", r.Code, r.Raw)
+	}
+	took := restart()
+	t.Logf("a start takes %s, and %s under the policy", usual, took)
+	if took > 2*usual+5*time.Second {
+		t.Errorf("a start takes %s under the policy, and %s without", took, usual)
+	}
 }

@@ -18,8 +18,18 @@ type Reader interface {
 	// write that was acknowledged before Read was called. since is the Version of
 	// the read before, empty when there is none; when nothing has changed, Read
 	// may return Unchanged instead of the objects, and when little has changed, Partial
-	// and what it was. It must end when the context does.
+	// and what it was. It must end when the context does. Two reads may run at the same
+	// time. An error that is ErrUnanswered says that the store may answer later.
 	Read(ctx context.Context, since Version) (Registrations, error)
+}
+
+// ErrUnanswered is what an error of a Reader is that says only that the store did not answer
+// yet. Requests wait for the answer as long as they may last.
+var ErrUnanswered = errors.New("the store did not answer")
+
+// mayAnswer reports whether the store may answer after it gave an error, or none at all.
+func mayAnswer(err error) bool {
+	return err == nil || errors.Is(err, ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Options say how a Refresher works.
@@ -33,13 +43,15 @@ type Options struct {
 	// MaxStaleness is how long ago the last successful read may have begun. Zero
 	// means 5 s (S11.10).
 	MaxStaleness time.Duration
-	// ReadTimeout is how long one read may take. Zero means so long that after a
-	// read that hangs there is time for another before MaxStaleness is over: 2 s
-	// with the defaults.
+	// ReadTimeout is how long one read may take until it counts as failed and another one
+	// begins. Its answer is used all the same when it comes within maxReadTimeout. Zero
+	// means so long that after a read that hangs there is time for another before
+	// MaxStaleness is over: 2 s with the defaults.
 	ReadTimeout time.Duration
 	// Wait is how long Acquire waits for a snapshot when there is none that may be
 	// used, counted from the first request that had to wait. Zero means 4 s
-	// (S11.13), negative not at all.
+	// (S11.13), negative not at all. While the store does not answer, a request whose
+	// context has a deadline waits until then.
 	Wait time.Duration
 	// Strict makes Acquire wait for a read that began after the request did, so that
 	// a request is judged by every registration acknowledged anywhere before it. A
@@ -62,6 +74,9 @@ type Read struct {
 	Latency time.Duration
 	// Err is why it failed; nil when it succeeded.
 	Err error
+	// Late tells that it succeeded after it counted as failed, because it took longer than
+	// ReadTimeout.
+	Late bool
 	// Snapshot is the one in use after it; nil when there is none yet.
 	Snapshot *Snapshot
 	// Changed tells that the read found other registrations than the one before.
@@ -76,11 +91,14 @@ type Refresher struct {
 	poke    chan struct{}
 	// over is closed when Run has returned.
 	over chan struct{}
+	// attempts are the reads that Run began.
+	attempts attempts
 
 	// mu guards what follows; nothing is waited for while it is held.
 	mu struct {
 		sync.Mutex
-		// next is closed by the next success.
+		// next is closed by the next success, and by the next error that says more than
+		// that there was no answer.
 		next chan struct{}
 		// err is why the last read failed; nil when it succeeded, or there was none.
 		err error
@@ -111,7 +129,7 @@ func NewRefresher(o Options) (*Refresher, error) {
 	if o.Wait == 0 {
 		o.Wait = 4 * time.Second
 	}
-	r := &Refresher{options: o, poke: make(chan struct{}, 1), over: make(chan struct{})}
+	r := &Refresher{options: o, poke: make(chan struct{}, 1), over: make(chan struct{}), attempts: newAttempts()}
 	r.mu.next = make(chan struct{})
 	return r, nil
 }
@@ -123,6 +141,7 @@ const retries = 4
 // Run reads until the context ends, and returns the context's error.
 func (r *Refresher) Run(ctx context.Context) error {
 	defer close(r.over)
+	defer r.attempts.end()
 	var compiler Compiler
 	var version Version
 	timer := time.NewTimer(0)
@@ -133,6 +152,12 @@ func (r *Refresher) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-timer.C:
 		case <-r.poke:
+		case late := <-r.attempts.answers:
+			r.attempts.over(late)
+			if r.helps(late, version) {
+				version, _ = r.use(ctx, &compiler, version, late.begin, r.local(), late.found, nil, true)
+			}
+			continue
 		}
 		begin := time.Now()
 		next := r.options.Interval
@@ -157,11 +182,28 @@ func (r *Refresher) Poke() {
 // refresh reads once, and returns the version that is now known, and why the read
 // failed if it did.
 func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) (Version, error) {
-	var local *Local
-	if r.options.Local != nil {
-		local = r.options.Local()
+	local := r.local()
+	found, began, err := r.read(ctx, version, begin)
+	return r.use(ctx, compiler, version, began, local, found, err, began.Before(begin))
+}
+
+func (r *Refresher) local() *Local {
+	if r.options.Local == nil {
+		return nil
 	}
-	found, err := r.read(ctx, version)
+	return r.options.Local()
+}
+
+// helps reports whether a read that took longer than it should has found what is newer than
+// what is in use.
+func (r *Refresher) helps(late attempt, version Version) bool {
+	last := r.current.Load()
+	return late.err == nil && late.since == version && (last == nil || late.begin.After(last.ReadAt))
+}
+
+// use takes in what a read found that began at the given time, or its error. It returns what
+// refresh does.
+func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version, begin time.Time, local *Local, found Registrations, err error, late bool) (Version, error) {
 	last := r.current.Load()
 	changed := false
 	var s *Snapshot
@@ -170,7 +212,7 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		if s = compiler.Change(found); s == nil {
 			// The compiler is not at this version anymore, even if the next read fails.
 			version = ""
-			found, err = r.read(ctx, "")
+			found, _, err = r.read(ctx, "", time.Now())
 		}
 	}
 	found.Local = local
@@ -196,21 +238,43 @@ func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Ver
 		s.ReadAt = begin
 		r.succeed(s)
 	} else {
-		r.mu.Lock()
-		r.mu.err = err
-		r.mu.Unlock()
+		r.failed(err)
 	}
 	if r.options.Observer != nil {
-		r.options.Observer(Read{Begin: begin, Latency: time.Since(begin), Err: err, Snapshot: r.current.Load(), Changed: changed})
+		r.options.Observer(Read{Begin: begin, Latency: time.Since(begin), Err: err, Late: late, Snapshot: r.current.Load(), Changed: changed})
 	}
 	return version, err
 }
 
-// read reads, and bounds how long that may take.
-func (r *Refresher) read(ctx context.Context, since Version) (Registrations, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.options.ReadTimeout)
-	defer cancel()
-	return r.options.Reader.Read(ctx, since)
+// read reads, and waits for that as long as a read may take. What it returns may be the late
+// answer to an attempt before, which is why it says when that began.
+func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (Registrations, time.Time, error) {
+	own := r.attempts.begin(ctx, r.options.Reader, since, begin)
+	timer := time.NewTimer(r.options.ReadTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-r.attempts.answers:
+			r.attempts.over(a)
+			if a.number == own || r.helps(a, since) {
+				return a.found, a.begin, a.err
+			}
+		case <-timer.C:
+			return Registrations{}, begin, context.DeadlineExceeded
+		case <-ctx.Done():
+			return Registrations{}, begin, ctx.Err()
+		}
+	}
+}
+
+// failed notes why a read failed, and wakes who waits if that is not worth it any more.
+func (r *Refresher) failed(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.err = err; !mayAnswer(err) {
+		close(r.mu.next)
+		r.mu.next = make(chan struct{})
+	}
 }
 
 // succeed puts a snapshot into use and wakes who waits for it.
@@ -267,10 +331,12 @@ func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) erro
 var errOver = errors.New("reading registrations has stopped")
 
 // Acquire returns a snapshot that a request may be judged by. If there is none, it
-// waits for the next read that succeeds, a few seconds at most (S11.13), and then
-// returns a *NotReadyError, which is the API status that the client is to get
-// (S11.11). Requests that come when others have waited in vain already are refused
-// at once. Normally it takes about a hundred nanoseconds.
+// waits for the next read that succeeds, and then returns a *NotReadyError, which is the
+// API status that the client is to get (S11.11). While the store does not answer, it waits
+// until the context ends. When reads fail for another reason, or the context has no
+// deadline, it waits a few seconds at most, and requests that come when others have waited
+// in vain already are refused at once (S11.13). Normally it takes about a hundred
+// nanoseconds.
 func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, error) {
 	now := time.Now()
 	began := now
@@ -281,28 +347,29 @@ func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, er
 			began = received
 		}
 	}
-	if s := r.usable(began, now); s != nil {
+	if s := r.usable(began, now, now); s != nil {
 		return s, nil
 	}
-	return r.await(ctx, subject, began)
+	return r.await(ctx, subject, began, now)
 }
 
-// usable returns the snapshot in use if a request that began at the given time may
-// be judged by it now.
-func (r *Refresher) usable(began, now time.Time) *Snapshot {
+// usable returns the snapshot in use if a request that began at the given time, and asked
+// for one at another, may be judged by it now. A read that began after it asked is never
+// too old for it, however long it took.
+func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 	s := r.current.Load()
 	if s == nil {
 		return nil
 	}
-	if r.options.Strict && s.ReadAt.Before(began) || now.Sub(s.ReadAt) > r.options.MaxStaleness {
+	if r.options.Strict && s.ReadAt.Before(began) || now.Sub(s.ReadAt) > r.options.MaxStaleness && s.ReadAt.Before(asked) {
 		return nil
 	}
 	return s
 }
 
-func (r *Refresher) await(ctx context.Context, subject Subject, began time.Time) (*Snapshot, error) {
+func (r *Refresher) await(ctx context.Context, subject Subject, began, asked time.Time) (*Snapshot, error) {
 	if r.options.Wait > 0 {
-		next, end := r.wait(began)
+		next, end := r.wait(ctx, began)
 		if r.options.Strict {
 			// The read that follows begins after the request did. Should it fail, the
 			// next regular one takes its place.
@@ -311,12 +378,13 @@ func (r *Refresher) await(ctx context.Context, subject Subject, began time.Time)
 		timer := time.NewTimer(time.Until(end))
 		defer timer.Stop()
 		for patient := time.Now().Before(end); patient; {
-			if s := r.usable(began, time.Now()); s != nil {
+			if s := r.usable(began, asked, time.Now()); s != nil {
 				return s, nil
 			}
 			select {
 			case <-next:
-				next, _ = r.wait(began)
+				next, end = r.wait(ctx, began)
+				timer.Reset(time.Until(end))
 			case <-timer.C:
 				patient = false
 			case <-ctx.Done():
@@ -324,15 +392,15 @@ func (r *Refresher) await(ctx context.Context, subject Subject, began time.Time)
 			}
 		}
 	}
-	if s := r.usable(began, time.Now()); s != nil {
+	if s := r.usable(began, asked, time.Now()); s != nil {
 		return s, nil
 	}
 	return nil, r.notReady(subject)
 }
 
-// wait returns what is closed by the next success, and when a request that began
-// at the given time stops waiting for it.
-func (r *Refresher) wait(began time.Time) (next <-chan struct{}, end time.Time) {
+// wait returns what is closed by the next success, or when waiting has no sense any more,
+// and when a request that began at the given time stops waiting for it.
+func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan struct{}, end time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.mu.waiting.After(r.mu.succeeded) {
@@ -341,5 +409,9 @@ func (r *Refresher) wait(began time.Time) (next <-chan struct{}, end time.Time) 
 			r.mu.waiting = r.mu.succeeded
 		}
 	}
-	return r.mu.next, r.mu.waiting.Add(r.options.Wait)
+	end = r.mu.waiting.Add(r.options.Wait)
+	if deadline, limited := ctx.Deadline(); limited && mayAnswer(r.mu.err) && deadline.After(end) {
+		end = deadline
+	}
+	return r.mu.next, end
 }

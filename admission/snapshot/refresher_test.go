@@ -637,3 +637,103 @@ func TestAwaitEndsWithRun(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// belated is a Reader whose answers take a while, unless they get too late.
+type belated struct {
+	takes func(begun int) time.Duration
+	mu    sync.Mutex
+	begun int
+}
+
+func (b *belated) Read(ctx context.Context, _ Version) (Registrations, error) {
+	b.mu.Lock()
+	b.begun++
+	takes := b.takes(b.begun)
+	b.mu.Unlock()
+	select {
+	case <-time.After(takes):
+		return Registrations{Version: "1", Unchanged: false}, nil
+	case <-ctx.Done():
+		return Registrations{}, ctx.Err()
+	}
+}
+
+// A store that answers late, later than a read may take and later than a snapshot may be
+// old, is no reason to refuse a request that has the time. S11.13.
+func TestAStoreThatAnswersLateIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		// takes is how long each read takes.
+		takes func(begun int) time.Duration
+		// asks is when the request asks, and has how much time it has, 0 for no limit.
+		asks, has time.Duration
+		strict    bool
+		// waits is how long it waits at most.
+		waits time.Duration
+		err   bool
+	}{
+		{"at the start", func(int) time.Duration { return 6 * time.Second }, 0, 34 * time.Second, false, 9 * time.Second, false},
+		{"each read takes long", func(n int) time.Duration { return map[bool]time.Duration{false: 7 * time.Second}[n == 1] }, 6 * time.Second, 34 * time.Second, false, 15 * time.Second, false},
+		{"each read takes long, strict", func(n int) time.Duration { return map[bool]time.Duration{false: 7 * time.Second}[n == 1] }, 6 * time.Second, 34 * time.Second, true, 15 * time.Second, false},
+		{"some answers are lost", func(n int) time.Duration { return map[bool]time.Duration{true: time.Hour}[n > 1 && n < 6] }, 6 * time.Second, 34 * time.Second, false, 15 * time.Second, false},
+		{"there is no answer", func(n int) time.Duration { return map[bool]time.Duration{true: time.Hour}[n > 1] }, 6 * time.Second, 34 * time.Second, false, 34 * time.Second, true},
+		{"there is no answer, and no limit", func(n int) time.Duration { return map[bool]time.Duration{true: time.Hour}[n > 1] }, 6 * time.Second, 0, false, 4 * time.Second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, err := NewRefresher(Options{Reader: &belated{takes: c.takes}, Strict: c.strict})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error)
+				go func() { ended <- r.Run(ctx) }()
+				time.Sleep(c.asks)
+				asked := time.Now()
+				asking, stop := t.Context(), context.CancelFunc(func() {})
+				if c.has > 0 {
+					asking, stop = context.WithTimeout(asking, c.has)
+				}
+				s, err := r.Acquire(asking, subject)
+				stop()
+				waited := time.Since(asked)
+				if (err != nil) != c.err || waited > c.waits || c.err && waited != c.waits {
+					t.Errorf("S11.13 waited %v and got %v", waited, err)
+				}
+				if s != nil && s.ReadAt.Before(asked) && asked.Sub(s.ReadAt) > 5*time.Second {
+					t.Errorf("S11.10 the snapshot is of %v before the request", asked.Sub(s.ReadAt))
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}
+
+// An answer that comes after its read counted as failed is used, and said to be late; and a
+// store that does not answer at all has few attempts open.
+func TestLateAnswersAreUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads []Read
+		reader := &belated{takes: func(int) time.Duration { return 3 * time.Second }}
+		r, err := NewRefresher(Options{Reader: reader, Observer: func(r Read) { reads = append(reads, r) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		if err := r.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Run returned %v", err)
+		}
+		if len(reads) < 2 || reads[0].Err == nil || reads[0].Late || reads[1].Err != nil || !reads[1].Late || reads[1].Latency != 3*time.Second {
+			t.Errorf("the reads are %+v", reads)
+		}
+		for range 3 * maxAttempts {
+			r.attempts.begin(t.Context(), &belated{takes: func(int) time.Duration { return time.Hour }}, "", time.Now())
+		}
+		if n := len(r.attempts.open); n > maxAttempts {
+			t.Errorf("%d attempts are open", n)
+		}
+		r.attempts.end()
+	})
+}

@@ -2,14 +2,20 @@ package fresh
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 // hedgeAfter is how long a read may take before another attempt starts next to
 // it: etcd's client sends each attempt to another member, so that a member that hangs
 // does not make the snapshot old. When etcd was away and lost the request, the first
-// attempt after its return is soon. There are maxAttempts at most: they are further
-// apart when a read may take longer.
+// attempt after its return is soon. There are maxAttempts at most: a caller that waits longer
+// begins another read.
 const hedgeAfter, maxAttempts = 300 * time.Millisecond, 8
 
 // hedged calls read, and starts another call each time that hedgeAfter has passed. It
@@ -30,29 +36,52 @@ func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (
 		case <-ctx.Done():
 		}
 	}
-	after := hedgeAfter
-	if deadline, limited := ctx.Deadline(); limited {
-		after = max(after, time.Until(deadline)/maxAttempts+1)
-	}
-	again := time.NewTicker(after)
+	again := time.NewTicker(hedgeAfter)
 	defer again.Stop()
 	var last result
 	go attempt()
-	for under := 1; ; {
+	for under, begun := 1, 1; ; {
 		select {
 		case r := <-results:
 			if under--; r.err == nil || under == 0 {
-				return r.value, r.err
+				return r.value, noAnswer(r.err)
 			}
 			last = r
 		case <-again.C:
 			under++
+			if begun++; begun == maxAttempts {
+				again.Stop()
+			}
 			go attempt()
 		case <-ctx.Done():
 			if last.err == nil {
 				last.err = ctx.Err()
 			}
-			return last.value, last.err
+			return last.value, noAnswer(last.err)
 		}
 	}
+}
+
+// unanswered is an error of etcd that says only that there is no answer yet.
+type unanswered struct{ error }
+
+// Is implements the interface of package errors.
+func (unanswered) Is(target error) bool { return target == snapshot.ErrUnanswered }
+
+// Unwrap implements the interface of package errors.
+func (u unanswered) Unwrap() error { return u.error }
+
+// noAnswer marks an error of etcd that another attempt may not get: all but those that say
+// what is wrong with the request.
+func noAnswer(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e := (rpctypes.EtcdError{}); errors.As(err, &e) {
+		switch e.Code() {
+		case codes.OutOfRange, codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition:
+			return err
+		}
+	}
+	return unanswered{err}
 }

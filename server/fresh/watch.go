@@ -15,13 +15,34 @@ const watchAgainAfter = 250 * time.Millisecond
 // does. changed must not block. Nothing may depend on being called: a member of etcd
 // that hangs keeps the news to itself.
 func Watch(ctx context.Context, etcd clientv3.Watcher, root string, changed func()) {
+	watch(ctx, etcd, RegistrationsMark(root), func(response clientv3.WatchResponse) {
+		if response.Created || len(response.Events) > 0 {
+			changed()
+		}
+	})
+}
+
+// WatchBelow calls changed with each key below a prefix that any server writes, and with the
+// prefix when a watch begins. Else it is like Watch.
+func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, changed func(key string)) {
+	watch(ctx, etcd, prefix, func(response clientv3.WatchResponse) {
+		if response.Created {
+			changed(prefix)
+		}
+		for _, event := range response.Events {
+			changed(string(event.Kv.Key))
+		}
+	}, clientv3.WithPrefix())
+}
+
+// watch watches, again and again.
+func watch(ctx context.Context, etcd clientv3.Watcher, key string, seen func(clientv3.WatchResponse), options ...clientv3.OpOption) {
+	options = append(options, clientv3.WithCreatedNotify())
 	for ctx.Err() == nil {
 		// A member without a leader hears of no write.
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		for response := range etcd.Watch(watching, RegistrationsMark(root), clientv3.WithCreatedNotify()) {
-			if response.Created || len(response.Events) > 0 {
-				changed()
-			}
+		for response := range etcd.Watch(watching, key, options...) {
+			seen(response)
 		}
 		stop()
 		select {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,11 +29,25 @@ import (
 type Options struct {
 	// Strict makes every request be judged by a read that began after the request did.
 	Strict bool
-	// MaxAge is how long a read serves requests in bounded mode. Zero means half a second.
+	// MaxAge is how long a read serves requests in bounded mode, unless Written or Follow
+	// says that it is not true any more. Zero means half a second.
 	MaxAge time.Duration
-	// Timeout is how long one read may take. Zero means 5 s.
+	// Timeout is how long one read may take until a request that has the time begins another
+	// one, which may take twice as long. Zero means 5 s.
 	Timeout time.Duration
+	// StepAside, when set, gives back the place of a request that waits long for a read;
+	// the request has it again when it calls what is returned.
+	StepAside func(ctx context.Context) (back func())
+	// Observe, when set, is called with how long each read took.
+	Observe func(took time.Duration)
+	// Follow, when set, calls changed with the keys below a prefix that other servers write,
+	// and with the prefix when it may have missed some, until the context ends. A prefix is
+	// a place of Serve, with a slash after it.
+	Follow func(ctx context.Context, prefix string, changed func(key string))
 }
+
+// patience is how long a request waits for a read before it gives back its place.
+const patience = 100 * time.Millisecond
 
 // Kinds finds the resource of a kind that users define.
 type Kinds interface {
@@ -52,15 +68,44 @@ type Reader struct {
 		static  resources.Static
 		custom  Kinds
 		defined resources.Source
+		place   Place
 		reads   map[key]*read
+		// followed are the places that are followed, and when a param there was last asked
+		// for.
+		followed map[string]time.Time
 	}
+	// read is what was read last, by place: a write of something else costs a look at it.
+	places atomic.Pointer[map[string]bool]
+	// follow has the places that Run is to follow.
+	follow chan string
 }
+
+// Place says where the objects of a resource are stored: what the keys of all begin with,
+// before a slash.
+type Place func(schema.GroupResource) string
 
 // key is what is read: the object of a name, or those of a selector.
 type key struct {
 	kind            schema.GroupVersionKind
+	place           string
 	namespace, name string
 	selector        string
+}
+
+// covers reports whether what is stored at a key belongs to what is read.
+func (k *key) covers(stored string) bool {
+	rest, below := strings.CutPrefix(stored, k.place+"/")
+	switch {
+	case !below:
+		return false
+	case rest == "":
+		return true
+	case k.selector != "":
+		return k.namespace == "" || strings.HasPrefix(rest, k.namespace+"/")
+	case k.namespace != "":
+		return rest == k.namespace+"/"+k.name
+	}
+	return rest == k.name
 }
 
 // read is one read. Its result is there when done is closed.
@@ -69,6 +114,8 @@ type read struct {
 	done    chan struct{}
 	objects []runtime.Object
 	err     error
+	// timedOut tells that it failed because it took too long.
+	timedOut bool
 }
 
 // maxReads bounds how many reads are remembered; beyond it, those that serve nobody any
@@ -79,21 +126,20 @@ const maxReads = 4096
 func New(o Options) *Reader {
 	o.MaxAge = cmp.Or(o.MaxAge, 500*time.Millisecond)
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
-	r := &Reader{options: o}
-	r.mu.reads = map[key]*read{}
+	r := &Reader{options: o, follow: make(chan string, maxFollowed)}
+	r.mu.reads, r.mu.followed = map[key]*read{}, map[string]time.Time{}
+	r.places.Store(&map[string]bool{})
 	return r
 }
 
 // Serve tells the reader where objects are: static has the built-in kinds, and custom finds
-// those that users define, which defined serves.
-func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.Source) {
+// those that users define, which defined serves. place says where they are stored; nil means
+// that nobody calls Written.
+func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.Source, place Place) {
 	builtin := map[schema.GroupVersionKind]schema.GroupVersionResource{}
 	for resource, endpoints := range static {
 		e := endpoints[""]
 		if e == nil {
-			continue
-		}
-		if _, ok := e.Storage.(rest.Getter); !ok {
 			continue
 		}
 		if known, ok := builtin[e.Kind]; ok && known.Resource < resource.Resource {
@@ -103,31 +149,33 @@ func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.builtin, r.mu.static, r.mu.custom, r.mu.defined = builtin, static, custom, defined
+	r.mu.builtin, r.mu.static, r.mu.custom, r.mu.defined, r.mu.place = builtin, static, custom, defined, place
 }
 
-// endpoint finds what serves the objects of a kind; nil when nothing does. done is called
-// when the endpoint is not used any more.
-func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, done func()) {
+// endpoint finds what serves the objects of a kind, nil when nothing does, and where they are
+// stored, if that is known. done is called when the endpoint is not used any more.
+func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, place string, done func()) {
 	r.mu.Lock()
-	static, custom, defined := r.mu.static, r.mu.custom, r.mu.defined
+	static, custom, defined, placed := r.mu.static, r.mu.custom, r.mu.defined, r.mu.place
 	resource, ok := r.mu.builtin[kind]
 	r.mu.Unlock()
-	if ok {
-		return static.Lookup(resource, "")
+	switch {
+	case ok:
+		e, done = static.Lookup(resource, "")
+	case custom != nil:
+		if resource, ok = custom.ResourceOf(kind); ok {
+			e, done = defined.Lookup(resource, "")
+		}
 	}
-	if custom == nil {
-		return nil, nil
+	if e != nil && placed != nil {
+		place = placed(resource.GroupResource())
 	}
-	if resource, ok = custom.ResourceOf(kind); !ok {
-		return nil, nil
-	}
-	return defined.Lookup(resource, "")
+	return e, place, done
 }
 
 // Scope implements admission.Params.
 func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error) {
-	e, done := r.endpoint(kind)
+	e, _, done := r.endpoint(kind)
 	if e == nil {
 		return false, false, nil
 	}
@@ -135,6 +183,29 @@ func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespa
 		defer done()
 	}
 	return e.Discovery.Namespaced, true, nil
+}
+
+// Watched reports whether objects of a kind that is served can be params: a kind that cannot
+// be watched has none (S15.14).
+func (r *Reader) Watched(kind schema.GroupVersionKind) bool {
+	e, _, done := r.endpoint(kind)
+	if done != nil {
+		defer done()
+	}
+	return e == nil || watched(e)
+}
+
+func watched(e *resources.Endpoint) bool {
+	_, gets := e.Storage.(rest.Getter)
+	_, lists := e.Storage.(rest.Lister)
+	_, watches := e.Storage.(rest.Watcher)
+	return gets && lists && watches
+}
+
+// errNotWatched says what kube-apiserver says of a kind that it cannot watch.
+func errNotWatched(kind schema.GroupVersionKind) error {
+	version, name := kind.ToAPIVersionAndKind()
+	return fmt.Errorf("paramKind kind `&ParamKind{APIVersion:%s,Kind:%s,}` not yet synced to use for admission", version, name)
 }
 
 // Get implements admission.Params.
@@ -171,9 +242,58 @@ func (r *Reader) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 	return found, err
 }
 
-// shared returns what a read finds that is new enough for the request of ctx: one that was
-// made or is being made, or else a new one.
-func (r *Reader) shared(ctx context.Context, k key, from func(context.Context, *resources.Endpoint) ([]runtime.Object, error)) ([]runtime.Object, error) {
+// find reads the objects of an endpoint.
+type find func(context.Context, *resources.Endpoint) ([]runtime.Object, error)
+
+// shared returns what a read finds that is new enough for the request of ctx. A request that
+// has the time waits for an answer longer than one read may take.
+func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object, error) {
+	e, place, done := r.endpoint(k.kind)
+	if done != nil {
+		done()
+	}
+	if e != nil && !watched(e) {
+		return nil, errNotWatched(k.kind)
+	}
+	k.place = place
+	_, limited := ctx.Deadline()
+	for timeout := r.options.Timeout; ; timeout *= 2 {
+		one := r.current(ctx, k, timeout, from)
+		if err := r.await(ctx, one); err != nil {
+			return nil, fmt.Errorf("reading params: %w", err)
+		}
+		if !limited || !one.timedOut {
+			return one.objects, one.err
+		}
+	}
+}
+
+// await returns when a read is done. The error is why ctx ended before.
+func (r *Reader) await(ctx context.Context, one *read) error {
+	select {
+	case <-one.done:
+		return nil
+	default:
+	}
+	patient := time.NewTimer(patience)
+	defer patient.Stop()
+	for {
+		select {
+		case <-one.done:
+			return nil
+		case <-patient.C:
+			if r.options.StepAside != nil {
+				defer r.options.StepAside(ctx)()
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// current returns a read that is new enough for the request of ctx: one that was made or is
+// being made, or else a new one.
+func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from find) *read {
 	now := time.Now()
 	notBefore := now.Add(-r.options.MaxAge)
 	if r.options.Strict {
@@ -183,25 +303,21 @@ func (r *Reader) shared(ctx context.Context, k key, from func(context.Context, *
 		}
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	one := r.mu.reads[k]
 	if one == nil || one.begin.Before(notBefore) {
 		r.forget(now)
 		one = &read{begin: now, done: make(chan struct{})}
 		r.mu.reads[k] = one
+		r.use(k.place, now)
 		// Others may wait for it when this request is over.
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.options.Timeout)
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		go func() {
 			defer cancel()
 			r.read(reading, k, one, from)
 		}()
 	}
-	r.mu.Unlock()
-	select {
-	case <-one.done:
-		return one.objects, one.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("reading params: %w", context.Cause(ctx))
-	}
+	return one
 }
 
 // forget drops the reads that serve no request any more, if there are many. The lock is
@@ -218,11 +334,14 @@ func (r *Reader) forget(now time.Time) {
 }
 
 // read reads, and tells who waits. One that failed serves only those.
-func (r *Reader) read(ctx context.Context, k key, one *read, from func(context.Context, *resources.Endpoint) ([]runtime.Object, error)) {
+func (r *Reader) read(ctx context.Context, k key, one *read, from find) {
 	defer close(one.done)
+	if r.options.Observe != nil {
+		defer func() { r.options.Observe(time.Since(one.begin)) }()
+	}
 	// A kind that vanished meanwhile has no objects (S15.8).
 	one.err = apierrors.NewNotFound(schema.GroupResource{Group: k.kind.Group, Resource: k.kind.Kind}, k.name)
-	e, done := r.endpoint(k.kind)
+	e, _, done := r.endpoint(k.kind)
 	if e != nil {
 		if done != nil {
 			defer done()
@@ -230,6 +349,7 @@ func (r *Reader) read(ctx context.Context, k key, one *read, from func(context.C
 		one.objects, one.err = r.from(request.WithNamespace(ctx, k.namespace), k, e, from)
 	}
 	if one.err != nil && !apierrors.IsNotFound(one.err) {
+		one.timedOut = ctx.Err() != nil
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.mu.reads[k] == one {
@@ -238,7 +358,7 @@ func (r *Reader) read(ctx context.Context, k key, one *read, from func(context.C
 	}
 }
 
-func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from func(context.Context, *resources.Endpoint) ([]runtime.Object, error)) ([]runtime.Object, error) {
+func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from find) ([]runtime.Object, error) {
 	found, err := from(ctx, e)
 	if err != nil {
 		return nil, err

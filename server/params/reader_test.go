@@ -1,6 +1,7 @@
 package params_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -30,14 +31,17 @@ var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 type store struct {
 	rest.Storage
 	rest.Lister
+	rest.Watcher
 	reads atomic.Int32
 	err   error
+	// takes is how long a read takes; zero means a second.
+	takes time.Duration
 }
 
 func (s *store) read(ctx context.Context) error {
 	s.reads.Add(1)
 	select {
-	case <-time.After(time.Second):
+	case <-time.After(cmp.Or(s.takes, time.Second)):
 		return s.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -64,13 +68,13 @@ func configMap(namespace, name string) *corev1.ConfigMap {
 }
 
 // reader returns a Reader of a store.
-func reader(o params.Options, s *store) *params.Reader {
+func reader(o params.Options, s rest.Storage) *params.Reader {
 	scheme := runtime.NewScheme()
 	_ = corev1.AddToScheme(scheme)
 	r := params.New(o)
 	r.Serve(resources.Static{corev1.SchemeGroupVersion.WithResource("configmaps"): {"": &resources.Endpoint{
 		Kind: configMaps, Storage: s, Scope: &handlers.RequestScope{Convertor: scheme}, Discovery: metav1.APIResource{Name: "configmaps", Namespaced: true},
-	}}}, nil, nil)
+	}}}, nil, nil, func(resource schema.GroupResource) string { return "/" + resource.Resource })
 	return r
 }
 
@@ -242,6 +246,164 @@ func TestAKindThatVanishedHasNoObjects(t *testing.T) {
 		}
 		if got, err := r.List(t.Context(), gadgets, "shop", labels.Everything()); err != nil || len(got) > 0 {
 			t.Errorf("the list has %v, error %v", got, err)
+		}
+	})
+}
+
+// A read serves nobody who comes after the answer to a write of what it read, also if it is
+// in progress then; others go on serving. S20.8.
+func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
+	type ask struct {
+		// namespace is that of the param; a list has no name.
+		namespace, name string
+	}
+	limits, all, shop := ask{"shop", "limits"}, ask{"", ""}, ask{"shop", ""}
+	for _, c := range []struct {
+		name   string
+		place  string
+		key    string
+		asks   ask
+		strict bool
+		// at is when the write is answered; a read takes a second and begins at 0.
+		at    time.Duration
+		reads int32
+	}{
+		{"the param", "/configmaps", "/configmaps/shop/limits", limits, false, 1500 * time.Millisecond, 2},
+		{"the param, while it is read", "/configmaps", "/configmaps/shop/limits", limits, false, 500 * time.Millisecond, 2},
+		{"another name", "/configmaps", "/configmaps/shop/others", limits, false, 1500 * time.Millisecond, 1},
+		{"a name that begins like it", "/configmaps", "/configmaps/shop/limits-2", limits, false, 1500 * time.Millisecond, 1},
+		{"another namespace", "/configmaps", "/configmaps/bank/limits", limits, false, 1500 * time.Millisecond, 1},
+		{"another kind", "/secrets", "/secrets/shop/limits", limits, false, 1500 * time.Millisecond, 1},
+		{"one of a list of all", "/configmaps", "/configmaps/shop/limits", all, false, 1500 * time.Millisecond, 2},
+		{"one of a list of a namespace", "/configmaps", "/configmaps/shop/limits", shop, false, 1500 * time.Millisecond, 2},
+		{"one of a list of another namespace", "/configmaps", "/configmaps/shopping/limits", shop, false, 1500 * time.Millisecond, 1},
+		{"strict mode needs no such help", "/configmaps", "/configmaps/shop/limits", limits, true, 1500 * time.Millisecond, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &store{}
+				r := reader(params.Options{Strict: c.strict, MaxAge: time.Hour}, s)
+				ask := func() {
+					ctx := request.WithReceivedTimestamp(t.Context(), time.Now())
+					var err error
+					if c.asks.name != "" {
+						_, err = r.Get(ctx, configMaps, c.asks.namespace, c.asks.name)
+					} else {
+						_, err = r.List(ctx, configMaps, c.asks.namespace, labels.Everything())
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				go ask()
+				time.Sleep(c.at)
+				r.Written(c.place, c.key)
+				ask()
+				if n := s.reads.Load(); n != c.reads {
+					t.Errorf("%d reads, want %d", n, c.reads)
+				}
+			})
+		})
+	}
+}
+
+// Where params are, the writes of other servers are followed, as long as params are asked for.
+func TestWritesOfOtherServersAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		tell := make(chan func(string), 10)
+		ended := make(chan string, 10)
+		r := reader(params.Options{MaxAge: time.Hour, Follow: func(ctx context.Context, prefix string, changed func(string)) {
+			tell <- changed
+			<-ctx.Done()
+			ended <- prefix
+		}}, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		running := make(chan struct{})
+		go func() {
+			defer close(running)
+			r.Run(ctx)
+		}()
+		get := func(want int32) {
+			t.Helper()
+			if _, err := r.Get(t.Context(), configMaps, "shop", "limits"); err != nil {
+				t.Fatal(err)
+			}
+			if n := s.reads.Load(); n != want {
+				t.Errorf("%d reads, want %d", n, want)
+			}
+		}
+		get(1)
+		changed := <-tell
+		get(1)
+		changed("/configmaps/shop/limits")
+		get(2)
+		// A watch that begins anew may have missed something.
+		changed("/configmaps/")
+		get(3)
+		time.Sleep(3 * time.Minute)
+		select {
+		case prefix := <-ended:
+			if prefix != "/configmaps/" {
+				t.Errorf("%s was followed", prefix)
+			}
+		default:
+			t.Error("it is followed although nobody asks any more")
+		}
+		r.Written("/configmaps", "/configmaps/shop/limits")
+		get(4)
+		<-tell
+		cancel()
+		<-running
+	})
+}
+
+// unwatched is a storage of objects that can be read and not be watched.
+type unwatched struct {
+	rest.Storage
+	rest.Lister
+	rest.Getter
+}
+
+// A kind that cannot be watched has no params, and nothing is read or waited for. S15.14.
+func TestAKindThatCannotBeWatchedHasNoParams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := reader(params.Options{}, unwatched{})
+		const want = "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission"
+		if _, err := r.Get(t.Context(), configMaps, "shop", "limits"); err == nil || err.Error() != want {
+			t.Errorf("a param of a name: %v", err)
+		}
+		if _, err := r.List(t.Context(), configMaps, "shop", labels.Everything()); err == nil || err.Error() != want {
+			t.Errorf("params of a selector: %v", err)
+		}
+		if namespaced, served, err := r.Scope(t.Context(), configMaps); !namespaced || !served || err != nil || r.Watched(configMaps) {
+			t.Errorf("namespaced %t, served %t, watched %t, error %v", namespaced, served, r.Watched(configMaps), err)
+		}
+		if r := reader(params.Options{}, &store{}); !r.Watched(configMaps) {
+			t.Error("a kind that can be watched is not")
+		}
+	})
+}
+
+// A request that has the time waits for an answer that takes longer than one read may, in
+// nobody's place. S15.10.
+func TestALateAnswerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{takes: 12 * time.Second}
+		aside, back := 0, 0
+		var slowest time.Duration
+		r := reader(params.Options{
+			StepAside: func(context.Context) func() { aside++; return func() { back++ } },
+			Observe:   func(took time.Duration) { slowest = max(slowest, took) },
+		}, s)
+		ctx, cancel := context.WithTimeout(t.Context(), 34*time.Second)
+		defer cancel()
+		if _, err := r.Get(ctx, configMaps, "shop", "limits"); err != nil {
+			t.Error(err)
+		}
+		// Two reads end after 5 s and after 10 s; the third one may take 20 s.
+		if n := s.reads.Load(); n != 3 || slowest != 12*time.Second || aside != int(n) || back != aside {
+			t.Errorf("%d reads, the slowest took %s; stepped aside %d times and came back %d times", n, slowest, aside, back)
 		}
 	})
 }

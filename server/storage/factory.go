@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -40,6 +41,8 @@ type Factory struct {
 	uncached  map[schema.GroupResource]bool
 	decorator Decorator
 	past      past
+	// written is given every write; nil when nobody wants to know.
+	written func(context.Context, Write)
 
 	mu struct {
 		sync.Mutex
@@ -82,6 +85,32 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 	etcdfeature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	return f
 }
+
+// Write is a write that was done, or may have been done.
+type Write struct {
+	Resource schema.GroupResource
+	// Place is what the keys of the resource begin with, before a slash, and Key the one
+	// that was written. Both are as stores know them, without the prefix of all keys.
+	Place, Key string
+	// Object is what is stored now, or was deleted, with the revision of that; nil when the
+	// write failed.
+	Object    runtime.Object
+	Operation Operation
+}
+
+// Operation is what a write did.
+type Operation uint8
+
+// The operations.
+const (
+	Created Operation = iota
+	Updated
+	Deleted
+)
+
+// OnWrite has written called after each write, before the request that writes is answered,
+// with the context of that. It is called once, before the stores are used.
+func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (f *Factory) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -148,7 +177,15 @@ func (f *Factory) decorate(
 	if f.decorator != nil {
 		getAttrs = f.decorator.Attributes(config.GroupResource, getAttrs)
 	}
-	l := &lazy{versioner: apistorage.APIObjectVersioner{}}
+	l := &lazy{versioner: apistorage.APIObjectVersioner{}, written: func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error) {
+		if f.written == nil {
+			return
+		}
+		if err != nil {
+			obj = nil
+		}
+		f.written(ctx, Write{Resource: config.GroupResource, Place: resourcePrefix, Key: key, Object: obj, Operation: operation})
+	}}
 	l.open = func() (*opened, error) {
 		f.mu.Lock()
 		closed := f.mu.closed

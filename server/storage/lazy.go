@@ -19,6 +19,8 @@ import (
 type lazy struct {
 	versioner apistorage.Versioner
 	open      func() (*opened, error)
+	// written is called after each write.
+	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
 	// filled is set once the watch cache has been ready.
 	filled atomic.Bool
 
@@ -107,7 +109,9 @@ func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, 
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, o.Create(ctx, key, obj, out, ttl))
+	err = o.Create(ctx, key, obj, out, ttl)
+	l.written(ctx, key, out, Created, err)
+	return explainWrite(ctx, err)
 }
 
 func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
@@ -117,7 +121,9 @@ func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preco
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, o.Delete(ctx, key, out, preconditions, validate, cached, opts))
+	err = o.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	l.written(ctx, key, out, Deleted, err)
+	return explainWrite(ctx, err)
 }
 
 // Watch begins a watch in the watch cache, or else, from a version before the first
@@ -153,7 +159,9 @@ func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination run
 	if err != nil {
 		return err
 	}
-	return explainWrite(ctx, o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached))
+	err = o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
+	l.written(ctx, key, destination, Updated, err)
+	return explainWrite(ctx, err)
 }
 
 func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {

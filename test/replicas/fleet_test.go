@@ -242,8 +242,8 @@ func (f *fleet) slowestRead() time.Duration {
 		m := s.HTTP(f.t, nil).Metrics()
 		const name = "gatehouse_admission_registrations_read_duration_seconds"
 		total := m.Value(name+"_count", `result="success"`)
-		bound := 2.5
-		for _, le := range []string{"0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2"} {
+		bound := 30.0
+		for _, le := range []string{"0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2", "5", "10"} {
 			if m.Value(name+"_bucket", `result="success"`, `le="`+le+`"`) == total {
 				bound, _ = strconv.ParseFloat(le, 64)
 				break

@@ -14,6 +14,7 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
 	restclient "k8s.io/client-go/rest"
@@ -177,7 +178,8 @@ func (a *Aggregator) Run(ctx context.Context) {
 // workers is how many remote APIServices are checked at once, as in kube-apiserver.
 const workers = 5
 
-// Find returns the proxy of a request, nil if this server handles the request itself.
+// Find returns the proxy of a request, nil if this server handles the request itself. What this
+// server asks itself about its own kinds stays here, whoever has their group version (S22.22).
 func (a *Aggregator) Find(req *http.Request) *Proxy {
 	remote := a.remote.Load()
 	if remote == nil {
@@ -187,14 +189,20 @@ func (a *Aggregator) Find(req *http.Request) *Proxy {
 	if !ok {
 		return nil
 	}
-	if info.IsResourceRequest {
-		return (*remote)[schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}]
+	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	if !info.IsResourceRequest {
+		if gv, ok = root(req.URL.Path); !ok {
+			return nil
+		}
 	}
-	gv, ok := root(req.URL.Path)
-	if !ok {
+	p := (*remote)[gv]
+	if p == nil {
 		return nil
 	}
-	return (*remote)[gv]
+	if u, ok := request.UserFrom(req.Context()); ok && u.GetName() == user.APIServerUser && slices.Contains(a.options.Builtin, gv) {
+		return nil
+	}
+	return p
 }
 
 // root returns the group version whose own path this is.
@@ -259,6 +267,11 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 	if service.Spec.Service == nil {
 		a.remove(gv, service.Name)
 		return a.keepLocal(service)
+	}
+	if gv.Group == groupName {
+		// APIServices are the way out of what an APIService does (S22.22).
+		a.wakeOnce.Do(func() { close(a.wake) })
+		return nil
 	}
 	p := a.proxy(gv)
 	if p == nil {

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -58,6 +59,8 @@ type kindProgress struct {
 
 	mu     sync.Mutex
 	synced func() bool
+	// users counts the monitors of the kind; the progress's mutex guards it.
+	users int
 }
 
 // of returns the progress of a kind. It is nil for monitors without owners, which are not those of
@@ -91,9 +94,25 @@ func (k *kindProgress) follow(synced func() bool) {
 	if k == nil {
 		return
 	}
+	k.progress.mu.Lock()
+	defer k.progress.mu.Unlock()
+	k.users++
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.synced = synced
+}
+
+// forget takes in that a monitor of the kind has ended. Nobody waits for a kind without one.
+func (k *kindProgress) forget() {
+	if k == nil {
+		return
+	}
+	p := k.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.users--; k.users <= 0 {
+		maps.DeleteFunc(p.kinds, func(_ schema.GroupVersionResource, other *kindProgress) bool { return other == k })
+	}
 }
 
 // passed takes in that the collector got an object.

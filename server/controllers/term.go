@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
@@ -88,7 +87,7 @@ func newTerm(ctx context.Context, c *Controllers) (*term, error) {
 		typed:    t.informers,
 		whole:    whole,
 		all:      t.all,
-		objects:  metadatainformer.NewSharedInformerFactoryWithOptions(hiding{listObjects, owned}, 0, metadatainformer.WithTransform(bare)),
+		objects:  newFollowed(ctx, hiding{listObjects, owned}, func(gr schema.GroupResource) bool { return c.options.Prefix(gr) == "" }),
 		owners:   owned,
 		progress: &progress{term: ctx, etcd: c.options.Etcd, prefix: c.options.Prefix},
 	}
@@ -323,7 +322,7 @@ type monitors struct {
 	typed informers.SharedInformerFactory
 	// whole are the kinds of which typed is used.
 	whole   []schema.GroupVersionResource
-	objects metadatainformer.SharedInformerFactory
+	objects *followed
 	// all, owners and progress are the garbage collector's, and nil for others.
 	all      informers.SharedInformerFactory
 	owners   *owners
@@ -371,7 +370,7 @@ func (m *monitors) Start(stop <-chan struct{}) {
 	if m.all != nil {
 		m.all.Start(stop)
 	}
-	m.objects.Start(stop)
+	m.objects.Start()
 }
 
 // monitor is an informer of monitors.
@@ -403,6 +402,23 @@ func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler,
 		m.kind.follow(registration.HasSynced)
 	}
 	return registration, err
+}
+
+// GetController implements cache.SharedInformer.
+func (m monitored) GetController() cache.Controller {
+	return forgetful{m.SharedIndexInformer.GetController(), m.kind}
+}
+
+// forgetful is a controller with whose end its kind is no longer followed.
+type forgetful struct {
+	cache.Controller
+	kind *kindProgress
+}
+
+// Run implements cache.Controller.
+func (f forgetful) Run(stop <-chan struct{}) {
+	defer f.kind.forget()
+	f.Controller.Run(stop)
 }
 
 // apart is a handler that gets no update from one object to another.

@@ -1,0 +1,95 @@
+package aggregation
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// S22.22: an APIService that gives a group version of the server to another server can be taken
+// back by the API, whichever group version it is, also after a restart.
+func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
+	s := harness.Start(t)
+	admin := s.HTTP(t, nil)
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+	type version struct{ group, version, path string }
+	all := []version{{"", "v1", "/api/v1"}}
+	var groups struct {
+		Groups []struct {
+			Name     string
+			Versions []struct{ Version string }
+		}
+	}
+	if err := json.Unmarshal(admin.Get("/apis").Raw, &groups); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups.Groups {
+		for _, v := range g.Versions {
+			all = append(all, version{g.Name, v.Version, "/apis/" + g.Name + "/" + v.Version})
+		}
+	}
+	own := func(v version) bool { return v.group == "apiregistration.k8s.io" }
+	for _, v := range all {
+		name := v.version + "." + v.group
+		spec := fmt.Sprintf(`"spec":{"group":%q,"version":%q,"groupPriorityMinimum":1000,"versionPriority":10,"insecureSkipTLSVerify":true,"service":{"namespace":"nowhere","name":"nobody"}}}`, v.group, v.version)
+		if own(v) {
+			admin.Must(http.StatusCreated, "POST", services, `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"`+name+`"},`+spec)
+			continue
+		}
+		// Without the label, the server leaves it as it is.
+		admin.Must(http.StatusOK, "PATCH", services+"/"+name, `{"metadata":{"labels":null},`+spec, "Content-Type", "application/merge-patch+json")
+	}
+	taken := func(when string) {
+		t.Helper()
+		for _, v := range all {
+			want := http.StatusServiceUnavailable
+			if own(v) {
+				want = http.StatusOK
+			}
+			harness.Eventually(t, when+": "+v.path, func() error {
+				if code, err := admin.Try(t.Context(), "GET", v.path, ""); code != want {
+					return fmt.Errorf("%d, %v; want %d", code, err, want)
+				}
+				return nil
+			})
+		}
+	}
+	taken("the other server has what is its own")
+	s.Stop(t)
+	s.Restart(t)
+	admin = s.HTTP(t, nil)
+	taken("after a restart")
+	for _, v := range all {
+		name := v.version + "." + v.group
+		admin.Must(http.StatusOK, "PUT", services+"/"+name, changed(t, admin.Get(services+"/"+name)))
+		admin.Must(http.StatusOK, "DELETE", services+"/"+name, "")
+		harness.Eventually(t, v.path+" is back", func() error {
+			if code, err := admin.Try(t.Context(), "GET", v.path, ""); code != http.StatusOK {
+				return fmt.Errorf("%d, %v", code, err)
+			}
+			return nil
+		})
+	}
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"after"}}`)
+	admin.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/after", "")
+	harness.Eventually(t, "a namespace ends", func() error {
+		if code, err := admin.Try(t.Context(), "GET", "/api/v1/namespaces/after", ""); code != http.StatusNotFound {
+			return fmt.Errorf("%d, %v", code, err)
+		}
+		return nil
+	})
+}
+
+// changed is an APIService with another priority.
+func changed(t *testing.T, service *harness.Response) string {
+	t.Helper()
+	service.Body["spec"].(map[string]any)["versionPriority"] = 11
+	data, err := json.Marshal(service.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/serviceaccount"
@@ -185,18 +185,29 @@ func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 func (a *api) follow(changed func()) { a.kindsChanged = changed }
 
 // install adds the API to what the server has besides: health checks, metrics, version.
-func (a *api) install(m *mux.PathRecorderMux) {
+func (a *api) install(generic *genericapiserver.GenericAPIServer) {
+	m := generic.Handler.NonGoRestfulMux
 	for _, prefix := range []string{"/api", "/apis"} {
 		m.Handle(prefix, a.resources)
-		m.HandlePrefix(prefix+"/", a.resources)
 	}
-	m.HandlePrefix("/openapi/", a.openapi)
+	m.UnlistedHandlePrefix("/api/", a.resources)
+	m.HandlePrefix("/apis/", a.resources)
+	m.UnlistedHandlePrefix("/openapi/", a.openapi)
+	m.HandlePrefix("/openapi/v3/", a.openapi)
 	m.Handle("/openapi/v2", a.openapi)
 	m.Handle("/openapi/v3", a.openapi)
 	if a.legacy {
 		m.UnlistedHandle(openapi.OldPath, a.openapi)
 	}
+	// The index has all paths that are listed, and those of the groups and versions of now.
+	routes.Index{}.Install(routes.ListedPathProviders{generic, index{a.discovery}}, m)
 }
+
+// index lists the paths of discovery.
+type index struct{ *discovery.Handler }
+
+// ListedPaths implements routes.ListedPathProvider.
+func (i index) ListedPaths() []string { return i.Paths() }
 
 // addCustom sets up the kinds that users define, outside of the versions of built-in
 // kinds.

@@ -97,7 +97,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	}); err != nil {
 		return nil, err
 	}
-	a.api.install(a.generic.Handler.NonGoRestfulMux)
+	a.api.install(a.generic)
 
 	publisher, err := newPublisher(s, a.serving, a.loopback, db)
 	if err != nil {

@@ -54,6 +54,8 @@ func normalize(v any) any {
 				v[key] = normalize(keyed(value, "manager", "operation", "subresource", "apiVersion"))
 			case key == "groups" || key == "resources":
 				v[key] = normalize(keyed(value, "name"))
+			case key == "paths":
+				v[key] = normalize(members(value))
 			case key == "resourceRules" || key == "nonResourceRules":
 				v[key] = normalize(sorted(value))
 			case key == "token" && isText && strings.Count(text, ".") == 2:
@@ -87,6 +89,24 @@ func keyed(list any, keys ...string) any {
 			fmt.Fprint(&id, text(object[key]))
 		}
 		out[strings.NewReplacer("kube-apiserver", "<server>", "gatehouse ", "<server> ").Replace(strings.TrimSpace(id.String()))] = object
+	}
+	return out
+}
+
+// members turns a list of texts whose order means nothing into an object that has each of them;
+// it leaves anything else alone.
+func members(list any) any {
+	items, ok := list.([]any)
+	if !ok {
+		return list
+	}
+	out := make(map[string]any, len(items))
+	for _, item := range items {
+		member, ok := item.(string)
+		if !ok {
+			return list
+		}
+		out[member] = true
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,9 @@ func (h *Handler) set(custom, remote []Version) error {
 func (h *Handler) Handles(path string) bool {
 	return h.current.Load().legacy[strings.TrimSuffix(path, "/")] != nil
 }
+
+// Paths lists the paths of the groups and versions that are served now, by whichever server.
+func (h *Handler) Paths() []string { return slices.Clone(h.current.Load().paths) }
 
 // ServeHTTP answers a request for a path that Handles knows, and 404 for any
 // other.

@@ -21,6 +21,9 @@ import (
 type picture struct {
 	// legacy answers by path, without a trailing slash.
 	legacy map[string]http.Handler
+	// paths are those of groups and versions, also of versions of other servers, which answer
+	// there themselves.
+	paths []string
 	// aggregated has the answers at /api and /apis.
 	aggregated map[string]*aggregate
 }
@@ -60,6 +63,7 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 			}
 			all.Versions = append(all.Versions, shown)
 			one.Versions = append(one.Versions, metav1.GroupVersionForDiscovery{GroupVersion: v.GroupVersion.String(), Version: v.Version})
+			p.paths = append(p.paths, path+"/"+v.Version)
 			if !v.Remote {
 				p.legacy[path+"/"+v.Version] = discovery.NewAPIVersionHandler(codecs, v.GroupVersion, lister(v.Resources))
 			}
@@ -69,6 +73,7 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 			one.PreferredVersion = one.Versions[0]
 			roots = append(roots, one)
 			p.legacy[path] = discovery.NewAPIGroupHandler(codecs, one)
+			p.paths = append(p.paths, path)
 		}
 	}
 	p.legacy[named] = roots

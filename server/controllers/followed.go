@@ -190,8 +190,8 @@ func (i followerInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventH
 	return i.user.use(h, every)
 }
 
-// GetController implements cache.SharedInformer. Whoever runs the controller follows the kind
-// until the controller is stopped.
+// GetController implements cache.SharedInformer. The kind is followed until the controller is
+// stopped.
 func (i followerInformer) GetController() cache.Controller {
 	return followerController{i.SharedIndexInformer.GetController(), i.user}
 }

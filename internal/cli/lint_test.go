@@ -68,7 +68,7 @@ func TestLintSaysWhatItFound(t *testing.T) {
 	}
 	// Without a finding, the rules and what was not seen are named all the same.
 	out, code = lintRun(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\nreplicas: 2\n")
-	for _, want := range []string{"0 errors, 0 warnings and 0 notes in 0 webhooks, 0 policies and 0 initializers.", "deadlock-cycle", "Not seen:", "hooks.yaml:4: this is not an object of the API"} {
+	for _, want := range []string{"0 errors, 0 warnings and 0 notes in 0 webhooks, 0 policies and 0 initializers.", "deadlock-cycle", "Not seen:", "hooks.yaml:5: not a Kubernetes object"} {
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Errorf("code %d, without %q:\n%s", code, want, out)
 		}
@@ -175,12 +175,12 @@ func TestLintFailsOnWhatItCannotRead(t *testing.T) {
 		code  int
 		said  string
 	}{
-		{"no object", map[string]string{"values.yaml": "replicas: 1\n"}, exitOK, "values.yaml:1: this is not an object of the API"},
+		{"no object", map[string]string{"values.yaml": "replicas: 1\n"}, exitOK, "values.yaml:1: not a Kubernetes object"},
 		{"a template of a chart", map[string]string{"app/Chart.yaml": "name: app\n", "app/templates/sub/hook.yaml": "{{ if .Values.on }}\nkind: {{ .Values.kind }}\n{{ end }}\n"}, exitOK, "hook.yaml: a template of a Helm chart is not an object"},
-		{"no YAML", map[string]string{"policy.yaml": "kind: ValidatingAdmissionPolicy\n\tspec: {}\n"}, exitError, "policy.yaml: document at line 1: "},
-		{"templates without a chart", map[string]string{"templates/policy.yaml": "a: b: c\n"}, exitError, "policy.yaml: document at line 1: "},
+		{"no YAML", map[string]string{"policy.yaml": "kind: ValidatingAdmissionPolicy\n\tspec: {}\n"}, exitError, "policy.yaml:2: "},
+		{"templates without a chart", map[string]string{"templates/policy.yaml": "a: b: c\n"}, exitError, "policy.yaml:1: "},
 		{"a bad list", map[string]string{"policy.yaml": "apiVersion: v1\nkind: List\nitems: [1]\n"}, exitError, "items[0] is not an object"},
-		{"a bad document after a good one", map[string]string{"policy.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\na: b: c\n"}, exitError, "policy.yaml: document at line 4: "},
+		{"a bad document after a good one", map[string]string{"policy.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\na: b: c\n"}, exitError, "policy.yaml:5: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()

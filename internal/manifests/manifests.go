@@ -82,7 +82,7 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 				return nil, fmt.Errorf("%s: %w", stdinName, err)
 			}
 			r.set.Files = append(r.set.Files, stdinName)
-			r.parse(stdinName, data)
+			r.add(Parse(stdinName, data))
 			continue
 		}
 		info, err := os.Stat(path)
@@ -100,6 +100,13 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 		}
 	}
 	return &r.set, nil
+}
+
+// add adds what is in a file.
+func (r *reader) add(c *Content) {
+	r.set.Objects = append(r.set.Objects, c.Objects...)
+	r.set.Problems = append(r.set.Problems, c.Problems...)
+	r.set.Notes = append(r.set.Notes, c.Notes...)
 }
 
 // plain is an error of the file system without the name of the system call.
@@ -122,7 +129,7 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 		return plain(err)
 	}
 	r.set.Files = append(r.set.Files, path)
-	r.parse(path, data)
+	r.add(Parse(path, data))
 	return nil
 }
 

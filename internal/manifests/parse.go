@@ -8,29 +8,64 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 )
 
-// parse reads what is in a file.
-func (r *reader) parse(file string, data []byte) {
+// Content is what is in a file.
+type Content struct {
+	// Objects, Problems and Notes are in the order of the file.
+	Objects  []*Object
+	Problems []Problem
+	Notes    []Note
+}
+
+// Parse returns what is in a file, which it reads as kubectl does: YAML and JSON, several
+// documents, and lists, which are taken apart.
+func Parse(file string, data []byte) *Content {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	for _, p := range split(data) {
-		trimmed := bytes.TrimSpace(p.text)
-		switch {
+	parts := split(data)
+	read := make([]Content, len(parts))
+	atOnce(len(parts), func(i int) {
+		p := parts[i]
+		switch trimmed := bytes.TrimSpace(p.text); {
 		case len(trimmed) == 0:
 		case trimmed[0] == '{':
-			r.stream(file, p)
+			read[i].stream(file, p)
 		default:
-			r.document(file, p)
+			read[i].document(file, p)
 		}
+	})
+	c := &Content{}
+	for i := range read {
+		c.Objects = append(c.Objects, read[i].Objects...)
+		c.Problems = append(c.Problems, read[i].Problems...)
+		c.Notes = append(c.Notes, read[i].Notes...)
 	}
+	return c
+}
+
+// atOnce calls f for each of n numbers, as many at the same time as there are processors,
+// and returns when all calls have.
+func atOnce(n int, f func(i int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	working.Wait()
 }
 
 type part struct {
@@ -51,6 +86,10 @@ func split(data []byte) []part {
 			current = part{line: line}
 			// What stands behind the dashes belongs to the document.
 			begin = offset + len("---")
+			if behind := bytes.TrimSpace(rest); len(behind) > 0 && behind[0] == '#' {
+				// A comment may stand behind a tab, which YAML takes for a mistake there.
+				begin = offset + len(bytes.TrimRight(text, "\r\n"))
+			}
 		}
 		offset += len(text)
 	}
@@ -59,7 +98,7 @@ func split(data []byte) []part {
 }
 
 // stream reads JSON values that follow one another.
-func (r *reader) stream(file string, p part) {
+func (c *Content) stream(file string, p part) {
 	decoder := json.NewDecoder(bytes.NewReader(p.text))
 	lineAt := func(offset int64) int { return p.line + bytes.Count(p.text[:offset], []byte("\n")) }
 	for {
@@ -74,40 +113,38 @@ func (r *reader) stream(file string, p part) {
 		if err != nil {
 			if begin == 0 || bytes.IndexByte(p.text, '\n') >= 0 {
 				// YAML begins with a brace, too, and its errors have a line.
-				r.document(file, p)
+				c.document(file, p)
 				return
 			}
-			r.set.Problems = append(r.set.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			c.Problems = append(c.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
 			return
 		}
 		var content any
 		if err := utiljson.Unmarshal(raw, &content); err != nil {
-			r.set.Problems = append(r.set.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			c.Problems = append(c.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
 			continue
 		}
-		r.value(file, part{text: raw, line: lineAt(begin)}, content)
+		c.value(file, part{text: raw, line: lineAt(begin)}, content, nil)
 	}
 }
 
 // document reads a document of YAML.
-func (r *reader) document(file string, p part) {
-	asJSON, err := yaml.YAMLToJSONStrict(p.text)
+func (c *Content) document(file string, p part) {
+	content, root, err := fromYAML(p.text)
 	if err != nil {
 		// kubectl takes the last of members of the same name.
 		again, lenient := yaml.YAMLToJSON(p.text)
-		r.set.Problems = append(r.set.Problems, Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
+		c.Problems = append(c.Problems, Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
 		if lenient != nil {
 			return
 		}
-		asJSON = again
-	}
-	var content any
-	if err := utiljson.Unmarshal(asJSON, &content); err != nil {
-		r.set.Problems = append(r.set.Problems, Problem{File: file, Line: p.line, Message: err.Error()})
-		return
+		if err := utiljson.Unmarshal(again, &content); err != nil {
+			c.Problems = append(c.Problems, Problem{File: file, Line: p.line, Message: err.Error()})
+			return
+		}
 	}
 	if content != nil {
-		r.value(file, p, content)
+		c.value(file, p, content, root)
 	}
 }
 
@@ -131,21 +168,24 @@ func wrong(err error, text []byte) string {
 	if strings.Contains(s, "already set in map") {
 		s += ": kubectl takes the last one"
 	} else if bytes.Contains(text, []byte("{{")) {
-		s += "; the file looks like a template: render it first, and check the output with 'gatehouse check -'"
+		s += "; the file looks like a template: render it first, and give the command the output as -"
 	}
 	return s
 }
 
 // value takes the value of a document apart.
-func (r *reader) value(file string, p part, content any) {
+func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	o := &Object{File: file, document: p.line, Line: p.line + skipped(p.text)}
 	object, ok := content.(map[string]any)
 	if !ok {
-		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "not an object"})
+		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "not an object"})
 		return
 	}
 	o.Content = object
 	o.node = sync.OnceValue(func() *yamlv3.Node {
+		if root != nil {
+			return root
+		}
 		node := &yamlv3.Node{}
 		if yamlv3.Unmarshal(p.text, node) != nil || len(node.Content) != 1 {
 			return nil
@@ -156,16 +196,16 @@ func (r *reader) value(file string, p part, content any) {
 	kind, _ := object["kind"].(string)
 	switch {
 	case filepath.Base(file) == chartFile && kind == "":
-		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
+		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
 		return
 	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
-		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
+		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
 		return
 	case object["apiVersion"] == nil && object["kind"] == nil:
-		r.set.Notes = append(r.set.Notes, Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
+		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
 		return
 	}
-	r.flatten(o)
+	c.flatten(o)
 }
 
 // skipped counts the lines before the first one with content.
@@ -181,7 +221,7 @@ func skipped(text []byte) int {
 }
 
 // flatten adds an object, or what it lists.
-func (r *reader) flatten(o *Object) {
+func (c *Content) flatten(o *Object) {
 	apiVersion, _ := o.Content["apiVersion"].(string)
 	kind, _ := o.Content["kind"].(string)
 	if apiVersion == "" || kind == "" {
@@ -189,12 +229,12 @@ func (r *reader) flatten(o *Object) {
 		if apiVersion != "" {
 			missing = "kind"
 		}
-		r.set.Problems = append(r.set.Problems, Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
+		c.Problems = append(c.Problems, Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
 		return
 	}
 	items, ok := o.Content["items"].([]any)
 	if !ok || !strings.HasSuffix(kind, "List") {
-		r.set.Objects = append(r.set.Objects, o)
+		c.Objects = append(c.Objects, o)
 		return
 	}
 	for i, item := range items {
@@ -204,7 +244,7 @@ func (r *reader) flatten(o *Object) {
 		}
 		content, ok := item.(map[string]any)
 		if !ok {
-			r.set.Problems = append(r.set.Problems, Problem{File: o.File, Line: one.Line, Message: fmt.Sprintf("items[%d] is not an object", i)})
+			c.Problems = append(c.Problems, Problem{File: o.File, Line: one.Line, Message: fmt.Sprintf("items[%d] is not an object", i)})
 			continue
 		}
 		one.Content = content
@@ -212,7 +252,7 @@ func (r *reader) flatten(o *Object) {
 			// Lists of one kind need not repeat it.
 			content["apiVersion"], content["kind"] = apiVersion, of
 		}
-		r.flatten(one)
+		c.flatten(one)
 	}
 }
 
@@ -300,6 +340,28 @@ func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
 	}
 	return key, value
 }
+
+// LineOf returns the line of what is at a path of names and indexes, or of as much of the path
+// as is written.
+func (o *Object) LineOf(path []any) int {
+	n := o.node()
+	if n == nil {
+		return o.Line
+	}
+	line := o.document + n.Line - 1
+	for _, step := range path {
+		_, value := member(n, fmt.Sprint(step))
+		if value == nil {
+			break
+		}
+		n = value
+		line = o.document + n.Line - 1
+	}
+	return line
+}
+
+// At names the place of the object.
+func (o *Object) At() string { return fmt.Sprintf("%s:%d", o.File, o.Line) }
 
 // child returns the node at a path of names and indexes, nil when it is not there.
 func child(n *yamlv3.Node, path ...any) *yamlv3.Node {

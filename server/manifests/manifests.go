@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/server/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
 const (
@@ -64,7 +64,7 @@ type Source struct {
 // content is what all directories have at one time. It is never changed.
 type content struct {
 	local  *snapshot.Local
-	places func() offline.Places
+	places func() manifests.Places
 }
 
 // directory is that of one plugin.
@@ -178,7 +178,7 @@ func (s *Source) assemble() error {
 	if s.exclusions != nil {
 		c.local = c.local.WithExclusions(s.exclusions)
 	}
-	c.places = sync.OnceValue(func() offline.Places { return offline.PlacesIn(texts) })
+	c.places = sync.OnceValue(func() manifests.Places { return manifests.PlacesIn(texts) })
 	s.current.Store(c)
 	return nil
 }

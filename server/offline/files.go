@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,18 +10,14 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
@@ -30,29 +25,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	regular "github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 
 // document is one object of a file.
-type document struct {
-	content map[string]any
-	file    string
-	// line is where the file's document begins, node the object in it; nil when its
-	// lines are not known.
-	line int
-	node func() *yamlv3.Node
-}
+type document struct{ *manifests.Object }
 
 func (d *document) object() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: d.content}
-}
-
-// at names the place of the object.
-func (d *document) at() string {
-	line := d.line
-	if n := d.node(); n != nil {
-		line += n.Line - 1
-	}
-	return fmt.Sprintf("%s:%d", d.file, line)
+	return &unstructured.Unstructured{Object: d.Content}
 }
 
 // Objects returns the objects of a file in YAML or JSON: all of its documents, lists taken
@@ -71,51 +51,28 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 
 // documents returns the objects of a file. With skipped, it passes over what is not one.
 func documents(file string, data []byte, skipped *[]string) ([]*document, error) {
-	var found []*document
-	parts := split(data)
-	contents, roots, errs := make([]any, len(parts)), make([]*yamlv3.Node, len(parts)), make([]error, len(parts))
-	atOnce(len(parts), func(i int) { contents[i], roots[i], errs[i] = decodeText(parts[i].text) })
-	for i, part := range parts {
-		content, root, err := contents[i], roots[i], errs[i]
-		if err != nil {
-			return nil, fmt.Errorf("%s: document at line %d: %w", file, part.line, err)
+	content := manifests.Parse(file, data)
+	for _, p := range content.Problems {
+		text := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
+		switch {
+		case !p.Warning:
+			return nil, errors.New(text)
+		case skipped != nil:
+			*skipped = append(*skipped, text)
 		}
-		if content == nil {
-			continue
+	}
+	for _, n := range content.Notes {
+		text := fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message)
+		if skipped == nil {
+			return nil, errors.New(text)
 		}
-		object, ok := content.(map[string]any)
-		if skipped != nil && (!ok || object["kind"] == nil || object["apiVersion"] == nil) {
-			*skipped = append(*skipped, fmt.Sprintf("%s:%d: this is not an object of the API", file, part.line))
-			continue
-		}
-		if !ok {
-			return nil, fmt.Errorf("%s:%d: this is not an object", file, part.line)
-		}
-		d := &document{content: object, file: file, line: part.line, node: sync.OnceValue(func() *yamlv3.Node {
-			if root != nil {
-				return root
-			}
-			node := &yamlv3.Node{}
-			if yamlv3.Unmarshal(part.text, node) != nil || len(node.Content) != 1 {
-				return nil
-			}
-			return node.Content[0]
-		})}
-		if found, err = flatten(found, d); err != nil {
-			return nil, err
-		}
+		*skipped = append(*skipped, text)
+	}
+	found := make([]*document, len(content.Objects))
+	for i, o := range content.Objects {
+		found[i] = &document{o}
 	}
 	return found, nil
-}
-
-// decodeText decodes a document of YAML or JSON. root is the document as it is written, nil
-// when that is not known yet.
-func decodeText(text []byte) (content any, root *yamlv3.Node, err error) {
-	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' {
-		err = utiljson.Unmarshal(text, &content)
-		return content, nil, err
-	}
-	return fromYAML(text)
 }
 
 // atOnce calls f for each of n numbers, as many at the same time as there are processors,
@@ -133,114 +90,16 @@ func atOnce(n int, f func(i int)) {
 	working.Wait()
 }
 
-// flatten appends a document, or what it lists.
-func flatten(found []*document, d *document) ([]*document, error) {
-	u := d.object()
-	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return nil, fmt.Errorf("%s: apiVersion and kind are needed", d.at())
-	}
-	items, ok := d.content["items"].([]any)
-	if !ok || !strings.HasSuffix(u.GetKind(), "List") {
-		return append(found, d), nil
-	}
-	for i, item := range items {
-		content, ok := item.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("%s: items[%d] is not an object", d.at(), i)
-		}
-		one := &document{content: content, file: d.file, line: d.line, node: func() *yamlv3.Node { return child(d.node(), "items", i) }}
-		if kind := strings.TrimSuffix(u.GetKind(), "List"); kind != "" && one.object().GetKind() == "" {
-			// Lists of one kind need not repeat it.
-			content["apiVersion"], content["kind"] = u.GetAPIVersion(), kind
-		}
-		var err error
-		if found, err = flatten(found, one); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-type part struct {
-	text []byte
-	line int
-}
-
-// split takes a file apart at its lines of three dashes.
-func split(data []byte) []part {
-	var parts []part
-	current := part{line: 1}
-	line := 0
-	for text := range bytes.Lines(data) {
-		line++
-		if rest, ok := bytes.CutPrefix(text, []byte("---")); ok && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
-			parts = append(parts, current)
-			// The text behind the dashes belongs to the document.
-			current = part{line: line, text: slices.Concat([]byte("   "), rest)}
-			if len(bytes.TrimSpace(rest)) == 0 {
-				current.text = []byte("\n")
-			}
-			continue
-		}
-		current.text = append(current.text, text...)
-	}
-	return append(parts, current)
-}
-
-// child returns the node at a path of names and indexes, nil when it is not there.
-func child(n *yamlv3.Node, path ...any) *yamlv3.Node {
-	for _, step := range path {
-		if n != nil && n.Kind == yamlv3.AliasNode {
-			n = n.Alias
-		}
-		var next *yamlv3.Node
-		switch step := step.(type) {
-		case string:
-			for i := 0; n != nil && n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
-				if n.Content[i].Value == step {
-					next = n.Content[i+1]
-				}
-			}
-		case int:
-			if n != nil && n.Kind == yamlv3.SequenceNode && step < len(n.Content) {
-				next = n.Content[step]
-			}
-		}
-		n = next
-	}
-	return n
-}
-
-// Places finds where registrations are written in files.
-type Places struct{ registrations map[string]*document }
-
-// PlacesIn finds the registrations of some files; those of files that cannot be read are
-// nowhere.
-func PlacesIn(texts map[string][]byte) Places {
-	p := Places{registrations: map[string]*document{}}
-	for file, text := range texts {
-		found, err := documents(file, text, nil)
-		if err != nil {
-			continue
-		}
-		for _, d := range found {
-			u := d.object()
-			p.registrations[u.GetKind()+"/"+u.GetName()] = d
-		}
-	}
-	return p
-}
-
 // files are what was read.
 type files struct {
-	Places
+	manifests.Places
 	namespaces map[string]*corev1.Namespace
 	kinds      *Kinds
 	stored     []*document
 	// written says how registrations are written, for rules.
-	// manifests are the registrations that only manifest files can have.
-	manifests []snapshot.Manifest
-	written   map[lint.Object]lint.Written
+	// static are the registrations that only manifest files can have.
+	static  []snapshot.Manifest
+	written map[lint.Object]lint.Written
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
@@ -268,7 +127,7 @@ func Survey(paths []string, in io.Reader) (w *World, skipped, unread []string, e
 
 // assemble makes a World of what was read. With skipped it is lenient.
 func assemble(all []*document, skipped *[]string) (*World, error) {
-	f := &files{Places: Places{registrations: map[string]*document{}}, namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
+	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{
 		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
 		files: f,
@@ -298,13 +157,13 @@ func assemble(all []*document, skipped *[]string) (*World, error) {
 			// Its defaults have a label with its name.
 			namespace := &corev1.Namespace{}
 			if err = as(u, namespace); err != nil {
-				err = fmt.Errorf("%s: Namespace %q: %w", d.at(), u.GetName(), err)
+				err = fmt.Errorf("%s: Namespace %q: %w", d.At(), u.GetName(), err)
 			} else {
 				f.namespaces[u.GetName()] = namespace
 			}
 		case gvk.GroupKind() == definitions:
 			if err = w.Kinds.Define(u); err != nil {
-				err = fmt.Errorf("%s: %w", d.at(), err)
+				err = fmt.Errorf("%s: %w", d.At(), err)
 			}
 		}
 		if err != nil {
@@ -315,7 +174,7 @@ func assemble(all []*document, skipped *[]string) (*World, error) {
 		f.stored = append(f.stored, d)
 	}
 	var err error
-	if w.Registrations.Local, err = snapshot.NewLocal(f.manifests, nil); err != nil {
+	if w.Registrations.Local, err = snapshot.NewLocal(f.static, nil); err != nil {
 		return nil, err
 	}
 	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
@@ -425,9 +284,8 @@ type parsed struct {
 // register adds a registration. With skipped, what is wrong with it is kept.
 func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) error {
 	u := d.object()
-	key := u.GetKind() + "/" + u.GetName()
-	if other := f.registrations[key]; other != nil && p.err == nil {
-		return fmt.Errorf("%s: %s %q is at %s, too", d.at(), u.GetKind(), u.GetName(), other.at())
+	if other := f.Find(u.GetKind(), u.GetName()); other != nil && p.err == nil {
+		return fmt.Errorf("%s: %s %q is at %s, too", d.At(), u.GetKind(), u.GetName(), other.At())
 	}
 	if skipped != nil {
 		written := lint.Written{APIVersion: u.GetAPIVersion(), Annotations: u.GetAnnotations()}
@@ -437,7 +295,7 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 		if p.err != nil {
 			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
 		}
-		f.registrations[key] = d
+		f.Add(d.Object)
 		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
 		if len(written.Invalid) == 0 {
 			f.add(w, d, p.object)
@@ -445,12 +303,12 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 		return nil
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s: %w", d.at(), p.err)
+		return fmt.Errorf("%s: %w", d.At(), p.err)
 	}
 	if len(p.errs) > 0 {
-		return fmt.Errorf("%s: %s %q: %w", d.at(), u.GetKind(), u.GetName(), p.errs.ToAggregate())
+		return fmt.Errorf("%s: %s %q: %w", d.At(), u.GetKind(), u.GetName(), p.errs.ToAggregate())
 	}
-	f.registrations[key] = d
+	f.Add(d.Object)
 	f.add(w, d, p.object)
 	return nil
 }
@@ -459,7 +317,7 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 // theirs (S21.8).
 func (f *files) add(w *World, d *document, object runtime.Object) {
 	if snapshot.IsStatic(object) {
-		f.manifests = append(f.manifests, snapshot.Manifest{Object: object, File: d.file})
+		f.static = append(f.static, snapshot.Manifest{Object: object, File: d.File})
 		return
 	}
 	w.Registrations.Objects = append(w.Registrations.Objects, object)
@@ -485,36 +343,6 @@ func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*un
 		}
 	}
 	return nil, apierrors.NewNotFound(kind.Resource.GroupResource(), name)
-}
-
-// Locate returns the place of a rule, or of the entry when rule is nil; nil when the entry is
-// not in the files.
-func (p Places) Locate(e *plan.Entry, rule *int) *plan.Location {
-	d := p.registrations[e.Kind+"/"+e.Configuration]
-	if d == nil {
-		return nil
-	}
-	if e.Name == "" {
-		return d.inPolicy(rule)
-	}
-	field := "webhooks"
-	switch e.Kind {
-	case registration.ExternalKind:
-		field = "externalAdmissionHooks"
-	case registration.InitializerKind:
-		field = "initializers"
-	}
-	path := []any{field, e.Index}
-	text := field + "[" + strconv.Itoa(e.Index) + "]"
-	if rule != nil {
-		path = append(path, "rules", *rule)
-		text += ".rules[" + strconv.Itoa(*rule) + "]"
-	}
-	l := &plan.Location{File: d.file, Line: d.line, Field: text}
-	if n := child(d.node(), path...); n != nil {
-		l.Line = d.line + n.Line - 1
-	}
-	return l
 }
 
 // errNoObject tells that a request lacks its object.

@@ -80,12 +80,11 @@ func TestStepsHaveTheirPlaceInFiles(t *testing.T) {
 func TestBadFilesAreNamedWithTheirLine(t *testing.T) {
 	valid := "apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: InitializerConfiguration\nmetadata: {name: a}\n"
 	for _, c := range []struct{ name, content, want string }{
-		{"no YAML", "a: [", "f.yaml: document at line 1: "},
-		{"no YAML in the second document", "---\n---\na: [", "f.yaml: document at line 2: "},
-		{"a field twice", "apiVersion: v1\nkind: Namespace\nkind: Pod\n", `key "kind" already set`},
-		{"no object", "- a\n", "f.yaml:1: this is not an object"},
-		{"no kind", "apiVersion: v1\n", "f.yaml:1: apiVersion and kind are needed"},
-		{"an item without a kind", "apiVersion: v1\nkind: List\nitems:\n- {}\n", "f.yaml:4: apiVersion and kind are needed"},
+		{"no YAML", "a: [", "f.yaml:1: did not find expected node content"},
+		{"no YAML in the second document", "---\n---\na: [", "f.yaml:3: did not find expected node content"},
+		{"no object", "- a\n", "f.yaml:1: not an object"},
+		{"no kind", "apiVersion: v1\n", "f.yaml:1: kind is missing"},
+		{"an item without a kind", "apiVersion: v1\nkind: List\nitems:\n- {}\n", "f.yaml:4: apiVersion is missing"},
 		{"an unknown registration", "\napiVersion: admissionregistration.k8s.io/v9\nkind: InitializerConfiguration\n", "f.yaml:2: admissionregistration.k8s.io/v9, Kind=InitializerConfiguration is not a kind of registration"},
 		{"an invalid registration", valid + "initializers: [{name: short}]\n", `f.yaml:1: InitializerConfiguration "a": initializers[0].name: Invalid value`},
 		{"the same registration twice", valid + "---\n" + valid, `InitializerConfiguration "a" is at `},
@@ -178,5 +177,31 @@ func TestPoliciesOfFilesSayWhatTheyLack(t *testing.T) {
 				t.Errorf("the place is %v, want %s", step.Location, want)
 			}
 		})
+	}
+}
+
+// Files are read as kubectl reads them, whichever command does.
+func TestFilesAreReadAsKubectlReadsThem(t *testing.T) {
+	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+	named := func(name string) string { return strings.ReplaceAll(object, "%s", name) }
+	for _, c := range []struct{ name, content, want string }{
+		{"YAML in braces", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", "a"},
+		{"two JSON objects in a row", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}`, "a b"},
+		{"a comment behind dashes and a tab", named("a") + "---\t# the next one\n" + named("b"), "a b"},
+		{"a key twice", named("a") + "kind: Secret\n", "a"},
+		{"a mark at the beginning", "\ufeff" + named("a"), "a"},
+	} {
+		objects, err := offline.Objects("f.yaml", []byte(c.content))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		var names []string
+		for _, o := range objects {
+			names = append(names, o.GetName())
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }

@@ -103,7 +103,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 			u := d.object()
 			if f == over {
 				if err := w.Kinds.define(u); err != nil {
-					return nil, fmt.Errorf("%s: %w", d.at(), err)
+					return nil, fmt.Errorf("%s: %w", d.At(), err)
 				}
 			}
 			s.add(u, custom)
@@ -115,7 +115,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	if over != nil {
 		objects = slices.DeleteFunc(slices.Clone(objects), func(obj runtime.Object) bool {
 			m, err := meta.Accessor(obj)
-			return err == nil && over.files.registrations[kindOf(obj)+"/"+m.GetName()] != nil
+			return err == nil && over.files.Find(kindOf(obj), m.GetName()) != nil
 		})
 		objects = append(objects, over.Registrations.Objects...)
 	}
@@ -164,8 +164,8 @@ func (w *World) About() func(lint.Object) bool {
 
 // document returns the document of an object, nil when no file has it.
 func (f *files) document(o lint.Object) *document {
-	if d := f.registrations[o.Kind+"/"+o.Name]; d != nil && o.Namespace == "" {
-		return d
+	if found := f.Find(o.Kind, o.Name); found != nil && o.Namespace == "" {
+		return &document{found}
 	}
 	for _, d := range f.stored {
 		if u := d.object(); u.GetKind() == o.Kind && u.GetName() == o.Name && (u.GetNamespace() == o.Namespace || u.GetNamespace() == "" && o.Namespace == metav1.NamespaceDefault) {
@@ -185,14 +185,7 @@ func (w *World) Locate(o lint.Object, path []any) (file string, line int, ok boo
 	if d == nil {
 		return "", 0, false
 	}
-	line = d.line
-	root := d.node()
-	for n := range len(path) + 1 {
-		if found := child(root, path[:n]...); found != nil {
-			line = d.line + found.Line - 1
-		}
-	}
-	return d.file, line, true
+	return d.File, d.LineOf(path), true
 }
 
 // resources lists the kinds for rules.

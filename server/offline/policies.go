@@ -180,7 +180,7 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 		}
 		param, err := f.shown(u, kind)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", plan.ErrUnknown, d.at(), err)
+			return nil, fmt.Errorf("%w: %s: %w", plan.ErrUnknown, d.At(), err)
 		}
 		param.SetNamespace(in)
 		found = append(found, param)
@@ -263,17 +263,4 @@ func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error
 		errs = validation.ValidateMutatingAdmissionPolicyBinding(p)
 	}
 	return out, errs, catalog.Scheme.Convert(internal, out, nil)
-}
-
-// inPolicy returns the place of a rule of a policy, or of the policy when rule is nil.
-func (d *document) inPolicy(rule *int) *plan.Location {
-	path, text := []any{"spec"}, "spec"
-	if rule != nil {
-		path, text = []any{"spec", "matchConstraints", "resourceRules", *rule}, fmt.Sprintf("spec.matchConstraints.resourceRules[%d]", *rule)
-	}
-	l := &plan.Location{File: d.file, Line: d.line, Field: text}
-	if n := child(d.node(), path...); n != nil {
-		l.Line = d.line + n.Line - 1
-	}
-	return l
 }

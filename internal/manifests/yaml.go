@@ -1,4 +1,4 @@
-package offline
+package manifests
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
 	document := &yamlv3.Node{}
 	if yamlv3.Unmarshal(text, document) == nil && len(document.Content) == 1 {
 		root = document.Content[0]
-		if content, ok := (&reader{}).value(root); ok {
+		if content, ok := (&values{}).value(root); ok {
 			return content, root, nil
 		}
 	}
@@ -35,14 +35,14 @@ func fromYAML(text []byte) (content any, root *yamlv3.Node, err error) {
 	return content, root, err
 }
 
-// reader makes values of nodes. It gives up on what is out of the ordinary: tags, anchors,
+// values makes values of nodes. It gives up on what is out of the ordinary: tags, anchors,
 // merged keys, keys that occur twice, keys that are not strings.
-type reader struct {
+type values struct {
 	// known are the values of plain scalars that are not strings, by their text.
 	known map[string]any
 }
 
-func (r *reader) value(n *yamlv3.Node) (any, bool) {
+func (r *values) value(n *yamlv3.Node) (any, bool) {
 	if n.Anchor != "" || n.Style&yamlv3.TaggedStyle != 0 {
 		return nil, false
 	}
@@ -82,7 +82,7 @@ func (r *reader) value(n *yamlv3.Node) (any, bool) {
 var words = []string{"", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 // plain is the value of a scalar without quotation marks.
-func (r *reader) plain(text string) (any, bool) {
+func (r *values) plain(text string) (any, bool) {
 	if !special(text) {
 		return text, true
 	}

@@ -14,6 +14,7 @@ func TestChecker(t *testing.T) {
 		judgement judgement
 		unknown   int
 		bound     time.Duration
+		own       time.Duration
 		escapes   int
 		longest   time.Duration
 	}{
@@ -26,7 +27,9 @@ func TestChecker(t *testing.T) {
 		{name: "an older version, whatever the header says", judgement: judgement{began: at(10), revision: 7, versions: map[string]int{"a": 1}}, escapes: 1, longest: 10 * time.Millisecond},
 		{name: "no hook at all", judgement: judgement{began: at(10), revision: 7}, escapes: 1, longest: 10 * time.Millisecond},
 		{name: "a write that came into effect late", judgement: judgement{began: at(10), revision: 8, versions: map[string]int{"a": 1}}, unknown: 1},
-		{name: "within the bound", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 1}}, bound: time.Second, longest: 10 * time.Millisecond},
+		{name: "within the bound", judgement: judgement{server: 1, began: at(10), revision: 6, versions: map[string]int{"a": 1}}, bound: time.Second, longest: 10 * time.Millisecond},
+		{name: "within the bound of others", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 1}}, bound: time.Second, escapes: 1, longest: 10 * time.Millisecond},
+		{name: "within the bound of the server that acknowledged it", judgement: judgement{began: at(10), revision: 6, versions: map[string]int{"a": 1}}, own: time.Second, longest: 10 * time.Millisecond},
 	} {
 		h := newHistory()
 		h.registered(registration{hook: "a", version: 2, revision: 7, acknowledged: start})
@@ -37,7 +40,7 @@ func TestChecker(t *testing.T) {
 			h.lost("a", c.unknown)
 		}
 		h.judged(c.judgement)
-		escapes, longest := h.check(c.bound)
+		escapes, longest := h.check(c.bound, c.own)
 		if len(escapes) != c.escapes || longest != c.longest {
 			t.Errorf("%s: %d escapes, want %d; longest %s, want %s: %q", c.name, len(escapes), c.escapes, longest, c.longest, escapes)
 		}

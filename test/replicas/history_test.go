@@ -11,6 +11,8 @@ import (
 type registration struct {
 	hook    string
 	version int
+	// server is that through which it was written.
+	server int
 	// revision is the resourceVersion that the acknowledgement has; 0 for a param, which
 	// the revision of a judgement says nothing about.
 	revision     int64
@@ -77,10 +79,10 @@ func (h *history) count() int {
 }
 
 // check returns the judgements that escaped a registration which had been
-// acknowledged longer than the bound when they began. It also returns the
-// longest time between an acknowledgement and the beginning of a write that was
+// acknowledged longer than the bound when they began; own is the bound for those through the
+// server that acknowledged it. It also returns the longest time between an acknowledgement and the beginning of a write that was
 // not judged by it.
-func (h *history) check(bound time.Duration) (escapes []string, longest time.Duration) {
+func (h *history) check(bound, own time.Duration) (escapes []string, longest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, j := range h.judgements {
@@ -98,7 +100,11 @@ func (h *history) check(bound time.Duration) (escapes []string, longest time.Dur
 				continue
 			}
 			longest = max(longest, age)
-			if age > bound {
+			limit := bound
+			if j.server == r.server {
+				limit = own
+			}
+			if age > limit {
 				escapes = append(escapes, fmt.Sprintf("server %d, %s after the acknowledgement of %s: judged %s", j.server, age, r.hook, what))
 			}
 		}

@@ -103,9 +103,11 @@ func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupV
 		return Result{}
 	}
 	start := time.Now()
-	result := s.eval(r.NewRun(ctx, expression.Options{
+	run := r.NewRun(ctx, expression.Options{
 		Resource: own, Authorizer: true, Params: params, Budget: expression.ConditionsBudget,
-	}))
+	})
+	defer run.End()
+	result := s.eval(run)
 	result.Elapsed = time.Since(start)
 	return result
 }

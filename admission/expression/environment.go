@@ -116,7 +116,7 @@ func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.
 		}
 		return nil, nil, &CompileError{Detail: fmt.Sprintf("must evaluate to one of %v but got %v", want, got)}
 	}
-	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency))
+	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency), bounded(env))
 	if err != nil {
 		return nil, nil, &CompileError{Detail: "program instantiation failed: " + err.Error(), Internal: true}
 	}

@@ -95,6 +95,9 @@ type Run struct {
 	borrowed  uint64
 	// left is what remains of the budget.
 	left uint64
+	// meter counts the values that are made: own, or that of the run that this one continues.
+	meter *meter
+	own   meter
 }
 
 // Options say what the expressions of a Run see.
@@ -115,17 +118,22 @@ type Options struct {
 	Budget uint64
 }
 
-// NewRun starts a run. Its expressions end with an error when ctx does.
+// NewRun starts a run. Its expressions end with an error when ctx does. Call End when its
+// values are not needed any more.
 func (r *Request) NewRun(ctx context.Context, o Options) *Run {
-	return &Run{Request: r, o: o, ctx: ctx, left: o.Budget}
+	run := &Run{Request: r, o: o, ctx: ctx, left: o.Budget, own: meter{ctx: ctx}}
+	run.meter = &run.own
+	return run
 }
 
-// Continue starts another run with what is left of the budget. It evaluates variables
-// anew (S16.9).
+// Continue starts another run with what is left of the budget, which ends with this one. It
+// evaluates variables anew (S16.9).
 func (r *Run) Continue(o Options) *Run {
-	o.Budget = r.left
-	return r.NewRun(r.ctx, o)
+	return &Run{Request: r.Request, o: o, ctx: r.ctx, left: r.left, meter: r.meter}
 }
+
+// End ends the run: what it holds does not count any more for others.
+func (r *Run) End() { r.meter.end() }
 
 // Eval evaluates the next expression. The error is ErrOutOfBudget, and then no other
 // expression may be evaluated in the run.
@@ -180,6 +188,8 @@ func (r *Run) ResolveName(name string) (any, bool) {
 			return nil, false
 		}
 		return once(&r.variables, func() ref.Val { return r.o.Variables.values(r.ctx, r, r.spend) }), true
+	case meterName:
+		return r.meter, true
 	}
 	if in.Authorizer == nil || !r.o.Authorizer {
 		return nil, false

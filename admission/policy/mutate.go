@@ -27,7 +27,9 @@ func (p *Policy) Mutate(ctx context.Context, in *Input, index int) Outcome {
 		// The text is that of the compiler alone (S16.3).
 		return Outcome{Err: err, Elapsed: time.Since(start)}
 	}
-	o, err := p.Run(ctx, in).Eval(m.Patch)
+	run := p.Run(ctx, in)
+	defer run.End()
+	o, err := run.Eval(m.Patch)
 	p.spent.mutations[index].Note(o.Cost)
 	out := Outcome{Cost: min(o.Cost, expression.RunBudget), Err: err}
 	if err == nil {

@@ -87,6 +87,7 @@ func (p *Policy) Validate(ctx context.Context, in *Input) Result {
 // judge evaluates everything but the conditions.
 func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	run := p.Run(ctx, in)
+	defer run.End()
 	findings := make([]Finding, 0, len(p.Validations))
 	violated := false
 	for i := range p.Validations {
@@ -117,6 +118,8 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 	if violated {
 		p.say(run.Continue(p.options(in, false)), r)
 	}
+	// The texts are in the result, and the next run counts for itself.
+	run.End()
 	p.annotate(ctx, in, r)
 }
 
@@ -203,6 +206,7 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 		return
 	}
 	run := in.Request.NewRun(ctx, p.options(in, false))
+	defer run.End()
 	annotations := make([]Annotation, 0, len(p.AuditAnnotations))
 	for i := range p.AuditAnnotations {
 		a := &p.AuditAnnotations[i]
@@ -227,7 +231,9 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 // Why returns the part of a validation that makes it false; empty when the expression as a
 // whole is to blame, or the validation is not false.
 func (p *Policy) Why(ctx context.Context, in *Input, index int) string {
-	return p.Run(ctx, in).Why(p.Validations[index].Holds)
+	run := p.Run(ctx, in)
+	defer run.End()
+	return run.Why(p.Validations[index].Holds)
 }
 
 // value is the text of an outcome, if it is one.

@@ -1,0 +1,264 @@
+package expression
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// Limits of what values may take (S16.23). The limits of cost count steps: a call that costs a
+// few units may make a value of gigabytes.
+const (
+	// MaxValue is how many bytes a value may have that a function makes, an element of a list
+	// counted as 16.
+	MaxValue = 16 << 20
+	// MaxMade is how many bytes all these values of a Run may have.
+	MaxMade = 64 << 20
+	// element is what an element of a list counts as.
+	element = 16
+	// small is up to where a value is not counted.
+	small = 256
+)
+
+// makers are the functions that make texts and lists as large as their arguments or larger.
+// Each value says in advance how large the result may be at most; nil for a function whose
+// result is not larger than the arguments, or costs as much as it is large.
+var makers = map[string]func(args []ref.Val) int{
+	"replace": sizeOfReplaced, "join": sizeOfJoined, "format": sizeOfFormatted, "split": sizeOfSplit,
+	"lists.range": sizeOfRange, "flatten": sizeOfFlat,
+	"_+_": nil, "lowerAscii": nil, "upperAscii": nil, "find": nil, "findAll": nil, "strings.quote": nil, "jsonpatch.escapeKey": nil,
+	"string": nil, "bytes": nil, "distinct": nil, "sort": nil, "@sortByAssociatedKeys": nil, "reverse": nil, "slice": nil,
+}
+
+// bounded returns the option that makes a program keep to the limits.
+func bounded(env *cel.Env) cel.ProgramOption {
+	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+		call, ok := i.(interpreter.InterpretableCall)
+		if !ok {
+			return i, nil
+		}
+		estimate, makes := makers[call.Function()]
+		switch {
+		case !makes:
+			return i, nil
+		case estimate == nil:
+			return &metered{call}, nil
+		}
+		if op := operation(env, call); op != nil {
+			args := call.Args()
+			call = interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(values ...ref.Val) ref.Val {
+				if estimate(values) > MaxValue {
+					exceed()
+				}
+				return op(values...)
+			})
+		}
+		return &metered{call}, nil
+	})
+}
+
+// operation is what a call calls; nil when that is not known in advance.
+func operation(env *cel.Env, call interpreter.InterpretableCall) functions.FunctionOp {
+	bindings, err := env.Functions()[call.Function()].Bindings()
+	if err != nil {
+		return nil
+	}
+	wanted := call.OverloadID()
+	if wanted == "" {
+		// The types are known only when it is called.
+		wanted = call.Function()
+	}
+	for _, b := range bindings {
+		if b.Operator != wanted {
+			continue
+		}
+		switch n := len(call.Args()); {
+		case b.Function != nil:
+			return b.Function
+		case b.Unary != nil && n == 1:
+			return func(values ...ref.Val) ref.Val { return b.Unary(values[0]) }
+		case b.Binary != nil && n == 2:
+			return func(values ...ref.Val) ref.Val { return b.Binary(values[0], values[1]) }
+		}
+	}
+	return nil
+}
+
+// exceed ends an evaluation as its limit of cost does.
+func exceed() {
+	panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "operation cancelled: actual cost limit exceeded"})
+}
+
+// metered counts what a call makes.
+type metered struct{ interpreter.InterpretableCall }
+
+// Exec implements interpreter.InterpretableV2.
+func (m *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	value := m.InterpretableCall.Exec(frame)
+	if size := sizeOf(value); size > small {
+		if found, ok := frame.ResolveName(meterName); ok {
+			found.(*meter).add(size)
+		}
+	}
+	return value
+}
+
+// Eval implements interpreter.Interpretable.
+func (m *metered) Eval(vars interpreter.Activation) ref.Val { return m.Exec(interpreter.AsFrame(vars)) }
+
+// sizeOf is what a value counts as.
+func sizeOf(value ref.Val) int {
+	switch v := value.(type) {
+	case types.String:
+		return len(v)
+	case types.Bytes:
+		return len(v)
+	case types.Int, types.Double, types.Bool:
+		return 0
+	case traits.Lister:
+		if n, ok := v.Size().(types.Int); ok {
+			return element * int(n)
+		}
+	}
+	return 0
+}
+
+func text(args []ref.Val, i int) string {
+	if i >= len(args) {
+		return ""
+	}
+	s, _ := args[i].(types.String)
+	return string(s)
+}
+
+// times returns how often a function that has found something so often acts, at most as often as
+// its argument says, if it has one.
+func times(found int, args []ref.Val, i int) int {
+	if i < len(args) {
+		if most, ok := args[i].(types.Int); ok && most >= 0 && int64(most) < int64(found) {
+			return int(most)
+		}
+	}
+	return found
+}
+
+func sizeOfReplaced(args []ref.Val) int {
+	s, old, by := text(args, 0), text(args, 1), text(args, 2)
+	if len(by) <= len(old) {
+		return len(s)
+	}
+	n := times(strings.Count(s, old), args, 3)
+	if n > MaxValue/(len(by)-len(old)) {
+		return math.MaxInt
+	}
+	return len(s) + n*(len(by)-len(old))
+}
+
+func sizeOfSplit(args []ref.Val) int {
+	s, by := text(args, 0), text(args, 1)
+	if by == "" {
+		return element * times(utf8.RuneCountInString(s), args, 2)
+	}
+	return element * (times(strings.Count(s, by), args, 2) + 1)
+}
+
+func sizeOfJoined(args []ref.Val) int {
+	list, ok := args[0].(traits.Lister)
+	if !ok {
+		return 0
+	}
+	total, by := 0, len(text(args, 1))
+	for it := list.Iterator(); it.HasNext() == types.True && total <= MaxValue; {
+		s, _ := it.Next().(types.String)
+		total += len(s) + by
+	}
+	return total
+}
+
+func sizeOfRange(args []ref.Val) int {
+	n, ok := args[0].(types.Int)
+	if !ok || n < 0 {
+		return 0
+	}
+	if n > MaxValue/element {
+		return math.MaxInt
+	}
+	return element * int(n)
+}
+
+func sizeOfFlat(args []ref.Val) int {
+	depth := types.Int(1)
+	if len(args) > 1 {
+		depth, _ = args[1].(types.Int)
+	}
+	total := 0
+	flat(args[0], depth+1, &total)
+	return total
+}
+
+// flat adds the elements of a list, down to a depth, until there are too many.
+func flat(value ref.Val, depth types.Int, total *int) {
+	list, ok := value.(traits.Lister)
+	if !ok || depth <= 0 {
+		*total += element
+		return
+	}
+	for it := list.Iterator(); it.HasNext() == types.True && *total <= MaxValue; {
+		flat(it.Next(), depth-1, total)
+	}
+}
+
+func sizeOfFormatted(args []ref.Val) int {
+	pattern := text(args, 0)
+	total := len(pattern)
+	for rest := pattern; total <= MaxValue; {
+		_, after, found := strings.Cut(rest, "%.")
+		if !found {
+			break
+		}
+		digits := len(after) - len(strings.TrimLeft(after, "0123456789"))
+		n, err := strconv.Atoi(after[:digits])
+		if digits > 0 && (err != nil || n > MaxValue) {
+			return math.MaxInt
+		}
+		total, rest = total+n, after
+	}
+	if len(args) > 1 {
+		printed(args[1], &total)
+	}
+	return total
+}
+
+// printed adds how long the text of a value may be, until it is too long.
+func printed(value ref.Val, total *int) {
+	// The longest text of a number or of a time is that of an int in base 2.
+	const scalar = 64
+	switch v := value.(type) {
+	case types.String:
+		// In hexadecimal it has twice the length.
+		*total += 2 * len(v)
+	case types.Bytes:
+		*total += 2 * len(v)
+	case traits.Mapper:
+		for it := v.Iterator(); it.HasNext() == types.True && *total <= MaxValue; {
+			k := it.Next()
+			printed(k, total)
+			printed(v.Get(k), total)
+		}
+	case traits.Lister:
+		*total += element
+		for it := v.Iterator(); it.HasNext() == types.True && *total <= MaxValue; {
+			printed(it.Next(), total)
+		}
+	default:
+		*total += scalar
+	}
+}

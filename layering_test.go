@@ -42,7 +42,7 @@ var layers = []struct {
 	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"test/prediction", []string{"internal/cli", "server/replicas/v1alpha1", "admission/plan"}, "runs the command explain, and compares what happens with its plans"},
-	{"internal/cli", []string{"internal/files", "internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/prelude", "internal/program", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/trace"},
+	{"internal/cli", []string{"internal/terminal", "internal/files", "internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/prelude", "internal/program", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/trace"},
 		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, lint findings, and trace records of traces"},
 	{"internal/check", []string{"internal/clustersnapshot", "internal/manifests", "internal/scratch", "policies", "server", "server/offline", "server/traces/v1alpha1", "admission", "admission/plan", "admission/registration", "admission/trace"},
 		"applies objects to a server of its own, explains the webhooks that it does not call, and shows what traces say"},
@@ -150,6 +150,7 @@ var layers = []struct {
 	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
 	{"admission/review", nil, "wire formats"},
 	{"internal/files", nil, "reads and replaces files"},
+	{"internal/terminal", nil, "characters"},
 	{"internal/nearest", nil, "names and typing errors"},
 	{"internal/sarif", nil, "a format of files"},
 }

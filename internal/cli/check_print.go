@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/check"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // print writes a report in the format that was asked for.
@@ -19,12 +20,12 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 		if err != nil {
 			return err
 		}
-		_, err = out.Write(data)
+		_, err = terminal.Exact(out).Write(data)
 		return err
 	case "sarif":
-		return printSARIF(out, r)
+		return printSARIF(terminal.Exact(out), r)
 	case "junit":
-		return printJUnit(out, r)
+		return printJUnit(terminal.Exact(out), r)
 	}
 	return o.printText(out, r)
 }
@@ -56,7 +57,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if object.Diff == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
+		fmt.Fprintf(&b, "%s: %s\n", terminal.Line(place(object.File, object.Line, 0)), terminal.Line(object.Title()))
 		for line := range strings.Lines(object.Diff) {
 			fmt.Fprintf(&b, "    %s", line)
 		}
@@ -69,9 +70,9 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		f := &r.Findings[i]
 		about := ""
 		if f.Object != "" {
-			about = f.Object + ": "
+			about = terminal.Line(f.Object) + ": "
 		}
-		fmt.Fprintf(&b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), f.Level, about, strings.ReplaceAll(f.Text(), "\n", "\n    "))
+		fmt.Fprintf(&b, "%s: %s: %s%s\n", terminal.Line(place(f.File, f.Line, f.Column)), f.Level, about, strings.ReplaceAll(f.Text(), "\n", "\n    "))
 	}
 	if len(r.Findings) > 0 {
 		fmt.Fprintln(&b)
@@ -91,7 +92,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 			if i == 0 {
 				fmt.Fprintln(&b, "Skipped:")
 			}
-			fmt.Fprintf(&b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+			fmt.Fprintf(&b, "  - %s: %s\n", terminal.Line(place(s.File, s.Line, 0)), s.Message)
 		}
 	} else {
 		hints(&b, r)
@@ -125,7 +126,7 @@ func hints(b *bytes.Buffer, r *check.Report) {
 			fmt.Fprintln(b, "Skipped:")
 			title = true
 		}
-		fmt.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+		fmt.Fprintf(b, "  - %s: %s\n", terminal.Line(place(s.File, s.Line, 0)), s.Message)
 	}
 	if other > 0 && !title {
 		fmt.Fprintf(b, "Skipped %s that are not Kubernetes objects (-v 1 lists them).\n", counted(other, "document"))

@@ -23,7 +23,7 @@ import (
 func execution(ctx context.Context, in string, args ...string) (out, problems string, code int) {
 	var o, e bytes.Buffer
 	streams := Streams{In: strings.NewReader(in), Out: &o, Err: &e}
-	code = execute(ctx, newRoot(streams), args, streams)
+	code = execute(ctx, newRoot, args, streams)
 	return o.String(), e.String(), code
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
 )
 
@@ -33,7 +34,7 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(data)
+	_, err = terminal.Exact(out).Write(data)
 	return err
 }
 

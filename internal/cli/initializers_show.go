@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 func newInitializersList(streams Streams) *cobra.Command {
@@ -183,7 +185,7 @@ func printObjects(out io.Writer, format string, found []listed) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(data)
+	_, err = terminal.Exact(out).Write(data)
 	return err
 }
 

@@ -24,6 +24,7 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 func newKubectl(streams Streams) *cobra.Command {
@@ -74,7 +75,8 @@ func runKubectl(args []string, streams Streams) {
 func kubectlCommand(args []string, streams Streams) *cobra.Command {
 	os.Args = append([]string{"kubectl"}, args...)
 	missing := defaultKubeconfig()
-	io := genericiooptions.IOStreams{In: streams.In, Out: streams.Out, ErrOut: streams.Err}
+	// kubectl shows what it prints in its own way.
+	io := genericiooptions.IOStreams{In: streams.In, Out: terminal.Exact(streams.Out), ErrOut: terminal.Exact(streams.Err)}
 	flags := genericclioptions.NewConfigFlags(true).
 		WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
 		WithWarningPrinter(io)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // Addresses of the documentation.
@@ -55,9 +56,9 @@ func (r *lintReport) print(out io.Writer, format string, least lint.Level) error
 	list := r.findings(least)
 	switch format {
 	case "json":
-		return r.printJSON(out, list)
+		return r.printJSON(terminal.Exact(out), list)
 	case "sarif":
-		return r.printSARIF(out, list)
+		return r.printSARIF(terminal.Exact(out), list)
 	}
 	return r.printText(out, list)
 }
@@ -73,7 +74,7 @@ func (r *lintReport) printText(out io.Writer, list []placed) error {
 		if p.File != "" {
 			where = fmt.Sprintf("%s:%d: %s", p.File, p.Line, where)
 		}
-		fmt.Fprintf(&b, "%s\n", where)
+		fmt.Fprintf(&b, "%s\n", terminal.Line(where))
 		b.WriteString(wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    "))
 	}
 	if len(list) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // programName is the name that this program was started under. It is read once: kubectl's parts
@@ -36,9 +37,9 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 		runKubectl(args, streams)
 		return exitOK
 	case program.KubeAPIServer:
-		return execute(ctx, newKubeAPIServer(streams), args, streams)
+		return execute(ctx, newKubeAPIServer, args, streams)
 	}
-	return execute(ctx, newRoot(streams), args, streams)
+	return execute(ctx, newRoot, args, streams)
 }
 
 // leaveSignals gives the signals that end a process back to it: what runs from now on has its
@@ -48,8 +49,14 @@ func leaveSignals(ctx context.Context) {
 	signal.Reset(os.Interrupt, syscall.SIGTERM)
 }
 
-// execute runs a command and returns its exit code.
-func execute(ctx context.Context, root *cobra.Command, args []string, streams Streams) int {
+// execute runs a command and returns its exit code. What the command prints for people cannot
+// act on their terminal, whoever wrote it.
+func execute(ctx context.Context, command func(Streams) *cobra.Command, args []string, streams Streams) int {
+	out, errs := terminal.NewWriter(streams.Out), terminal.NewWriter(streams.Err)
+	defer out.Flush()
+	defer errs.Flush()
+	streams.Out, streams.Err = out, errs
+	root := command(streams)
 	root.SetArgs(args)
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetIn(streams.In)

@@ -24,7 +24,7 @@ func TestHelpKnownInAdvanceIsThatOfThePrograms(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	var stdout, stderr strings.Builder
 	streams := Streams{In: strings.NewReader(""), Out: &stdout, Err: &stderr}
-	if code := execute(context.Background(), newKubeAPIServer(streams), []string{"--help"}, streams); code != exitOK {
+	if code := execute(context.Background(), newKubeAPIServer, []string{"--help"}, streams); code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
 	checkHelp(t, program.KubeAPIServer, stdout.String(), stderr.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 type snapshotOptions struct {
@@ -70,7 +71,7 @@ func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
 	if o.file == "-" {
 		data, err := s.Encode(false)
 		if err == nil {
-			_, err = streams.Out.Write(data)
+			_, err = terminal.Exact(streams.Out).Write(data)
 		}
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
 
@@ -346,7 +347,7 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 	switch o.output {
 	case "json":
 		// One object on a line.
-		return json.NewEncoder(out).Encode(u.Object)
+		return json.NewEncoder(terminal.Exact(out)).Encode(u.Object)
 	case "yaml":
 		fmt.Fprintln(out, "---")
 		return printAs(out, o.output, u.Object)
@@ -375,7 +376,7 @@ func printAs(out io.Writer, format string, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(data)
+	_, err = terminal.Exact(out).Write(data)
 	return err
 }
 
@@ -398,7 +399,7 @@ func brief(micros int64) string {
 // printTrace prints all of one trace.
 func printTrace(out io.Writer, t *trace.Record) {
 	r := &t.Request
-	fmt.Fprintf(out, "%s %s", r.Operation, r.Object())
+	fmt.Fprintf(out, "%s %s", r.Operation, terminal.Line(r.Object()))
 	if r.Namespace != "" {
 		fmt.Fprintf(out, " in namespace %s", r.Namespace)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/policies"
 	"github.com/gatehouse-dev/gatehouse/policies/webhook"
 )
@@ -140,7 +141,7 @@ func printRegistrations(streams Streams, s *webhook.Server) error {
 		if i > 0 {
 			fmt.Fprintln(streams.Out, "---")
 		}
-		fmt.Fprintf(streams.Out, "%s", data)
+		fmt.Fprintf(terminal.Exact(streams.Out), "%s", data)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
@@ -79,15 +77,12 @@ type apiParts struct {
 
 // newKinds makes the built-in kinds, and what is to run once requests are served.
 func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.Config, st *stores) ([]catalog.Group, []catalog.Hook, error) {
-	tokens, err := serviceaccount.JWTTokenGenerator(v.tokens.issuers[0], v.tokens.signer)
-	if err != nil {
-		return nil, nil, fmt.Errorf("key of service account tokens: %w", err)
-	}
 	kinds, hooks, err := catalog.Build(catalog.Options{
 		Storage: st.places, RESTOptions: st.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
-		Authenticator: config.Authentication.Authenticator, Audiences: v.tokens.issuers,
+		Authenticator: config.Authentication.Authenticator, Audiences: config.Authentication.APIAudiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
-		TokenIssuer: tokens, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
+		TokenIssuer: v.tokens.generator, MaxTokenExpiration: v.tokens.maxExpiration,
+		ProxyTransport: s.proxyTransport(), ServiceAddress: s.addresses.Of, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
 		EventTTL: s.EventTTL, Served: s.builtin, Version: config.EffectiveVersion.EmulationVersion(), Legacy: s.legacyVersions,
 	})
 	if err != nil {

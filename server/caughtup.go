@@ -57,7 +57,7 @@ func (s *settings) cached() []schema.GroupVersionResource {
 			}
 		}
 	}
-	if s.AuthorizationMode == "RBAC" {
+	if s.authorizes("RBAC") {
 		for _, resource := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
 			list = append(list, schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource})
 		}

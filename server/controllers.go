@@ -60,7 +60,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 	builtins := builtinCollections(p.api.static, s.EtcdPrefix, p.stores.places)
 	o := controllers.Options{
 		Selection: s.Controllers,
-		Loopback:  p.self.config, Informers: p.self.informers, RBAC: s.AuthorizationMode == "RBAC",
+		Loopback:  p.self.config, Informers: p.self.informers, RBAC: s.authorizes("RBAC"),
 		Etcd: p.etcd, Prefix: prefixes(p.api.static, p.api.aggregator.Remote, s.EtcdPrefix, p.stores.places),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
@@ -73,7 +73,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 		FakeNodes:  s.FakeNodes,
 		RootCA:     p.serving.ca,
 		CAFile:     p.serving.pki.CAFile, CAKeyFile: p.serving.pki.CAKeyFile,
-		TokenKey: p.serving.pki.TokenKey,
+		TokenKey: p.serving.tokens.key,
 	}
 	o.Namespaces.Creating = p.admitter.creations.UnderWay
 	if !s.sharesEtcd() {

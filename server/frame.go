@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	"k8s.io/kubernetes/pkg/serviceaccount"
 
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
@@ -34,7 +34,7 @@ const (
 // newFrame configures the library's server: the handlers in front of the API, and the
 // health of the server. ready is closed when the server is ready, and delegated reports whether
 // a request goes to another server.
-func newFrame(s *settings, v *serving, self *loopback, db *database, ready <-chan struct{}, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
+func newFrame(ctx context.Context, s *settings, v *serving, self *loopback, db *database, ready <-chan struct{}, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
 	config.EffectiveVersion = newEffectiveVersion()
 	config.FeatureGate = utilfeature.DefaultFeatureGate
@@ -69,11 +69,11 @@ func newFrame(s *settings, v *serving, self *loopback, db *database, ready <-cha
 			return errors.New("the server is starting")
 		}
 	}))
-	if err := identify(config, s, v, self); err != nil {
+	if err := identify(ctx, config, s, v, self); err != nil {
 		return nil, err
 	}
 	var err error
-	if config.Authorization.Authorizer, config.RuleResolver, err = auth.NewAuthorizer(s.AuthorizationMode, self.informers); err != nil {
+	if config.Authorization.Authorizer, config.RuleResolver, err = auth.NewAuthorizer(ctx, s.Authorization, self.informers, config.APIServerID); err != nil {
 		return nil, err
 	}
 	if err := s.Audit.ApplyTo(config); err != nil {
@@ -145,16 +145,14 @@ func through(handler http.Handler, filters ...filter) http.Handler {
 }
 
 // identify configures who a caller is.
-func identify(config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
-	keys, err := serviceaccount.StaticPublicKeysGetter(v.tokens.public)
-	if err != nil {
-		return fmt.Errorf("key of service account tokens: %w", err)
-	}
-	config.Authentication.APIAudiences = v.tokens.issuers
+func identify(ctx context.Context, config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
+	config.Authentication.APIAudiences = s.audiences(v.tokens)
 	config.Authentication.RequestHeaderConfig = v.proxies
-	config.Authentication.Authenticator, err = auth.NewAuthenticator(auth.AuthenticationOptions{
+	var err error
+	config.Authentication.Authenticator, err = auth.NewAuthenticator(ctx, auth.AuthenticationOptions{
 		ClientCA: v.clientCA, RequestHeader: v.proxies, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
-		Issuers: v.tokens.issuers, Keys: keys, Audiences: v.tokens.issuers, Client: self.client,
+		Issuers: v.tokens.issuers, Keys: v.tokens.keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
+		Others: s.Authentication, ServerID: config.APIServerID,
 	})
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/options"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/server/controllers"
@@ -56,11 +57,21 @@ type Options struct {
 	// with it and with ServiceAccountKeyFiles, PEM files with public keys or certificates.
 	ServiceAccountSigningKeyFile string
 	ServiceAccountKeyFiles       []string
+	// ServiceAccountSigningEndpoint is the socket of an external signer of tokens, instead of
+	// these keys.
+	ServiceAccountSigningEndpoint string
+	// ServiceAccountJWKSURI is where others find the keys that verify tokens, in what this
+	// server says of its issuer; empty means this server.
+	ServiceAccountJWKSURI string
 	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
 	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
 	ServiceAccountIssuers []string
-	// AuthorizationMode is RBAC, the default, or AlwaysAllow.
-	AuthorizationMode string
+	// Authentication says which tokens of others are accepted: of OpenID Connect, or by a
+	// webhook. Authorization says who decides what callers may do; nil or no modes mean RBAC.
+	// These are upstream's own options, with its flags. Of Authentication, APIAudiences,
+	// OIDC, WebHook and AuthenticationConfigFile count.
+	Authentication *kubeoptions.BuiltInAuthenticationOptions
+	Authorization  *kubeoptions.BuiltInAuthorizationOptions
 
 	// ServiceClusterIPRange is where cluster IPs come from; empty means
 	// 10.0.0.0/24.
@@ -147,8 +158,9 @@ type Options struct {
 	ServiceAddresses []string
 
 	// DialWebhook opens connections to webhooks, with what their service or URL
-	// resolves to as address. It is for programs that embed a server and know
-	// another way to where its webhooks run; nil means TCP.
+	// resolves to as address, and those of the proxies of pods and services. It is
+	// for programs that embed a server and know another way to where its webhooks
+	// run; nil means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver
@@ -176,12 +188,15 @@ const (
 // Defaults returns what the fields of Options mean that are zero. DataDir has no default,
 // the one of KubeconfigOut is in DataDir, and that of SecurePort is any free port.
 func Defaults() Options {
+	authorization := kubeoptions.NewBuiltInAuthorizationOptions()
+	authorization.Modes = []string{"RBAC"}
 	return Options{
 		BindAddress:                 "127.0.0.1",
 		EtcdPrefix:                  "/registry",
 		MinFreeDisk:                 DefaultMinFreeDisk,
 		EtcdQuota:                   DefaultEtcdQuota,
-		AuthorizationMode:           "RBAC",
+		Authentication:              kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC().WithWebHook(),
+		Authorization:               authorization,
 		ServiceClusterIPRange:       "10.0.0.0/24",
 		NodePorts:                   utilnet.PortRange{Base: 30000, Size: 2768},
 		MaxRequestsInFlight:         400,
@@ -209,7 +224,8 @@ func (o Options) withDefaults() Options {
 	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
 	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
 	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
-	o.AuthorizationMode = cmp.Or(o.AuthorizationMode, d.AuthorizationMode)
+	o.Authentication = cmp.Or(o.Authentication, d.Authentication)
+	o.Authorization = cmp.Or(o.Authorization, d.Authorization)
 	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)
 	o.NodePorts = cmp.Or(o.NodePorts, d.NodePorts)
 	o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, d.MaxRequestsInFlight)

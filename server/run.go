@@ -61,7 +61,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if a.loopback, err = newLoopback(a.serving.loopback, ctx.Done()); err != nil {
 		return nil, err
 	}
-	config, err := newFrame(s, a.serving, a.loopback, db, ready, func(req *http.Request, _ *request.RequestInfo) bool {
+	config, err := newFrame(ctx, s, a.serving, a.loopback, db, ready, func(req *http.Request, _ *request.RequestInfo) bool {
 		return a.api.aggregator.Find(req) != nil
 	})
 	if err != nil {
@@ -85,6 +85,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if a.generic, err = config.Complete(a.loopback.informers).New("gatehouse", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, err
 	}
+	s.describeIssuer(a.serving.tokens, config.ExternalAddress, a.generic)
 	for _, g := range kinds {
 		for _, v := range g.Versions {
 			for _, store := range v.Storage {

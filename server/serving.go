@@ -32,8 +32,8 @@ import (
 // kubeconfig of the admin.
 type serving struct {
 	pki *auth.PKI
-	// tokens are the keys of service account tokens.
-	tokens *tokenKeys
+	// tokens signs and verifies the tokens of service accounts.
+	tokens *tokens
 	info   *genericapiserver.SecureServingInfo
 	// loopback is how the server reaches itself.
 	loopback *restclient.Config
@@ -70,7 +70,7 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err
 	}
-	if v.tokens, err = s.tokenKeys(v.pki.TokenKey); err != nil {
+	if v.tokens, err = s.tokens(ctx, v.pki.TokenKey); err != nil {
 		return nil, err
 	}
 	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA

@@ -51,6 +51,8 @@ type settings struct {
 	// service kubernetes has.
 	serviceRange *net.IPNet
 	serviceIP    net.IP
+	// modes are those of Authorization.
+	modes []string
 	// tracing is TracingConfigFile; nil for no file.
 	tracing *tracingapi.TracingConfiguration
 }
@@ -75,7 +77,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkTokens, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -144,20 +146,19 @@ func (s *settings) checkFiles() error {
 			return fmt.Errorf("%s and %s go together: one is set and the other is not", pair.oneFlag, pair.otherFlag)
 		}
 	}
-	type given struct{ flag, path string }
-	all := []given{
+	all := append(s.accessFiles(), []optionFile{
 		{"--tls-cert-file", s.TLSCertFile}, {"--tls-private-key-file", s.TLSPrivateKeyFile},
 		{"--client-ca-file", s.ClientCAFile}, {"--requestheader-client-ca-file", s.RequestHeader.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
 		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
 		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
 		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
 		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
-	}
+	}...)
 	for _, path := range s.ServiceAccountKeyFiles {
-		all = append(all, given{"--service-account-key-file", path})
+		all = append(all, optionFile{"--service-account-key-file", path})
 	}
 	if s.Audit != nil {
-		all = append(all, given{"--audit-policy-file", s.Audit.PolicyFile}, given{"--audit-webhook-config-file", s.Audit.WebhookOptions.ConfigFile})
+		all = append(all, optionFile{"--audit-policy-file", s.Audit.PolicyFile}, optionFile{"--audit-webhook-config-file", s.Audit.WebhookOptions.ConfigFile})
 	}
 	for _, file := range all {
 		if file.path == "" {
@@ -172,9 +173,6 @@ func (s *settings) checkFiles() error {
 }
 
 func (s *settings) checkChoices() error {
-	if !slices.Contains(auth.Modes, s.AuthorizationMode) {
-		return fmt.Errorf("--authorization-mode %q is not one of %s", s.AuthorizationMode, strings.Join(auth.Modes, ", "))
-	}
 	if s.AdmissionConsistency != consistencyBounded && s.AdmissionConsistency != consistencyStrict {
 		return fmt.Errorf("--admission-consistency %q is neither %s nor %s", s.AdmissionConsistency, consistencyBounded, consistencyStrict)
 	}

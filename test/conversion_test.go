@@ -130,7 +130,7 @@ func convertColor(w http.ResponseWriter, r *harness.Review) {
 // it: reads that do not need it are answered as ever, and so are other users.
 func TestConversionWebhookThatHangsShutsNobodyOut(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{MaxRequestsInFlight: 16, MaxMutatingRequestsInFlight: 16, AuthorizationMode: "AlwaysAllow"})
+	s := harness.InProcess(t, server.Options{MaxRequestsInFlight: 16, MaxMutatingRequestsInFlight: 16, Authorization: everythingIsAllowed})
 	h := s.HTTP(t, nil)
 	hook := harness.NewWebhookServer(t, nil).Hook("/convert", convertColor)
 	const crds, v1, v2 = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/paint.example.com/v1/pots", "/apis/paint.example.com/v2/pots"

@@ -160,7 +160,7 @@ func newOverloaded(t testing.TB, places, seconds int) *overloaded {
 		t.Fatal(err)
 	}
 	o := &overloaded{Server: harness.InProcess(t, server.Options{
-		TokenAuthFile: tokens, AuthorizationMode: "AlwaysAllow", MaxMutatingRequestsInFlight: places,
+		TokenAuthFile: tokens, Authorization: everythingIsAllowed, MaxMutatingRequestsInFlight: places,
 	})}
 	o.ns = o.Namespace(t)
 	done := make(chan struct{})

@@ -55,9 +55,6 @@ type kubeAPIServer struct {
 	featureGates  []string
 	nodePorts     utilnet.PortRange
 	eventTTL      time.Duration
-	issuers       []string
-	tokenKeys     []string
-	signingKey    string
 	storage       string
 	version       bool
 	withoutEffect []string
@@ -122,9 +119,6 @@ func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
 		f.SortFlags = false
 		f.StringVar(&k.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, which are made when they are missing; --tls-cert-file is preferred to it")
 		f.StringSliceVar(&k.featureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
-		f.StringArrayVar(&k.issuers, "service-account-issuer", nil, "issuers of service account tokens; the first one is that of new tokens")
-		f.StringArrayVar(&k.tokenKeys, "service-account-key-file", nil, "PEM files with the public keys, or certificates, that service account tokens are verified with")
-		f.StringVar(&k.signingKey, "service-account-signing-key-file", "", "PEM file with the key that service account tokens are signed with")
 		k.nodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
 		f.Var(&k.nodePorts, "service-node-port-range", "range that node ports of services are taken from")
 		f.DurationVar(&k.eventTTL, "event-ttl", time.Hour, "how long events are kept")
@@ -183,10 +177,6 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	s := &o.server
 	s.UnsafeNoFsync, s.EndAtOnce = true, true
 	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
-	s.ServiceAccountIssuers, s.ServiceAccountKeyFiles, s.ServiceAccountSigningKeyFile = k.issuers, k.tokenKeys, k.signingKey
-	if err := chooseAuthorization(s, warn); err != nil {
-		return nil, err
-	}
 	chooseAdmission(s, warn)
 	chooseAddresses(s, warn)
 	if !flags.Changed("controllers") {
@@ -241,30 +231,6 @@ func setFeatureGates(entries []string) error {
 	if err := utilfeature.DefaultMutableFeatureGate.Set(strings.Join(gates, ",")); err != nil {
 		return usageError{fmt.Errorf("--feature-gates: %w", err)}
 	}
-	return nil
-}
-
-// chooseAuthorization reduces the list of kube-apiserver to the one mode that decides.
-func chooseAuthorization(s *server.Options, warn func(string, ...any)) error {
-	modes := strings.Split(s.AuthorizationMode, ",")
-	if slices.Contains(modes, "AlwaysAllow") {
-		s.AuthorizationMode = "AlwaysAllow"
-		return nil
-	}
-	for _, mode := range modes {
-		switch mode {
-		case "RBAC":
-		case "Node":
-			// Its additions to RBAC are for kubelets.
-			warn("--authorization-mode: Node has no effect here; nodes may do what RBAC lets them")
-		default:
-			return usageError{fmt.Errorf("--authorization-mode %q is not supported: it must be RBAC, Node,RBAC or AlwaysAllow", mode)}
-		}
-	}
-	if !slices.Contains(modes, "RBAC") {
-		return usageError{fmt.Errorf("--authorization-mode %q is not supported without RBAC", s.AuthorizationMode)}
-	}
-	s.AuthorizationMode = "RBAC"
 	return nil
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -62,7 +63,7 @@ func newServe(streams Streams) *cobra.Command {
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
 	d := server.Defaults()
-	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader}}
+	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader, Authentication: d.Authentication, Authorization: d.Authorization}}
 	var allowPrivileged bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -95,6 +96,11 @@ requests and exits with 0.`,
 			if o.server.AdmissionTraceBytes = o.traceBytes; o.traceBytes == 0 {
 				o.server.AdmissionTraceBytes = -1
 			}
+			authorization := o.server.Authorization
+			if authorization.AuthorizationConfigurationFile != "" && authorization.AreLegacyFlagsSet() {
+				return usageError{errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")}
+			}
+			authorization.AreLegacyFlagsSet = nil
 			if len(o.server.Controllers) == 0 {
 				// As in a kube-controller-manager: nothing is chosen.
 				o.server.Controllers = []string{server.NoControllers}
@@ -150,7 +156,19 @@ requests and exits with 0.`,
 		f.StringSliceVar(&proxies.UIDHeaders, "requestheader-uid-headers", nil, "headers with the uid of the caller (default X-Remote-Uid)")
 		f.StringSliceVar(&proxies.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups of the caller (default X-Remote-Group)")
 		f.StringSliceVar(&proxies.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the caller (default X-Remote-Extra-)")
-		f.StringVar(&s.AuthorizationMode, "authorization-mode", d.AuthorizationMode, "RBAC or AlwaysAllow")
+	})
+	addSection(cmd, "Tokens of service accounts", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringArrayVar(&s.ServiceAccountIssuers, "service-account-issuer", nil, "issuers of tokens that are accepted; the first one is that of new tokens, and an https URL is described at /.well-known/openid-configuration; may be repeated (default https://kubernetes.default.svc.cluster.local)")
+		f.StringArrayVar(&s.ServiceAccountKeyFiles, "service-account-key-file", nil, "PEM file with public keys or certificates that verify tokens, in addition to the signing key; may be repeated")
+		f.StringVar(&s.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs tokens (default one that the server creates)")
+		f.StringVar(&s.ServiceAccountSigningEndpoint, "service-account-signing-endpoint", "", "socket of an external signer of tokens, instead of key files")
+		f.StringVar(&s.ServiceAccountJWKSURI, "service-account-jwks-uri", "", "https URL of the keys that verify tokens, in the description of the issuer (default /openid/v1/jwks of this server)")
+	})
+	addSection(cmd, "Tokens of others", s.Authentication.AddFlags)
+	addSection(cmd, "Authorization", func(f *pflag.FlagSet) {
+		s.Authorization.AddFlags(f)
+		f.Lookup("authorization-mode").Usage = "authorizers to ask, in this order, unless --authorization-config names others: RBAC, Node, Webhook, ABAC, AlwaysAllow or AlwaysDeny"
 	})
 	addSection(cmd, "Admission", func(f *pflag.FlagSet) {
 		f.SortFlags = false

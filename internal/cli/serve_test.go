@@ -34,8 +34,8 @@ func TestServeParsesTheContract(t *testing.T) {
 		o := server.Options{
 			DataDir: "./gatehouse.data", BindAddress: "127.0.0.1", SecurePort: 6443, EtcdPrefix: "/registry",
 			MinFreeDisk: 128 << 20, EtcdQuota: 8 << 30,
-			AuthorizationMode: "RBAC", ServiceClusterIPRange: "10.0.0.0/24",
-			MaxRequestsInFlight: 400, MaxMutatingRequestsInFlight: 200,
+			ServiceClusterIPRange: "10.0.0.0/24",
+			MaxRequestsInFlight:   400, MaxMutatingRequestsInFlight: 200,
 			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
 			AdmissionTraceBytes: 8 << 20,
@@ -110,7 +110,18 @@ func TestServeParsesTheContract(t *testing.T) {
 		{"--controllers -*", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
 		{"--controllers=", with(func(o *server.Options) { o.Controllers = []string{"-*"} })},
 		{"--allow-privileged=false", with(func(o *server.Options) { o.RefusePrivileged = true })},
-		{"--authorization-mode AlwaysAllow", with(func(o *server.Options) { o.AuthorizationMode = "AlwaysAllow" })},
+		{"--authorization-mode Node,RBAC", with(func(o *server.Options) {
+			o.Authorization = server.Defaults().Authorization
+			o.Authorization.Modes = []string{"Node", "RBAC"}
+		})},
+		{"--service-account-issuer https://a --service-account-issuer b --service-account-jwks-uri https://c --service-account-signing-endpoint s", with(func(o *server.Options) {
+			o.ServiceAccountIssuers, o.ServiceAccountJWKSURI, o.ServiceAccountSigningEndpoint = []string{"https://a", "b"}, "https://c", "s"
+		})},
+		{"--oidc-issuer-url https://a --oidc-client-id b --api-audiences c", with(func(o *server.Options) {
+			o.Authentication = server.Defaults().Authentication
+			o.Authentication.OIDC.IssuerURL, o.Authentication.OIDC.ClientID, o.Authentication.OIDC.FlagsSet = "https://a", "b", true
+			o.Authentication.APIAudiences = []string{"c"}
+		})},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			got, err := parse(t, strings.Fields(tc.args)...)
@@ -120,6 +131,12 @@ func TestServeParsesTheContract(t *testing.T) {
 			// The contract is about the flags; other options have tests of their own.
 			if tc.want.RequestHeader == nil {
 				tc.want.RequestHeader = &options.RequestHeaderAuthenticationOptions{}
+			}
+			if tc.want.Authentication == nil {
+				tc.want.Authentication = server.Defaults().Authentication
+			}
+			if tc.want.Authorization == nil {
+				tc.want.Authorization = server.Defaults().Authorization
 			}
 			if diff := cmp.Diff(tc.want, got.server, cmpopts.IgnoreFields(server.Options{}, "Audit")); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

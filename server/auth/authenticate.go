@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
@@ -43,12 +44,17 @@ type AuthenticationOptions struct {
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
 	Client    kubernetes.Interface
+	// Others are whose tokens are accepted besides; nil for nobody's. ServerID is this
+	// server in metrics.
+	Others   *options.BuiltInAuthenticationOptions
+	ServerID string
 }
 
 // NewAuthenticator returns what decides who a caller is: proxies, client certificates,
-// tokens of the token file, tokens of service accounts, and for health and
-// version nobody at all. It fails when the token file cannot be read.
-func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
+// tokens of the token file, tokens of service accounts, tokens of others, and for health and
+// version nobody at all. It fails when a file cannot be read. Until ctx ends, it follows the
+// keys of issuers and the file of the authentication configuration.
+func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticator.Request, error) {
 	tokens := []authenticator.Token{
 		authenticator.WrapAudienceAgnosticToken(o.Audiences, tokenfile.New(map[string]*user.DefaultInfo{
 			o.LoopbackToken: {Name: user.APIServerUser, UID: "loopback", Groups: []string{user.SystemPrivilegedGroup}},
@@ -76,15 +82,34 @@ func NewAuthenticator(o AuthenticationOptions) (authenticator.Request, error) {
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	)
+	unknown := openToAnybody()
+	if KnowsOthers(o.Others) {
+		others, configured, err := newOthers(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		known = union.New(known, others)
+		if configured != nil {
+			unknown = configured
+		}
+	}
 	if o.RequestHeader != nil {
 		// A proxy may have a client certificate in its own right; the caller counts.
 		known = union.New(newProxies(o.RequestHeader), known)
 	}
-	conditions := make([]apiserver.AnonymousAuthCondition, 0, len(openPaths))
-	for _, path := range openPaths {
-		conditions = append(conditions, apiserver.AnonymousAuthCondition{Path: path})
+	if known = group.NewAuthenticatedGroupAdder(known); !unknown.Enabled {
+		return known, nil
 	}
-	return union.NewFailOnError(group.NewAuthenticatedGroupAdder(known), anonymous.NewAuthenticator(conditions)), nil
+	return union.NewFailOnError(known, anonymous.NewAuthenticator(unknown.Conditions)), nil
+}
+
+// openToAnybody lets anybody read the open paths.
+func openToAnybody() *apiserver.AnonymousAuthConfig {
+	config := &apiserver.AnonymousAuthConfig{Enabled: true}
+	for _, path := range openPaths {
+		config.Conditions = append(config.Conditions, apiserver.AnonymousAuthCondition{Path: path})
+	}
+	return config
 }
 
 // boundObjects reads the objects that a service account's token is bound to, so

@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -11,42 +10,56 @@ import (
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/informers"
+	"k8s.io/kubernetes/pkg/kubeapiserver/authorizer/modes"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 )
 
-// Modes are the values of --authorization-mode.
-var Modes = []string{"RBAC", "AlwaysAllow"}
-
 // NewAuthorizer returns what decides what a caller may do. Members of
 // system:masters may do everything, and anybody who is let in may read health
-// and version; the rest is for the mode. RBAC reads its rules through the
-// informers.
-func NewAuthorizer(mode string, informers informers.SharedInformerFactory) (authorizer.Authorizer, authorizer.RuleResolver, error) {
-	if !slices.Contains(Modes, mode) {
-		return nil, nil, fmt.Errorf("--authorization-mode %q is not one of %v", mode, Modes)
-	}
+// and version; the rest is for the options. RBAC and Node read what they need
+// through the informers. The configuration file is followed until ctx ends.
+func NewAuthorizer(ctx context.Context, o *options.BuiltInAuthorizationOptions, informers informers.SharedInformerFactory, serverID string) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	open, err := path.NewAuthorizer(append([]string{"/livez/*", "/readyz/*", "/healthz/*"}, openPaths...))
 	if err != nil {
 		return nil, nil, err
 	}
-	chain := []union.NamedAuthorizer{
-		{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		{AuthorizerName: "open-paths", Authorizer: open},
+	decide, rules, err := chosen(ctx, o, informers, serverID)
+	if err != nil {
+		return nil, nil, fmt.Errorf("authorization: %w", err)
 	}
-	if mode == "AlwaysAllow" {
-		all := authorizerfactory.NewAlwaysAllowAuthorizer()
-		a, err := union.New(append(chain, union.NamedAuthorizer{AuthorizerName: mode, Authorizer: all})...)
-		return a, all, err
-	}
-	rules := informers.Rbac().V1()
-	r := rbac.New(
-		&rbac.RoleGetter{Lister: rules.Roles().Lister()},
-		&rbac.RoleBindingLister{Lister: rules.RoleBindings().Lister()},
-		&rbac.ClusterRoleGetter{Lister: rules.ClusterRoles().Lister()},
-		&rbac.ClusterRoleBindingLister{Lister: rules.ClusterRoleBindings().Lister()},
+	a, err := union.New(
+		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "open-paths", Authorizer: open},
+		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: sameDocument{decide}},
 	)
-	a, err := union.New(append(chain, union.NamedAuthorizer{AuthorizerName: mode, Authorizer: sameDocument{r}})...)
-	return a, r, err
+	return a, rules, err
+}
+
+// chosen returns what the options choose. RBAC alone and AlwaysAllow alone need none of what
+// upstream prepares for files and webhooks.
+func chosen(ctx context.Context, o *options.BuiltInAuthorizationOptions, informers informers.SharedInformerFactory, serverID string) (authorizer.Authorizer, authorizer.RuleResolver, error) {
+	if o.AuthorizationConfigurationFile == "" && len(o.Modes) == 1 {
+		switch o.Modes[0] {
+		case modes.ModeAlwaysAllow:
+			all := authorizerfactory.NewAlwaysAllowAuthorizer()
+			return all, all, nil
+		case modes.ModeRBAC:
+			rules := informers.Rbac().V1()
+			r := rbac.New(
+				&rbac.RoleGetter{Lister: rules.Roles().Lister()},
+				&rbac.RoleBindingLister{Lister: rules.RoleBindings().Lister()},
+				&rbac.ClusterRoleGetter{Lister: rules.ClusterRoles().Lister()},
+				&rbac.ClusterRoleBindingLister{Lister: rules.ClusterRoleBindings().Lister()},
+			)
+			return r, r, nil
+		}
+	}
+	config, err := o.ToAuthorizationConfig(informers)
+	if err != nil {
+		return nil, nil, err
+	}
+	return config.New(ctx, serverID)
 }
 
 // sameDocument lets who may read OpenAPI v2 read it where kubectl up to 1.9 does.

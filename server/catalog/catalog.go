@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -68,14 +69,21 @@ type Options struct {
 	Authorizer    authorizer.Authorizer
 	RuleResolver  authorizer.RuleResolver
 
-	// TokenIssuer signs the tokens of service accounts.
-	TokenIssuer serviceaccount.TokenGenerator
+	// TokenIssuer signs the tokens of service accounts, for MaxTokenExpiration at most; 0
+	// means any time.
+	TokenIssuer        serviceaccount.TokenGenerator
+	MaxTokenExpiration time.Duration
 	// ServiceRange is where cluster IPs come from; NodePorts where node ports
 	// do.
 	ServiceRange net.IPNet
 	NodePorts    utilnet.PortRange
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
+
+	// ProxyTransport reaches pods and services for whoever asks for their proxy;
+	// ServiceAddress says where services are that run outside of the cluster, nil for none.
+	ProxyTransport http.RoundTripper
+	ServiceAddress ServiceAddress
 
 	// Served says what is served of upstream's kinds; nil means Default. What Version does not
 	// have is not served.
@@ -164,6 +172,7 @@ func Build(o Options) ([]Group, []Hook, error) {
 		return nil, nil, err
 	}
 	answerForNodes(groups, o.Authorizer)
+	proxyToAddresses(groups, o.ServiceAddress, o.ProxyTransport)
 	letInitializersChange(groups)
 	if err := refinePolicies(groups, o.Client.Discovery()); err != nil {
 		return nil, nil, fmt.Errorf("admission policies: %w", err)
@@ -225,11 +234,11 @@ func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, erro
 			EventTTL:                    o.EventTTL,
 			LoopbackClientConfig:        o.Loopback,
 			ServiceAccountIssuer:        o.TokenIssuer,
-			ServiceAccountMaxExpiration: 0,
+			ServiceAccountMaxExpiration: o.MaxTokenExpiration,
 			APIAudiences:                o.Audiences,
 			Informers:                   o.Informers,
 		},
-		Proxy: corerest.ProxyConfig{KubeletClientConfig: kubeletclient.KubeletClientConfig{
+		Proxy: corerest.ProxyConfig{Transport: o.ProxyTransport, KubeletClientConfig: kubeletclient.KubeletClientConfig{
 			Port:                  10250,
 			PreferredAddressTypes: []string{"InternalIP", "ExternalIP", "Hostname"},
 		}},
@@ -238,7 +247,8 @@ func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, erro
 			NodePortRange:    o.NodePorts,
 			IPRepairInterval: repairInterval,
 		},
-		Authorizer: o.Authorizer,
+		EndpointSliceGetter: endpointSlices{o.Client},
+		Authorizer:          o.Authorizer,
 	}, o.Authorizer)
 	if err != nil {
 		return nil, fmt.Errorf("kinds of the core group: %w", err)

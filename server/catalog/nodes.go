@@ -21,9 +21,7 @@ import (
 // nodeSubresources are answered by an agent on a node, and this server has no
 // nodes that run anything. Admission judges those that connect to something;
 // logs are read, and reads are not judged. Then the answer is 501.
-var nodeSubresources = []string{
-	"pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "pods/log", "nodes/proxy", "services/proxy",
-}
+var nodeSubresources = []string{"pods/attach", "pods/exec", "pods/portforward", "pods/log", "nodes/proxy"}
 
 // upgraded are those that clients reach by upgrading a connection: with POST, or,
 // since WebSockets allow nothing else, with GET. Either is a create.
@@ -116,7 +114,7 @@ func (s noAgentConnect) Connect(ctx context.Context, name string, _ runtime.Obje
 	if err := s.authorize(ctx); err != nil {
 		return nil, err
 	}
-	// Proxies of services may name a scheme and a port: "https:web:443".
+	// Proxies may name a scheme and a port: "https:node:10250".
 	switch parts := strings.Split(name, ":"); len(parts) {
 	case 2:
 		name = parts[0]

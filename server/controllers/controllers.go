@@ -49,7 +49,8 @@ type Options struct {
 	CAFile, CAKeyFile string
 	// FakeNodes is how many nodes to play, besides what is selected; 0 means none.
 	FakeNodes int
-	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets.
+	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
+	// tokens.
 	TokenKey any
 }
 

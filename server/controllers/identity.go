@@ -64,6 +64,10 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 // serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills those
 // that are made for one, and deletes those of one that is gone.
 func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
+	if t.options.TokenKey == nil {
+		klog.FromContext(ctx).Info("No tokens of ServiceAccounts are kept in Secrets: an external signer has the key")
+		return func(ctx context.Context) { <-ctx.Done() }, nil
+	}
 	tokens, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, t.options.TokenKey)
 	if err != nil {
 		return nil, err

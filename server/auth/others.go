@@ -1,0 +1,55 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	openapi "k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kubernetes/pkg/kubeapiserver/options"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+)
+
+// KnowsOthers reports whether options say whose tokens are accepted besides the server's own.
+func KnowsOthers(o *options.BuiltInAuthenticationOptions) bool {
+	return o != nil && (o.AuthenticationConfigFile != "" || (o.OIDC != nil && o.OIDC.IssuerURL != "") || (o.WebHook != nil && o.WebHook.ConfigFile != ""))
+}
+
+// Others returns the part of options that says whose tokens are accepted besides the server's
+// own.
+func Others(o *options.BuiltInAuthenticationOptions) *options.BuiltInAuthenticationOptions {
+	return &options.BuiltInAuthenticationOptions{
+		APIAudiences: o.APIAudiences, OIDC: o.OIDC, WebHook: o.WebHook, AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenSuccessCacheTTL: o.TokenSuccessCacheTTL, TokenFailureCacheTTL: o.TokenFailureCacheTTL,
+	}
+}
+
+// newOthers returns what knows tokens of OpenID Connect and those that a webhook knows, by
+// upstream's code, and who callers without credentials are, if the configuration says so.
+func newOthers(ctx context.Context, o AuthenticationOptions) (authenticator.Request, *apiserver.AnonymousAuthConfig, error) {
+	others := Others(o.Others)
+	others.APIAudiences = o.Audiences
+	others.ServiceAccounts = &options.ServiceAccountAuthenticationOptions{
+		// Nobody else issues tokens of service accounts.
+		Issuers: o.Issuers,
+		// Those of this server are checked elsewhere: there is nothing to watch.
+		OptionalTokenGetter: func(informers.SharedInformerFactory) serviceaccount.ServiceAccountTokenGetter {
+			return boundObjects{o.Client}
+		},
+	}
+	config, err := others.ToAuthenticationConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("authentication: %w", err)
+	}
+	var made genericapiserver.AuthenticationInfo
+	if err := others.ApplyTo(ctx, &made, nil, nil, &openapi.Config{}, nil, o.Client, nil, o.ServerID); err != nil {
+		return nil, nil, fmt.Errorf("authentication: %w", err)
+	}
+	if config.AuthenticationConfig == nil {
+		return made.Authenticator, nil, nil
+	}
+	return made.Authenticator, config.AuthenticationConfig.Anonymous, nil
+}

@@ -1,0 +1,102 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes"
+	api "k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/registry/core/service"
+)
+
+// ServiceAddress returns the HOST:PORT where a port of a service is that runs outside of the
+// cluster, if it has one.
+type ServiceAddress func(namespace, name string, port int32) (string, bool)
+
+// proxyToAddresses has services/proxy lead to the addresses of services that run outside of the
+// cluster.
+func proxyToAddresses(groups []Group, address ServiceAddress, transport http.RoundTripper) {
+	for _, g := range groups {
+		if g.Name != "" || address == nil {
+			continue
+		}
+		for _, v := range g.Versions {
+			if proxy, ok := v.Storage["services/proxy"].(*service.ProxyREST); ok {
+				proxy.Redirector = redirector{proxy.Redirector, v.Storage["services"].(rest.Getter), address, transport}
+			}
+		}
+	}
+}
+
+// slicesTimeout is how long the EndpointSlices of a service may take to read.
+const slicesTimeout = 10 * time.Second
+
+// endpointSlices reads the EndpointSlices of a service when somebody asks for its proxy: nothing
+// watches them for those who do not.
+type endpointSlices struct{ client kubernetes.Interface }
+
+// GetEndpointSlices implements proxy.EndpointSliceGetter.
+func (e endpointSlices) GetEndpointSlices(namespace, service string) ([]*discoveryv1.EndpointSlice, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), slicesTimeout)
+	defer cancel()
+	list, err := e.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{discoveryv1.LabelServiceName: service}.String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices := make([]*discoveryv1.EndpointSlice, len(list.Items))
+	for i := range list.Items {
+		slices[i] = &list.Items[i]
+	}
+	return slices, nil
+}
+
+// redirector finds where a service is.
+type redirector struct {
+	rest.Redirector
+	services  rest.Getter
+	address   ServiceAddress
+	transport http.RoundTripper
+}
+
+// ResourceLocation implements rest.Redirector. The service must exist and have the port, as for
+// services with endpoints.
+func (r redirector) ResourceLocation(ctx context.Context, id string) (*url.URL, http.RoundTripper, error) {
+	scheme, name, port, valid := utilnet.SplitSchemeNamePort(id)
+	if !valid {
+		return r.Redirector.ResourceLocation(ctx, id)
+	}
+	obj, err := r.services.Get(ctx, name, &metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		// What upstream says of it depends on the port.
+		return r.Redirector.ResourceLocation(ctx, id)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	svc, ok := obj.(*api.Service)
+	if !ok {
+		return nil, nil, apierrors.NewInternalError(fmt.Errorf("service %s is a %T", name, obj))
+	}
+	for _, p := range svc.Spec.Ports {
+		if p.Name != port && strconv.Itoa(int(p.Port)) != port {
+			continue
+		}
+		if host, ok := r.address(request.NamespaceValue(ctx), name, p.Port); ok {
+			return &url.URL{Scheme: scheme, Host: host}, r.transport, nil
+		}
+	}
+	return r.Redirector.ResourceLocation(ctx, id)
+}

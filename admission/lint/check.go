@@ -60,6 +60,9 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 		if ctx.Err() != nil {
 			break
 		}
+		if r.Upgrade && w.Upgrade == nil {
+			continue
+		}
 		p.rule = r
 		r.check(p)
 		p.report.Checked = append(p.report.Checked, r)
@@ -202,6 +205,9 @@ func (p *pass) sum() {
 	}
 	if p.Partial {
 		p.report.Unseen = append(p.report.Unseen, "what is in no file: it may exist all the same")
+	}
+	if u := p.Upgrade; u != nil && u.Known.LessThan(u.To) {
+		p.misses("what Kubernetes %s newly serves: the data here is of %s, with the removals that were planned then", minor(u.To), minor(u.Known))
 	}
 	p.report.Unseen = append(p.report.Unseen, slices.Sorted(maps.Keys(p.unseen))...)
 }

@@ -34,6 +34,8 @@ type Rule struct {
 	// OnWrite tells that the rule can be judged by what a server knows anyway, at little
 	// cost: the server tells its errors to who writes a registration.
 	OnWrite bool
+	// Upgrade tells that the rule runs only if the World has an Upgrade.
+	Upgrade bool
 
 	check func(*pass)
 }

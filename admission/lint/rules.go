@@ -16,4 +16,6 @@ var rules = []*Rule{
 	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,
 	// Initializers.
 	initializerCycle, initializerIdle,
+	// Whether an upgrade is safe, if it is asked.
+	upgradeRuleRemoved, upgradeRuleMisses, upgradeAPIVersion, upgradeReview, upgradeExpression, upgradeServer,
 }

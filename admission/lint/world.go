@@ -73,6 +73,8 @@ type World struct {
 	// Injectors are the kinds of objects that a role of somebody may change, as far as rules
 	// look at them: a program with that right can set its own caBundle.
 	Injectors map[string]bool
+	// Upgrade is what the registrations are to work with; nil when nobody asks.
+	Upgrade *Upgrade
 	// Served are the certificates that webhooks present, by address; only those that were
 	// asked are in it.
 	Served map[Address]Served

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/policies"
 	"github.com/gatehouse-dev/gatehouse/server"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 )
@@ -30,8 +33,10 @@ type lintOptions struct {
 	// serviceAddresses say where services are that run outside of the cluster.
 	serviceAddresses []string
 	addresses        server.ServiceAddresses
-	level            string
-	output           string
+	// upgradeTo is a release, 1.38; empty for the present one.
+	upgradeTo string
+	level     string
+	output    string
 	// now is the time by which certificates expire; nil means the clock.
 	now func() time.Time
 }
@@ -67,6 +72,9 @@ level error, or a file cannot be read or parsed.`,
   # a cluster, and the certificates that its webhooks present
   gatehouse lint --kubeconfig ~/.kube/config --connect
 
+  # whether the registrations of this cluster work with another release
+  gatehouse lint --upgrade-to 1.38
+
   # what a rule is about
   gatehouse lint --explain self-deadlock`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -83,6 +91,7 @@ level error, or a file cannot be read or parsed.`,
 	addSection(cmd, "Rules", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
+		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
@@ -111,6 +120,9 @@ func (o *lintOptions) complete() error {
 	var err error
 	if o.addresses, err = server.ParseServiceAddresses(o.serviceAddresses); err != nil {
 		return usageError{err}
+	}
+	if o.upgradeTo != "" && !regexp.MustCompile(`^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?$`).MatchString(o.upgradeTo) {
+		return usageError{fmt.Errorf("--upgrade-to is %q: name a release of Kubernetes, such as 1.38", o.upgradeTo)}
 	}
 	if o.explain == "" {
 		return nil
@@ -169,6 +181,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 	var skipped, unread []string
 	var err error
 	var about func(lint.Object) bool
+	var release *version.Version
 	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
 	if len(o.paths) > 0 {
 		if files, skipped, unread, err = offline.Survey(o.paths, in); err != nil {
@@ -195,6 +208,11 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		if files != nil {
 			about = files.About()
 		}
+		if o.upgradeTo != "" {
+			if release, err = offline.Release(config); err != nil {
+				return nil, err
+			}
+		}
 	}
 	over := files
 	if !live {
@@ -212,11 +230,36 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 	} else {
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}
+	if o.upgradeTo != "" {
+		w.Upgrade = o.upgrade(release)
+		if files != nil {
+			w.Upgrade.Servers = files.ServerOptions()
+		}
+	}
 	r.Report = lint.Check(ctx, w, lint.Options{About: about})
 	r.Unseen = slices.Concat(r.Unseen, unread, skipped)
 	r.unread = len(unread)
 	r.subject = subject(w)
 	return r, ctx.Err()
+}
+
+// upgrade is what the rules about upgrades look at. from is nil when the present release is not
+// known.
+func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
+	to := version.MustParseGeneric(o.upgradeTo)
+	known := version.MustParseGeneric(server.KubernetesVersion)
+	u := &lint.Upgrade{
+		From: from, To: version.MajorMinor(to.Major(), to.Minor()), Known: version.MajorMinor(known.Major(), known.Minor()),
+		Lives: offline.Lives(), Flags: map[string]bool{}, Plugins: map[string]bool{}, Dropped: policies.Dropped,
+	}
+	for _, line := range generated(upstreamFlags) {
+		name, _, _ := strings.Cut(line, " ")
+		u.Flags[name] = true
+	}
+	for _, name := range generated(upstreamPlugins) {
+		u.Plugins[name] = true
+	}
+	return u
 }
 
 // subject counts what there is to look at.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
+	"github.com/gatehouse-dev/gatehouse/server"
 )
 
 // advices are the sections of the Kubernetes page "Admission Webhook Good Practices" that
@@ -166,6 +167,21 @@ cluster, as the one of ` + "`gatehouse serve`" + ` does: rules about its service
 
 With paths and ` + "`--kubeconfig` or `--context`" + `, the command judges the files as if they were applied to
 that cluster, and reports what is wrong with the files.
+
+## Before an upgrade
+
+    gatehouse lint --upgrade-to 1.38
+    gatehouse lint deploy/ --upgrade-to 1.38
+
+With ` + "`--upgrade-to`" + `, the rules whose names begin with upgrade- run, too: which rules will match nothing
+because the release does not serve their versions, which Exact rules miss a version that it newly
+serves, which registrations and params it does not serve, which functions its expressions do not
+have, and, in files, which flags and plugins its kube-apiserver does not have: those of pods and workloads
+that run kube-apiserver, of kubeadm's ClusterConfiguration, and of an AdmissionConfiguration. Each
+finding says what to write instead. The target may be any release. What each release serves is
+upstream's own data, as of Kubernetes ` + server.KubernetesVersion + `: what later releases introduce is not known, and the
+command says so. With files alone, the present release is not known, and an Exact rule is compared with
+all versions that the target serves.
 
 ## In CI
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -220,12 +221,32 @@ func forgetLater(after ...time.Duration) {
 }
 
 // runServe serves until ctx ends.
+// leaveOutDropped leaves out the admission plugins that Kubernetes had once, and warns of each:
+// command lines of old keep working (S9.20).
+func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
+	for _, list := range []struct {
+		flag  string
+		names *[]string
+	}{
+		{"admission-control", &s.AdmissionControl}, {"enable-admission-plugins", &s.EnableAdmissionPlugins}, {"disable-admission-plugins", &s.DisableAdmissionPlugins},
+	} {
+		*list.names = slices.DeleteFunc(slices.Clone(*list.names), func(name string) bool {
+			why, dropped := policies.Dropped[name]
+			if dropped {
+				warn("--%s: the plugin %s is left out: %s", list.flag, name, why)
+			}
+			return dropped
+		})
+	}
+}
+
 func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if o.verbosity < 0 {
 		return usageError{fmt.Errorf("--v %d must not be negative", o.verbosity)}
 	}
 	// Packages were initialized.
 	forgetProgram()
+	leaveOutDropped(&o.server, func(format string, args ...any) { fmt.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
 	s, err := server.New(o.server)
 	if err != nil {
 		return usageError{err}

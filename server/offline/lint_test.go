@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gatehouse-dev/gatehouse/admission/lint"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
@@ -44,6 +45,9 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 	}
 	if change != nil {
 		change(world)
+		if world.Upgrade != nil {
+			world.Upgrade.Servers = w.ServerOptions()
+		}
 	}
 	return lint.Check(t.Context(), world, lint.Options{}), w
 }
@@ -63,6 +67,17 @@ func TestExamplesOfRules(t *testing.T) {
 	for _, r := range lint.Rules() {
 		t.Run(r.ID, func(t *testing.T) {
 			var change func(*lint.World)
+			if r.Upgrade {
+				change = func(w *lint.World) {
+					w.Upgrade = &lint.Upgrade{
+						To: version.MajorMinor(1, 37), Known: version.MajorMinor(1, 37), Lives: offline.Lives(),
+						Plugins: map[string]bool{"NodeRestriction": true}, Flags: map[string]bool{"enable-admission-plugins": true},
+					}
+					if r.ID == "upgrade-expression" {
+						w.Upgrade.To = version.MajorMinor(1, 32)
+					}
+				}
+			}
 			if slices.Contains(r.Reads, lint.Certificates) {
 				// The server presents the certificate of the example that passes.
 				change = func(w *lint.World) {

@@ -1,0 +1,332 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// Upgrade is a release of Kubernetes that the registrations are to work with.
+type Upgrade struct {
+	// From is the present release; nil when it is not known. To is the target.
+	From, To *version.Version
+	// Known is the release that the data here is of: which APIs later ones introduce is not known.
+	Known *version.Version
+	// Lives are the built-in kinds of all releases.
+	Lives []Life
+	// Flags and Plugins are those of the kube-apiserver of release Known, and Dropped says what
+	// replaces a plugin that it has no more.
+	Flags, Plugins map[string]bool
+	Dropped        map[string]string
+	// Servers are the command lines of kube-apiserver, and the lists of its plugins, in files.
+	Servers []ServerOption
+}
+
+// Life says in which releases of Kubernetes a version of a kind is served.
+type Life struct {
+	schema.GroupVersionResource
+	Kind string
+	// Introduced is nil when it is not known, Deprecated and Removed when they are not planned.
+	Introduced, Deprecated, Removed *version.Version
+	// Replacement is what to write instead, empty when there is nothing.
+	Replacement schema.GroupVersionKind
+}
+
+// served reports whether a release serves the version.
+func (l *Life) served(release *version.Version) bool {
+	return (l.Introduced == nil || release.AtLeast(l.Introduced)) && (l.Removed == nil || release.LessThan(l.Removed))
+}
+
+// stable reports whether the version is served unless somebody switches it off.
+func (l *Life) stable() bool {
+	return !strings.Contains(l.Version, "alpha") && !strings.Contains(l.Version, "beta")
+}
+
+// ServerOption is a flag of a kube-apiserver, or a plugin of an AdmissionConfiguration.
+type ServerOption struct {
+	Object
+	Path []any
+	// Flag is its name without dashes, and Value what it is set to. A Plugin has no flag.
+	Flag, Value, Plugin string
+}
+
+// life returns what is known of a kind's version in the group that a test is true of.
+func (u *Upgrade) life(test func(*Life) bool) *Life {
+	for i := range u.Lives {
+		if test(&u.Lives[i]) {
+			return &u.Lives[i]
+		}
+	}
+	return nil
+}
+
+// instead says what to write in place of a version that the target does not serve.
+func (u *Upgrade) instead(l *Life) string {
+	if r := l.Replacement; !r.Empty() {
+		if next := u.life(func(o *Life) bool { return o.Group == r.Group && o.Version == r.Version && o.Kind == r.Kind }); next == nil || next.served(u.To) {
+			return "; write " + r.GroupVersion().String() + " " + r.Kind
+		}
+	}
+	var best *Life
+	for i := range u.Lives {
+		o := &u.Lives[i]
+		if o.Group == l.Group && o.Kind == l.Kind && o.served(u.To) && (best == nil || o.stable() && !best.stable()) {
+			best = o
+		}
+	}
+	if best == nil {
+		return "; nothing replaces it"
+	}
+	return "; write " + best.GroupVersion().String() + " " + best.Kind
+}
+
+// gone says why the target does not serve a version.
+func (u *Upgrade) gone(l *Life) string {
+	if l.Introduced != nil && u.To.LessThan(l.Introduced) {
+		return "comes with " + minor(l.Introduced)
+	}
+	return "was removed in " + minor(l.Removed)
+}
+
+// minor writes a release as people do.
+func minor(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
+
+// upgradeExample is where the examples of the rules about upgrades are: a rule about pods'
+// disruption budgets, whose version v1beta1 Kubernetes 1.25 removed.
+func upgradeExample(apiVersion, more string) string {
+	return hook(validating, "rules:\n- {apiGroups: [policy], apiVersions: ["+apiVersion+"], operations: [CREATE], resources: [poddisruptionbudgets]}\nfailurePolicy: Ignore\n"+more)
+}
+
+var upgradeRuleRemoved = &Rule{
+	ID: "upgrade-rule-removed", Level: Error, Upgrade: true,
+	Title: "A rule or a paramKind names a version that the target of an upgrade does not serve",
+	Why: "A rule that names only such versions matches nothing any more, also with matchPolicy Equivalent: what it enforced is not enforced, without an error. " +
+		"A policy whose paramKind is not served fails.",
+	Fix:    "Name a version that both releases serve, before the upgrade.",
+	Fails:  upgradeExample("v1beta1", ""),
+	Passes: upgradeExample("v1", ""),
+	check: func(p *pass) {
+		u := p.Upgrade
+		p.entries(func(e *snapshot.Entry) {
+			for i := range e.Rules {
+				p.removed(u, e, i)
+			}
+			if e.Policy == nil || e.Entry.Policy.ParamKind == nil {
+				return
+			}
+			kind := *e.Entry.Policy.ParamKind
+			l := u.life(func(l *Life) bool { return l.GroupVersion().WithKind(l.Kind) == kind })
+			if l != nil && !l.served(u.To) {
+				p.finds(at(e.Entry, "paramKind"), "the params of %s are of %s %s, which %s%s", e, kind.GroupVersion(), kind.Kind, u.gone(l), u.instead(l))
+			}
+		})
+	},
+}
+
+// removed looks at one rule of an entry.
+func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
+	r := &e.Rules[i]
+	var gone []string
+	instead, left := "", false
+	for _, group := range r.APIGroups {
+		for _, v := range r.APIVersions {
+			for _, resource := range r.Resources {
+				resource, _, _ = strings.Cut(resource, "/")
+				var known, served *Life
+				for k := range u.Lives {
+					l := &u.Lives[k]
+					if l.Group != group && group != "*" || l.Version != v && v != "*" || l.Resource != resource && resource != "*" {
+						continue
+					}
+					known = l
+					if l.served(u.To) {
+						served = l
+					}
+				}
+				if known == nil || served != nil {
+					// A group that Kubernetes does not have belongs to custom resources.
+					left = true
+					continue
+				}
+				text := fmt.Sprintf("%s of %s %s", known.Resource, known.GroupVersion(), u.gone(known))
+				if !slices.Contains(gone, text) {
+					gone = append(gone, text)
+				}
+				instead = u.instead(known)
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	where := at(e.Entry, append(rulesPath(e.Entry, i), "apiVersions")...)
+	if left {
+		p.findsAs(Note, where, "rule %d of %s names more than Kubernetes %s serves: %s%s", i+1, e, minor(u.To), few(gone), instead)
+		return
+	}
+	p.finds(where, "rule %d of %s matches nothing on Kubernetes %s: %s%s", i+1, e, minor(u.To), few(gone), instead)
+}
+
+var upgradeRuleMisses = &Rule{
+	ID: "upgrade-rule-misses-version", Level: Warning, Upgrade: true, Advice: "match-all-versions",
+	Title: "With matchPolicy Exact, a rule leaves out a version that the target of an upgrade newly serves",
+	Why:   "The same objects can be written through the new version, and nothing judges these writes.",
+	Fix:   "Set matchPolicy to Equivalent, or name the new version, too.",
+	Fails: hook(validating, `rules:
+- {apiGroups: [autoscaling], apiVersions: [v1], operations: [CREATE], resources: [horizontalpodautoscalers]}
+failurePolicy: Ignore
+matchPolicy: Exact
+`),
+	Passes: hook(validating, `rules:
+- {apiGroups: [autoscaling], apiVersions: [v1], operations: [CREATE], resources: [horizontalpodautoscalers]}
+failurePolicy: Ignore
+matchPolicy: Equivalent
+`),
+	check: func(p *pass) {
+		u := p.Upgrade
+		p.entries(func(e *snapshot.Entry) {
+			if e.Equivalent || e.Source == registration.Initializing {
+				return
+			}
+			for i := range u.Lives {
+				l := &u.Lives[i]
+				if !l.stable() || l.Introduced == nil || !l.served(u.To) || u.From != nil && u.From.AtLeast(l.Introduced) || matchesAny(e.Rules, probeOf(l)) {
+					continue
+				}
+				named := u.life(func(o *Life) bool {
+					return o.Group == l.Group && o.Resource == l.Resource && o.Version != l.Version && o.served(u.To) && matchesAny(e.Rules, probeOf(o))
+				})
+				if named != nil {
+					p.finds(at(e.Entry), "the rules of %s name %s of %s and not %s, which Kubernetes serves since %s: matchPolicy is Exact",
+						e, l.Resource, named.GroupVersion(), l.GroupVersion(), minor(l.Introduced))
+				}
+			}
+		})
+	},
+}
+
+// probeOf is a request that creates an object of a kind.
+func probeOf(l *Life) *plan.Request {
+	return &plan.Request{Operation: admission.Create, Resource: l.GroupVersionResource, Kind: l.GroupVersion().WithKind(l.Kind), Namespace: "default"}
+}
+
+var upgradeAPIVersion = &Rule{
+	ID: "upgrade-registration", Level: Error, Upgrade: true,
+	Title:  "A registration is of a version that the target of an upgrade does not serve",
+	Why:    "The target rejects the file. What is stored already stays in force in the versions that the target serves.",
+	Fix:    "Write the object in the version that the finding names, with its defaults in mind.",
+	Fails:  inBeta(upgradeExample("v1", ""), "", ""),
+	Passes: upgradeExample("v1", ""),
+	check: func(p *pass) {
+		u := p.Upgrade
+		for _, o := range slices.SortedFunc(maps.Keys(p.Written), func(a, b Object) int { return strings.Compare(a.String(), b.String()) }) {
+			gv, err := schema.ParseGroupVersion(p.Written[o].APIVersion)
+			if err != nil || gv.Group != registration.GroupName {
+				continue
+			}
+			l := u.life(func(l *Life) bool { return l.GroupVersion() == gv && l.Kind == o.Kind })
+			switch {
+			case l == nil:
+				p.finds(place{o, []any{"apiVersion"}}, "Kubernetes %s serves no %s of %s; use webhooks or policies", minor(u.To), o.Kind, gv)
+			case !l.served(u.To):
+				p.finds(place{o, []any{"apiVersion"}}, "%s of %s %s%s", o.Kind, gv, u.gone(l), u.instead(l))
+			}
+		}
+	},
+}
+
+var upgradeReview = &Rule{
+	ID: "upgrade-review-version", Level: Warning, Upgrade: true,
+	Title: "A webhook takes only reviews of a version that is deprecated",
+	Why: "Kubernetes deprecated AdmissionReview of v1beta1 in 1.19. Its servers still send such reviews to webhooks that take nothing else, until a release " +
+		"ends it; then each call fails.",
+	Fix:    "Have the webhook answer reviews of version v1, and put v1 first in admissionReviewVersions.",
+	Fails:  strings.Replace(upgradeExample("v1", ""), "admissionReviewVersions: [v1]", "admissionReviewVersions: [v1beta1]", 1),
+	Passes: upgradeExample("v1", ""),
+	check: func(p *pass) {
+		p.webhooks(func(e *snapshot.Entry) {
+			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {
+				p.finds(at(e.Entry, "admissionReviewVersions"), "the webhook %s takes reviews of version %s only", e.Name, and(e.ReviewVersions))
+			}
+		})
+	},
+}
+
+var upgradeExpression = &Rule{
+	ID: "upgrade-expression", Level: Error, Upgrade: true,
+	Title:  "An expression uses a function that the target does not have",
+	Why:    "The target rejects the object, or fails where it evaluates the expression.",
+	Fix:    "Write the expression without the function, or wait until all servers have it.",
+	Fails:  upgradeExample("v1", "matchConditions:\n- {name: new, expression: 'semver(object.metadata.name).major() > 1'}\n"),
+	Passes: upgradeExample("v1", "matchConditions:\n- {name: new, expression: 'object.metadata.name.size() > 1'}\n"),
+	check: func(p *pass) {
+		u := p.Upgrade
+		if !u.To.LessThan(u.Known) {
+			return
+		}
+		for _, f := range p.analyses() {
+			if names := f.analysis.MissingIn(u.To); len(names) > 0 {
+				since := ""
+				for next := u.To; next.LessThan(u.Known) && since == ""; {
+					if next = next.AddMinor(1); len(f.analysis.MissingIn(next)) == 0 {
+						since = "; Kubernetes " + minor(next) + " does"
+					}
+				}
+				p.finds(f.at(), "Kubernetes %s does not have %s%s", minor(u.To), and(names), since)
+			}
+		}
+	},
+}
+
+var upgradeServer = &Rule{
+	ID: "upgrade-server-options", Level: Error, Upgrade: true,
+	Title:  "A kube-apiserver is started with a flag or an admission plugin that the target does not have",
+	Why:    "It does not start.",
+	Fix:    "Leave the flag or the plugin out before the upgrade, and put in place what replaces it.",
+	Fails:  apiServerPod("--enable-admission-plugins=NodeRestriction,PodSecurityPolicy"),
+	Passes: apiServerPod("--enable-admission-plugins=NodeRestriction"),
+	check: func(p *pass) {
+		u := p.Upgrade
+		if len(u.Servers) > 0 && u.To.LessThan(u.Known) {
+			p.misses("which flags and plugins kube-apiserver %s has: %s", minor(u.To), p.rule.ID)
+			return
+		}
+		for i := range u.Servers {
+			o := &u.Servers[i]
+			where := place{o.Object, o.Path}
+			var plugins []string
+			switch {
+			case o.Plugin != "":
+				plugins = []string{o.Plugin}
+			case len(u.Flags) > 0 && !u.Flags[o.Flag]:
+				p.finds(where, "kube-apiserver %s has no flag --%s", minor(u.Known), o.Flag)
+			case slices.Contains([]string{"admission-control", "enable-admission-plugins", "disable-admission-plugins"}, o.Flag):
+				plugins = strings.Split(o.Value, ",")
+			}
+			for _, name := range plugins {
+				if name = strings.TrimSpace(name); name == "" || len(u.Plugins) == 0 || u.Plugins[name] {
+					continue
+				}
+				instead := ""
+				if by := u.Dropped[name]; by != "" {
+					instead = ": " + by
+				}
+				p.finds(where, "kube-apiserver %s has no admission plugin %s%s", minor(u.Known), name, instead)
+			}
+		}
+	},
+}
+
+// apiServerPod is an example of a kube-apiserver with a flag.
+func apiServerPod(flag string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {namespace: kube-system, name: kube-apiserver}\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n    - " + flag + "\n"
+}

@@ -203,6 +203,13 @@ dockerImageReference: registry.example.com/team/bad@sha256:333333333333333333333
 			{name: "and one of another namespace", object: pod("plain", `image: "app:1"`, ""), want: `{spec: {containers: [{image: "app:1"}]}}`},
 			{name: "a denied image is rejected", object: pod("plain", "image: docker.io/library/copy@sha256:3333333333333333333333333333333333333333333333333333333333333333", ""),
 				denied: "the image registry.example.com/team/bad@sha256:3333333333333333333333333333333333333333333333333333333333333333 must not run"},
+			{name: "a template of a deployment gets the image, too", object: deploy("images", `image: "app:1"`),
+				want: `{spec: {template: {spec: {containers: [{image: registry.example.com/team/app@sha256:1111111111111111111111111111111111111111111111111111111111111111}]}}}}`},
+			{name: "and that of a cron job", object: cronJob("images", `image: "app:1"`),
+				want: `{spec: {jobTemplate: {spec: {template: {spec: {containers: [{image: registry.example.com/team/app@sha256:1111111111111111111111111111111111111111111111111111111111111111}]}}}}}}`},
+			{name: "no template has a denied image", object: deploy("images", `image: "bad:1"`),
+				denied: "the image registry.example.com/team/bad@sha256:3333333333333333333333333333333333333333333333333333333333333333 must not run"},
+			{name: "nor one of another registry", object: cronJob("images", `image: "quay.example.com/team/x:1"`), denied: "images must not come from quay.example.com/team/x"},
 			{name: "by any name", object: pod("images", `image: "bad:1"`, ""),
 				denied: "the image registry.example.com/team/bad@sha256:3333333333333333333333333333333333333333333333333333333333333333 must not run"},
 			{name: "a pod that runs it can be labelled", update: true,
@@ -293,7 +300,6 @@ type: kubernetes.io/basic-auth
 metadata:
   name: basic
   namespace: sources
-  labels: {build.openshift.io/source-secret: "true"}
   annotations: {build.openshift.io/source-secret-match-uri-1: "*://git.example.com/*"}
 stringData: {username: me, password: secret}
 ---
@@ -303,7 +309,6 @@ type: kubernetes.io/ssh-auth
 metadata:
   name: ssh
   namespace: sources
-  labels: {build.openshift.io/source-secret: "true"}
   annotations:
     build.openshift.io/source-secret-match-uri-1: "ssh://other.example.com/*"
     build.openshift.io/source-secret-match-uri-2: "ssh://git.example.com/*"
@@ -311,7 +316,7 @@ stringData: {ssh-privatekey: secret}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: unlabelled, namespace: sources, annotations: {build.openshift.io/source-secret-match-uri-1: "*"}}
+metadata: {name: a-plain-one, namespace: sources}
 `,
 		writes: []write{
 			{name: "a repository gets the secret that matches", object: source(`git: {uri: "https://git.example.com/a"}`), want: `{spec: {source: {sourceSecret: {name: basic}}}}`},
@@ -336,10 +341,20 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: eve}]
 ---
 apiVersion: authorization.openshift.io/v1
 kind: RoleBindingRestriction
-metadata: {name: subjects, namespace: closed}
+metadata: {name: people, namespace: closed}
 spec:
   userrestriction: {users: [anna]}
+---
+apiVersion: authorization.openshift.io/v1
+kind: RoleBindingRestriction
+metadata: {name: teams, namespace: closed}
+spec:
   grouprestriction: {groups: [team]}
+---
+apiVersion: authorization.openshift.io/v1
+kind: RoleBindingRestriction
+metadata: {name: robots, namespace: closed}
+spec:
   serviceaccountrestriction: {namespaces: [closed], serviceaccounts: [{name: robot, namespace: plain}]}
 `,
 		writes: []write{
@@ -450,4 +465,18 @@ func endpoints(name, address string) string {
 
 func slice(name, kind, addresses string) string {
 	return fmt.Sprintf("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: %s, namespace: plain}, addressType: %s, endpoints: [{addresses: [%s]}]}", name, kind, addresses)
+}
+
+// deploy is a Deployment whose pods have one container, with some fields.
+func deploy(namespace, container string) string {
+	return "{apiVersion: apps/v1, kind: Deployment, metadata: {name: new, namespace: " + namespace + "}, spec: {selector: {matchLabels: {a: b}}, template: " + template("Always", container) + "}}"
+}
+
+// cronJob is the same with a CronJob.
+func cronJob(namespace, container string) string {
+	return "{apiVersion: batch/v1, kind: CronJob, metadata: {name: new, namespace: " + namespace + "}, spec: {schedule: 0 0 * * *, jobTemplate: {spec: {template: " + template("OnFailure", container) + "}}}}"
+}
+
+func template(restart, container string) string {
+	return "{metadata: {labels: {a: b}}, spec: {restartPolicy: " + restart + ", containers: [{name: c, " + container + "}]}}"
 }

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,9 +48,12 @@ type clusterQuota struct {
 
 // newClusterQuota returns an initializer of pods that fails those that do not fit into a
 // ClusterResourceQuota. It works on one pod at a time and counts all that came before, so
-// that no quota is exceeded while one process runs.
+// that no quota is exceeded while one process runs. What is used then is in status.total.
 func newClusterQuota(config *rest.Config) (*initializer.Controller, error) {
 	reading := rest.CopyConfig(config)
+	// With the default limit of a client, pods wait longer for their turn than the server waits
+	// for the initializer.
+	reading.QPS = -1
 	reading.Wrap(initializer.IncludeUninitialized)
 	client, err := dynamic.NewForConfig(reading)
 	if err != nil {
@@ -70,6 +76,12 @@ func fits(ctx context.Context, client dynamic.Interface, pod *unstructured.Unstr
 	if err != nil {
 		return err
 	}
+	type charge struct {
+		quota *unstructured.Unstructured
+		hard  corev1.ResourceList
+		total corev1.ResourceList
+	}
+	var charges []charge
 	more, err := usage(pod)
 	if err != nil {
 		return err
@@ -86,33 +98,131 @@ func fits(ctx context.Context, client dynamic.Interface, pod *unstructured.Unstr
 		if !slices.Contains(selected, pod.GetNamespace()) {
 			continue
 		}
-		used := corev1.ResourceList{}
-		for _, namespace := range selected {
-			existing, err := client.Resource(pods).Namespace(namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for i := range existing.Items {
-				if !counts(&existing.Items[i]) {
-					continue
-				}
-				one, err := usage(&existing.Items[i])
-				if err != nil {
-					return err
-				}
-				for name, quantity := range one {
-					sum := used[name]
-					sum.Add(quantity)
-					used[name] = sum
-				}
-			}
+		used, err := usedIn(ctx, client, selected)
+		if err != nil {
+			return err
 		}
 		if exceeded := quota.exceeded(used, more); len(exceeded) > 0 {
 			return initializer.Fail(403, metav1.StatusReasonForbidden, "pod %q exceeds the cluster quota %s: %s",
 				pod.GetName(), quota.Name, strings.Join(exceeded, "; "))
 		}
+		add(used, more)
+		charges = append(charges, charge{&quotas.Items[i], quota.Spec.Quota.Hard, used})
+	}
+	// The pod fits into all of them.
+	for _, c := range charges {
+		if err := report(ctx, client, c.quota, c.hard, c.total); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func add(to, more corev1.ResourceList) {
+	for name, quantity := range more {
+		sum := to[name]
+		sum.Add(quantity)
+		to[name] = sum
+	}
+}
+
+// report writes the status of a quota: what it allows, and what of it is used. Somebody who has
+// changed the quota meanwhile has the pod judged again.
+func report(ctx context.Context, client dynamic.Interface, quota *unstructured.Unstructured, hard, used corev1.ResourceList) error {
+	total := map[string]any{"hard": map[string]any{}, "used": map[string]any{}}
+	for name, limit := range hard {
+		quantity := used[name]
+		total["hard"].(map[string]any)[string(name)] = limit.String()
+		total["used"].(map[string]any)[string(name)] = quantity.String()
+	}
+	status, _, _ := unstructured.NestedMap(quota.Object, "status")
+	if status == nil {
+		status = map[string]any{}
+	}
+	if equality.Semantic.DeepEqual(status["total"], any(total)) {
+		return nil
+	}
+	status["total"] = total
+	if err := unstructured.SetNestedMap(quota.Object, status, "status"); err != nil {
+		return err
+	}
+	_, err := client.Resource(clusterQuotas).UpdateStatus(ctx, quota, metav1.UpdateOptions{})
+	return err
+}
+
+// reportAll writes the status of all quotas again and again: pods that end or are deleted give
+// back what they used.
+func reportAll(ctx context.Context, config *rest.Config, every time.Duration) error {
+	reading := rest.CopyConfig(config)
+	reading.QPS = -1
+	reading.Wrap(initializer.IncludeUninitialized)
+	client, err := dynamic.NewForConfig(reading)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			// What fails is tried again.
+			_ = reportOnce(ctx, client)
+		}
+	}
+}
+
+func reportOnce(ctx context.Context, client dynamic.Interface) error {
+	quotas, err := client.Resource(clusterQuotas).List(ctx, metav1.ListOptions{})
+	if err != nil || len(quotas.Items) == 0 {
+		return err
+	}
+	all, err := client.Resource(namespaces).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range quotas.Items {
+		var quota clusterQuota
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(quotas.Items[i].Object, &quota); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		selected, err := quota.selected(all)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		used, err := usedIn(ctx, client, selected)
+		if err == nil {
+			err = report(ctx, client, &quotas.Items[i], quota.Spec.Quota.Hard, used)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// usedIn sums up what the pods of some namespaces use.
+func usedIn(ctx context.Context, client dynamic.Interface, names []string) (corev1.ResourceList, error) {
+	used := corev1.ResourceList{}
+	for _, namespace := range names {
+		existing, err := client.Resource(pods).Namespace(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range existing.Items {
+			if !counts(&existing.Items[i]) {
+				continue
+			}
+			one, err := usage(&existing.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			add(used, one)
+		}
+	}
+	return used, nil
 }
 
 // selected returns the names of the namespaces that a quota is about.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,6 +76,9 @@ func parse(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
+// reportEvery is how often the status of cluster quotas is written again.
+const reportEvery = 5 * time.Second
+
 // run works until ctx is done. It writes one line to out when it begins.
 func (o options) run(ctx context.Context, out io.Writer) error {
 	loading := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -96,6 +100,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	for _, c := range controllers {
 		group.Go(func() error { return c.Run(ctx) })
 	}
+	group.Go(func() error { return reportAll(ctx, config, reportEvery) })
 	group.Go(func() error {
 		if err := server.ListenAndServeTLS(o.cert, o.key); !errors.Is(err, http.ErrServerClosed) {
 			return err
@@ -114,12 +119,20 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 
 // handler serves the webhook.
 func (o options) handler(config *rest.Config) (http.Handler, error) {
+	// A webhook must not wait for a limit of its own client.
+	config = rest.CopyConfig(config)
+	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	mux.Handle("POST /project-limit", &admission.Webhook{Handler: projectLimit{client.CoreV1().Namespaces(), o.maxProjects}})
+	mux.Handle("POST /role-bindings", &admission.Webhook{Handler: roleBindings{objects}})
 	return mux, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -31,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/gatehousetest"
+	"github.com/gatehouse-dev/gatehouse/initializer"
 )
 
 // write is a request, and what becomes of it.
@@ -156,16 +158,36 @@ spec:
 	}
 	c.make(t, pod("red-2", "two", "400m"))
 	c.make(t, pod("green", "three", "2"))
+	total := func() string {
+		quota, err := c.as["admin"].Resource(clusterQuotas).Get(t.Context(), "red", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, _, _ := unstructured.NestedStringMap(quota.Object, "status", "total", "used")
+		return fmt.Sprint(used)
+	}
+	if got, want := total(), "map[pods:2 requests.cpu:1]"; got != want {
+		t.Errorf("status.total.used is %s, want %s", got, want)
+	}
 	// What is deleted does not count.
 	if err := c.typed.CoreV1().Pods("red-1").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)
+	}
+	reporting := rest.CopyConfig(c.config)
+	reporting.Wrap(initializer.IncludeUninitialized)
+	if err := reportOnce(t.Context(), dynamic.NewForConfigOrDie(reporting)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := total(), "map[pods:1 requests.cpu:400m]"; got != want {
+		t.Errorf("status.total.used is %s after a deletion, want %s", got, want)
 	}
 	c.make(t, pod("red-2", "three", "600m"))
 }
 
 // Of many pods that are created at the same time, as many as fit are there in the end.
 func testClusterQuotaAtOnce(t *testing.T, c *cluster) {
-	const all, fit = 12, 5
+	const all, fit = 40, 4
+	began := time.Now()
 	c.make(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Namespace
@@ -198,6 +220,10 @@ spec:
 			t.Error(err)
 		}
 	}
+	// A client with its default limit of five requests a second needs half a minute, and more.
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("%d pods took %s: they wait for the client of the initializer", all, took)
+	}
 	if created != fit {
 		t.Errorf("%d pods were created, want %d", created, fit)
 	}
@@ -205,6 +231,7 @@ spec:
 
 // cluster is the server with the examples.
 type cluster struct {
+	config *rest.Config
 	typed  kubernetes.Interface
 	as     map[string]dynamic.Interface
 	mapper meta.RESTMapper
@@ -226,7 +253,7 @@ func start(t *testing.T) *cluster {
 	}
 	mux.Handle("/", handler)
 
-	c := &cluster{typed: kubernetes.NewForConfigOrDie(config), as: map[string]dynamic.Interface{}}
+	c := &cluster{config: program, typed: kubernetes.NewForConfigOrDie(config), as: map[string]dynamic.Interface{}}
 	for user, as := range map[string]*rest.Config{
 		"admin":      config,
 		"dev":        gatehousetest.As(t, "dev", "developers"),

@@ -133,6 +133,8 @@ func (o options) handler(config *rest.Config) (http.Handler, error) {
 	}
 	mux.Handle("POST /project-limit", &admission.Webhook{Handler: projectLimit{client.CoreV1().Namespaces(), o.maxProjects}})
 	mux.Handle("POST /role-bindings", &admission.Webhook{Handler: roleBindings{objects}})
+	mux.Handle("POST /security-context/fill", &admission.Webhook{Handler: securityContext{client, objects, true}})
+	mux.Handle("POST /security-context/check", &admission.Webhook{Handler: securityContext{client, objects, false}})
 	return mux, nil
 }
 

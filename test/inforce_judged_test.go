@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -199,5 +200,30 @@ func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 	}
 	if slow := s.HTTP(t, nil).Metrics().Value("gatehouse_admission_slow_reads_total", `what="params"`); slow > 0 {
 		t.Errorf("%v reads of params took longer than a second", slow)
+	}
+}
+
+// A policy whose expression makes gigabytes within its limit of cost rejects what it judges, at
+// once, and the server lives on. S16.23.
+func TestAnExpressionThatMakesGigabytes(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	h := s.HTTP(t, nil)
+	ns := s.Namespace(t)
+	applyPolicy(t, s, ns, "", "", "object.data.key.replace('', object.data.key).replace('', object.data.key).replace('', object.data.key).size() > 0")
+	body := fmt.Sprintf(`{"metadata":{"name":"judged"},"data":{"key":%q}}`, strings.Repeat("x", 200))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			r := h.Do("POST", configMaps(ns), body)
+			if r.Code != http.StatusUnprocessableEntity || !strings.Contains(r.Text("message"), "actual cost limit exceeded") {
+				t.Errorf("S16.23 %d %s", r.Code, r.Raw)
+			}
+		})
+	}
+	all.Wait()
+	const most = 1 << 30
+	if resident := h.Metrics().Value("process_resident_memory_bytes"); resident > most {
+		t.Errorf("S16.23 the server holds %v MiB", resident/(1<<20))
 	}
 }

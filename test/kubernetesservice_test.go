@@ -147,4 +147,14 @@ func TestADenyAllPolicyDoesNotHoldUpTheStart(t *testing.T) {
 	if took > 2*usual+5*time.Second {
 		t.Errorf("a start takes %s under the policy, and %s without", took, usual)
 	}
+	// What was refused is made when the policy is gone.
+	h = s.HTTP(t, nil)
+	h.Must(http.StatusOK, "DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/nothing.example.com", "")
+	harness.Eventually(t, "the service leads to the server", func() error {
+		if got, want := h.Get(kubernetesPath).At("spec", "ports", "0", "targetPort"), portOf(t, s); got != want {
+			return fmt.Errorf("port %v, want %v", got, want)
+		}
+		return nil
+	})
+	leadsTo(t, h, portOf(t, s), "192.0.2.7")
 }

@@ -9,8 +9,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	corev1 "k8s.io/api/core/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
@@ -96,8 +98,32 @@ func New(o Options) (*Publisher, error) {
 	p.controller = kubernetesservice.New(kubernetesservice.Config{
 		PublicIP: o.Address, EndpointReconciler: reconciler, EndpointInterval: interval,
 		ServiceIP: ip, ServicePort: servicePort, PublicServicePort: o.Port,
-	}, client, o.Services)
+	}, client, copied{o.Services})
 	return p, nil
+}
+
+// copied has services that may be changed: upstream's controller writes into what it reads, and
+// would take a change that was refused for one that was made.
+type copied struct{ coreinformers.ServiceInformer }
+
+// Lister implements coreinformers.ServiceInformer.
+func (c copied) Lister() corelisters.ServiceLister { return copies{c.ServiceInformer.Lister()} }
+
+type copies struct{ corelisters.ServiceLister }
+
+// Services implements corelisters.ServiceLister.
+func (c copies) Services(namespace string) corelisters.ServiceNamespaceLister {
+	return copiesIn{c.ServiceLister.Services(namespace)}
+}
+
+type copiesIn struct {
+	corelisters.ServiceNamespaceLister
+}
+
+// Get implements corelisters.ServiceNamespaceLister.
+func (c copiesIn) Get(name string) (*corev1.Service, error) {
+	s, err := c.ServiceNamespaceLister.Get(name)
+	return s.DeepCopy(), err
 }
 
 // Publish makes the service, or repairs its ports, and adds this server to its

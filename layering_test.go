@@ -31,8 +31,8 @@ var layers = []struct {
 	{"examples/plainhook", nil, "what a webhook is, with nothing but the standard library"},
 	{"examples/aggregated", []string{
 		"examples/aggregated/gallery", "examples/aggregated/gallery/v1", "examples/aggregated/gallery/v1beta1",
-		"admission", "admission/announce", "admission/snapshot",
-	}, "an API server as anybody writes it, with the engine for its admission"},
+		"server/initialization", "admission", "admission/announce", "admission/snapshot",
+	}, "an API server as anybody writes it, with the engine for its admission, and initializers as the server has them"},
 	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
 	{"examples/aggregated/gallery", nil, "API types"},
@@ -62,7 +62,7 @@ var layers = []struct {
 		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
 	}, "the one place that knows all parts puts them together"},
 	{"server/customresources", []string{
-		"server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
+		"server/initialization", "server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
 		"admission/registration", "admission/trace",
 	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
 	{"server/aggregation", []string{"server/latecomers", "server/storage", "admission/call"},
@@ -93,20 +93,20 @@ var layers = []struct {
 	{"server/traces", []string{"server/traces/v1alpha1", "admission/trace"}, "keeps what the engine recorded"},
 	{"server/traces/v1alpha1", []string{"admission/trace"}, "API types, around the stable form of a trace"},
 	{"server/rejections", []string{"admission/trace"}, "tells what a request was rejected with, and which trace has it"},
-	{"server/registrations", []string{"server/resources", "server/storage", "admission/registration", "admission/registration/v1alpha1"},
+	{"server/registrations", []string{"server/initialization", "server/storage", "admission/registration", "admission/registration/v1alpha1"},
 		"serves the kinds whose rules the engine knows"},
 	{"server/namespaces", nil, "works through the API, like any controller"},
 	{"server/discovery", []string{"server/resources"}, "describes what is served"},
 	{"server/openapi", []string{"server/openapi/upstream", "server/resources"}, "describes what is served, upstream's kinds by upstream's definitions"},
 	{"server/openapi/upstream", nil, "data"},
-	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/resources", "server/storage"},
+	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/initialization", "server/resources", "server/storage"},
 		"the built-in kinds, for the tests of what describes them"},
 	{"server/catalog", []string{"admission/initializers", "admission/registration"}, "data about kinds, what initializers may change in them, and what policies may ask of their order"},
 	{"server/auth", []string{"internal/files"}, "users and rules"},
 	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "server/waiting", "admission/initializers"},
 		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
 	{"server/stack", nil, "the stacks of requests"},
-	{"server/initialization", []string{"admission/initializers"}, "readers and writers of what is pending, around a storage"},
+	{"server/initialization", []string{"admission/initializers", "admission/plan", "admission/snapshot"}, "readers and writers of what is pending, around a storage; what is registered says who must act"},
 	{"server/storage", []string{"server/inflight"}, "etcd3 stores; who waits for a watch cache gives its place back"},
 	{"server/inflight", nil, "requests handled at once"},
 	{"server/waiting", nil, "creates that wait, outside of all handlers"},
@@ -212,8 +212,8 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				case !ok:
 				case in(pkg, "admission") && !in(target, "admission") && target != "internal/files":
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
-				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
-					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initializer and gatehousetest only", file.path, target)
+				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "server/initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
+					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, server/initialization, initializer and gatehousetest only", file.path, target)
 				}
 			}
 		}

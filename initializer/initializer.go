@@ -296,16 +296,18 @@ func (c *Controller) initialize(ctx context.Context, i item) error {
 
 // claim says in the object that the initializer begins to act, so that the server keeps the
 // object until the initializer has released what it allocates. It returns the object with
-// the claim, nil if the object is gone.
+// the claim, nil if the object is gone. A claim that is there is written again: a conflict
+// then says that the initializer has acted already, and was not yet told.
 func (c *Controller) claim(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	pairs, claimed, err := claimOf(stored, c.options.Name, c.options.Finalizer)
-	if err != nil || claimed {
-		return stored, err
+	pairs, _, err := claimOf(stored, c.options.Name, c.options.Finalizer)
+	if err != nil {
+		return nil, err
 	}
 	next, err := c.patch(ctx, resource, stored, map[string]any{"initializers": map[string]any{"paired": pairs}})
 	if next == nil || err != nil {
 		return nil, err
 	}
+	var claimed bool
 	if _, claimed, err = claimOf(next, c.options.Name, c.options.Finalizer); err == nil && !claimed {
 		err = fmt.Errorf("the server did not store the claim on %q: it has initializers, and no finalizers of initializers", stored.GetName())
 	}

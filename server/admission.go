@@ -22,7 +22,6 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/costs"
@@ -220,24 +219,6 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 	return found, err
 }
 
-// mustAct reports whether an initializer's failure policy is Fail. One that is not
-// registered counts as Ignore (S11.47); before the first read no registration is
-// known, and no initializer is given up.
-func (a *admitter) mustAct(name string) bool {
-	if a.refresher.Current() == nil {
-		return true
-	}
-	i := a.initializer(name)
-	return i != nil && !plan.Forgives(i.Entry)
-}
-
-// parallel reports whether an initializer may act at the same time as its
-// neighbours.
-func (a *admitter) parallel(name string) bool {
-	i := a.initializer(name)
-	return i != nil && i.Parallel
-}
-
 // reasonAbandoned is the reason of the event about an object that the server deleted although
 // an initializer had not released what it allocated for the object (S11.59).
 const reasonAbandoned = "ReleaseAbandoned"
@@ -254,13 +235,4 @@ func (a *admitter) observe(e initialization.Event) {
 			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
 			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))
 	}
-}
-
-// initializer returns the one of a name that acts, nil if none is registered.
-func (a *admitter) initializer(name string) *snapshot.Entry {
-	s := a.refresher.Current()
-	if s == nil {
-		return nil
-	}
-	return s.Initializer(name)
 }

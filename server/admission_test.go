@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 )
 
 // registeredNow is a reader that finds some objects.
@@ -39,11 +40,11 @@ func TestUnknownInitializersAreNotGivenUp_S11_47(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admitter{refresher: refresher}
+	mustAct, _ := initialization.Registered(refresher.Current)
 	check := func(when string, want map[string]bool) {
 		t.Helper()
 		for name, want := range want {
-			if got := a.mustAct(name); got != want {
+			if got := mustAct(name); got != want {
 				t.Errorf("%s: mustAct(%q) = %v, want %v", when, name, got, want)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/server/aggregation"
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 )
@@ -21,7 +22,7 @@ import (
 func (b *builder) addAPIServices(p apiParts) error {
 	_, err := b.add("apiregistration", &resources.Group{
 		GroupVersion: aggregation.GroupVersion, Storage: aggregation.Storage(p.stores.factory, p.stores.places.StorageConfig),
-		Scheme: aggregation.Scheme, Codec: resources.NewCodec(aggregation.Codecs),
+		Scheme: aggregation.Scheme, Codec: initialization.NewCodec(aggregation.Codecs),
 		ParameterCodec: runtime.NewParameterCodec(aggregation.Scheme),
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
 	"github.com/gatehouse-dev/gatehouse/server/registrations"
 	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
@@ -55,7 +56,7 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(p.settings.legacyVersions, gv) })
-	codec, registrationCodec := resources.NewCodec(resources.Codecs(legacyscheme.Scheme)), registrations.Codec()
+	codec, registrationCodec := initialization.NewCodec(initialization.Codecs(legacyscheme.Scheme)), registrations.Codec()
 	addRegistrations := func(version string) error {
 		if registrationStorage[version] == nil {
 			return nil
@@ -103,7 +104,7 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 	}
 	_, err := b.add("gatehouse", &resources.Group{
 		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion, Storage: own,
-		Scheme: ownScheme, Codec: resources.NewCodec(resources.Codecs(ownScheme)),
+		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)),
 		ParameterCodec: runtime.NewParameterCodec(ownScheme),
 	})
 	if err != nil {

@@ -114,9 +114,10 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 	}
 	var decorator storage.Decorator
 	if s.runs(admission.InitializersName) {
+		mustAct, parallel := initialization.Registered(admitter.refresher.Current)
 		st.initialization = initialization.New(initialization.Options{
 			Timeout: s.InitializerTimeout, RepairAfter: s.InitializerRepairAfter,
-			ReleaseTimeout: s.InitializerReleaseTimeout, MustAct: admitter.mustAct, Parallel: admitter.parallel, Observe: admitter.observe,
+			ReleaseTimeout: s.InitializerReleaseTimeout, MustAct: mustAct, Parallel: parallel, Observe: admitter.observe,
 			Discarded: func(resource schema.GroupResource, obj runtime.Object) {
 				if after, ok := st.afterDelete[resource]; ok {
 					after(obj)

@@ -7,6 +7,7 @@ import (
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 )
 
 // judge is the server's admission. Its registrations and its namespaces are those of the
@@ -23,6 +25,8 @@ type judge struct {
 	refresher *snapshot.Refresher
 	announcer *announce.Announcer
 	chain     apiadmission.Interface
+	// initialization hides objects that are not initialized, and has creators wait.
+	initialization *initialization.Decorator
 }
 
 // judgeParts are what a judge is made of.
@@ -68,6 +72,8 @@ func newJudge(p judgeParts) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	mustAct, parallel := initialization.Registered(j.refresher.Current)
+	j.initialization = initialization.New(initialization.Options{MustAct: mustAct, Parallel: parallel, Observe: initialization.Count})
 	j.chain = admission.Chain(
 		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
 		admission.Plugin{Name: admission.InitializersName, Interface: j.engine.Initializers()},
@@ -78,6 +84,16 @@ func newJudge(p judgeParts) (*judge, error) {
 		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: j.engine.ValidatingWebhooks()},
 	)
 	return j, nil
+}
+
+// initialize has the server do with paintings that are not initialized what the main server
+// does with its own objects.
+func (j *judge) initialize(config *genericapiserver.Config) {
+	config.RESTOptionsGetter = j.initialization.RESTOptions(config.RESTOptionsGetter)
+	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		api = j.initialization.Handler(api, c.Authorization.Authorizer, c.MaxMutatingRequestsInFlight/2)
+		return genericapiserver.DefaultBuildHandlerChain(api, c)
+	}
 }
 
 // run keeps the judge up to date until ctx ends. The main server knows of this one before

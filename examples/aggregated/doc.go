@@ -4,6 +4,6 @@
 // registered there for paintings is called here.
 //
 // The program is built on k8s.io/apiserver in the usual way. The
-// dynamic admission is in admission.go, and needs only the packages admission and
-// admission/snapshot. The README in this folder says what to type.
+// dynamic admission is in admission.go, and needs only the packages admission,
+// admission/announce, admission/snapshot and server/initialization. The README in this folder says what to type.
 package main

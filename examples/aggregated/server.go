@@ -29,6 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 )
 
 // Options are the flags of the program.
@@ -108,6 +109,8 @@ func Run(ctx context.Context, o Options, ready func(url string)) error {
 	}
 	defer judge.engine.Close()
 	config.AdmissionControl = judge.chain
+	judge.initialize(config)
+	context.AfterFunc(ctx, judge.initialization.Release)
 	config.AddReadyzChecks(judge.ready())
 	server, err := config.Complete(watched).New("gallery", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -180,6 +183,7 @@ func install(server *genericapiserver.GenericAPIServer, config *genericapiserver
 		return err
 	}
 	group := genericapiserver.NewDefaultAPIGroupInfo(gallery.GroupName, scheme, metav1.ParameterCodec, codecs)
+	group.NegotiatedSerializer = initialization.NewCodec(codecs)
 	for _, version := range []string{"v1", "v1beta1"} {
 		group.VersionedResourcesStorageMap[version] = map[string]rest.Storage{"paintings": paintings}
 	}

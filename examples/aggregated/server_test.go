@@ -21,6 +21,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,6 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
 	galleryv1beta1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1beta1"
+	"github.com/gatehouse-dev/gatehouse/initializer"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -46,18 +48,26 @@ const patience = 30 * time.Second
 // once that has called what it was given.
 func in[T any](t *testing.T, run func(context.Context, func(T)) error) T {
 	t.Helper()
+	value, _ := inUntil(t, run)
+	return value
+}
+
+// inUntil is in, until what it returns is called.
+func inUntil[T any](t *testing.T, run func(context.Context, func(T)) error) (T, func()) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended, ready := make(chan error, 1), make(chan T, 1)
 	go func() { ended <- run(ctx, func(value T) { ready <- value }) }()
 	select {
 	case value := <-ready:
-		t.Cleanup(func() {
+		end := sync.OnceFunc(func() {
 			stop()
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
 		})
-		return value
+		t.Cleanup(end)
+		return value, end
 	case err := <-ended:
 		stop()
 		t.Fatalf("ended before it was ready: %v", err)
@@ -74,6 +84,8 @@ type cluster struct {
 	// admin is the administrator's configuration for the main server, gallery that for the
 	// gallery itself.
 	admin, gallery *rest.Config
+	// restart ends the gallery and starts it again.
+	restart func()
 }
 
 func start(t *testing.T) *cluster {
@@ -103,14 +115,23 @@ func startWith(t *testing.T, strict bool) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := in(t, func(ctx context.Context, ready func(string)) error {
+	serve := func(ctx context.Context, ready func(string)) error {
 		return Run(ctx, Options{
 			MainKubeconfig: address.Kubeconfig, BindAddress: "127.0.0.1", SecurePort: port, DataDir: dir, Strict: strict,
 		}, ready)
-	})
+	}
+	var url string
+	var stop func()
+	restart := func() {
+		if stop != nil {
+			stop()
+		}
+		url, stop = inUntil(t, serve)
+	}
+	restart()
 	gallery := rest.CopyConfig(address.Admin)
 	gallery.Host, gallery.CAData, gallery.CAFile = url, nil, filepath.Join(dir, "serving.crt")
-	c := &cluster{main: main, admin: address.Admin, gallery: gallery}
+	c := &cluster{main: main, admin: address.Admin, gallery: gallery, restart: restart}
 	c.aggregate(t, filepath.Join(dir, "serving.crt"))
 	return c
 }
@@ -530,47 +551,208 @@ func TestSkippedWebhooksAreShownOfTheGallery(t *testing.T) {
 	}
 }
 
-// A new painting gets the initializers that are registered on the main server, in the
-// annotation that carries the list in objects of typed kinds, and is initialized when the
-// annotation is removed (S11.5, S11.38).
-func TestInitializersOfTheMainServerArePending(t *testing.T) {
-	const pending = "gatehouse.dev/metadata.initializers"
-	c := start(t)
-	_, err := c.main.RESTClient().Post().AbsPath("/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations").Body([]byte(`{
-		"apiVersion": "admissionregistration.k8s.io/v1alpha1", "kind": "InitializerConfiguration", "metadata": {"name": "gallery"},
-		"initializers": [{"name": "frame.gallery.example.com", "rules": [{"apiGroups": ["gallery.example.com"], "apiVersions": ["*"], "resources": ["paintings"]}]}]
-	}`)).DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// S22.26: initializers that are registered on the main server initialize paintings as they do
+// its own objects: creates wait, others see nothing before, who does not act in time is
+// removed, and what was allocated for a painting that is rejected is released.
+func TestInitializersOfTheMainServer(t *testing.T) {
+	c := startWith(t, true)
+	const collection = "/apis/gallery.example.com/v1/namespaces/default/paintings"
+	request := func(verb, path, body string) (int, *unstructured.Unstructured) {
+		t.Helper()
+		r := c.main.RESTClient().Verb(verb).RequestURI(path).Body([]byte(body))
+		if verb == http.MethodPatch {
+			r = r.SetHeader("Content-Type", "application/merge-patch+json")
+		}
+		var code int
+		result := r.Do(t.Context()).StatusCode(&code)
+		data, _ := result.Raw()
+		obj := &unstructured.Unstructured{}
+		_ = json.Unmarshal(data, &obj.Object)
+		return code, obj
 	}
-	client := paintings(t, c.gallery, "v1", "default")
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(patience); ; {
-		trial, err := client.Create(t.Context(), paint("v1", "trial", map[string]any{"title": "Trial"}), metav1.CreateOptions{DryRun: []string{"All"}})
+	body := func(name string) string {
+		data, err := paint("v1", name, map[string]any{"title": name}).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if trial.GetAnnotations()[pending] != "" {
+		return string(data)
+	}
+	pending := func(obj *unstructured.Unstructured) string {
+		list, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "initializers", "pending")
+		return fmt.Sprint(list)
+	}
+	code, obj := request(http.MethodPost, "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", `{
+		"apiVersion": "admissionregistration.k8s.io/v1alpha1", "kind": "InitializerConfiguration", "metadata": {"name": "gallery"},
+		"initializers": [
+			{"name": "frame.gallery.example.com", "finalizer": "gallery.example.com/frame", "rules": [{"apiGroups": ["gallery.example.com"], "apiVersions": ["*"], "resources": ["paintings"]}]},
+			{"name": "hang.gallery.example.com", "rules": [{"apiGroups": ["gallery.example.com"], "apiVersions": ["*"], "resources": ["paintings"]}]}
+		]}`)
+	if code != http.StatusCreated {
+		t.Fatalf("%d: %v", code, obj)
+	}
+
+	// S11.26, S11.27, S11.31, S11.33.
+	const both = "[map[name:frame.gallery.example.com] map[name:hang.gallery.example.com]]"
+	if code, obj = request(http.MethodPost, collection+"?includeUninitialized=true", body("mona")); code != http.StatusAccepted || pending(obj) != both || len(obj.GetAnnotations()) > 0 {
+		t.Fatalf("S11.27: %d: %v", code, obj)
+	}
+	if _, list := request(http.MethodGet, collection, ""); strings.Contains(fmt.Sprint(list.Object["items"]), "mona") {
+		t.Errorf("S11.31: %v", list)
+	}
+	if _, list := request(http.MethodGet, collection+"?includeUninitialized=true", ""); !strings.Contains(fmt.Sprint(list.Object["items"]), both) {
+		t.Errorf("S11.31: %v", list)
+	}
+	alice := rest.CopyConfig(c.admin)
+	alice.CertData, alice.CertFile, alice.KeyData, alice.KeyFile, alice.BearerToken = nil, "", nil, "", "alice-token"
+	c.mayGet(t, "alice")
+	if _, err := paintings(t, alice, "v1", "default").Get(t.Context(), "mona", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("S11.33: %v", err)
+	}
+	if code, obj = request(http.MethodGet, collection+"/mona", ""); code != http.StatusOK || pending(obj) != both {
+		t.Errorf("S11.33: %d: %v", code, obj)
+	}
+	if code, obj = request(http.MethodDelete, collection+"/mona", ""); code != http.StatusOK {
+		t.Errorf("S11.60: %d: %v", code, obj)
+	}
+	if code, obj = request(http.MethodGet, collection+"/mona?includeUninitialized=true", ""); code != http.StatusNotFound {
+		t.Errorf("S11.60: %d: %v", code, obj)
+	}
+
+	// The gallery ends while a creator waits. The painting stays hidden, and is initialized
+	// after the restart.
+	waited := make(chan int, 1)
+	creator := c.main.RESTClient().Post().RequestURI(collection).Body([]byte(body("watch")))
+	go func() {
+		var code int
+		creator.MaxRetries(0).Do(context.Background()).StatusCode(&code)
+		waited <- code
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	stored := func() bool {
+		code, obj := request(http.MethodGet, collection+"/watch?includeUninitialized=true", "")
+		return code == http.StatusOK && pending(obj) != "[]"
+	}
+	for end := time.After(patience); !stored(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("the painting is not stored")
+		}
+	}
+	c.restart()
+	if code := <-waited; code < 500 {
+		t.Errorf("S11.24: the creator got %d", code)
+	}
+	// The gallery serves before it has read whom it may trust to say who a caller is.
+	for end := time.After(patience); ; {
+		code, list := request(http.MethodGet, collection, "")
+		if code == http.StatusOK {
+			if items, ok := list.Object["items"].([]any); !ok || len(items) > 0 {
+				t.Errorf("S11.31: after the restart: %v", list)
+			}
 			break
 		}
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatal("the initializer is not in force")
+			t.Fatalf("after the restart: %d: %v", code, list)
 		}
 	}
-	painting, err := client.Create(t.Context(), paint("v1", "mona", map[string]any{"title": "Mona Lisa"}), metav1.CreateOptions{})
+	if !stored() {
+		t.Error("S11.24: the painting did not outlive the restart")
+	}
+
+	// S11.24, S11.25, S11.56.
+	frames := make(chan string, 100)
+	stop := c.run(t, initializer.Options{
+		Name: "frame.gallery.example.com", Finalizer: "gallery.example.com/frame",
+		Initialize: func(_ context.Context, painting *unstructured.Unstructured) error {
+			frames <- "framed " + painting.GetName()
+			painting.SetLabels(map[string]string{"frame": "oak"})
+			return nil
+		},
+		Release: func(_ context.Context, painting *unstructured.Unstructured) error {
+			frames <- "released " + painting.GetName()
+			return nil
+		},
+	})
+	c.run(t, initializer.Options{
+		Name: "hang.gallery.example.com",
+		Initialize: func(_ context.Context, painting *unstructured.Unstructured) error {
+			if painting.GetName() == "forgery" {
+				return initializer.Fail(http.StatusForbidden, "Forbidden", "no forgeries")
+			}
+			return nil
+		},
+	})
+	expect := func(wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			select {
+			case got := <-frames:
+				if got != want {
+					t.Errorf("S11.61: %s, not %s", got, want)
+				}
+			case <-time.After(patience):
+				t.Fatalf("S11.61: not %s", want)
+			}
+		}
+	}
+	expect("framed watch")
+	if code, obj = request(http.MethodPost, collection, body("milkmaid")); code != http.StatusCreated || obj.GetLabels()["frame"] != "oak" || pending(obj) != "[]" {
+		t.Errorf("S11.25: %d: %v", code, obj)
+	}
+	if code, obj = request(http.MethodPost, collection, body("forgery")); code != http.StatusForbidden || obj.Object["message"] != "no forgeries" {
+		t.Errorf("S11.25: %d: %v", code, obj)
+	}
+	expect("framed milkmaid", "framed forgery", "released forgery")
+
+	// S11.45, S11.57: nobody frames any more.
+	stop()
+	if code, obj = request(http.MethodPost, collection, body("emmaus")); code != http.StatusCreated || pending(obj) != "[]" || len(obj.GetFinalizers()) > 0 {
+		t.Errorf("S11.45: %d: %v", code, obj)
+	}
+}
+
+// mayGet lets a user read paintings and not initialize them.
+func (c *cluster) mayGet(t *testing.T, name string) {
+	t.Helper()
+	if _, err := c.main.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"gallery.example.com"}, Resources: []string{"paintings"}, Verbs: []string{"get"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.main.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs an initializer of paintings until the test is over, or until what it returns is
+// called.
+func (c *cluster) run(t *testing.T, o initializer.Options) (stop func()) {
+	t.Helper()
+	o.Config, o.Resources = c.admin, []schema.GroupVersionResource{{Group: "gallery.example.com", Version: "v1", Resource: "paintings"}}
+	controller, err := initializer.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := painting.GetAnnotations()[pending], `{"pending":[{"name":"frame.gallery.example.com"}]}`; got != want {
-		t.Errorf("pending: %s, want %s", got, want)
-	}
-	painting.SetAnnotations(nil)
-	if painting, err = client.Update(t.Context(), painting, metav1.UpdateOptions{}); err != nil || painting.GetAnnotations()[pending] != "" {
-		t.Errorf("after the initializer was done: %v, %v", painting, err)
-	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- controller.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // A painting of one version is the same painting in the other.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/openapi"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 )
@@ -60,7 +61,7 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 			"customresourcedefinitions/status": customresourcedefinition.NewStatusREST(scheme, definitions),
 		},
 		Scheme:              scheme,
-		Codec:               resources.NewCodec(codecs),
+		Codec:               initialization.NewCodec(codecs),
 		ParameterCodec:      metav1.ParameterCodec,
 		TypeConverter:       resources.NewTypeConverter(func() (managedfields.TypeConverter, error) { return models.TypeConverter(scheme, kinds) }),
 		Equivalents:         s.options.Equivalents,

@@ -24,6 +24,7 @@ import (
 	scaleclient "k8s.io/client-go/scale"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/stack"
 )
@@ -118,7 +119,7 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 
 	scope := handlers.RequestScope{
 		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
-		Serializer:               resources.NewCodec(serializer),
+		Serializer:               initialization.NewCodec(serializer),
 		StandardSerializers:      textual(serializer.media),
 		ParameterCodec:           runtime.NewParameterCodec(parameters),
 		Creater:                  stack.Creater(creator{}),

@@ -237,17 +237,25 @@ func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object,
 	if err != nil {
 		return apistorage.NewInternalError(err)
 	}
-	c := creation(ctx)
+	c, w := creation(ctx), writeOf(ctx)
+	w.note(out)
 	if field.Result != nil {
 		s.discard(key, out)
 		if c != nil {
 			c.failed = failure(field.Result)
 		}
+		if w.waits() {
+			return failure(field.Result)
+		}
 		return nil
 	}
-	e := s.tracker.follow(key, out, field, c != nil)
+	e := s.tracker.follow(key, out, field, c != nil || w.waits())
 	if c != nil {
 		c.entry = e
+	}
+	if w.waits() {
+		defer func() { w.note(out) }()
+		return w.wait(ctx, e, out)
 	}
 	return nil
 }
@@ -292,6 +300,9 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 			}
 		}
 		next, ttl, err := tryUpdate(current, meta)
+		if err == nil && writeOf(ctx).keeps() && (before != nil || initializers.Has(next)) {
+			initializers.Set(next, before)
+		}
 		if err == nil && initializers.Has(next) {
 			err = s.tend(before, next)
 		}
@@ -300,6 +311,7 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	if err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, observed, cached); err != nil {
 		return err
 	}
+	writeOf(ctx).note(out)
 	if !initializers.Has(out) {
 		if before != nil {
 			s.tracker.note(out, nil)

@@ -7,6 +7,15 @@
 // is removed, or keeps the creator waiting no longer, as its failure policy says;
 // and an object that was left behind is repaired when a client reads it.
 //
+// # Use in other servers
+//
+// The package is for any server that is built on k8s.io/apiserver, and does not import the
+// rest of this one. Such a server opens its stores by Decorator.RESTOptions, puts
+// Decorator.Handler around the handler of its API, and reads and writes objects on the wire
+// by NewCodec; Registered tells what is registered. Package examples/aggregated of this
+// module is one. The server of this module gives its stores the Decorator itself, and has
+// Reading and Creation for what Handler does.
+//
 // # Waiting
 //
 // A creator waits for its object with a Creation, which travels in the context of

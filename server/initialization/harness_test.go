@@ -166,7 +166,7 @@ func newEnvAt(t testing.TB, prefix string, options ...func(*Options)) *env {
 	}
 	e.d = New(o)
 	factory := storage.NewFactory(nil, database, faulty{e.d, e.raw})
-	config := storagebackend.NewDefaultConfig(e.prefix, codec()).
+	config := storagebackend.NewDefaultConfig(e.prefix, stored()).
 		ForResource(schema.GroupResource{Resource: "configmaps"})
 	restOptions := factory.For(config, "/configmaps")
 	store, destroy, err := restOptions.Decorator(config, restOptions.ResourcePrefix,
@@ -187,8 +187,8 @@ func newEnvAt(t testing.TB, prefix string, options ...func(*Options)) *env {
 	return e
 }
 
-// codec stores protobuf, as the server does.
-func codec() runtime.Codec {
+// stored stores protobuf, as the server does.
+func stored() runtime.Codec {
 	s := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	return scheme.Codecs.CodecForVersions(s, s, corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
 }

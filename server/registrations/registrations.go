@@ -23,7 +23,7 @@ import (
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/server/resources"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
 
@@ -35,7 +35,7 @@ const Group = admissionregistration.GroupName
 var Scheme = newScheme()
 
 // Codecs reads and writes the kinds.
-var Codecs = resources.Codecs(Scheme)
+var Codecs = initialization.Codecs(Scheme)
 
 // kinds is the table of what is served here.
 var kinds = []struct {
@@ -285,7 +285,7 @@ func convertInto(in, out runtime.Object, version string) error {
 }
 
 // Codec returns what reads and writes the kinds on the wire.
-func Codec() runtime.NegotiatedSerializer { return resources.NewCodec(Codecs) }
+func Codec() runtime.NegotiatedSerializer { return initialization.NewCodec(Codecs) }
 
 // table is what kubectl get shows.
 type table struct {

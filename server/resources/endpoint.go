@@ -67,7 +67,7 @@ type Group struct {
 	Hub schema.GroupVersion
 	// Scheme knows the kinds.
 	Scheme *runtime.Scheme
-	// Codec is what NewCodec returned for the scheme's codecs.
+	// Codec is what initialization.NewCodec returned for the scheme's codecs.
 	Codec runtime.NegotiatedSerializer
 	// ParameterCodec reads query parameters of the group's own options.
 	ParameterCodec runtime.ParameterCodec

@@ -81,7 +81,7 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 	// Names can be escaped, or tagged in YAML, which can be UTF-16 and then has zero
 	// bytes; directives begin with a dollar sign.
-	if !bytes.Contains(body, fieldName) && !bytes.ContainsAny(body, "\\!$\x00") && !bytes.Contains(body, null) {
+	if !bytes.Contains(body, []byte("initializers")) && !bytes.ContainsAny(body, "\\!$\x00") && !bytes.Contains(body, null) {
 		return false, false
 	}
 	if inYAML {

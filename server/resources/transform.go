@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 )
 
 // transforms reports whether the client may get tables or bare metadata instead of
@@ -32,7 +33,7 @@ func transforms(req *http.Request) bool {
 // bare returns the object, list or event without metadata.initializers. Nearly
 // always it is the argument itself; if not, it is a copy.
 func bare(obj runtime.Object) runtime.Object {
-	if obj == nil || !carries(obj) {
+	if obj == nil || !initialization.Carries(obj) {
 		return obj
 	}
 	if shared, ok := obj.(runtime.CacheableObject); ok {
@@ -41,7 +42,7 @@ func bare(obj runtime.Object) runtime.Object {
 	} else {
 		obj = obj.DeepCopyObject()
 	}
-	strip(obj)
+	initialization.Strip(obj)
 	return obj
 }
 

@@ -159,7 +159,7 @@ func (c *call) create() http.HandlerFunc {
 	}
 	creater = plainCreater{creater, c.Kind}
 	if c.waits {
-		if !includesUninitialized(c.req) {
+		if !initialization.Includes(c.req) {
 			c.mayLeave = !c.bare
 			creater = waitingCreater{creater, c}
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
 	"github.com/gatehouse-dev/gatehouse/server/etcd/etcdtest"
+	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/resources"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
@@ -64,7 +65,7 @@ func Build(tb testing.TB) []Version {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	codec := resources.NewCodec(legacyscheme.Codecs)
+	codec := initialization.NewCodec(legacyscheme.Codecs)
 	equivalents := runtime.NewEquivalentResourceRegistryWithIdentity(configs.ResourcePrefix)
 	var versions []Version
 	for _, g := range groups {

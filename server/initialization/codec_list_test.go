@@ -1,4 +1,4 @@
-package resources
+package initialization
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package resources
+package initialization
 
 import (
 	"bytes"
@@ -107,7 +107,7 @@ func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory ru
 }
 
 func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
-	plain := !carries(obj)
+	plain := !Carries(obj)
 	if list, ok := obj.(*unstructured.UnstructuredList); ok && !plain && e.form.text {
 		shown, err := exposeList(list)
 		if err != nil {
@@ -135,7 +135,7 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 	}
 	if !e.form.text {
 		stripped := obj.DeepCopyObject()
-		strip(stripped)
+		Strip(stripped)
 		return e.inner.Encode(stripped, w)
 	}
 	if !e.form.yaml && !e.form.pretty && meta.IsListType(obj) {
@@ -258,9 +258,9 @@ func exposeList(list *unstructured.UnstructuredList) (*unstructured.Unstructured
 	return shown, nil
 }
 
-// carries reports whether any object in obj, a list or table included, carries
+// Carries reports whether any object in obj, a list or table included, carries
 // the field in its annotation.
-func carries(obj runtime.Object) bool {
+func Carries(obj runtime.Object) bool {
 	switch t := obj.(type) {
 	case *metav1.Status, *metav1.WatchEvent:
 		return false
@@ -290,13 +290,13 @@ func carries(obj runtime.Object) bool {
 	return found
 }
 
-// strip removes the field from every object in obj, which it changes.
-func strip(obj runtime.Object) {
+// Strip removes the field from every object in obj, which it changes.
+func Strip(obj runtime.Object) {
 	switch t := obj.(type) {
 	case *metav1.Table:
 		for i := range t.Rows {
 			if row := t.Rows[i].Object.Object; row != nil {
-				strip(row)
+				Strip(row)
 			}
 		}
 		return
@@ -306,7 +306,7 @@ func strip(obj runtime.Object) {
 	}
 	if meta.IsListType(obj) {
 		_ = meta.EachListItem(obj, func(item runtime.Object) error {
-			strip(item)
+			Strip(item)
 			return nil
 		})
 	}

@@ -1,0 +1,71 @@
+package initialization
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// Includes reports whether a request asks for uninitialized objects with the parameter
+// includeUninitialized: present and neither 0 nor false means yes, and so does an empty
+// value (S11.26).
+func Includes(req *http.Request) bool {
+	values, ok := req.URL.Query()["includeUninitialized"]
+	if !ok {
+		return false
+	}
+	return values[0] != "0" && !strings.EqualFold(values[0], "false")
+}
+
+// Reads reports whether requests of a verb read: they get a Reading.
+func Reads(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
+
+// ReadingOf returns what a client's read may see. A get without the parameter shows an
+// uninitialized object to those who may initialize it: kubectl of the releases with
+// initializers sends the parameter with lists only, and needs the object to describe,
+// edit, label or apply it. They get a warning with it, since clients of today do not know
+// the field. To everybody else the object is absent (S11.33). With a nil authorizer, no
+// user may initialize.
+func ReadingOf(info *request.RequestInfo, req *http.Request, authorize authorizer.UnconditionalAuthorizer) Reading {
+	reading := Reading{Hide: !Includes(req), Repair: info.Verb == "get"}
+	if !reading.Hide || info.Verb != "get" {
+		return reading
+	}
+	ctx := req.Context()
+	reading.Show = func(field *initializers.Initializers) bool {
+		if !mayInitialize(ctx, info, authorize) {
+			return false
+		}
+		warning.AddWarning(ctx, "", fmt.Sprintf("%s %q is not initialized%s",
+			schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, waitingFor(field)))
+		return true
+	}
+	return reading
+}
+
+func waitingFor(field *initializers.Initializers) string {
+	if len(field.Pending) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and waits for initializer %q", field.Pending[0].Name)
+}
+
+func mayInitialize(ctx context.Context, info *request.RequestInfo, authorize authorizer.UnconditionalAuthorizer) bool {
+	user, ok := request.UserFrom(ctx)
+	if !ok || authorize == nil {
+		return false
+	}
+	decision, _, err := authorize.Authorize(ctx, authorizer.AttributesRecord{
+		User: user, Verb: initializers.Verb, Namespace: info.Namespace, Name: info.Name,
+		APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, ResourceRequest: true,
+	})
+	return err == nil && decision == authorizer.DecisionAllow
+}

@@ -375,7 +375,7 @@ authorizers: [{type: Webhook, name: w, webhook: {timeout: 3s, subjectAccessRevie
 		}, `authentication-config file and oidc-* flags are mutually exclusive`},
 		{"keys that are not served by TLS", func(o *server.Options) { o.ServiceAccountJWKSURI = "http://a" }, `--service-account-jwks-uri "http://a" must be an https URL`},
 		{"two signers", func(o *server.Options) {
-			o.ServiceAccountSigningEndpoint, o.ServiceAccountKeyFiles = "/s", []string{"k"}
+			o.ServiceAccountSigningEndpoint, o.ServiceAccountKeyFiles = "/s", []string{fileOf(t, "key", "")}
 		}, `--service-account-signing-endpoint excludes`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -97,10 +97,12 @@ func TestServeParsesTheContract(t *testing.T) {
 			o.ServiceAddresses = []string{"a/b=127.0.0.1:1", "a/c:8443=127.0.0.1:2"}
 		})},
 		{"--test --data-dir d", with(func(o *server.Options) {
+			o.AdmissionTraceSkips = true
 			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 0, -1, true, true
 			o.AdmissionConsistency, o.AdmissionWebhookBreaker = "strict", "off"
 		})},
 		{"--test --data-dir d --secure-port 1 --admission-consistency bounded", with(func(o *server.Options) {
+			o.AdmissionTraceSkips = true
 			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 1, -1, true, true
 			o.AdmissionWebhookBreaker = "off"
 		})},
@@ -173,7 +175,7 @@ func TestServeSaysWhatIsWrongBeforeItStarts(t *testing.T) {
 		{"no data directory", serveOptions{}, "--data-dir must not be empty"},
 		{"negative verbosity", serveOptions{verbosity: -1, server: server.Options{DataDir: "d"}}, "--v -1 must not be negative"},
 		{"S9.8 a version that cannot be switched", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"apps/v1=false"}}},
-			`--runtime-config "apps/v1=false": only admissionregistration.k8s.io/v1beta1, admissionregistration.k8s.io/v1alpha1, apps/v1beta1, apps/v1beta2, extensions/v1beta1 and api/legacy can be switched on or off`},
+			`--runtime-config "apps/v1=false": only admissionregistration.k8s.io/v1beta1, admissionregistration.k8s.io/v1alpha1, apps/v1beta1, apps/v1beta2, extensions/v1beta1, authentication.k8s.io/v1alpha1, authentication.k8s.io/v1beta1, certificates.k8s.io/v1alpha1, certificates.k8s.io/v1beta1, coordination.k8s.io/v1alpha2, coordination.k8s.io/v1beta1, flowcontrol.apiserver.k8s.io/v1beta1, flowcontrol.apiserver.k8s.io/v1beta2, flowcontrol.apiserver.k8s.io/v1beta3, internal.apiserver.k8s.io/v1alpha1, lifecycle.k8s.io/v1alpha1, networking.k8s.io/v1beta1, resource.k8s.io/v1alpha3, resource.k8s.io/v1beta1, resource.k8s.io/v1beta2, scheduling.k8s.io/v1alpha3, scheduling.k8s.io/v1beta1, storage.k8s.io/v1alpha1, storage.k8s.io/v1beta1, storagemigration.k8s.io/v1beta1, api/all, api/beta, api/alpha and api/legacy can be switched on or off`},
 		{"S9.8 neither on nor off", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=no"}}},
 			`--runtime-config "admissionregistration.k8s.io/v1alpha1=no": the value must be true or false`},
 		{"S9.8 switched twice", serveOptions{server: server.Options{DataDir: "d", RuntimeConfig: []string{"admissionregistration.k8s.io/v1alpha1=false", "admissionregistration.k8s.io/v1alpha1"}}},

@@ -49,6 +49,7 @@ func (a *api) newAggregator(p apiParts, builtin []discovery.Version) error {
 	if a.aggregator, err = aggregation.New(o); err != nil {
 		return err
 	}
+	p.self.reads.Follow(a.aggregator)
 	p.serving.toAggregated.AddListener(certificateListener{a.aggregator})
 	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/server/aggregation"
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
 )
@@ -236,16 +237,21 @@ type loopback struct {
 	// mapper knows the resources of kinds, custom ones included. It asks when it is first
 	// used.
 	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// reads bounds what aggregated servers answer.
+	reads *aggregation.Reads
 	// stopped is closed when the server is to end.
 	stopped <-chan struct{}
 }
 
 func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback, error) {
+	reads := &aggregation.Reads{}
+	config.Wrap(reads.Wrap)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
 	return &loopback{
+		reads:  reads,
 		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}, nil

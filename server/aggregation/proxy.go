@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +39,14 @@ type Proxy struct {
 	target  atomic.Pointer[target]
 	// running counts the requests that are handled, watches aside.
 	running atomic.Int64
+	// reported is when it was last said that answers are too long, in seconds.
+	reported atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		// followed is what this server follows of the group version, by path.
+		followed map[string]followed
+	}
 }
 
 // target is where requests go. It is never changed.
@@ -110,10 +121,30 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.pass(t, w, req)
 }
 
-// always returns a handler that passes requests on even while the condition says that the
-// service is not available.
+// always returns a handler for what this server asks itself, which passes requests on even while
+// the condition says that the service is not available. Its answers are bounded (S22.23).
 func (p *Proxy) always() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { p.pass(p.target.Load(), w, req) })
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		ctx, cancel := context.WithTimeout(req.Context(), longestQuestion)
+		defer cancel()
+		t, most := p.target.Load(), int64(maxDiscovery)
+		if strings.HasPrefix(req.URL.Path, "/openapi/") {
+			most = maxDocument
+		}
+		answer := &short{header: http.Header{}, code: http.StatusOK, most: most, end: cancel}
+		p.pass(t, answer, req.WithContext(ctx))
+		switch {
+		case answer.over:
+			r := &read{proxy: p, path: req.URL.Path}
+			http.Error(w, r.refuse("has more than %d bytes, or more than %d values", most, maxValues).Error(), http.StatusServiceUnavailable)
+		case ctx.Err() != nil:
+			http.Error(w, fmt.Sprintf("%s did not answer within %s", t, longestQuestion), http.StatusServiceUnavailable)
+		default:
+			maps.Copy(w.Header(), answer.header)
+			w.WriteHeader(answer.code)
+			_, _ = w.Write(answer.data.Bytes())
+		}
+	})
 }
 
 func (p *Proxy) pass(t *target, w http.ResponseWriter, req *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apiserver"
 )
@@ -104,6 +105,9 @@ func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) 
 	s.show(all)
 }
 
+// maxResources bounds the resources of a group version: each is followed by controllers (S22.23).
+const maxResources = 500
+
 // told is where upstream's manager writes what remote servers say.
 type told struct{ *shown }
 
@@ -113,7 +117,10 @@ var _ aggregated.ResourceManager = told{}
 // version that is gone already.
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
 	t.edit(schema.GroupVersion{Group: group, Version: said.Version}, func(v Version, known bool) (Version, bool) {
-		if known {
+		if known && len(said.Resources) > maxResources {
+			klog.ErrorS(nil, "An aggregated server names more resources than are served; its group version is left out", "groupVersion", v.GroupVersion, "resources", len(said.Resources), "atMost", maxResources)
+			v.Resources, v.Stale = nil, true
+		} else if known {
 			v.Resources, v.Stale = said.Resources, said.Freshness != apidiscoveryv2.DiscoveryFreshnessCurrent
 		}
 		return v, known

@@ -1,0 +1,515 @@
+package aggregation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+)
+
+// What this server reads of a remote server for itself is bounded (S22.23). What clients ask for
+// is not: it passes through.
+const (
+	// longestRead bounds the time of a read, watches aside, and longestWatch that of a watch
+	// that names no end.
+	longestRead, longestWatch = time.Minute, 10 * time.Minute
+	// pageSize is how many objects a list asks for at once, and maxObjects how many of all
+	// kinds of a group version are followed.
+	pageSize, maxObjects = 500, 100_000
+	// maxObject bounds one object, maxListed all that is read of a list, and maxKept what is
+	// kept of it, in bytes.
+	maxObject, maxListed, maxKept = 3 << 20, 256 << 20, 32 << 20
+	// maxAnswer bounds any other answer, and maxError that of an error, in bytes.
+	maxAnswer, maxError = 4 << 20, 64 << 10
+	// maxOwners bounds the owners and the finalizers of an object.
+	maxOwners = 1000
+)
+
+// Reads bounds what this server reads itself of remote servers. The zero value bounds nothing
+// until Follow is called. It is safe for concurrent use.
+type Reads struct{ aggregator atomic.Pointer[Aggregator] }
+
+// Follow says who knows the remote servers.
+func (r *Reads) Follow(a *Aggregator) { r.aggregator.Store(a) }
+
+// Wrap returns a transport for requests of this server to itself.
+func (r *Reads) Wrap(next http.RoundTripper) http.RoundTripper { return bounded{r, next} }
+
+type bounded struct {
+	reads *Reads
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	p := b.reads.proxy(req)
+	if p == nil {
+		return b.next.RoundTrip(req)
+	}
+	r := &read{next: b.next, proxy: p, path: req.URL.Path}
+	accept := req.Header.Get("Accept")
+	switch query := req.URL.Query(); {
+	case req.Method != http.MethodGet || !strings.Contains(accept, "as=PartialObjectMetadata"):
+		return r.bare(req)
+	case query.Get("watch") == "true" || query.Get("watch") == "1":
+		return r.watch(req, query)
+	case strings.Contains(accept, "as=PartialObjectMetadataList"):
+		return r.list(req, query)
+	default:
+		return r.bare(req)
+	}
+}
+
+// proxy returns that of the remote server which gets a request of this server, nil if none does.
+func (r *Reads) proxy(req *http.Request) *Proxy {
+	a := r.aggregator.Load()
+	if a == nil || a.remote.Load() == nil {
+		return nil
+	}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(req.URL.Path, "/openapi/v3"), "/"), "/")
+	var gv schema.GroupVersion
+	switch {
+	case len(parts) > 1 && parts[0] == "api":
+		gv.Version = parts[1]
+	case len(parts) > 2 && parts[0] == "apis":
+		gv.Group, gv.Version = parts[1], parts[2]
+	default:
+		return nil
+	}
+	if req.Header.Get("Impersonate-User") == "" && slices.Contains(a.options.Builtin, gv) {
+		// Find leaves it to this server.
+		return nil
+	}
+	return a.proxy(gv)
+}
+
+// read is one read of a remote server.
+type read struct {
+	next  http.RoundTripper
+	proxy *Proxy
+	path  string
+}
+
+// refuse says, to the reader and to the administrator, why an answer is not read to its end.
+func (r *read) refuse(format string, args ...any) error {
+	err := fmt.Errorf("%s: the answer for %s %w", r.proxy.target.Load(), r.path, fmt.Errorf(format, args...))
+	if now := time.Now().Unix(); now-r.proxy.reported.Load() >= 60 {
+		r.proxy.reported.Store(now)
+		klog.ErrorS(err, "An aggregated server answers more than is read; its objects are left out")
+	}
+	return err
+}
+
+// send sends a request that ends with its answer, after at most so long.
+func (r *read) send(req *http.Request, within time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(req.Context(), within)
+	response, err := r.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	response.Body = ending{response.Body, cancel}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		response.Body = body{io.LimitReader(response.Body, maxError), response.Body}
+		response.ContentLength = -1
+	}
+	return response, nil
+}
+
+// ending ends what a body is read for when the body is closed.
+type ending struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (e ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+// bare bounds an answer and leaves it as it is.
+func (r *read) bare(req *http.Request) (*http.Response, error) {
+	response, err := r.send(req, longestRead)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = body{&window{read: r, from: response.Body, most: maxAnswer}, response.Body}
+	return response, nil
+}
+
+// window reads so many bytes since it was moved, and then fails.
+type window struct {
+	read       *read
+	from       io.Reader
+	most, used int64
+	// all is how many bytes were read ever, and total how many may be; 0 means any number.
+	all, total int64
+}
+
+// Read implements io.Reader.
+func (w *window) Read(p []byte) (int, error) {
+	if w.used > w.most {
+		return 0, w.read.refuse("has a part of more than %d bytes", w.most)
+	}
+	if w.total > 0 && w.all > w.total {
+		return 0, w.read.refuse("has more than %d bytes", w.total)
+	}
+	n, err := w.from.Read(p)
+	w.used += int64(n)
+	w.all += int64(n)
+	return n, err
+}
+
+func (w *window) move() { w.used = 0 }
+
+// inJSON is a request for the same in JSON, of which a part can be read.
+func inJSON(req *http.Request, kind string, query url.Values) *http.Request {
+	next := req.Clone(req.Context())
+	next.Header.Set("Accept", "application/json;as="+kind+";g=meta.k8s.io;v=v1,application/json")
+	next.URL.RawQuery = query.Encode()
+	return next
+}
+
+// list reads a list page by page and object by object, and keeps what is read by those who follow
+// all kinds. The answer has no further page.
+func (r *read) list(req *http.Request, query url.Values) (*http.Response, error) {
+	within, cancel := context.WithTimeout(req.Context(), longestRead)
+	defer cancel()
+	req = req.Clone(within)
+	query.Set("limit", strconv.Itoa(pageSize))
+	l := &listing{read: r}
+	for {
+		response, err := r.send(inJSON(req, "PartialObjectMetadataList", query), longestRead)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode != http.StatusOK {
+			// The time of the list is over when the answer is read.
+			said, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			response.Body = io.NopCloser(bytes.NewReader(said))
+			return response, nil
+		}
+		next, err := l.page(response.Body)
+		response.Body.Close()
+		if err != nil {
+			return nil, fmt.Errorf("list of %s: %w", r.proxy.target.Load(), err)
+		}
+		if next == "" {
+			return l.response(response)
+		}
+		query.Set("continue", next)
+		query.Del("resourceVersion")
+		query.Del("resourceVersionMatch")
+	}
+}
+
+// listing is a list as far as it was read.
+type listing struct {
+	*read
+	version string
+	items   bytes.Buffer
+	count   int
+	all     int64
+}
+
+// page reads a page and returns the token of the next one.
+func (l *listing) page(from io.Reader) (next string, err error) {
+	w := &window{read: l.read, from: from, most: maxObject, all: l.all, total: maxListed}
+	defer func() { l.all = w.all }()
+	d := json.NewDecoder(w)
+	if err := expect(d, '{'); err != nil {
+		return "", l.refuse("is not a list: %w", err)
+	}
+	before := l.count
+	for d.More() {
+		w.move()
+		key, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		switch key {
+		case "metadata":
+			var m metav1.ListMeta
+			if err := d.Decode(&m); err != nil {
+				return "", err
+			}
+			// All pages are of the revision of the first one.
+			l.version, next = cmp.Or(l.version, m.ResourceVersion), m.Continue
+		case "items":
+			err = l.objects(d, w)
+		default:
+			var other json.RawMessage
+			err = d.Decode(&other)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if next != "" && l.count == before {
+		return "", l.refuse("has an empty page, and names another one")
+	}
+	if _, err := d.Token(); err != nil {
+		return "", fmt.Errorf("%s: the list for %s does not end: %w", l.proxy.target.Load(), l.path, err)
+	}
+	return next, nil
+}
+
+func (l *listing) objects(d *json.Decoder, w *window) error {
+	if token, err := d.Token(); err != nil || token == nil {
+		return err
+	} else if token != json.Delim('[') {
+		return l.refuse("has items that are not a list")
+	}
+	for d.More() {
+		w.move()
+		var o metav1.PartialObjectMetadata
+		if err := d.Decode(&o); err != nil {
+			return err
+		}
+		data, err := l.kept(&o)
+		if err != nil {
+			return err
+		}
+		if l.count++; !l.proxy.room(l.path, false, l.count, int64(l.items.Len()+len(data))) {
+			return l.refuse("has so much that more than %d objects, or %d bytes, of one group version would be followed", maxObjects, maxKept)
+		}
+		if l.items.Len() > 0 {
+			l.items.WriteByte(',')
+		}
+		l.items.Write(data)
+	}
+	_, err := d.Token()
+	return err
+}
+
+// kept is what is kept of an object, in JSON.
+func (r *read) kept(o *metav1.PartialObjectMetadata) ([]byte, error) {
+	if len(o.OwnerReferences) > maxOwners || len(o.Finalizers) > maxOwners {
+		return nil, r.refuse("has an object with more than %d owners or finalizers", maxOwners)
+	}
+	return json.Marshal(&metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Generation: o.Generation,
+			CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp, DeletionGracePeriodSeconds: o.DeletionGracePeriodSeconds,
+			OwnerReferences: o.OwnerReferences, Finalizers: o.Finalizers,
+		},
+	})
+}
+
+func (l *listing) response(like *http.Response) (*http.Response, error) {
+	version, err := json.Marshal(l.version)
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":%s},"items":[`, version)
+	all := io.MultiReader(strings.NewReader(head), &l.items, strings.NewReader("]}"))
+	answer := *like
+	answer.Header = http.Header{"Content-Type": {"application/json"}}
+	answer.Body, answer.ContentLength = io.NopCloser(all), int64(len(head)+l.items.Len()+len("]}"))
+	return &answer, nil
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	token, err := d.Token()
+	if err == nil && token != want {
+		err = errors.New("it does not begin with " + want.String())
+	}
+	return err
+}
+
+// watch reads a watch event by event.
+func (r *read) watch(req *http.Request, query url.Values) (*http.Response, error) {
+	within := longestWatch
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
+		within = min(within, time.Duration(seconds)*time.Second+longestRead)
+	}
+	response, err := r.send(inJSON(req, "PartialObjectMetadata", query), within)
+	if err != nil || response.StatusCode != http.StatusOK {
+		return response, err
+	}
+	w := &window{read: r, from: response.Body, most: maxObject}
+	response.Header = http.Header{"Content-Type": {"application/json;stream=watch"}}
+	response.Body = body{&events{read: r, window: w, decoder: json.NewDecoder(w), began: time.Now()}, response.Body}
+	response.ContentLength = -1
+	return response, nil
+}
+
+// perSecond is how many events of a watch are read in a second, beyond as many at once.
+const perSecond = 2000
+
+// events are those of a watch, with what is kept of their objects.
+type events struct {
+	*read
+	window  *window
+	decoder *json.Decoder
+	began   time.Time
+	// seen counts the events; objects and size are what they add to what is followed.
+	seen    int
+	objects int
+	size    int64
+	unread  []byte
+	err     error
+}
+
+// Read implements io.Reader.
+func (e *events) Read(p []byte) (int, error) {
+	for len(e.unread) == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.next()
+	}
+	n := copy(p, e.unread)
+	e.unread = e.unread[n:]
+	return n, nil
+}
+
+// next reads an event.
+func (e *events) next() {
+	if e.seen++; e.seen > perSecond {
+		// A server that sends faster waits.
+		time.Sleep(min(time.Second, time.Until(e.began.Add(time.Duration(e.seen-perSecond)*time.Second/perSecond))))
+	}
+	e.window.move()
+	var event metav1.WatchEvent
+	if e.err = e.decoder.Decode(&event); e.err != nil {
+		return
+	}
+	switch watch.EventType(event.Type) {
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+		var o metav1.PartialObjectMetadata
+		if e.err = json.Unmarshal(event.Object.Raw, &o); e.err != nil {
+			return
+		}
+		if event.Object.Raw, e.err = e.kept(&o); e.err != nil {
+			return
+		}
+	}
+	switch watch.EventType(event.Type) {
+	case watch.Added:
+		e.objects++
+		e.size += int64(len(event.Object.Raw))
+	case watch.Deleted:
+		e.objects--
+		e.size -= int64(len(event.Object.Raw))
+	}
+	if !e.proxy.room(e.path, true, e.objects, e.size) {
+		// The reader lists again, and the list says what there is.
+		_ = e.refuse("has so many events that more than %d objects, or %d bytes, of one group version would be followed", maxObjects, maxKept)
+		event.Type = string(watch.Error)
+		event.Object.Raw, _ = json.Marshal(&metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too many events",
+		})
+		e.err = io.EOF
+	}
+	data, err := json.Marshal(&event)
+	if err != nil {
+		e.err = err
+		return
+	}
+	e.unread = append(data, '\n')
+}
+
+// followed is what is followed of one kind.
+type followed struct {
+	objects int
+	size    int64
+	at      time.Time
+}
+
+// room reports whether so much may be followed at a path, next to what is followed at others, and
+// notes it then. What a watch adds is noted apart from the list that the watch follows.
+func (p *Proxy) room(path string, watch bool, objects int, size int64) bool {
+	key := path
+	if watch {
+		key += "?watch"
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	allObjects, allSize := objects, size
+	for other, f := range p.mu.followed {
+		switch {
+		case now.Sub(f.at) > 2*longestWatch:
+			delete(p.mu.followed, other)
+		case other == key || !watch && other == path+"?watch":
+		default:
+			allObjects += f.objects
+			allSize += f.size
+		}
+	}
+	if allObjects > maxObjects || allSize > maxKept {
+		delete(p.mu.followed, key)
+		return false
+	}
+	if p.mu.followed == nil {
+		p.mu.followed = map[string]followed{}
+	}
+	p.mu.followed[key] = followed{objects, size, now}
+	return true
+}
+
+// What is asked for discovery and OpenAPI documents is bounded in time and size, and in values:
+// a value takes much more memory than its text.
+const (
+	longestQuestion           = 20 * time.Second
+	maxDiscovery, maxDocument = 2 << 20, 8 << 20
+	maxValues                 = 400_000
+)
+
+// short is an answer up to a size. A longer one ends the request.
+type short struct {
+	header http.Header
+	code   int
+	data   bytes.Buffer
+	most   int64
+	values int
+	over   bool
+	end    context.CancelFunc
+}
+
+// Header implements http.ResponseWriter.
+func (s *short) Header() http.Header { return s.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (s *short) WriteHeader(code int) { s.code = code }
+
+// Write implements http.ResponseWriter.
+func (s *short) Write(p []byte) (int, error) {
+	// More than one value has a comma before it, or a bracket.
+	s.values += bytes.Count(p, []byte{','}) + bytes.Count(p, []byte{'{'}) + bytes.Count(p, []byte{'['})
+	if s.over || int64(s.data.Len()+len(p)) > s.most || s.values > maxValues {
+		s.over = true
+		s.data = bytes.Buffer{}
+		s.end()
+		return 0, http.ErrContentLength
+	}
+	return s.data.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (s *short) Flush() {}

@@ -31,6 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/manifests"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
 	"github.com/gatehouse-dev/gatehouse/server/params"
+	"github.com/gatehouse-dev/gatehouse/server/quotas"
 	"github.com/gatehouse-dev/gatehouse/server/rejections"
 	"github.com/gatehouse-dev/gatehouse/server/replicas"
 )
@@ -68,6 +69,8 @@ type admitter struct {
 	judgedBy atomic.Pointer[caches]
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
+	// fences keep quotas exact.
+	fences *quotas.Fences
 	// drained is closed when no more requests come.
 	drained chan struct{}
 }
@@ -85,7 +88,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, params: newParams(s, db), schemas: &schemas{}, drained: make(chan struct{})}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas{}, drained: make(chan struct{})}
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
@@ -136,7 +139,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		return nil, err
 	}
 	parts := pluginParts{
-		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations,
+		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations, fences: a.fences,
 		configuration: configuration, makeAccount: a.makeAccount, drained: a.drained,
 	}
 	if a.plugins, err = parts.build(); err != nil {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
 	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/policies"
@@ -29,13 +31,39 @@ func checkConfigured(configuration *admission.Configuration, running []string) e
 	return nil
 }
 
+// chargingPlugin is the plugin that charges quotas, with what plans and traces ask of it.
+type chargingPlugin interface {
+	apiadmission.ValidationInterface
+	admission.Predictor
+	admission.Described
+}
+
+type charged struct {
+	apiadmission.ValidationInterface
+	admission.Predictor
+	admission.Described
+}
+
+// charging has the plugin note what it charges.
+func (p pluginParts) charging(plugin chargingPlugin) apiadmission.Interface {
+	limits := p.self.informers.Core().V1().ResourceQuotas().Lister()
+	return charged{p.fences.Charging(plugin, func(namespace string) bool {
+		list, err := limits.ResourceQuotas(namespace).List(labels.Everything())
+		return err != nil || len(list) > 0
+	}), plugin, plugin}
+}
+
 // compiledIn makes an admission plugin of kube-apiserver.
 func compiledIn(name string) func(pluginParts) (apiadmission.Interface, error) {
 	return func(p pluginParts) (apiadmission.Interface, error) {
-		return policies.New(name, policies.Options{
+		plugin, err := policies.New(name, policies.Options{
 			Client: p.self.client, Informers: p.self.informers, Authorizer: p.authorizer, Mapper: p.self.mapper,
 			Version: newEffectiveVersion(), Stopped: p.drained, Configuration: p.configuration.Raw,
 			MakeAccount: p.makeAccount, Stored: catalog.StoredVersions(),
 		})
+		if err != nil || name != resourcequota.PluginName {
+			return plugin, err
+		}
+		return p.charging(plugin.(chargingPlugin)), nil
 	}
 }

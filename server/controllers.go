@@ -71,6 +71,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 		},
 		CheckTypes: p.api.types.Run,
 		FakeNodes:  s.FakeNodes,
+		Fences:     p.admitter.fences,
 		RootCA:     p.serving.ca,
 		CAFile:     p.serving.pki.CAFile, CAKeyFile: p.serving.pki.CAKeyFile,
 		TokenKey: p.serving.tokens.key,

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/auth"
 	"github.com/gatehouse-dev/gatehouse/server/etcd"
 	"github.com/gatehouse-dev/gatehouse/server/inflight"
+	"github.com/gatehouse-dev/gatehouse/server/quotas"
 	"github.com/gatehouse-dev/gatehouse/server/stack"
 	"github.com/gatehouse-dev/gatehouse/server/waiting"
 )
@@ -133,6 +134,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		withTimeToAnswer,
 		stack.Handler,
 		limiter.Limit,
+		quotas.Handler,
 	}
 }
 

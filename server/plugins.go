@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/server/fresh"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+	"github.com/gatehouse-dev/gatehouse/server/quotas"
 )
 
 // newPlugin makes the admission plugins of the engine, by name; the others are in package
@@ -36,6 +37,7 @@ type pluginParts struct {
 	engine     *admission.Engine
 	namespaces *fresh.Namespaces
 	creations  *namespaces.Creations
+	fences     *quotas.Fences
 	// configuration is what plugins are configured with.
 	configuration *admission.Configuration
 	// makeAccount makes the service account of a namespace; nil if no controller of this

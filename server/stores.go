@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/initialization"
 	"github.com/gatehouse-dev/gatehouse/server/marks"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+	"github.com/gatehouse-dev/gatehouse/server/quotas"
 	"github.com/gatehouse-dev/gatehouse/server/storage"
 )
 
@@ -77,13 +79,15 @@ func (db *database) close() {
 
 // forObjects returns the client with which objects are stored, and not what servers keep
 // in etcd besides.
-func (db *database) forObjects(s *settings) *etcdkubernetes.Client {
+func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernetes.Client {
 	client := *db.client
-	client.Kubernetes = marks.Client(client.Kubernetes, client.KV, fresh.Marks(s.EtcdPrefix)...)
+	guarded := clientv3.NewCtxClient(client.Ctx())
+	guarded.KV = fences.KV(client.KV)
+	client.Kubernetes = marks.Client(quotas.Client(client.Kubernetes, guarded), guarded.KV, fresh.Marks(s.EtcdPrefix)...)
 	// A server alone on its etcd knows of all creates, and a namespace that is being
 	// deleted waits for them. Servers that share an etcd refuse what comes too late.
 	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
-		client.Kubernetes = namespaces.Fence(client.Kubernetes, client.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
+		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
 	}
 	// Nothing may fill the disk of an embedded etcd.
 	if db.embedded != nil {
@@ -126,7 +130,7 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 		})
 		decorator = st.initialization
 	}
-	st.factory = storage.NewFactory(st.places, db.forObjects(s), decorator, uncached...)
+	st.factory = storage.NewFactory(st.places, db.forObjects(s, admitter.fences), decorator, uncached...)
 	st.factory.OnWrite(admitter.written)
 	return st, nil
 }

@@ -20,9 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/server/dormant"
 	"github.com/gatehouse-dev/gatehouse/server/election"
 	"github.com/gatehouse-dev/gatehouse/server/namespaces"
+	"github.com/gatehouse-dev/gatehouse/server/quotas"
 )
 
-// Options are what Controllers need. All but Election must be set, and what only
+// Options are what Controllers need. All but Election and Fences must be set, and what only
 // controllers need that are not chosen.
 type Options struct {
 	// Selection is the value of --controllers; empty means Default.
@@ -47,6 +48,8 @@ type Options struct {
 	RootCA []byte
 	// CAFile and CAKeyFile are the authority that signs what is requested, as PEM files.
 	CAFile, CAKeyFile string
+	// Fences keep quotas exact while they are counted; nil leaves them as upstream has them.
+	Fences *quotas.Fences
 	// FakeNodes is how many nodes to play, besides what is selected; 0 means none.
 	FakeNodes int
 	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such

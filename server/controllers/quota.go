@@ -47,11 +47,21 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	}
 	discover := (&steady{ServerResourcesInterface: client.Discovery()}).ServerPreferredNamespacedResources
 	quotas := &quotaInformer{ResourceQuotaInformer: t.informers.Core().V1().ResourceQuotas()}
+	self, err := kubernetes.NewForConfig(t.loopback)
+	if err != nil {
+		return nil, err
+	}
+	exactly := &exactQuotas{ResourceQuotasGetter: client.CoreV1(), self: self.CoreV1(), monitors: kinds, term: t, versions: map[schema.GroupResource]schema.GroupVersionResource{}}
+	exact, err := quotainstall.NewQuotaConfigurationForControllers(exactly.lister, t.informers)
+	if err != nil {
+		return nil, err
+	}
+	exactly.registry = generic.NewRegistry(exact.Evaluators())
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
-		QuotaClient:               client.CoreV1(),
+		QuotaClient:               exactly,
 		ResourceQuotaInformer:     quotas,
 		ResyncPeriod:              controller.StaticResyncPeriodFunc(recount),
-		InformerFactory:           kinds,
+		InformerFactory:           exactly,
 		ReplenishmentResyncPeriod: controller.NoResyncPeriodFunc,
 		DiscoveryFunc:             discover,
 		IgnoredResourcesFunc:      configuration.IgnoredResources,

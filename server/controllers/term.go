@@ -42,10 +42,12 @@ type term struct {
 	// started is closed: informers may be started as soon as they are wanted.
 	started chan struct{}
 	making  making
+	// over ends with the term.
+	over context.Context
 }
 
 func newTerm(ctx context.Context, c *Controllers) (*term, error) {
-	t := &term{options: &c.options, kinds: &c.kinds, started: make(chan struct{}), making: making{over: ctx.Done()}}
+	t := &term{options: &c.options, kinds: &c.kinds, started: make(chan struct{}), making: making{over: ctx.Done()}, over: ctx}
 	close(t.started)
 	held := func() bool { return true }
 	if e := c.options.Election; e != nil {

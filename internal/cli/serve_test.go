@@ -98,12 +98,12 @@ func TestServeParsesTheContract(t *testing.T) {
 		})},
 		{"--test --data-dir d", with(func(o *server.Options) {
 			o.AdmissionTraceSkips = true
-			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 0, -1, true, true
+			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce, o.AdmissionTraceSkips = "d", 0, -1, true, true, true
 			o.AdmissionConsistency, o.AdmissionWebhookBreaker = "strict", "off"
 		})},
 		{"--test --data-dir d --secure-port 1 --admission-consistency bounded", with(func(o *server.Options) {
 			o.AdmissionTraceSkips = true
-			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce = "d", 1, -1, true, true
+			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce, o.AdmissionTraceSkips = "d", 1, -1, true, true, true
 			o.AdmissionWebhookBreaker = "off"
 		})},
 		{"--advertise-address 192.0.2.1", with(func(o *server.Options) { o.AdvertiseAddress = "192.0.2.1" })},

@@ -30,6 +30,9 @@ type Options struct {
 	ServiceAddresses []string
 	// Diff asks what the server made of each object.
 	Diff bool
+	// Progress, if it is set, is called with what is done, how many objects are done, and of how
+	// many, from one goroutine at a time.
+	Progress func(what string, done, of int)
 }
 
 // Run checks the objects. The error says that they could not be checked; what is wrong with

@@ -159,15 +159,24 @@ func used(tb testing.TB) float64 {
 	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
-// A thousand manifests are checked, each by its own answer.
+// A thousand manifests are checked, each by its own answer, and progress counts them.
 func TestAThousandManifests(t *testing.T) {
 	set, err := manifests.Read([]string{repository(t)}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default"})
+	last := map[string]int{}
+	r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Diff: true, Progress: func(what string, done, of int) {
+		if done < last[what] || done > of || of != 1000 {
+			t.Errorf("%s %d of %d after %d", what, done, of, last[what])
+		}
+		last[what] = done
+	}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if last["Applied"] != 1000 || last["Compared"] != 1000 {
+		t.Errorf("progress ended at %v", last)
 	}
 	if r.Summary.Accepted != 1000 || len(r.Findings) > 0 {
 		t.Errorf("%+v: %v", r.Summary, r.Findings)

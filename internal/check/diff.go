@@ -25,6 +25,7 @@ const hidden = "(hidden)"
 // diff notes what the server made of each object, and by what.
 func (r *run) diff(ctx context.Context) error {
 	for _, t := range r.tasks {
+		r.did(comparing, 1)
 		if !t.accepted() {
 			continue
 		}

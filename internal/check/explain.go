@@ -36,7 +36,12 @@ func (r *run) explain(ctx context.Context) error {
 	group.SetLimit(parallel)
 	for _, t := range r.tasks {
 		if t.accepted() {
-			group.Go(func() error { return r.calls(ctx, world, t) })
+			group.Go(func() error {
+				defer r.did(planning, 1)
+				return r.calls(ctx, world, t)
+			})
+		} else {
+			r.did(planning, 1)
 		}
 	}
 	if err := group.Wait(); err != nil {

@@ -20,12 +20,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/server/offline"
 )
 
 // parallel is how many requests run at the same time.
 const parallel = 16
+
+// The parts of a check that take long for many objects.
+const (
+	applying  = "Applied"
+	planning  = "Looked for webhooks of"
+	comparing = "Compared"
+)
 
 // patience is how long the server may take to serve a new kind, or to read what was stored.
 const patience = 20 * time.Second
@@ -40,10 +46,29 @@ type run struct {
 	// kinds are those that the server serves.
 	kinds *offline.Kinds
 	tasks []*task
+	// groups are the API groups that the set defines kinds of.
+	groups map[string]bool
 	// quotas are the namespaces with a quota. mu guards them while a snapshot is
-	// loaded, and the notes of the report while objects are explained.
+	// loaded, the notes of the report while objects are explained, and done.
 	mu     sync.Mutex
 	quotas map[string]bool
+	// done counts the objects of the part of the check that doing names.
+	doing string
+	done  int
+}
+
+// did counts objects with which a part of the check is done.
+func (r *run) did(what string, objects int) {
+	if r.Progress == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doing != what {
+		r.doing, r.done = what, 0
+	}
+	r.done += objects
+	r.Progress(what, r.done, len(r.tasks))
 }
 
 func (r *run) all(ctx context.Context) (err error) {
@@ -105,7 +130,11 @@ func (r *run) plan() {
 			paramKinds[kind] = true
 		}
 	}
+	r.groups = map[string]bool{}
 	for _, o := range r.Set.Objects {
+		if text(o.Content, "kind") == "CustomResourceDefinition" {
+			r.groups[text(o.Content, "spec", "group")] = true
+		}
 		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
 		t.stage = stageFor(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
@@ -142,7 +171,9 @@ func text(content map[string]any, fields ...string) string {
 // documents have, the last one is stored. The others are judged before, as dry runs: each
 // variant is judged as if it were the only one.
 func (r *run) applyAll(ctx context.Context, batch []*task) error {
+	all := len(batch)
 	batch = slices.DeleteFunc(slices.Clone(batch), func(t *task) bool { return !r.resolve(t) })
+	r.did(applying, all-len(batch))
 	variants := map[string][]*task{}
 	for _, t := range batch {
 		if t.kind.Resource.Group == "" && t.kind.Resource.Resource == "resourcequotas" {
@@ -174,6 +205,7 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 				if err := r.one(groupCtx, t, variants[t.key()]); err != nil {
 					return err
 				}
+				r.did(applying, 1)
 			}
 			return nil
 		})
@@ -345,10 +377,7 @@ func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
 		return true, true
 	}
 	// The set may define it itself.
-	defined := slices.ContainsFunc(r.Set.Objects, func(o *manifests.Object) bool {
-		return text(o.Content, "kind") == "CustomResourceDefinition" && text(o.Content, "spec", "group") == gvk.Group
-	})
-	return !defined, false
+	return !r.groups[gvk.Group], false
 }
 
 // title is how an object is called in messages: Deployment shop/web.

@@ -151,6 +151,12 @@ func (e errRejected) Error() string {
 }
 
 func (o *checkOptions) run(ctx context.Context, streams Streams) error {
+	shown := &progress{}
+	if o.verbosity < 2 {
+		// Logs say more.
+		shown = newProgress(streams.Err, "Reading files")
+	}
+	defer shown.end()
 	set, err := manifests.Read(o.paths, streams.In)
 	if err != nil {
 		return usageError{err}
@@ -166,6 +172,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff,
 	}
+	shown.set("Reading the cluster")
 	if options.Snapshot, err = o.cluster(ctx); err != nil {
 		return err
 	}
@@ -180,7 +187,10 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		// The process ends soon, and most of what it makes lives until then.
 		debug.SetGCPercent(checkCollectAt)
 	}
+	shown.set("Starting a server")
+	options.Progress = func(what string, done, of int) { shown.set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
 	report, err := check.Run(ctx, options)
+	shown.end()
 	if err != nil {
 		return err
 	}

@@ -192,14 +192,15 @@ type (
 // printJUnit writes a test case for each object, and one for each file that cannot be read.
 func printJUnit(out io.Writer, r *check.Report) error {
 	all := junitSuites{Name: "gatehouse check"}
+	places := map[string]int{}
 	suite := func(file string) *junitSuite {
-		for i := range all.Suites {
-			if all.Suites[i].Name == file {
-				return &all.Suites[i]
-			}
+		i, ok := places[file]
+		if !ok {
+			i = len(all.Suites)
+			places[file] = i
+			all.Suites = append(all.Suites, junitSuite{Name: file})
 		}
-		all.Suites = append(all.Suites, junitSuite{Name: file})
-		return &all.Suites[len(all.Suites)-1]
+		return &all.Suites[i]
 	}
 	add := func(c junitCase) {
 		s := suite(c.File)

@@ -18,6 +18,10 @@ import (
 // Stdin is the path that stands for standard input.
 const Stdin = "-"
 
+// Most bounds the documents of all paths together, and the elements of their lists. A check holds
+// about 50 KB for each object.
+const Most = 50_000
+
 // stdinName is what standard input is called in messages.
 const stdinName = "standard input"
 
@@ -68,11 +72,20 @@ type reader struct {
 	patches map[string]string
 	// seen are the files that were read.
 	seen map[string]bool
+	// size is how many bytes were read.
+	size int64
 }
+
+// TooMuch is the error of Read for more than it takes.
+type TooMuch string
+
+// Error implements error.
+func (t TooMuch) Error() string { return string(t) }
 
 // Read reads paths. A path is a file, a directory, or Stdin. Of a directory, it reads the
 // files .yaml, .yml and .json in it and below it, without hidden directories. The error
-// says that a path itself cannot be read; what is wrong below it is a Problem.
+// says that a path itself cannot be read, or that all paths together have more than Most or more
+// bytes than one file may have; what is wrong below a path is a Problem.
 func Read(paths []string, stdin io.Reader) (*Set, error) {
 	r := &reader{patches: map[string]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
@@ -81,8 +94,9 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", stdinName, err)
 			}
-			r.set.Files = append(r.set.Files, stdinName)
-			r.add(Parse(stdinName, data))
+			if err := r.add(stdinName, data); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		info, err := os.Stat(path)
@@ -103,10 +117,20 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 }
 
 // add adds what is in a file.
-func (r *reader) add(c *Content) {
+func (r *reader) add(file string, data []byte) error {
+	if r.size += int64(len(data)); r.size > files.Objects {
+		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d MiB to read: name fewer files or directories", file, files.Objects>>20))
+	}
+	left := Most - len(r.set.Objects) - len(r.set.Problems) - len(r.set.Notes)
+	c, err := parse(file, data, left)
+	if err != nil {
+		return TooMuch(fmt.Sprintf("%s: with this file, there are more than %d documents and elements of lists: name fewer files or directories, or split the file", file, Most))
+	}
+	r.set.Files = append(r.set.Files, file)
 	r.set.Objects = append(r.set.Objects, c.Objects...)
 	r.set.Problems = append(r.set.Problems, c.Problems...)
 	r.set.Notes = append(r.set.Notes, c.Notes...)
+	return nil
 }
 
 // plain is an error of the file system without the name of the system call.
@@ -128,9 +152,7 @@ func (r *reader) file(path string, read func(string, int64) ([]byte, error)) err
 	if err != nil {
 		return plain(err)
 	}
-	r.set.Files = append(r.set.Files, path)
-	r.add(Parse(path, data))
-	return nil
+	return r.add(path, data)
 }
 
 // chartFile is the file that makes a directory a Helm chart.
@@ -186,6 +208,9 @@ func (r *reader) directory(root string) error {
 			continue
 		}
 		if err := r.file(path, files.Read); err != nil {
+			if _, ok := errors.AsType[TooMuch](err); ok {
+				return err
+			}
 			r.set.Problems = append(r.set.Problems, Problem{File: path, Message: strings.TrimPrefix(err.Error(), path+": ")})
 		}
 	}

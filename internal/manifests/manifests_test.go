@@ -211,6 +211,57 @@ func TestHugeInputIsAnError(t *testing.T) {
 	}
 }
 
+// More than Most is one error, however it is written, and the paths count together.
+func TestTooManyObjectsAreAnError(t *testing.T) {
+	const object = `{"apiVersion":"v1","kind":"A"}`
+	repeat := func(n int, one, between string) string {
+		return strings.TrimSuffix(strings.Repeat(one+between, n), between)
+	}
+	for name, text := range map[string]func(n int) string{
+		"documents": func(n int) string { return repeat(n, "apiVersion: v1\nkind: A\n", "---\n") },
+		"values":    func(n int) string { return repeat(n, object, "\n") },
+		"a list": func(n int) string {
+			return `{"apiVersion":"v1","kind":"List","items":[` + repeat(n, object, ",") + "]}"
+		},
+		"mistakes":  func(n int) string { return `{"apiVersion":"v1","kind":"List","items":[` + repeat(n, "1", ",") + "]}" },
+		"no object": func(n int) string { return repeat(n, "a: b\n", "---\n") },
+	} {
+		set, err := manifests.Read([]string{"-"}, strings.NewReader(text(manifests.Most)))
+		if err != nil || len(set.Objects)+len(set.Problems)+len(set.Notes) != manifests.Most {
+			t.Errorf("%s: %v", name, err)
+		}
+		set, err = manifests.Read([]string{"-"}, strings.NewReader(text(manifests.Most+1)))
+		want := "standard input: with this file, there are more than 50000 documents and elements of lists: name fewer files or directories, or split the file"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v: %v", name, set != nil, err)
+		}
+		if name != "a list" {
+			continue
+		}
+		one := manifests.Parse("a", []byte(text(manifests.Most+1)))
+		if len(one.Objects)+len(one.Notes) > 0 || len(one.Problems) != 1 || one.Problems[0].Message != "has more than 50000 documents and elements of lists: split the file" {
+			t.Errorf("%s: %d objects, %d problems", name, len(one.Objects), len(one.Problems))
+		}
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a.json", "b.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(repeat(manifests.Most/2+1, object, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := manifests.Read([]string{dir}, nil); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dir, "b.json")+": with this file, there are more than 50000 ") {
+		t.Errorf("two files: %v", err)
+	}
+	for _, name := range []string{"a.json", "b.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), bytes.Repeat([]byte("\n"), 128<<20+1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := manifests.Read([]string{dir}, nil); err == nil || !strings.HasPrefix(err.Error(), filepath.Join(dir, "b.json")+": with this file, there are more than 256 MiB to read") {
+		t.Errorf("two large files: %v", err)
+	}
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {

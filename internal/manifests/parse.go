@@ -26,16 +26,39 @@ type Content struct {
 	Objects  []*Object
 	Problems []Problem
 	Notes    []Note
+
+	// left is how much more may be in the file.
+	left *atomic.Int64
 }
 
 // Parse returns what is in a file, which it reads as kubectl does: YAML and JSON, several
-// documents, and lists, which are taken apart.
+// documents, and lists, which are taken apart. A file with more than Most is a Problem.
 func Parse(file string, data []byte) *Content {
+	c, err := parse(file, data, Most)
+	if err != nil {
+		return &Content{Problems: []Problem{{File: file, Line: 1, Message: err.Error()}}}
+	}
+	return c
+}
+
+// parse is Parse with another bound. The error says that the file has more.
+func parse(file string, data []byte, most int) (*Content, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	full := fmt.Errorf("has more than %d documents and elements of lists: split the file", most)
+	// A document may be empty.
+	if bytes.Count(data, []byte("\n---")) > 2*most+2 {
+		return nil, full
+	}
 	parts := split(data)
 	read := make([]Content, len(parts))
+	left := &atomic.Int64{}
+	left.Store(int64(most))
 	atOnce(len(parts), func(i int) {
 		p := parts[i]
+		read[i].left = left
+		if left.Load() < 0 {
+			return
+		}
 		switch trimmed := bytes.TrimSpace(p.text); {
 		case len(trimmed) == 0:
 		case trimmed[0] == '{':
@@ -44,13 +67,32 @@ func Parse(file string, data []byte) *Content {
 			read[i].document(file, p)
 		}
 	})
+	if left.Load() < 0 {
+		return nil, full
+	}
 	c := &Content{}
 	for i := range read {
 		c.Objects = append(c.Objects, read[i].Objects...)
 		c.Problems = append(c.Problems, read[i].Problems...)
 		c.Notes = append(c.Notes, read[i].Notes...)
 	}
-	return c
+	return c, nil
+}
+
+// object adds an object, and counts it; so do problem and note.
+func (c *Content) object(o *Object) {
+	c.Objects = append(c.Objects, o)
+	c.left.Add(-1)
+}
+
+func (c *Content) problem(p Problem) {
+	c.Problems = append(c.Problems, p)
+	c.left.Add(-1)
+}
+
+func (c *Content) note(n Note) {
+	c.Notes = append(c.Notes, n)
+	c.left.Add(-1)
 }
 
 // atOnce calls f for each of n numbers, as many at the same time as there are processors,
@@ -100,8 +142,13 @@ func split(data []byte) []part {
 // stream reads JSON values that follow one another.
 func (c *Content) stream(file string, p part) {
 	decoder := json.NewDecoder(bytes.NewReader(p.text))
-	lineAt := func(offset int64) int { return p.line + bytes.Count(p.text[:offset], []byte("\n")) }
-	for {
+	line, counted := p.line, int64(0)
+	lineAt := func(offset int64) int {
+		line += bytes.Count(p.text[counted:offset], []byte("\n"))
+		counted = offset
+		return line
+	}
+	for c.left.Load() >= 0 {
 		begin := decoder.InputOffset()
 		var raw json.RawMessage
 		err := decoder.Decode(&raw)
@@ -116,12 +163,12 @@ func (c *Content) stream(file string, p part) {
 				c.document(file, p)
 				return
 			}
-			c.Problems = append(c.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			c.problem(Problem{File: file, Line: lineAt(begin), Message: err.Error()})
 			return
 		}
 		var content any
 		if err := utiljson.Unmarshal(raw, &content); err != nil {
-			c.Problems = append(c.Problems, Problem{File: file, Line: lineAt(begin), Message: err.Error()})
+			c.problem(Problem{File: file, Line: lineAt(begin), Message: err.Error()})
 			continue
 		}
 		c.value(file, part{text: raw, line: lineAt(begin)}, content, nil)
@@ -134,12 +181,12 @@ func (c *Content) document(file string, p part) {
 	if err != nil {
 		// kubectl takes the last of members of the same name.
 		again, lenient := yaml.YAMLToJSON(p.text)
-		c.Problems = append(c.Problems, Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
+		c.problem(Problem{File: file, Line: p.line + min(max(lineOf(err), 1)-1, bytes.Count(p.text, []byte("\n"))), Message: wrong(err, p.text), Warning: lenient == nil})
 		if lenient != nil {
 			return
 		}
 		if err := utiljson.Unmarshal(again, &content); err != nil {
-			c.Problems = append(c.Problems, Problem{File: file, Line: p.line, Message: err.Error()})
+			c.problem(Problem{File: file, Line: p.line, Message: err.Error()})
 			return
 		}
 	}
@@ -178,7 +225,7 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	o := &Object{File: file, document: p.line, Line: p.line + skipped(p.text)}
 	object, ok := content.(map[string]any)
 	if !ok {
-		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "not an object"})
+		c.note(Note{File: file, Line: o.Line, Message: "not an object"})
 		return
 	}
 	o.Content = object
@@ -196,13 +243,13 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	kind, _ := object["kind"].(string)
 	switch {
 	case filepath.Base(file) == chartFile && kind == "":
-		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
+		c.note(Note{File: file, Line: o.Line, Message: "the description of a Helm chart is not an object"})
 		return
 	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
-		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
+		c.note(Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
 		return
 	case object["apiVersion"] == nil && object["kind"] == nil:
-		c.Notes = append(c.Notes, Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
+		c.note(Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
 		return
 	}
 	c.flatten(o)
@@ -229,22 +276,25 @@ func (c *Content) flatten(o *Object) {
 		if apiVersion != "" {
 			missing = "kind"
 		}
-		c.Problems = append(c.Problems, Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
+		c.problem(Problem{File: o.File, Line: o.Line, Message: missing + " is missing"})
 		return
 	}
 	items, ok := o.Content["items"].([]any)
 	if !ok || !strings.HasSuffix(kind, "List") {
-		c.Objects = append(c.Objects, o)
+		c.object(o)
 		return
 	}
 	for i, item := range items {
+		if c.left.Load() < 0 {
+			return
+		}
 		one := &Object{File: o.File, Line: o.Line, document: o.document, node: func() *yamlv3.Node { return child(o.node(), "items", i) }}
 		if n := one.node(); n != nil {
 			one.Line = o.document + n.Line - 1
 		}
 		content, ok := item.(map[string]any)
 		if !ok {
-			c.Problems = append(c.Problems, Problem{File: o.File, Line: one.Line, Message: fmt.Sprintf("items[%d] is not an object", i)})
+			c.problem(Problem{File: o.File, Line: one.Line, Message: fmt.Sprintf("items[%d] is not an object", i)})
 			continue
 		}
 		one.Content = content

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTerminal returns a terminal and what is on the other side of it.
+func openTerminal(t *testing.T) (terminal, screen *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine gives no terminal: %v", err)
+	}
+	t.Cleanup(func() { screen.Close() })
+	if err := unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("this machine gives no terminal: %v", err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return terminal, screen
+}
+
+// A check that takes long shows how far it is, on a terminal only, and leaves the line empty.
+func TestCheckShowsItsProgress(t *testing.T) {
+	defer func(before time.Duration) { progressAfter = before }(progressAfter)
+	progressAfter = 0
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(errs io.Writer) {
+		t.Helper()
+		var out bytes.Buffer
+		code := Main(t.Context(), []string{"check", file}, Streams{In: strings.NewReader(""), Out: &out, Err: errs})
+		if want := "1 object in 1 file: 1 accepted"; code != exitOK || !strings.HasPrefix(out.String(), want) {
+			t.Errorf("exit %d, %q", code, out.String())
+		}
+	}
+	terminal, screen := openTerminal(t)
+	read := make(chan string, 1)
+	go func() {
+		seen, _ := io.ReadAll(screen)
+		read <- string(seen)
+	}()
+	run(terminal)
+	terminal.Close()
+	seen := <-read
+	if !strings.HasPrefix(seen, "\rReading files") && !strings.HasPrefix(seen, "\rStarting a server") || !strings.HasSuffix(seen, " \r") {
+		t.Errorf("the terminal got %q", seen)
+	}
+	var plain bytes.Buffer
+	run(&plain)
+	file2, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file2.Close()
+	run(file2)
+	if info, err := file2.Stat(); err != nil || info.Size() > 0 || plain.Len() > 0 {
+		t.Errorf("without a terminal, there is %q, %v, %v", plain.String(), info, err)
+	}
+}
+
+// What is shown is written over what was shown before.
+func TestProgressIsOneLine(t *testing.T) {
+	defer func(before time.Duration) { progressAfter = before }(progressAfter)
+	progressAfter = 0
+	terminal, screen := openTerminal(t)
+	p := newProgress(terminal, "a long text")
+	next := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(screen, got); err != nil || string(got) != want {
+			t.Fatalf("got %q, want %q, %v", got, want, err)
+		}
+	}
+	next("\ra long text")
+	p.set("short")
+	for {
+		got := make([]byte, len("\ra long text"))
+		if _, err := io.ReadFull(screen, got); err != nil {
+			t.Fatal(err)
+		}
+		if string(got) == "\rshort      " {
+			break
+		}
+	}
+	p.end()
+	p.end()
+	terminal.Close()
+	rest, _ := io.ReadAll(screen)
+	if !strings.HasSuffix(string(rest), "\r           \r") {
+		t.Errorf("at the end: %q", rest)
+	}
+}

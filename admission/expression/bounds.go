@@ -4,10 +4,14 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
+	standard "github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -34,12 +38,14 @@ const (
 var makers = map[string]func(args []ref.Val) int{
 	"replace": sizeOfReplaced, "join": sizeOfJoined, "format": sizeOfFormatted, "split": sizeOfSplit,
 	"lists.range": sizeOfRange, "flatten": sizeOfFlat,
-	"_+_": nil, "lowerAscii": nil, "upperAscii": nil, "find": nil, "findAll": nil, "strings.quote": nil, "jsonpatch.escapeKey": nil,
+	operators.Add: nil, "lowerAscii": nil, "upperAscii": nil, "find": nil, "findAll": nil, "strings.quote": nil, "jsonpatch.escapeKey": nil,
 	"string": nil, "bytes": nil, "distinct": nil, "sort": nil, "@sortByAssociatedKeys": nil, "reverse": nil, "slice": nil,
 }
 
 // bounded returns the option that makes a program keep to the limits.
 func bounded(env *cel.Env) cel.ProgramOption {
+	// Functions copies a table of all, and most expressions call none of these.
+	declared := sync.OnceValue(env.Functions)
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok {
@@ -49,10 +55,12 @@ func bounded(env *cel.Env) cel.ProgramOption {
 		switch {
 		case !makes:
 			return i, nil
+		case call.Function() == operators.Add:
+			return boundedSum(call), nil
 		case estimate == nil:
-			return &metered{call}, nil
+			return &metered{InterpretableCall: call}, nil
 		}
-		if op := operation(env, call); op != nil {
+		if op := operation(declared()[call.Function()], call); op != nil {
 			args := call.Args()
 			call = interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(values ...ref.Val) ref.Val {
 				if estimate(values) > MaxValue {
@@ -61,13 +69,23 @@ func bounded(env *cel.Env) cel.ProgramOption {
 				return op(values...)
 			})
 		}
-		return &metered{call}, nil
+		return &metered{InterpretableCall: call}, nil
 	})
 }
 
+// boundedSum is a call of "+": numbers and times need no bound, and a list refers to those that
+// it is made of, as each step of the macros map and filter makes one.
+func boundedSum(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
+	switch call.OverloadID() {
+	case "", standard.AddString, standard.AddBytes, standard.AddList:
+		return &metered{InterpretableCall: call, refers: true}
+	}
+	return call
+}
+
 // operation is what a call calls; nil when that is not known in advance.
-func operation(env *cel.Env, call interpreter.InterpretableCall) functions.FunctionOp {
-	bindings, err := env.Functions()[call.Function()].Bindings()
+func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall) functions.FunctionOp {
+	bindings, err := declared.Bindings()
 	if err != nil {
 		return nil
 	}
@@ -98,15 +116,27 @@ func exceed() {
 }
 
 // metered counts what a call makes.
-type metered struct{ interpreter.InterpretableCall }
+type metered struct {
+	interpreter.InterpretableCall
+	// refers says that a list that the call makes has no elements of its own.
+	refers bool
+}
 
 // Exec implements interpreter.InterpretableV2.
 func (m *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	value := m.InterpretableCall.Exec(frame)
-	if size := sizeOf(value); size > small {
-		if found, ok := frame.ResolveName(meterName); ok {
-			found.(*meter).add(size)
-		}
+	size := sizeOf(value)
+	if size <= small {
+		return value
+	}
+	if size > MaxValue {
+		exceed()
+	}
+	if _, list := value.(traits.Lister); list && m.refers {
+		return value
+	}
+	if found, ok := frame.ResolveName(meterName); ok {
+		found.(*meter).add(size)
 	}
 	return value
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,8 @@ func TestNoValueTakesAllMemory(t *testing.T) {
 		"lists.range(1000000000).size() > 0",
 		"[lists.range(1000)].map(l, lists.range(1000).map(i, l)).flatten().flatten().map(l, [l, l, l, l, l]).flatten().size() > 0",
 		"lists.range(2000).map(i, lists.range(100000)).size() > 0",
+		"[object.mb + object.mb].map(s, s + s).map(s, s + s).map(s, s + s).map(s, s + s).size() > 0",
+		"[lists.range(1000000)].map(l, l + l).size() > 0",
 		"lists.range(100000).map(i, object.s.replace('x', 'xxxxxxxxxxxxxxxx')).size() > 0",
 	} {
 		t.Run(text[:min(len(text), 60)], func(t *testing.T) {
@@ -58,7 +61,11 @@ func TestNoValueTakesAllMemory(t *testing.T) {
 
 // What keeps to the limits has the value and the cost that it has without them. S16.23.
 func TestBoundsChangeNothingElse(t *testing.T) {
-	object := map[string]any{"s": "a,b,,c", "l": []any{"x", "y", "x"}, "n": []any{int64(3), int64(1), int64(2)}, "big": strings.Repeat("ab", 1<<18), "nested": []any{[]any{int64(1), []any{int64(2), []any{int64(3)}}}}}
+	var many []any
+	for i := range 20000 {
+		many = append(many, strconv.Itoa(i))
+	}
+	object := map[string]any{"many": many, "s": "a,b,,c", "l": []any{"x", "y", "x"}, "n": []any{int64(3), int64(1), int64(2)}, "big": strings.Repeat("ab", 1<<18), "nested": []any{[]any{int64(1), []any{int64(2), []any{int64(3)}}}}}
 	for _, text := range []string{
 		"object.s.replace(',', '--')", "object.s.replace('', '.')", "object.s.replace(',', '--', 2)", "object.s.replace(',', '--', 0)", "object.s.replace(',', '--', -1)", "dyn(object.s).replace('a', dyn('b'))",
 		"object.s.split(',')", "object.s.split('')", "object.s.split(',', 2)", "object.s.split(',', 0)", "['a', 'b'].join()", "['a', 'b'].join(', ')", "object.l.join('-')", "[1, 2].map(i, string(i)).join(',')",
@@ -66,7 +73,10 @@ func TestBoundsChangeNothingElse(t *testing.T) {
 		"lists.range(5)", "lists.range(0)", "[[1, 2], [3]].flatten()", "object.nested.flatten()", "object.nested.flatten(2)", "object.nested.flatten(-1)", "dyn([[1], [2]]).flatten()",
 		"object.l.distinct()", "object.n.sort()", "object.n.sortBy(x, -x)", "object.l.reverse()", "object.l.slice(1, 2)",
 		"object.s + object.s", "1 + 2", "[1] + [2]", "b'a' + b'b'", "object.big + object.big", "object.big.replace('a', 'xyz').size()", "object.big.split('a').size()", "object.big.split('')[5]",
-		"object.s.lowerAscii()", "object.s.upperAscii()", "object.s.find('[a-c]')", "object.s.findAll('[a-c]')", "string(1)", "bytes('a')", "strings.quote('a')", "object.missing.replace('a', 'b')", "[1, 2].all(i, i > 0) || object.missing.join() == ''",
+		"object.s.lowerAscii()", "object.s.upperAscii()", "object.s.find('[a-c]')", "object.s.findAll('[a-c]')", "string(1)", "bytes('a')", "strings.quote('a')", "object.missing.replace('a', 'b')",
+		"object.many.map(x, x)", "object.many.filter(x, x != '5')", "object.many.map(x, x != '5', x + 'a')", "object.many.transformList(i, x, i)", "object.many.map(x, [x, x])",
+		"object.many.filter(x, (object.many + object.many).exists(y, y == '0')).size()", "lists.range(10000).map(x, x).map(x, x).size()",
+		"[1, 2].all(i, i > 0) || object.missing.join() == ''",
 	} {
 		env := environmentOf(Scope{}).StoredExpressionsEnv()
 		checked, issues := env.Compile(text)

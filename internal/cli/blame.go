@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
 
@@ -400,7 +401,7 @@ func (b *blame) oldest(ctx context.Context, client interface {
 
 func (b *blame) print(out, notes io.Writer) error {
 	if len(b.Changes) == 0 {
-		fmt.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
+		terminal.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
 	} else {
 		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 		fmt.Fprint(w, "FIELD\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
@@ -413,17 +414,17 @@ func (b *blame) print(out, notes io.Writer) error {
 			if c.Op != "add" && c.Op != "replace" && c.Op != "merge" {
 				field = c.Op + " " + field
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s by %s\t%s\t%s\n", field, by, c.Now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
+			terminal.Fprintf(w, "%s\t%s\t%s\t%s by %s\t%s\t%s\n", field, by, c.Now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
 	if b.KnownSince != nil {
-		fmt.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
+		terminal.Fprintf(notes, "The server's traces go back to %s; of several servers, each has its own.\n", b.KnownSince.UTC().Format(time.RFC3339))
 	}
 	for _, unknown := range b.Unknown {
-		fmt.Fprintf(notes, "Unknown: %s.\n", unknown)
+		terminal.Fprintf(notes, "Unknown: %s.\n", unknown)
 	}
 	return nil
 }

@@ -57,12 +57,12 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if object.Diff == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n", terminal.Line(place(object.File, object.Line, 0)), terminal.Line(object.Title()))
+		terminal.Fprintf(&b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
 		for line := range strings.Lines(object.Diff) {
-			fmt.Fprintf(&b, "    %s", line)
+			b.WriteString("    " + line)
 		}
 		for _, c := range object.Changes {
-			fmt.Fprintf(&b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
+			terminal.Fprintf(&b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
 		}
 		fmt.Fprintln(&b)
 	}
@@ -70,9 +70,9 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		f := &r.Findings[i]
 		about := ""
 		if f.Object != "" {
-			about = terminal.Line(f.Object) + ": "
+			about = f.Object + ": "
 		}
-		fmt.Fprintf(&b, "%s: %s: %s%s\n", terminal.Line(place(f.File, f.Line, f.Column)), f.Level, about, strings.ReplaceAll(f.Text(), "\n", "\n    "))
+		terminal.Fprintf(&b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), f.Level, about, terminal.Indented(f.Text(), "    "))
 	}
 	if len(r.Findings) > 0 {
 		fmt.Fprintln(&b)
@@ -85,14 +85,14 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if w.FailurePolicy != "" {
 			policy = ", failure policy " + w.FailurePolicy
 		}
-		fmt.Fprintf(&b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
+		terminal.Fprintf(&b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
 	}
 	if o.verbosity >= 1 {
 		for i, s := range r.Skipped {
 			if i == 0 {
 				fmt.Fprintln(&b, "Skipped:")
 			}
-			fmt.Fprintf(&b, "  - %s: %s\n", terminal.Line(place(s.File, s.Line, 0)), s.Message)
+			terminal.Fprintf(&b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
 		}
 	} else {
 		hints(&b, r)
@@ -101,14 +101,14 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if i == 0 {
 			fmt.Fprintln(&b, "Not seen:")
 		}
-		fmt.Fprintf(&b, "  - %s\n", note)
+		terminal.Fprintf(&b, "  - %s\n", note)
 	}
 	s := &r.Summary
-	fmt.Fprintf(&b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
+	terminal.Fprintf(&b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
 	if s.Unknown > 0 {
-		fmt.Fprintf(&b, ", %d not checked", s.Unknown)
+		terminal.Fprintf(&b, ", %d not checked", s.Unknown)
 	}
-	fmt.Fprintf(&b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
+	terminal.Fprintf(&b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
 	_, err := out.Write(b.Bytes())
 	return err
 }
@@ -126,12 +126,12 @@ func hints(b *bytes.Buffer, r *check.Report) {
 			fmt.Fprintln(b, "Skipped:")
 			title = true
 		}
-		fmt.Fprintf(b, "  - %s: %s\n", terminal.Line(place(s.File, s.Line, 0)), s.Message)
+		terminal.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
 	}
 	if other > 0 && !title {
-		fmt.Fprintf(b, "Skipped %s that are not Kubernetes objects (-v 1 lists them).\n", counted(other, "document"))
+		terminal.Fprintf(b, "Skipped %s that are not Kubernetes objects (-v 1 lists them).\n", counted(other, "document"))
 	} else if other > 0 {
-		fmt.Fprintf(b, "  - %s that are not Kubernetes objects (-v 1 lists them)\n", counted(other, "document"))
+		terminal.Fprintf(b, "  - %s that are not Kubernetes objects (-v 1 lists them)\n", counted(other, "document"))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 func newEnvtest(streams Streams) *cobra.Command {
@@ -39,7 +40,7 @@ it. The suites themselves do not change.`,
 				if err := installPrograms(args[0]); err != nil {
 					return err
 				}
-				fmt.Fprintf(streams.Out, "%s has kube-apiserver, etcd and kubectl now; set KUBEBUILDER_ASSETS to it\n", args[0])
+				terminal.Fprintf(streams.Out, "%s has kube-apiserver, etcd and kubectl now; set KUBEBUILDER_ASSETS to it\n", args[0])
 				return nil
 			},
 		},
@@ -54,7 +55,7 @@ cache, and it is made when it is missing or of another build.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(streams.Out, dir)
+				terminal.Fprintf(streams.Out, "%s\n", dir)
 				return nil
 			},
 		},

@@ -43,29 +43,29 @@ func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
 	var b bytes.Buffer
 	p := e.Status.Plan
 	if p == nil {
-		fmt.Fprintln(&b, asked(e))
+		terminal.Fprintf(&b, "%s\n", asked(e))
 		message := "the server gave no reason"
 		if e.Status.Error != nil {
 			message = e.Status.Error.Message
 		}
-		fmt.Fprintf(&b, "Rejected before admission: %s\n", message)
+		terminal.Fprintf(&b, "Rejected before admission: %s\n", terminal.Indented(message, "  "))
 		_, err := out.Write(b.Bytes())
 		return err
 	}
-	fmt.Fprintln(&b, title(&p.Request))
+	terminal.Fprintf(&b, "%s\n", title(&p.Request))
 	fmt.Fprintln(&b)
 	printSteps(&b, p)
 	if p.WorstCaseSeconds > 0 {
-		fmt.Fprintf(&b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
+		terminal.Fprintf(&b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
 	}
 	if p.Rejection != "" {
-		fmt.Fprintf(&b, "\nThe request would be rejected: %s\n", p.Rejection)
+		terminal.Fprintf(&b, "\nThe request would be rejected: %s\n", terminal.Indented(p.Rejection, "  "))
 	}
 	for i, note := range p.Notes {
 		if i == 0 {
-			fmt.Fprintf(&b, "\nUnknown to this plan:\n")
+			terminal.Fprintf(&b, "\nUnknown to this plan:\n")
 		}
-		fmt.Fprintf(&b, "  - %s\n", note)
+		terminal.Fprintf(&b, "  - %s\n", note)
 	}
 	_, err := out.Write(b.Bytes())
 	return err
@@ -110,7 +110,7 @@ func printSteps(b *bytes.Buffer, p *plan.Plan) {
 	}
 	var table bytes.Buffer
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "#\tPHASE\tEFFECT\tBY\tAS\tIF IT FAILS\tTIMEOUT\tREMARKS\n")
+	terminal.Fprintf(t, "#\tPHASE\tEFFECT\tBY\tAS\tIF IT FAILS\tTIMEOUT\tREMARKS\n")
 	acts := 0
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -129,11 +129,11 @@ func printSteps(b *bytes.Buffer, p *plan.Plan) {
 		if s.TimeoutSeconds > 0 {
 			timeout = seconds(s.TimeoutSeconds)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
+		terminal.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
 	}
 	t.Flush()
 	for line := range strings.Lines(table.String()) {
-		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 }
 

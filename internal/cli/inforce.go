@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // registrationStates is where a server says which registrations are in force.
@@ -133,7 +135,7 @@ func (o *inForceOptions) run(ctx context.Context, streams Streams) error {
 				return err
 			}
 			if done != "" {
-				fmt.Fprintln(streams.Out, done)
+				terminal.Fprintf(streams.Out, "%s\n", done)
 				return nil
 			}
 		}

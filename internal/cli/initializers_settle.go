@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 func newInitializersComplete(streams Streams) *cobra.Command {
@@ -130,10 +132,10 @@ func (o *initializersOptions) complete(ctx context.Context, streams Streams) err
 		return err
 	}
 	if len(left) == 0 {
-		fmt.Fprintf(streams.Out, "%s is initialized\n", o.object)
+		terminal.Fprintf(streams.Out, "%s is initialized\n", o.object)
 		return nil
 	}
-	fmt.Fprintf(streams.Out, "%s no longer waits for %s; next is %s\n", o.object, taken, left[0])
+	terminal.Fprintf(streams.Out, "%s no longer waits for %s; next is %s\n", o.object, taken, left[0])
 	return nil
 }
 
@@ -146,6 +148,6 @@ func (o *initializersOptions) fail(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Out, "%s failed and was deleted\n", o.object)
+	terminal.Fprintf(streams.Out, "%s failed and was deleted\n", o.object)
 	return nil
 }

@@ -195,17 +195,17 @@ func printTable(out io.Writer, found []listed, policies func(string) string, nam
 	if namespaces {
 		heading = "NAMESPACE\t" + heading
 	}
-	fmt.Fprint(w, heading)
+	terminal.Fprintf(w, heading)
 	for _, f := range found {
 		if namespaces {
-			fmt.Fprintf(w, "%s\t", f.object.GetNamespace())
+			terminal.Fprintf(w, "%s\t", f.object.GetNamespace())
 		}
 		policy := "Ignore"
 		if len(f.pending) > 0 {
 			policy = policies(f.pending[0])
 		}
 		age := duration.HumanDuration(time.Since(f.object.GetCreationTimestamp().Time))
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.title(), strings.Join(f.pending, ","), policy, age)
+		terminal.Fprintf(w, "%s\t%s\t%s\t%s\n", f.title(), strings.Join(f.pending, ","), policy, age)
 	}
 	return w.Flush()
 }
@@ -257,7 +257,7 @@ func (o *initializersOptions) watch(ctx context.Context, streams Streams) error 
 			w := watcher{resource: r, print: func(line string) {
 				mu.Lock()
 				defer mu.Unlock()
-				fmt.Fprintln(streams.Out, line)
+				terminal.Fprintf(streams.Out, "%s\n", line)
 			}}
 			err := w.run(ctx, s.client(r))
 			if err != nil && ctx.Err() == nil && (len(o.types) > 0 || !skippable(err)) {

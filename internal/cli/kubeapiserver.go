@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
 
@@ -71,7 +72,7 @@ func newKubeAPIServerCommand(streams Streams, run func(context.Context, *serveOp
 	var cmd *cobra.Command
 	cmd = newServeCommand(func(ctx context.Context, o *serveOptions) error {
 		if k.version {
-			fmt.Fprintf(streams.Out, "Kubernetes %s\n", currentVersion().Kubernetes)
+			terminal.Fprintf(streams.Out, "Kubernetes %s\n", currentVersion().Kubernetes)
 			return nil
 		}
 		ctx, stop := whileParentLives(ctx)
@@ -162,7 +163,7 @@ func (n *noEffect) Type() string { return n.kind }
 // files: its own ones, and if the suite is gone those that the suite has made.
 func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io.Writer) (end func(orphaned bool), err error) {
 	warn := func(format string, args ...any) {
-		fmt.Fprintf(warnings, program.KubeAPIServer+": "+format+"\n", args...)
+		terminal.Fprintf(warnings, "%s: %s\n", program.KubeAPIServer, fmt.Sprintf(format, args...))
 	}
 	if len(k.withoutEffect) > 0 {
 		slices.Sort(k.withoutEffect)

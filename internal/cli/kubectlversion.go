@@ -12,6 +12,8 @@ import (
 	"k8s.io/component-base/version"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // replaceVersion replaces kubectl's version command. Its own takes the client's
@@ -50,7 +52,7 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 	switch output {
 	case "":
 		// The client's versions are printed before the server answers.
-		fmt.Fprintf(streams.Out, "Client Version: %s\nKustomize Version: %s\n", v.ClientVersion.GitVersion, v.KustomizeVersion)
+		terminal.Fprintf(streams.Out, "Client Version: %s\nKustomize Version: %s\n", v.ClientVersion.GitVersion, v.KustomizeVersion)
 	case "json", "yaml":
 	default:
 		return errors.New("--output must be 'yaml' or 'json'")
@@ -61,7 +63,7 @@ func runKubectlVersion(flags *genericclioptions.ConfigFlags, streams genericioop
 	}
 	if output == "" {
 		if v.ServerVersion != nil {
-			fmt.Fprintf(streams.Out, "Server Version: %s\n", v.ServerVersion.GitVersion)
+			terminal.Fprintf(streams.Out, "Server Version: %s\n", v.ServerVersion.GitVersion)
 		}
 		return serverErr
 	}

@@ -74,26 +74,26 @@ func (r *lintReport) printText(out io.Writer, list []placed) error {
 		if p.File != "" {
 			where = fmt.Sprintf("%s:%d: %s", p.File, p.Line, where)
 		}
-		fmt.Fprintf(&b, "%s\n", terminal.Line(where))
+		terminal.Fprintf(&b, "%s\n", where)
 		b.WriteString(wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    "))
 	}
 	if len(list) > 0 {
 		fmt.Fprintln(&b)
 	}
-	fmt.Fprintf(&b, "%s, %s and %s in %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject)
+	terminal.Fprintf(&b, "%s, %s and %s in %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject)
 	names := make([]string, len(r.Checked))
 	for i, rule := range r.Checked {
 		names[i] = rule.ID
 	}
-	fmt.Fprintf(&b, "\nChecked %s:\n%s", count(len(names), "rule"), wrapped(strings.Join(names, ", "), "    "))
+	terminal.Fprintf(&b, "\nChecked %s:\n%s", count(len(names), "rule"), terminal.Lines(wrapped(strings.Join(names, ", "), "    ")))
 	if len(r.Unseen) > 0 {
-		fmt.Fprintf(&b, "\nNot seen:\n")
+		terminal.Fprintf(&b, "\nNot seen:\n")
 		for _, text := range r.Unseen {
 			b.WriteString(hanging(text))
 		}
 	}
 	if len(list) > 0 {
-		fmt.Fprintf(&b, "\nRun 'gatehouse lint --explain RULE' for what a rule is about, and what to do.\n")
+		terminal.Fprintf(&b, "\nRun 'gatehouse lint --explain RULE' for what a rule is about, and what to do.\n")
 	}
 	_, err := out.Write(b.Bytes())
 	return err
@@ -161,19 +161,19 @@ func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
 // explainRule prints all that there is to say about a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s (%s)\n\n%s.\n\n", r.ID, r.Level, r.Title)
-	fmt.Fprintf(&b, "Why\n%s\nWhat to do\n%s", wrapped(r.Why, "    "), wrapped(r.Fix, "    "))
+	terminal.Fprintf(&b, "%s (%s)\n\n%s.\n\n", r.ID, r.Level, r.Title)
+	terminal.Fprintf(&b, "Why\n%s\nWhat to do\n%s", terminal.Lines(wrapped(r.Why, "    ")), terminal.Lines(wrapped(r.Fix, "    ")))
 	if r.Advice != "" {
-		fmt.Fprintf(&b, "\nSee also\n    %s#%s\n", practicesURI, r.Advice)
+		terminal.Fprintf(&b, "\nSee also\n    %s#%s\n", practicesURI, r.Advice)
 	}
 	if len(r.Reads) > 0 {
 		parts := make([]string, len(r.Reads))
 		for i, p := range r.Reads {
 			parts[i] = string(p)
 		}
-		fmt.Fprintf(&b, "\nBesides the registrations, the rule looks at\n    %s\n", strings.Join(parts, ", "))
+		terminal.Fprintf(&b, "\nBesides the registrations, the rule looks at\n    %s\n", strings.Join(parts, ", "))
 	}
-	fmt.Fprintf(&b, "\nAn example that fails\n%s\nAn example that passes\n%s", shifted(r.Fails), shifted(r.Passes))
+	terminal.Fprintf(&b, "\nAn example that fails\n%s\nAn example that passes\n%s", terminal.Lines(shifted(r.Fails)), terminal.Lines(shifted(r.Passes)))
 	_, err := out.Write(b.Bytes())
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // Streams are what a command reads and writes. Results go to Out, everything
@@ -23,11 +24,11 @@ type Streams struct {
 // code.
 func report(cmd *cobra.Command, err error, streams Streams) int {
 	if err != nil {
-		fmt.Fprintf(streams.Err, "%s: %v\n", cmd.Root().DisplayName(), err)
+		terminal.Fprintf(streams.Err, "%s: %s\n", cmd.Root().DisplayName(), terminal.Indented(err.Error(), "  "))
 	}
 	code := exitCode(err)
 	if code == exitUsage {
-		fmt.Fprintf(streams.Err, "Run '%s --help' for usage.\n", cmd.CommandPath())
+		terminal.Fprintf(streams.Err, "Run '%s --help' for usage.\n", cmd.CommandPath())
 	}
 	return code
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/policies"
 	"github.com/gatehouse-dev/gatehouse/server"
 )
@@ -246,7 +247,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	}
 	// Packages were initialized.
 	forgetProgram()
-	leaveOutDropped(&o.server, func(format string, args ...any) { fmt.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
+	leaveOutDropped(&o.server, func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
 	s, err := server.New(o.server)
 	if err != nil {
 		return usageError{err}
@@ -265,7 +266,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	defer stop()
 	keeping.Go(func() { keepMemory(serving, garbage) })
 	return s.Run(ctx, func(a server.Address) {
-		fmt.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
+		terminal.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
 		forgetLater(settle)
 	})
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -80,10 +79,10 @@ func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	for _, u := range s.Unread {
-		fmt.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
+		terminal.Fprintf(streams.Err, "left out: %s: %s\n", u.Resource, u.Reason)
 	}
 	if o.file != "-" {
-		fmt.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, counted(len(s.Items), "object"), s.Cluster.KubernetesVersion)
+		terminal.Fprintf(streams.Err, "wrote %s: %s of a cluster of Kubernetes %s\n", o.file, counted(len(s.Items), "object"), s.Cluster.KubernetesVersion)
 	}
 	return nil
 }

@@ -2,8 +2,12 @@ package cli
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,7 +31,7 @@ func TestOutputCannotAct(t *testing.T) {
 		if !strings.Contains(out, "evil") {
 			t.Errorf("%s does not show the name: %s%s", command, out, problems)
 		}
-		for _, bad := range []string{"\x1b", "\u202e", "\n::", "##["} {
+		for _, bad := range []string{"\x1b", "\u202e", "\n:", "##[", "\n##"} {
 			if strings.Contains(out+problems, bad) {
 				t.Errorf("%s prints %q: %q", command, bad, out+problems)
 			}
@@ -41,5 +45,46 @@ func TestOutputCannotAct(t *testing.T) {
 	_, problems, _ := execution(t.Context(), "", "lint", filepath.Join(dir, "none\x1b\n::error::"))
 	if strings.ContainsAny(problems, "\x1b") || strings.Contains(problems, "\n::") {
 		t.Errorf("an error prints %q", problems)
+	}
+}
+
+// Whatever commands print for people goes through terminal.Fprintf, which keeps text of others on
+// one line. Text of the program's own may be printed by fmt.
+func TestPrintersKeepTextOnItsLine(t *testing.T) {
+	// Help is the program's own, and so is progress.
+	own := []string{"help.go", "progress.go"}
+	paths, err := filepath.Glob("*.go")
+	if err != nil || len(paths) < 20 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") || slices.Contains(own, path) {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			function, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from, ok := function.X.(*ast.Ident)
+			if !ok || from.Name != "fmt" || !strings.HasPrefix(function.Sel.Name, "Fprint") {
+				return true
+			}
+			for _, arg := range call.Args[1:] {
+				if _, literal := arg.(*ast.BasicLit); !literal {
+					t.Errorf("%s: use terminal.Fprintf for what is not text of the program", set.Position(call.Pos()))
+				}
+			}
+			return true
+		})
 	}
 }

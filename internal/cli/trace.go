@@ -212,12 +212,12 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 	if o.allNamespaces {
 		heading = "NAMESPACE\t" + heading
 	}
-	fmt.Fprint(w, heading)
+	terminal.Fprintf(w, heading)
 	for _, t := range items {
 		if o.allNamespaces {
-			fmt.Fprintf(w, "%s\t", t.Namespace)
+			terminal.Fprintf(w, "%s\t", t.Namespace)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.Request.Operation, t.Request.Object(), t.Outcome, t.Reviews(),
+		terminal.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.Request.Operation, t.Request.Object(), t.Outcome, t.Reviews(),
 			brief(t.TotalMicros), brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)))
 	}
 	return w.Flush()
@@ -360,7 +360,7 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 	if t.Namespace != "" {
 		place = " in " + t.Namespace
 	}
-	_, err = fmt.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
+	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
 		t.Request.Object(), place, t.Request.User, t.Outcome, count(t.Reviews(), "review"), brief(t.TotalMicros))
 	return err
 }
@@ -399,20 +399,20 @@ func brief(micros int64) string {
 // printTrace prints all of one trace.
 func printTrace(out io.Writer, t *trace.Record) {
 	r := &t.Request
-	fmt.Fprintf(out, "%s %s", r.Operation, terminal.Line(r.Object()))
+	terminal.Fprintf(out, "%s %s", r.Operation, r.Object())
 	if r.Namespace != "" {
-		fmt.Fprintf(out, " in namespace %s", r.Namespace)
+		terminal.Fprintf(out, " in namespace %s", r.Namespace)
 	}
 	if r.User != "" {
-		fmt.Fprintf(out, ", by %s", r.User)
+		terminal.Fprintf(out, ", by %s", r.User)
 	}
 	if r.DryRun {
 		fmt.Fprint(out, ", dry run")
 	}
-	fmt.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
-	fmt.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
+	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
+	terminal.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
 	if t.Revision != "" {
-		fmt.Fprintf(out, ", with the registrations of revision %s", t.Revision)
+		terminal.Fprintf(out, ", with the registrations of revision %s", t.Revision)
 	}
 	fmt.Fprintln(out)
 	if t.Redacted {
@@ -433,14 +433,14 @@ func severalObjects(steps []trace.StepRecord) bool {
 }
 
 func printStep(out io.Writer, s *trace.StepRecord, named bool) {
-	fmt.Fprintf(out, "\n%s pass, %s", s.Pass, s.Plugin)
+	terminal.Fprintf(out, "\n%s pass, %s", s.Pass, s.Plugin)
 	if s.Round > 0 {
 		fmt.Fprint(out, ", run again")
 	}
 	if named && s.Name != "" {
-		fmt.Fprintf(out, ", %s", s.Name)
+		terminal.Fprintf(out, ", %s", s.Name)
 	}
-	fmt.Fprintf(out, ": %s", brief(s.Micros))
+	terminal.Fprintf(out, ": %s", brief(s.Micros))
 	switch {
 	case len(s.Patch) > 0:
 		fmt.Fprint(out, ", changed the object")
@@ -449,27 +449,27 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	}
 	fmt.Fprintln(out)
 	for i := range s.Patch {
-		fmt.Fprintf(out, "  %s\n", describe(&s.Patch[i]))
+		terminal.Fprintf(out, "  %s\n", describe(&s.Patch[i]))
 	}
 	for _, name := range s.Pending {
-		fmt.Fprintf(out, "  waits for initializer %s\n", name)
+		terminal.Fprintf(out, "  waits for initializer %s\n", name)
 	}
 	if len(s.Initializing) > 0 {
-		fmt.Fprintf(out, "  initializer %s", strings.Join(s.Initializing, ", "))
+		terminal.Fprintf(out, "  initializer %s", strings.Join(s.Initializing, ", "))
 		if len(s.Written) > 0 {
 			fmt.Fprint(out, " changed the object")
 		}
 		fmt.Fprintln(out)
 	}
 	for i := range s.Written {
-		fmt.Fprintf(out, "    %s\n", describe(&s.Written[i]))
+		terminal.Fprintf(out, "    %s\n", describe(&s.Written[i]))
 	}
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		if c.Excluded {
-			fmt.Fprintf(out, "  not called: %s/%s, by its match conditions", c.Entry.Configuration, c.Entry.Name)
+			terminal.Fprintf(out, "  not called: %s/%s, by its match conditions", c.Entry.Configuration, c.Entry.Name)
 			if c.Error != "" {
-				fmt.Fprintf(out, ", which failed: %s", c.Error)
+				terminal.Fprintf(out, ", which failed: %s", c.Error)
 			}
 			fmt.Fprintln(out)
 		}
@@ -489,19 +489,19 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 		printCall(out, c, why)
 	}
 	for i := range s.Skips {
-		fmt.Fprintf(out, "  skipped: %s, %s\n", strings.TrimSuffix(s.Skips[i].Entry.Configuration+"/"+s.Skips[i].Entry.Name, "/"), s.Skips[i].Reason)
+		terminal.Fprintf(out, "  skipped: %s, %s\n", strings.TrimSuffix(s.Skips[i].Entry.Configuration+"/"+s.Skips[i].Entry.Name, "/"), s.Skips[i].Reason)
 	}
 	if !s.Allowed && !slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Error == s.Error }) {
-		fmt.Fprintf(out, "  rejected: %s\n", indented(s.Error))
+		terminal.Fprintf(out, "  rejected: %s\n", indented(s.Error))
 	}
 }
 
 // printJudgement writes what a policy did: its findings with each param, and the actions
 // of its bindings.
 func printJudgement(out io.Writer, j *trace.JudgementRecord) {
-	fmt.Fprintf(out, "  %s", j.Policy.Configuration)
+	terminal.Fprintf(out, "  %s", j.Policy.Configuration)
 	if j.Equivalent {
-		fmt.Fprintf(out, ", as %s", apiVersion(j.Kind))
+		terminal.Fprintf(out, ", as %s", apiVersion(j.Kind))
 	}
 	if len(j.Evaluations) == 0 {
 		fmt.Fprint(out, ": not evaluated")
@@ -511,39 +511,39 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		e := &j.Evaluations[i]
 		fmt.Fprint(out, "    evaluated")
 		if e.Param != nil {
-			fmt.Fprintf(out, " with %s", strings.TrimPrefix(e.Param.Namespace+"/"+e.Param.Name, "/"))
+			terminal.Fprintf(out, " with %s", strings.TrimPrefix(e.Param.Namespace+"/"+e.Param.Name, "/"))
 		}
-		fmt.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
+		terminal.Fprintf(out, " for %s", strings.Join(e.Bindings, ", "))
 		if e.MoreBindings > 0 {
-			fmt.Fprintf(out, " and %d more", e.MoreBindings)
+			terminal.Fprintf(out, " and %d more", e.MoreBindings)
 		}
-		fmt.Fprintf(out, ": %s, cost %d", brief(e.Micros), e.Cost)
+		terminal.Fprintf(out, ": %s, cost %d", brief(e.Micros), e.Cost)
 		if e.FalseCondition != "" {
-			fmt.Fprintf(out, ", match condition %q is false", e.FalseCondition)
+			terminal.Fprintf(out, ", match condition %q is false", e.FalseCondition)
 		}
 		fmt.Fprintln(out)
 		for k := range e.Validations {
 			if v := &e.Validations[k]; v.Expression != "" {
-				fmt.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
+				terminal.Fprintf(out, "      %s, cost %d: %s\n", v.Verdict, v.Cost, indented(v.Expression))
 			}
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]
-			what := "changed nothing"
+			what := terminal.Lines("changed nothing")
 			if m.Mutated {
 				what = "changed the object"
 			}
 			if m.Error != "" {
 				what = "failed: " + indented(m.Error)
 			}
-			fmt.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
+			terminal.Fprintf(out, "      mutation %d, %s, cost %d: %s\n", m.Index+1, m.Type, m.Cost, what)
 			for n := range m.Patch {
-				fmt.Fprintf(out, "        %s\n", describe(&m.Patch[n]))
+				terminal.Fprintf(out, "        %s\n", describe(&m.Patch[n]))
 			}
 		}
 		for k := range e.AuditAnnotations {
 			if a := &e.AuditAnnotations[k]; a.Value != "" {
-				fmt.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))
+				terminal.Fprintf(out, "      audit annotation %s: %s\n", a.Key, indented(a.Value))
 			}
 		}
 	}
@@ -551,11 +551,11 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		c := &j.Consequences[i]
 		fmt.Fprint(out, "    ")
 		if c.Binding != "" {
-			fmt.Fprintf(out, "binding %s: ", c.Binding)
+			terminal.Fprintf(out, "binding %s: ", c.Binding)
 		}
-		fmt.Fprint(out, indented(c.Message))
+		terminal.Fprintf(out, "%s", indented(c.Message))
 		if len(c.Actions) > 0 {
-			fmt.Fprintf(out, " (%s)", strings.Join(c.Actions, ", "))
+			terminal.Fprintf(out, " (%s)", strings.Join(c.Actions, ", "))
 		}
 		if c.Ignored {
 			fmt.Fprint(out, ", ignored: failurePolicy is Ignore")
@@ -563,17 +563,17 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		fmt.Fprintln(out)
 	}
 	if j.MoreConsequences > 0 {
-		fmt.Fprintf(out, "    and %d more\n", j.MoreConsequences)
+		terminal.Fprintf(out, "    and %d more\n", j.MoreConsequences)
 	}
 }
 
 func printCall(out io.Writer, c *trace.CallRecord, note string) {
-	fmt.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, brief(c.Micros))
+	terminal.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, brief(c.Micros))
 	if c.Turn != trace.InTurn.String() && note == "" {
-		fmt.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
+		terminal.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
 	}
 	if c.Equivalent {
-		fmt.Fprintf(out, ", as %s", apiVersion(c.Kind))
+		terminal.Fprintf(out, ", as %s", apiVersion(c.Kind))
 	}
 	if !c.Sent && c.Verdict != trace.Allowed.String() {
 		fmt.Fprint(out, ", not delivered")
@@ -586,19 +586,19 @@ func printCall(out io.Writer, c *trace.CallRecord, note string) {
 	}
 	fmt.Fprintln(out)
 	if note != "" {
-		fmt.Fprintf(out, "    %s\n", note)
+		terminal.Fprintf(out, "    %s\n", note)
 	}
 	if c.Error != "" {
-		fmt.Fprintf(out, "    %s\n", indented(c.Error))
+		terminal.Fprintf(out, "    %s\n", indented(c.Error))
 	}
 	for i := range c.Patch {
-		fmt.Fprintf(out, "    %s\n", describe(&c.Patch[i]))
+		terminal.Fprintf(out, "    %s\n", describe(&c.Patch[i]))
 	}
 	for _, warning := range c.Warnings {
-		fmt.Fprintf(out, "    warning: %s\n", indented(warning))
+		terminal.Fprintf(out, "    warning: %s\n", indented(warning))
 	}
 	for _, key := range sortedKeys(c.AuditAnnotations) {
-		fmt.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
+		terminal.Fprintf(out, "    audit annotation %s: %s\n", key, indented(c.AuditAnnotations[key]))
 	}
 }
 
@@ -616,7 +616,7 @@ func apiVersion(k trace.KindRecord) string {
 }
 
 // indented keeps a text of several lines in its place.
-func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n      ") }
+func indented(text string) terminal.Lines { return terminal.Indented(text, "      ") }
 
 // maxValue is how much of a value is shown on a line.
 const maxValue = 200

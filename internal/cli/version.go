@@ -2,13 +2,14 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 // versionInfo says what the program was built from. Fields are only ever added.
@@ -102,7 +103,7 @@ func printVersion(w io.Writer, v versionInfo, output string) error {
 		}
 		commit = " (commit " + commit + ")"
 	}
-	_, err := fmt.Fprintf(w, "gatehouse %s%s\nkubernetes %s\n%s %s\n", v.Version, commit, v.Kubernetes, v.Go, v.Platform)
+	_, err := terminal.Fprintf(w, "gatehouse %s%s\nkubernetes %s\n%s %s\n", v.Version, commit, v.Kubernetes, v.Go, v.Platform)
 	return err
 }
 

@@ -120,7 +120,7 @@ func (o *webhookOptions) run(ctx context.Context, streams Streams) error {
 		if url == "" {
 			url = "service " + o.Service
 		}
-		fmt.Fprintf(streams.Out, "gatehouse serves %d plugins at %s\n", len(o.Plugins), url)
+		terminal.Fprintf(streams.Out, "gatehouse serves %d plugins at %s\n", len(o.Plugins), url)
 	})
 }
 
@@ -141,7 +141,9 @@ func printRegistrations(streams Streams, s *webhook.Server) error {
 		if i > 0 {
 			fmt.Fprintln(streams.Out, "---")
 		}
-		fmt.Fprintf(terminal.Exact(streams.Out), "%s", data)
+		if _, err := terminal.Exact(streams.Out).Write(data); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package terminal
 
 import (
+	"fmt"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,12 +77,63 @@ func whole(data []byte) int {
 	return len(data)
 }
 
-// Line returns text as one line: ends of lines are shown, too.
+// Line returns text as one line that stays in its column: ends of lines, tabs and what else acts
+// are shown.
 func Line(text string) string {
-	if !strings.ContainsAny(text, "\n\r") {
-		return text
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if text[i] != '\n' && text[i] != '\t' && (r != utf8.RuneError || size > 1) && !hidden(r) {
+			b.WriteString(text[i : i+size])
+		} else {
+			b.Write(quoted(nil, r, text[i:i+size]))
+		}
+		i += size
 	}
-	return strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(text)
+	return b.String()
+}
+
+// Lines is text that may have several lines where it is printed.
+type Lines string
+
+// Indented returns text whose lines after the first one are indented, so that they cannot be
+// taken for what the program itself prints.
+func Indented(text, indent string) Lines {
+	return Lines(strings.ReplaceAll(text, "\n", "\n"+indent))
+}
+
+// Fprintf is fmt.Fprintf for people: each argument that is text, an error or has a String method
+// is printed as one Line, unless its type is Lines.
+func Fprintf(w io.Writer, format string, args ...any) (int, error) {
+	safe := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case Lines:
+			safe[i] = string(v)
+		case error:
+			safe[i] = line(v.Error())
+		case fmt.Stringer:
+			safe[i] = line(v.String())
+		default:
+			safe[i] = arg
+			if v := reflect.ValueOf(arg); v.Kind() == reflect.String {
+				safe[i] = line(v.String())
+			}
+		}
+	}
+	return fmt.Fprintf(w, format, safe...)
+}
+
+// line is text that is printed as one Line. With %q it has its usual form.
+type line string
+
+// Format implements fmt.Formatter.
+func (l line) Format(f fmt.State, verb rune) {
+	text := string(l)
+	if verb != 'q' {
+		text = Line(text)
+	}
+	fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
 
 // state is what the line so far may become.
@@ -99,15 +152,8 @@ func (s *state) append(out, data []byte) []byte {
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)
 		switch {
-		case r == utf8.RuneError && size == 1:
-			out = append(out, `\x`+strconv.FormatUint(uint64(data[0])|0x100, 16)[1:]...)
-			s.next('\\')
-		case s.acts(r):
-			quoted := strconv.QuoteRuneToASCII(r)
-			if r < utf8.RuneSelf && unicode.IsGraphic(r) {
-				quoted = `'\x` + strconv.FormatUint(uint64(r)|0x100, 16)[1:] + `'`
-			}
-			out = append(out, quoted[1:len(quoted)-1]...)
+		case r == utf8.RuneError && size == 1, s.acts(r):
+			out = quoted(out, r, string(data[:size]))
 			s.next('\\')
 		default:
 			out = append(out, data[:size]...)
@@ -118,13 +164,25 @@ func (s *state) append(out, data []byte) []byte {
 	return out
 }
 
+// quoted appends what a string in Go has for a character, which text is.
+func quoted(out []byte, r rune, text string) []byte {
+	if len(text) == 1 && (r == utf8.RuneError || unicode.IsGraphic(r)) {
+		return append(out, `\x`+strconv.FormatUint(uint64(text[0])|0x100, 16)[1:]...)
+	}
+	as := strconv.QuoteRuneToASCII(r)
+	return append(out, as[1:len(as)-1]...)
+}
+
+// hidden reports whether a character is not printed.
+func hidden(r rune) bool {
+	// Scripts and emoji are joined by two that are not.
+	return !unicode.IsGraphic(r) && r != '\u200c' && r != '\u200d'
+}
+
 // acts reports whether a character would do more than be printed.
 func (s *state) acts(r rune) bool {
 	switch r {
 	case '\n', '\t':
-		return false
-	case '\u200c', '\u200d':
-		// Scripts and emoji are joined by them.
 		return false
 	case ':':
 		return s.colon
@@ -138,7 +196,7 @@ func (s *state) acts(r rune) bool {
 			}
 		}
 	}
-	return !unicode.IsGraphic(r)
+	return hidden(r)
 }
 
 // next takes in a character that was written.

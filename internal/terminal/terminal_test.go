@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -53,10 +54,29 @@ func TestWhatActsIsShown(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	for text, want := range map[string]string{"a": "a", "a\nb\r\n": `a\nb\r\n`} {
+	for text, want := range map[string]string{"a": "a", "a\nb\r\n": `a\nb\r\n`, "a\tb\v\f\xff\x1b\u202e": `a\tb\v\f\xff\x1b\u202e`, "é 日本 👩‍💻": "é 日本 👩‍💻"} {
 		if got := Line(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+type kind string
+
+type named struct{}
+
+func (named) String() string { return "two\nlines" }
+
+func TestFprintf(t *testing.T) {
+	var b bytes.Buffer
+	n, err := Fprintf(&b, "%s %v %-6s| %s %q %d %v %s\n", "a\nb", kind("c\td"), "e\n", named{}, "f\n", 7, errors.New("g\nh"), Indented("i\nj", "  "))
+	want := `a\nb c\td e\n   | two\nlines "f\n" 7 g\nh i` + "\n  j\n"
+	if err != nil || n != len(want) || b.String() != want {
+		t.Errorf("got  %q, %d, %v\nwant %q", b.String(), n, err, want)
+	}
+	b.Reset()
+	if _, err := Fprintf(&b, "%v %s %5d%%", nil, kind(""), 3); err != nil || b.String() != "<nil>      3%" {
+		t.Errorf("got %q, %v", b.String(), err)
 	}
 }
 
@@ -86,6 +106,9 @@ func FuzzWriter(f *testing.F) {
 			if !unicode.IsGraphic(r) && !strings.ContainsRune("\n\t\u200c\u200d", r) {
 				t.Errorf("%q has %q", got, r)
 			}
+		}
+		if line := Line(text); strings.ContainsAny(line, "\n\r\t\v\f") || !utf8.ValidString(line) || Line(line) != line {
+			t.Errorf("%q as one line is %q", text, line)
 		}
 		for line := range strings.Lines(got) {
 			if strings.HasPrefix(strings.TrimSpace(line), "::") {

@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/server/aggregation"
 	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/server/costs"
 	"github.com/gatehouse-dev/gatehouse/server/customresources"
 	"github.com/gatehouse-dev/gatehouse/server/discovery"
@@ -157,7 +158,7 @@ func newAPI(p apiParts) (*api, error) {
 	a.own = through(&resources.Handler{
 		Sources:   sources,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
-		NotFound: http.HandlerFunc(a.discover),
+		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
 	}, showRevision, traced(ring))
 	a.resources = a.aggregator.Handler(a.own)
 	return a, nil

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -134,6 +136,59 @@ func TestValidatingPass(t *testing.T) {
 				object, kind, resource = test.config, exempt, exempt.GroupVersion().WithResource("initializerconfigurations")
 			}
 			a := admission.NewAttributesRecord(object, old, kind, "ns", "p", resource, "", test.op, nil, false, &user.DefaultInfo{Name: "eve"})
+			err := p.Validate(context.Background(), a, nil)
+			if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// S5.30: wishes cannot contradict each other through a name that no object has yet, so that who
+// creates the object of that name without a wish cannot complete a cycle.
+func TestOrderOfWebhooks(t *testing.T) {
+	gvk := admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
+	webhooks := func(name, after, before string) *admissionregistrationv1.MutatingWebhookConfiguration {
+		c := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}}
+		for annotation, names := range map[string]string{registration.AfterAnnotation: after, registration.BeforeAnnotation: before} {
+			if names != "" {
+				c.Annotations[annotation] = names
+			}
+		}
+		return c
+	}
+	for _, test := range []struct {
+		name   string
+		stored string
+		old    *admissionregistrationv1.MutatingWebhookConfiguration
+		new    *admissionregistrationv1.MutatingWebhookConfiguration
+		want   string
+	}{
+		{name: "before and after the same name", new: webhooks("a", "x", "x"), want: `"a" is before "x" (its annotation gatehouse.dev/before), "a" is after "x"`},
+		{name: "through a name between two", stored: "b: _ after x before a", new: webhooks("a", "", "x"), want: `"a" is before "x"`},
+		{name: "two of one mind about a name", stored: "b: _ before x", new: webhooks("a", "", "x")},
+		{name: "no wish", stored: "b: _ after x before x", new: webhooks("x", "", "")},
+		{name: "the wishes are as before", stored: "b: _ after a\na: _ after b", old: webhooks("a", "b", ""), new: webhooks("a", "b", "")},
+		{name: "the wishes have changed", stored: "b: _ after a\na: _ after c", old: webhooks("a", "c", ""), new: webhooks("a", "b", ""), want: `"b" is after "a"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := New(Options{
+				Authorizer: allow{}, Exempt: func(schema.GroupVersionKind, schema.GroupResource) bool { return true },
+				Registered: func(context.Context, registration.Source) (list []*registration.Entry, err error) {
+					if test.stored != "" {
+						list = parse(test.stored)
+					}
+					for _, e := range list {
+						e.Source = registration.Mutating
+					}
+					return list, nil
+				},
+			})
+			operation, old := admission.Create, runtime.Object(nil)
+			if test.old != nil {
+				operation, old = admission.Update, test.old
+			}
+			a := admission.NewAttributesRecord(test.new, old, gvk, "", test.new.Name, gvk.GroupVersion().WithResource("mutatingwebhookconfigurations"), "", operation, nil, false, &user.DefaultInfo{Name: "eve"})
 			err := p.Validate(context.Background(), a, nil)
 			if got := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(got, test.want) {
 				t.Errorf("error %v, want %q", err, test.want)

@@ -3,6 +3,8 @@ package initializers
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -187,6 +189,10 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	if len(own) == 0 {
 		return nil
 	}
+	wishes := own[0].Source != registration.Initializing
+	if wishes && asked(registration.Ordered(a.GetResource().GroupResource(), a.GetOldObject()), own) {
+		return nil
+	}
 	all := own
 	if p.options.Registered != nil {
 		registered, err := p.options.Registered(ctx, own[0].Source)
@@ -199,14 +205,44 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 			}
 		}
 	}
+	if wishes {
+		all = withAbsent(all)
+	}
 	if err := CheckOrder(all); err != nil {
 		path := field.NewPath("metadata", "annotations")
-		if own[0].Source == registration.Initializing {
+		if !wishes {
 			path = field.NewPath("initializers")
 		}
 		return invalid(a, field.Invalid(path, "", err.Error()))
 	}
 	return nil
+}
+
+// asked reports whether the object asked for the same order before.
+func asked(before, now []*registration.Entry) bool {
+	return len(before) > 0 && reflect.DeepEqual(before[0].Order, now[0].Order)
+}
+
+// withAbsent adds the objects that others name and that are not there. The order is not checked when
+// such an object is created without a wish of its own.
+func withAbsent(list []*registration.Entry) []*registration.Entry {
+	known := map[string]bool{}
+	for _, e := range list {
+		known[e.Place()] = true
+	}
+	all := slices.Clone(list)
+	for _, e := range list {
+		if e.Order == nil {
+			continue
+		}
+		for _, name := range slices.Concat(e.Order.After, e.Order.Before) {
+			if !known[name] {
+				known[name] = true
+				all = append(all, &registration.Entry{Origin: registration.Origin{Source: e.Source, Configuration: name}})
+			}
+		}
+	}
+	return all
 }
 
 func immutable(sent *Initializers) *field.Error {

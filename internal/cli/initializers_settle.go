@@ -45,8 +45,10 @@ func newInitializersFail(streams Streams) *cobra.Command {
 		Use:   "fail TYPE/NAME --message TEXT",
 		Short: "Fail the initialization of an object",
 		Long: `Fail the initialization of an object. The client that waits for the creation
-gets the message as an error, and the server deletes the object even if it has
-finalizers.`,
+gets the message as an error, and the server deletes the object, whatever
+finalizers users gave it. If an initializer with a finalizer of its own has
+claimed the object, or has acted, the object stays hidden until that
+initializer has released what it allocated.`,
 		Example: `  gatehouse initializers fail deployment/web --message "no sidecar today"`,
 		Args:    o.oneObject(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,43 +75,43 @@ finalizers.`,
 const attempts = 10
 
 // settle changes metadata.initializers of the object, once more when somebody else
-// changed it in between.
-func (o *initializersOptions) settle(ctx context.Context, change func(obj *unstructured.Unstructured, names []string) (any, error)) error {
+// changed it in between. It returns the object as stored.
+func (o *initializersOptions) settle(ctx context.Context, change func(obj *unstructured.Unstructured, names []string) (any, error)) (*unstructured.Unstructured, error) {
 	s, err := o.open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for range attempts {
 		obj, client, err := s.find(ctx, o.object)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		names, ok := waits(obj)
 		if !ok {
-			return fmt.Errorf("%s is initialized", o.object)
+			return nil, fmt.Errorf("%s is initialized", o.object)
 		}
 		field, err := change(obj, names)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"initializers": field, "uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(),
 		}})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		_, err = client.Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse"})
+		stored, err := client.Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "gatehouse"})
 		if !apierrors.IsConflict(err) {
-			return err
+			return stored, err
 		}
 	}
-	return fmt.Errorf("%s keeps changing; try again", o.object)
+	return nil, fmt.Errorf("%s keeps changing; try again", o.object)
 }
 
 func (o *initializersOptions) complete(ctx context.Context, streams Streams) error {
 	var taken string
 	var left []string
-	err := o.settle(ctx, func(obj *unstructured.Unstructured, names []string) (any, error) {
+	_, err := o.settle(ctx, func(obj *unstructured.Unstructured, names []string) (any, error) {
 		taken = o.name
 		if taken == "" && len(names) > 0 {
 			taken = names[0]
@@ -140,7 +142,7 @@ func (o *initializersOptions) complete(ctx context.Context, streams Streams) err
 }
 
 func (o *initializersOptions) fail(ctx context.Context, streams Streams) error {
-	err := o.settle(ctx, func(*unstructured.Unstructured, []string) (any, error) {
+	stored, err := o.settle(ctx, func(*unstructured.Unstructured, []string) (any, error) {
 		return map[string]any{"result": metav1.Status{
 			Status: metav1.StatusFailure, Message: o.message, Reason: metav1.StatusReason(o.reason), Code: int32(o.code),
 		}}, nil
@@ -148,6 +150,25 @@ func (o *initializersOptions) fail(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if names := holders(stored); len(names) > 0 {
+		terminal.Fprintf(streams.Out, "%s failed and stays hidden until %s has released what it allocated\n", o.object, strings.Join(names, ", "))
+		return nil
+	}
 	terminal.Fprintf(streams.Out, "%s failed and was deleted\n", o.object)
 	return nil
+}
+
+// holders names the initializers whose finalizers hold a deleted object (S11.56).
+func holders(obj *unstructured.Unstructured) []string {
+	if obj.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	paired, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "initializers", "paired")
+	var names []string
+	for _, entry := range paired {
+		m, _ := entry.(map[string]any)
+		name, _ := m["name"].(string)
+		names = append(names, name)
+	}
+	return names
 }

@@ -31,3 +31,10 @@ func (i initializing) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	}
 	return i.Authorizer.Authorize(ctx, a)
 }
+
+// Counts reports whether a user is the account of a controller that makes as many objects as it
+// misses (S11.64).
+func Counts(user string) bool {
+	account, ok := strings.CutPrefix(user, systemAccounts)
+	return ok && slices.ContainsFunc(table, func(r row) bool { return r.counts && r.account == account })
+}

@@ -2,6 +2,7 @@ package initialization
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +17,8 @@ import (
 type Creation struct {
 	entry  *entry
 	failed error
+	// stored is set for a creator that takes what is stored for created.
+	stored runtime.Object
 }
 
 type creationKey struct{}
@@ -38,6 +41,10 @@ const answerBefore = 250 * time.Millisecond
 // Waits reports whether Wait has something to wait for.
 func (c *Creation) Waits() bool { return c.entry != nil }
 
+// TakeStored has the creator get created, which is what Create returned, where Wait would
+// return an error although the object is stored and still waits for initializers (S11.64).
+func (c *Creation) TakeStored(created runtime.Object) { c.stored = created }
+
 // Wait returns the object when it is initialized; created is what Create
 // returned, and comes back at once if there is nothing to wait for. Errors are
 // the initializer's failure result, 504 with the name of the initializer that is
@@ -51,15 +58,22 @@ func (c *Creation) Wait(ctx context.Context, created runtime.Object) (runtime.Ob
 		return created, nil
 	}
 	deadline, _ := ctx.Deadline()
-	return c.entry.wait(ctx, deadline)
+	return c.WaitUntil(ctx, deadline)
 }
 
 // WaitUntil is Wait when there is something to wait for, until the deadline or
 // the end of ctx, whose own deadline is not looked at; the zero time means none.
 // It takes less memory than Wait with a context of that deadline.
 func (c *Creation) WaitUntil(ctx context.Context, deadline time.Time) (runtime.Object, error) {
-	return c.entry.wait(ctx, deadline)
+	final, err := c.entry.wait(ctx, deadline)
+	if waits := (*waitsError)(nil); c.stored != nil && errors.As(err, &waits) {
+		return c.stored, nil
+	}
+	return final, err
 }
+
+// waitsError says that the object is stored and still waits for initializers.
+type waitsError struct{ *apierrors.StatusError }
 
 // failure turns the result of an initialization into the error that the creator
 // gets. Its code must be one that says so and that can be sent over HTTP.
@@ -103,14 +117,14 @@ func (e *entry) leave() {
 }
 
 func (e *entry) ending() error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf(
-		"the server is shutting down: %s %q is stored and not yet initialized", e.tracker.store.resource, e.name))
+	return &waitsError{apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"the server is shutting down: %s %q is stored and not yet initialized", e.tracker.store.resource, e.name))}
 }
 
 func (e *entry) unfinished() error {
-	return apierrors.NewTimeoutError(fmt.Sprintf(
+	return &waitsError{apierrors.NewTimeoutError(fmt.Sprintf(
 		"request did not complete within requested timeout: %s %q is stored and waits for %s",
-		e.tracker.store.resource, e.name, described(e.tracker.turnOf(e))), 0)
+		e.tracker.store.resource, e.name, described(e.tracker.turnOf(e))), 0)}
 }
 
 // described names initializers in a message.

@@ -99,9 +99,9 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 	d := t.store.d
 	if d.MustAct(name) {
 		d.Observe(Event{Kind: TimedOutFailed, Resource: t.store.resource, Initializer: name, After: after})
-		e.answer(nil, apierrors.NewTimeoutError(fmt.Sprintf(
+		e.answer(nil, &waitsError{apierrors.NewTimeoutError(fmt.Sprintf(
 			"initializer %q did not act on %s %q within %s and its failurePolicy is Fail: the object is stored and stays uninitialized until the initializer acts",
-			name, t.store.resource, e.name, d.Timeout), 0))
+			name, t.store.resource, e.name, d.Timeout), 0)})
 		return
 	}
 	obj, err := t.store.remove(d.ctx, e.key, e.uid, name)

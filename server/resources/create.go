@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
@@ -38,6 +39,9 @@ func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate
 		return nil, err
 	}
 	if creation.Waits() {
+		if w.call.counts() {
+			creation.TakeStored(created)
+		}
 		if w.call.leave(ctx, creation) {
 			return nil, waiting.ErrLeft
 		}
@@ -45,6 +49,12 @@ func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate
 		inflight.Yield(ctx)
 	}
 	return creation.Wait(ctx, created)
+}
+
+// counts reports whether the creator makes as many objects as it misses.
+func (c *call) counts() bool {
+	creator, ok := request.UserFrom(c.req.Context())
+	return ok && c.counting != nil && c.counting(creator.GetName())
 }
 
 // leave has the creator wait when all handlers have returned, if it may.
@@ -83,7 +93,11 @@ func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runt
 		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gv, w, req)
 		return
 	}
-	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, http.StatusCreated, created, false)
+	code := http.StatusCreated
+	if initializers.Has(created) {
+		code = http.StatusAccepted
+	}
+	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, code, created, false)
 }
 
 // notingCreater is a storage that notes whether what it created is uninitialized.

@@ -46,6 +46,10 @@ type Handler struct {
 	// Authorizer decides who may get an uninitialized object without asking for
 	// such objects; nil means that no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Counting reports whether a user makes as many objects as it misses, and so must not take
+	// a create for failed whose object is stored and waits for initializers (S11.64); nil means
+	// that no user does.
+	Counting func(user string) bool
 	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
 	// Uncounted keeps the requests out of the metrics of requests.
@@ -119,7 +123,7 @@ func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*
 }
 
 func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Request) *call {
-	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers}
+	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting}
 	if e.Admit != nil {
 		c.admit = e.Admit(c.admit)
 	}

@@ -90,6 +90,8 @@ type call struct {
 	// waits says that a creator waits until its object is initialized, unless the
 	// request says otherwise.
 	waits bool
+	// counting is Handler.Counting.
+	counting func(user string) bool
 	// uninitialized is set when the call created an object that is not initialized.
 	uninitialized bool
 	// mayLeave says that the creator need not wait inside of the handlers. When it has

@@ -81,6 +81,22 @@ func TestAnswersOfCreatesThatWaited(t *testing.T) {
 				s.t.Errorf("protobuf: %s", got)
 			}
 		}},
+		{"S11.64 a controller that counts takes what is stored for created", func(s *site) {
+			controller := s.as("system:serviceaccount:kube-system:replicaset-controller", "configmaps")
+			for _, accept := range []string{"application/json", "application/yaml", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"} {
+				name := "late-" + strings.ToLower(strings.NewReplacer("/", "-", ";", "-", "=", "-").Replace(accept))
+				r := controller.Must(http.StatusAccepted, "POST", s.path("configmaps")+"?timeout=1s", body("configmaps", name), "Accept", accept)
+				// Bare metadata does not have the field.
+				if got := waits(r.Body); got != "a" && !strings.Contains(accept, "Partial") || r.Text("metadata", "name") != name {
+					s.t.Errorf("%s: %s", accept, r.Raw)
+				}
+				s.await("configmaps", name, "a")
+			}
+			done := s.create(controller, "configmaps", body("configmaps", "rejected"))
+			s.await("configmaps", "rejected", "a")
+			s.Must(http.StatusOK, "PATCH", s.path("configmaps")+"/rejected", `{"metadata":{"initializers":{"result":{"status":"Failure","code":504,"reason":"Timeout","message":"no"}}}}`, "Content-Type", mergePatch)
+			s.answer(done).Refusal(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
+		}},
 		{"S11.25 it is counted once, with its code", func(s *site) {
 			count := func(code int) string {
 				for line := range strings.Lines(string(s.Get("/metrics").Raw)) {

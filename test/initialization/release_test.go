@@ -217,4 +217,18 @@ func TestReleaseIsAbandoned(t *testing.T) {
 	if r := s.Do("GET", "/metrics", ""); !strings.Contains(string(r.Raw), metric) {
 		t.Error("S11.59: the release is not counted")
 	}
+	for _, test := range []struct{ name, pending, want string }{
+		{"acted", "b", "configmap/acted failed and stays hidden until a.example.com has released what it allocated"},
+		{"idle", "a,b", "configmap/idle failed and was deleted"},
+	} {
+		s.Must(http.StatusAccepted, "POST", s.path("configmaps")+including, body("configmaps", test.name))
+		if test.pending == "b" {
+			s.act("configmaps", test.name, "")
+		}
+		s.await("configmaps", test.name, test.pending)
+		r := harness.Run(t, "initializers", "fail", "configmap/"+test.name, "--message", "no", "--kubeconfig", s.Kubeconfig, "--namespace", s.ns)
+		if r.Code != 0 || strings.TrimSpace(r.Out) != test.want {
+			t.Errorf("S11.56 %s: exit code %d: %s%s", test.name, r.Code, r.Out, r.Err)
+		}
+	}
 }

@@ -64,6 +64,17 @@ func TestTimeouts(t *testing.T) {
 				s.t.Errorf("message %q", status.Message)
 			}
 			s.await("configmaps", "o", "a")
+			for user, code := range map[string]int{
+				"replicaset-controller": http.StatusAccepted, "job-controller": http.StatusAccepted,
+				// It makes what users ask for, once.
+				"service-account-controller": http.StatusGatewayTimeout,
+			} {
+				r := s.as("system:serviceaccount:kube-system:"+user, "configmaps").Must(code, "POST", s.path("configmaps"), body("configmaps", user))
+				if code == http.StatusAccepted && (waits(r.Body) != "a" || r.Text("metadata", "uid") == "") {
+					s.t.Errorf("S11.64: %s", r.Raw)
+				}
+				s.await("configmaps", user, "a")
+			}
 			// S11.47: an initializer that is not configured any more need not act.
 			s.Must(http.StatusOK, "PATCH", s.path("configurations")+"/one", `{"initializers":[]}`, "Content-Type", mergePatch)
 			s.inForce("configmaps", "-")
@@ -73,7 +84,7 @@ func TestTimeouts(t *testing.T) {
 			metrics := string(s.Get("/metrics").Raw)
 			for _, want := range []string{
 				`gatehouse_initializers_timeouts_total{group="",name="a.example.com",policy="Ignore",resource="configmaps"}`,
-				`gatehouse_initializers_timeouts_total{group="",name="a.example.com",policy="Fail",resource="configmaps"} 1`,
+				`gatehouse_initializers_timeouts_total{group="",name="a.example.com",policy="Fail",resource="configmaps"} 4`,
 				`gatehouse_initializers_waiting_creates{group="",resource="configmaps"} 0`,
 			} {
 				if !strings.Contains(metrics, want) {

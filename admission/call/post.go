@@ -14,8 +14,10 @@ import (
 type Delivery struct {
 	// To is where the webhook is.
 	To *registration.ClientConfig
-	// Timeout bounds the call. Zero means 30 s.
-	Timeout time.Duration
+	// Timeout bounds the call. Zero means 30 s. TellTimeout puts the time that the webhook
+	// has in the query, as with reviews (S3.3).
+	Timeout     time.Duration
+	TellTimeout bool
 	// Header is sent with the body, besides the credentials. It must not change. Nil
 	// means none.
 	Header http.Header
@@ -34,7 +36,7 @@ type Delivery struct {
 // and its bound of calls permit. Nil means that Read got the answer and had no error.
 func (c *Caller) Post(ctx context.Context, d *Delivery) *Failure {
 	p := post{delivery: d}
-	p.parcel, p.to, p.limit, p.base, p.facts = &p, d.To, d.Timeout, d.Header, &d.Facts
+	p.parcel, p.to, p.limit, p.tellTimeout, p.base, p.facts = &p, d.To, d.Timeout, d.TellTimeout, d.Header, &d.Facts
 	if p.base == nil {
 		p.base = http.Header{}
 	}

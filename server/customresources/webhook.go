@@ -35,10 +35,11 @@ import (
 // time bounds it further.
 const conversionTimeout = 30 * time.Second
 
-// conversionHeaders are sent with every ConversionReview.
+// conversionHeaders are sent with every ConversionReview (S3.19).
 var conversionHeaders = http.Header{
-	"Accept":       {runtime.ContentTypeJSON},
+	"Accept":       {runtime.ContentTypeJSON + ", */*"},
 	"Content-Type": {runtime.ContentTypeJSON},
+	"User-Agent":   {"kube-apiserver-admission"},
 }
 
 // ConversionError says that a conversion webhook did not convert.
@@ -205,7 +206,7 @@ func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Un
 	}
 	var answer apiextensionsv1.ConversionReview
 	answered := false
-	delivery := &call.Delivery{To: &w.to, Timeout: conversionTimeout, Header: conversionHeaders, Body: body}
+	delivery := &call.Delivery{To: &w.to, Timeout: conversionTimeout, TellTimeout: true, Header: conversionHeaders, Body: body}
 	delivery.Read = func(ctx context.Context, response *http.Response) error {
 		answered = true
 		data, done, err := readAnswer(ctx, response, len(objects))

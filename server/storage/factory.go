@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/generic"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
@@ -194,16 +196,25 @@ func (f *Factory) decorate(
 			return nil, fmt.Errorf("storage of %s: the server is shutting down", config.GroupResource)
 		}
 		client, closeWatcher := f.watching()
-		raw, err := etcd3.New(client, f.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
-			config.GroupResource, identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig,
-			etcd3.NewDefaultDecoder(config.Codec, l.versioner), l.versioner)
+		unsafe := utilfeature.DefaultFeatureGate.Enabled(features.AllowUnsafeMalformedObjectDeletion)
+		transformer, decoder := identity.NewEncryptCheckTransformer(), etcd3.NewDefaultDecoder(config.Codec, l.versioner)
+		if unsafe {
+			transformer = etcd3.WithCorruptObjErrorHandlingTransformer(transformer)
+			decoder = retriable{etcd3.WithCorruptObjErrorHandlingDecoder(decoder)}
+		}
+		store, err := etcd3.New(client, f.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix,
+			config.GroupResource, transformer, config.LeaseManagerConfig, decoder, l.versioner)
 		if err != nil {
 			closeWatcher()
 			return nil, fmt.Errorf("storage of %s: %w", config.GroupResource, err)
 		}
 		closeRaw := func() {
-			raw.Close()
+			store.Close()
 			closeWatcher()
+		}
+		var raw apistorage.Interface = store
+		if unsafe {
+			raw = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource)
 		}
 		if f.uncached[config.GroupResource] {
 			return &opened{Interface: raw, raw: raw, filling: newFilling(), past: &f.past, destroy: closeRaw}, nil

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
 // Handler answers discovery requests. It is made by New and safe for concurrent
@@ -79,11 +81,16 @@ func (h *Handler) Handles(path string) bool {
 func (h *Handler) Paths() []string { return slices.Clone(h.current.Load().paths) }
 
 // ServeHTTP answers a request for a path that Handles knows, and 404 for any
-// other.
+// other: with a Status below a built-in group, and with text elsewhere, as kube-apiserver does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	p := h.current.Load()
 	legacy := p.legacy[path]
+	if legacy == nil && h.inBuiltin(path) {
+		err := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
+		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{}, w, req)
+		return
+	}
 	if legacy == nil {
 		http.NotFound(w, req)
 		return
@@ -102,6 +109,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Add("Vary", "Accept")
 	}
 	legacy.ServeHTTP(w, req)
+}
+
+// inBuiltin reports whether path is below a group of the built-in versions.
+func (h *Handler) inBuiltin(path string) bool {
+	return slices.ContainsFunc(h.builtin, func(v Version) bool {
+		return strings.HasPrefix(path, pathOf(v.Group)+"/")
+	})
 }
 
 // codecs write the kinds of discovery.

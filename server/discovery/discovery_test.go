@@ -261,9 +261,11 @@ func TestRequests(t *testing.T) {
 		{name: "unchanged since", path: "/apis", header: map[string]string{"Accept": v2, "If-None-Match": etag}, status: 304},
 		{name: "not what the client has", path: "/apis", header: map[string]string{"Accept": v2, "If-None-Match": `"old"`}, status: 200, contentType: v2},
 		{name: "an unknown format", path: "/apis", header: map[string]string{"Accept": "text/html"}, status: 406, contentType: "application/json"},
-		{name: "an unknown group", path: "/apis/nothing.example.com", status: 404, contentType: "text/plain; charset=utf-8"},
-		{name: "an unknown version", path: "/apis/apps/v7", status: 404, contentType: "text/plain; charset=utf-8"},
-		{name: "a resource", path: "/apis/apps/v1/deployments", status: 404, contentType: "text/plain; charset=utf-8"},
+		{name: "S22.27: an unknown group", path: "/apis/nothing.example.com", status: 404, contentType: "text/plain; charset=utf-8"},
+		{name: "S22.27: an unknown version", path: "/apis/apps/v7", status: 404, contentType: "application/json"},
+		{name: "S22.27: an unknown version, to protobuf", path: "/apis/apps/v7", header: map[string]string{"Accept": "application/vnd.kubernetes.protobuf"}, status: 404, contentType: "application/vnd.kubernetes.protobuf"},
+		{name: "S22.27: an unknown version of the core group", path: "/api/v7", status: 404, contentType: "application/json"},
+		{name: "a resource", path: "/apis/apps/v1/deployments", status: 404, contentType: "application/json"},
 		{name: "a write", method: "POST", path: "/apis", status: 405, contentType: "text/plain; charset=utf-8"},
 	}
 	for _, c := range cases {

@@ -39,6 +39,14 @@ const (
 	named = "/apis"
 )
 
+// pathOf returns the path of a group.
+func pathOf(group string) string {
+	if group == "" {
+		return core
+	}
+	return named + "/" + group
+}
+
 func newPicture(groups []group, addresses discovery.Addresses) (*picture, error) {
 	p := &picture{
 		legacy: map[string]http.Handler{
@@ -49,10 +57,9 @@ func newPicture(groups []group, addresses discovery.Addresses) (*picture, error)
 	roots := groupList{}
 	lists := map[string][]apidiscoveryv2.APIGroupDiscovery{}
 	for _, g := range groups {
-		root := named
-		path := named + "/" + g.name
+		root, path := named, pathOf(g.name)
 		if g.name == "" {
-			root, path = core, core
+			root = core
 		}
 		all := apidiscoveryv2.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.name}}
 		one := metav1.APIGroup{Name: g.name}

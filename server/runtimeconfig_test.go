@@ -173,8 +173,8 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 }
 
 // TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has
-// the kinds of MutatingAdmissionPolicy only if --runtime-config says so in so many
-// words, and they are the objects of v1.
+// the kinds of MutatingAdmissionPolicy only if --runtime-config asks for them, and they are the
+// objects of v1.
 func TestMutatingPoliciesInV1beta1(t *testing.T) {
 	dir := t.TempDir()
 	const policies = "/mutatingadmissionpolicies"
@@ -184,8 +184,9 @@ func TestMutatingPoliciesInV1beta1(t *testing.T) {
 		served bool
 	}{
 		{"D45: by default", nil, false},
-		{"D45: with the version, but without a value", []string{"admissionregistration.k8s.io/v1beta1"}, false},
-		{"S13.3: in so many words", []string{"admissionregistration.k8s.io/v1beta1=true"}, true},
+		{"S13.3: with the version", []string{"admissionregistration.k8s.io/v1beta1=true"}, true},
+		{"S13.3: with the version, without a value", []string{"admissionregistration.k8s.io/v1beta1"}, true},
+		{"D45: with all versions that are off", []string{"api/beta=true"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := harness.InProcess(t, server.Options{DataDir: dir, RuntimeConfig: c.config})
@@ -222,6 +223,7 @@ func TestMutatingPoliciesInV1beta1(t *testing.T) {
 			if created.Text("apiVersion") != "admissionregistration.k8s.io/v1beta1" || stable.Text("apiVersion") != "admissionregistration.k8s.io/v1" || created.Text("metadata", "uid") != stable.Text("metadata", "uid") {
 				t.Errorf("S13.4: %s\n%s", created.Raw, stable.Raw)
 			}
+			h.Must(http.StatusOK, "DELETE", registered+"v1"+policies+"/p", "")
 		})
 	}
 }

@@ -118,5 +118,10 @@ func (c *change) Patch() []byte {
 	return patch
 }
 
+// Edits implements trace.Change.
+func (c *change) Edits(patch []byte) []trace.Edit {
+	return objects.Edits(c.before, patch, c.kind, c.interfaces)
+}
+
 // Size implements trace.Change.
 func (c *change) Size() int { return c.size }

@@ -122,6 +122,7 @@ func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o
 type turn struct {
 	pending []initializers.Initializer
 	written []byte
+	edits   []trace.Edit
 	// names are whose turn it is.
 	names []string
 }
@@ -144,6 +145,7 @@ func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o 
 	t := &turn{pending: stored.Pending}
 	// A change that cannot be shown is none: it cannot fail the request.
 	t.written, _ = objects.Difference(before, after, a.GetKind(), o)
+	t.edits = objects.Edits(before, t.written, a.GetKind(), o)
 	parallel := func(string) bool { return false }
 	if s, err := acquire(ctx, p.snapshots, registration.Initializing, a); err == nil && s != nil {
 		parallel = func(name string) bool {
@@ -209,7 +211,7 @@ func (p *initializerPlugin) record(ctx context.Context, a admission.Attributes, 
 	run := &trace.Run{Request: dispatch.RequestOf(&request), Source: registration.Initializing, Start: start, Latency: time.Since(start), Err: err}
 	switch {
 	case t != nil:
-		run.Initializing, run.Written = t.names, t.written
+		run.Initializing, run.Written, run.Edits = t.names, t.written, t.edits
 	case err == nil:
 		if list, err := initializers.Get(a.GetObject()); err == nil && list != nil {
 			for _, i := range list.Pending {

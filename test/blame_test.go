@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestBlame(t *testing.T) {
 	t.Logf("%s%s", r.Out, r.Err)
 	blameOf(t, s, ns, "pod/web", wanted...)
 	said := strings.Join(strings.Fields(r.Out), " ")
-	for _, text := range []string{"/metadata/labels/team policy team same", "/metadata/annotations/first initializer a.example.com same UPDATE by gatehouse-admin"} {
+	for _, text := range []string{`metadata.labels.team merged "red" policy team same`, `metadata.annotations.first + "1" initializer a.example.com same UPDATE by gatehouse-admin`} {
 		if !strings.Contains(said, text) {
 			t.Errorf("%q is not in\n%s", text, r.Out)
 		}
@@ -90,5 +91,89 @@ func TestBlame(t *testing.T) {
 	list := admin.Get(tracesIn(ns) + "?fieldSelector=webhook=b.example.com,name=web,operation=UPDATE")
 	if items := list.At("items").([]any); len(items) != 1 {
 		t.Errorf("%d traces are of the turn of b.example.com, want 1", len(items))
+	}
+}
+
+// Blame says what a patch made of an object: the smallest fields, before and after, with
+// elements of lists by their names, also for a webhook that replaces a whole list (S5.32).
+func TestBlameSaysWhatChanged(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--admission-consistency", "strict", "--disable-admission-plugins", "ServiceAccount")
+	admin := s.HTTP(t, nil)
+	ns := s.Namespace(t)
+	hooks := harness.NewWebhookServer(t, nil)
+	patch := func(operations string) harness.Answer {
+		return harness.Respond(map[string]any{"allowed": true, "patchType": "JSONPatch", "patch": []byte(operations)})
+	}
+	whole := hooks.Hook("/whole", patch(`[{"op":"replace","path":"/spec/containers","value":[
+		{"name":"proxy","image":"p"},{"name":"web","image":"registry/i","env":[{"name":"A","value":"1"},{"name":"LEVEL","value":"debug"}]}]}]`))
+	register(t, s, "v1", mutating, webhook("a-whole", ns, whole, rules(rule("CREATE", "/v1/pods")), `reinvocationPolicy: Never`))
+	part := hooks.Hook("/part", patch(`[{"op":"replace","path":"/spec/containers/1/env/1/value","value":"trace"},
+		{"op":"remove","path":"/metadata/labels/team","field":"forged"}]`))
+	register(t, s, "v1", mutating, webhook("b-part", ns, part, rules(rule("CREATE", "/v1/pods")), `reinvocationPolicy: Never`))
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", `{"metadata":{"name":"web","labels":{"team":"red","x":"y"}},
+		"spec":{"containers":[{"name":"web","image":"i","env":[{"name":"A","value":"1"}]}]}}`)
+	type field struct {
+		Field, Now    string
+		Before, After any
+	}
+	var got []field
+	harness.Eventually(t, "what the webhooks changed", func() error {
+		r := harness.Run(t, "blame", "pod/web", "-o", "json", "--kubeconfig", s.Kubeconfig, "-n", ns)
+		var b struct {
+			Changes []struct {
+				ByKind      string
+				Differences []field
+			}
+		}
+		if err := json.Unmarshal([]byte(r.Out), &b); err != nil {
+			return fmt.Errorf("%w in %s%s", err, r.Out, r.Err)
+		}
+		got = nil
+		for _, c := range b.Changes {
+			if c.ByKind == "webhook" {
+				got = append(got, c.Differences...)
+			}
+		}
+		if len(got) == 0 {
+			return fmt.Errorf("no difference in %s", r.Out)
+		}
+		return nil
+	})
+	for i := range got {
+		if m, ok := got[i].After.(map[string]any); ok && m["image"] == "p" {
+			got[i].After = "the proxy"
+		}
+	}
+	// The defaults that the first webhook left out are there again, and no change.
+	wanted := map[string]field{
+		"spec.containers[name=proxy]":                     {After: "the proxy", Now: "same"},
+		"spec.containers[name=web].image":                 {Before: "i", After: "registry/i", Now: "same"},
+		"spec.containers[name=web].env[name=LEVEL]":       {After: map[string]any{"name": "LEVEL", "value": "debug"}, Now: "changed"},
+		"spec.containers[name=web].env[name=LEVEL].value": {Before: "debug", After: "trace", Now: "same"},
+		"metadata.labels.team":                            {Before: "red", Now: "same"},
+	}
+	for _, g := range got {
+		w, ok := wanted[g.Field]
+		w.Field = g.Field
+		if !ok || !reflect.DeepEqual(g, w) {
+			t.Errorf("got %+v, want %+v", g, w)
+		}
+		delete(wanted, g.Field)
+	}
+	for name := range wanted {
+		t.Errorf("%s is missing in %+v", name, got)
+	}
+	r := harness.Run(t, "blame", "pod/web", "--kubeconfig", s.Kubeconfig, "-n", ns)
+	said := strings.Join(strings.Fields(r.Out), " ")
+	t.Log(r.Out)
+	for _, text := range []string{
+		`spec.containers[name=web].env[name=LEVEL].value "debug" -> "trace" b-part.` + ns,
+		`metadata.labels.team - "red" b-part.` + ns,
+		`spec.containers[name=web].env[name=LEVEL] + {"name":"LEVEL","value":"debug"} a-whole.` + ns,
+	} {
+		if !strings.Contains(said, text) {
+			t.Errorf("%q is not in\n%s", text, r.Out)
+		}
 	}
 }

@@ -99,6 +99,9 @@ func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 			Index: m.Index, Type: string(p.Mutations[m.Index].Type()), Changed: m.Changed, Err: m.Err, Cost: m.Cost, Latency: m.Elapsed,
 			Patch: m.Patch(),
 		}
+		if m.Change != nil {
+			out.Mutations[i].Edits = m.Change.Edits
+		}
 	}
 	if e.Condition.Err != nil && out.Err == nil {
 		out.Err = e.Condition.Err

@@ -33,13 +33,13 @@ func (r *run) patch(to ready, c *trace.Call, response *review.Response) (status 
 	case response.PatchType != review.PatchTypeJSONPatch:
 		return fail(to.step, c, call.PatchType, fmt.Errorf("unsupported patch type %q", response.PatchType))
 	}
-	changed, err := r.objects.Apply(to.form, p)
+	changed, edits, err := r.objects.Apply(to.form, p)
 	if kind := (*objects.KindError)(nil); errors.As(err, &kind) {
 		return refuse(c, apierrors.NewInternalError(fmt.Errorf("admission webhook %q returned a patch that is not allowed: %w", hook, err)))
 	}
 	if err != nil {
 		return fail(to.step, c, call.PatchFailed, err)
 	}
-	c.Patch, c.Mutated = response.Patch, changed
+	c.Patch, c.Edits, c.Mutated = response.Patch, edits, changed
 	return nil
 }

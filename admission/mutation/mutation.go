@@ -29,7 +29,8 @@ const (
 	JSONPatch Type = "JSONPatch"
 )
 
-// Change is what one mutation wants changed. It is immutable.
+// Change is what one mutation wants changed. It is immutable, but for the note of what became
+// of it.
 type Change struct {
 	// Type says which of the two others is set.
 	Type Type
@@ -38,6 +39,8 @@ type Change struct {
 	Configuration map[string]any
 	// Patch has the operations of a JSON patch.
 	Patch review.Patch
+	// Edits are what the operations of the patch were about, once it has changed an object.
+	Edits []review.Edit
 }
 
 // NewChange makes a Change of the value of an expression of type t.

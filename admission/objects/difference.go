@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
 // Difference returns the JSON patch that makes one object of another, both as users see
@@ -52,6 +53,24 @@ func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o ad
 		return nil, err
 	}
 	return json.Marshal(d)
+}
+
+// Edits returns what the operations of a difference are about, in the object before.
+func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o admission.ObjectInterfaces) []review.Edit {
+	p, err := review.DecodePatch(patch)
+	if err != nil || len(p) == 0 {
+		return nil
+	}
+	s := Set{o: o}
+	converted, err := s.convert(before, kind)
+	if err != nil {
+		return nil
+	}
+	content, err := exposed(converted)
+	if err != nil {
+		return nil
+	}
+	return p.Edits(content)
 }
 
 // difference is a JSON patch.

@@ -52,7 +52,7 @@ func (s *Set) mutated(f *Form, change *mutation.Change, schemas mutation.Schemas
 	if change.Type == mutation.ApplyConfiguration {
 		return s.merged(f, change.Configuration, schemas)
 	}
-	_, object, err := s.patched(f, change.Patch, true)
+	_, object, err := s.patched(f, change.Patch, true, &change.Edits)
 	failed := (*review.PatchError)(nil)
 	switch {
 	case err == nil:

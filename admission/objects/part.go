@@ -63,7 +63,7 @@ func newLayout(t reflect.Type) *layout {
 // over as they are. The cost of a patch then depends on the members it touches:
 // labels of a large object are cheap to set. ok is false when the patch or the type is not
 // like that.
-func (s *Set) patchedPart(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, ok bool, err error) {
+func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, ok bool, err error) {
 	members, ok := p.Members()
 	if !ok || initializers.Has(f.object) {
 		return false, nil, false, nil
@@ -88,7 +88,7 @@ func (s *Set) patchedPart(f *Form, p review.Patch, strict bool) (changed bool, o
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
 		return false, nil, true, err
 	}
-	content, changed, err = p.ApplyToMap(content)
+	content, changed, err = applied(p, content, edits)
 	if err != nil || !changed {
 		return false, nil, true, err
 	}

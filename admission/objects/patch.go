@@ -29,17 +29,17 @@ func (e *KindError) Error() string {
 
 // Apply applies a patch to the object of f, and makes the result the newest object,
 // with its kind's defaults (S5.4). It reports whether the patch changed the object before
-// defaulting (S5.5). The error is a *KindError, or says why the patch cannot be applied;
+// defaulting (S5.5), and what its operations were about if so. The error is a *KindError, or says why the patch cannot be applied;
 // the object is then as before (S5.12).
-func (s *Set) Apply(f *Form, p review.Patch) (changed bool, err error) {
-	changed, object, err := s.patched(f, p, false)
+func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
+	changed, object, err := s.patched(f, p, false, &edits)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	if changed {
 		s.o.GetObjectDefaulter().Default(object)
 		s.Replace(f, object)
-		return true, nil
+		return true, edits, nil
 	}
 	// Defaults are filled in after every patch. Without a change there is something to
 	// fill in only where a plugin before left the object incomplete.
@@ -48,28 +48,28 @@ func (s *Set) Apply(f *Form, p review.Patch) (changed bool, err error) {
 	if !equality.Semantic.DeepEqual(f.object, object) {
 		s.Replace(f, object)
 	}
-	return false, nil
+	return false, nil, nil
 }
 
 // patched returns the object of f with a patch applied, before defaulting, and
-// whether the two differ (S5.4, S5.5). If they do not, there is no object to
-// return. Unknown fields of a typed object are dropped, or an error if strict is set.
+// whether the two differ (S5.4, S5.5), and in edits what the patch was about. If they do
+// not differ, there is no object to return. Unknown fields of a typed object are dropped, or an error if strict is set.
 //
 // The result may share memory with the object it was made from. Defaulting it in
 // place is safe nevertheless: the other one is the same request's, and about to
 // be dropped.
-func (s *Set) patched(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, err error) {
+func (s *Set) patched(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
-		return patchedContent(u, f.kind, p)
+		return patchedContent(u, f.kind, p, edits)
 	}
-	if changed, object, ok, err := s.patchedPart(f, p, strict); ok || err != nil {
+	if changed, object, ok, err := s.patchedPart(f, p, strict, edits); ok || err != nil {
 		return changed, object, err
 	}
-	return s.patchedWhole(f, p, strict)
+	return s.patchedWhole(f, p, strict, edits)
 }
 
 // patchedWhole is patched for a typed object, by way of its JSON.
-func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool) (changed bool, object runtime.Object, err error) {
+func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
 	payload, err := s.Encode(f)
 	if err != nil {
 		return false, nil, err
@@ -78,7 +78,7 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool) (changed bool, 
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(payload.Object, &content); err != nil {
 		return false, nil, err
 	}
-	content, changed, err = p.ApplyToMap(content)
+	content, changed, err = applied(p, content, edits)
 	if err != nil || !changed {
 		return false, nil, err
 	}
@@ -97,15 +97,25 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool) (changed bool, 
 	return !asWritten.DeepEqual(f.object, object), object, nil
 }
 
+// applied returns content with a patch applied, and whether that changed it; then also what
+// the patch was about.
+func applied(p review.Patch, content map[string]any, edits *[]review.Edit) (patched map[string]any, changed bool, err error) {
+	patched, changed, err = p.ApplyToMap(content)
+	if err == nil && changed {
+		*edits = p.Edits(content)
+	}
+	return patched, changed, err
+}
+
 // patchedContent is patched for an unstructured object.
-func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, p review.Patch) (changed bool, object runtime.Object, err error) {
+func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, p review.Patch, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
 	content, shows := u.Object, initializers.Shows(u)
 	if !shows && initializers.Has(u) {
 		if content, err = exposed(u); err != nil {
 			return false, nil, err
 		}
 	}
-	content, changed, err = p.ApplyToMap(content)
+	content, changed, err = applied(p, content, edits)
 	if err != nil || !changed {
 		return false, nil, err
 	}

@@ -141,11 +141,14 @@ func (CallRecord) SwaggerDoc() map[string]string {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (PatchOperation) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":      "PatchOperation is an operation of a JSON patch.",
-		"op":    "Op is add, remove, replace, move, copy or test; or merge for a field of an apply configuration.",
-		"path":  "Path is a JSON pointer, and so is From.",
-		"from":  "Path is a JSON pointer, and so is From.",
-		"value": "Value is absent when the operation has none, and when the record is redacted.",
+		"":         "PatchOperation is an operation of a JSON patch.",
+		"op":       "Op is add, remove, replace, move, copy or test; or merge for a field of an apply configuration.",
+		"path":     "Path is a JSON pointer, and so is From.",
+		"from":     "Path is a JSON pointer, and so is From.",
+		"value":    "Value is absent when the operation has none, and when the record is redacted.",
+		"field":    "Field is the path with elements of lists by what names them, as in spec.containers[name=web].image. Was is what the operation replaced or removed; what is large is left out, and WasBytes says how many bytes it has, 16385 for more than 16384. The three are absent for operations after the 64th, and when the record is redacted; what was there is absent for the fields of an apply configuration.",
+		"was":      "Field is the path with elements of lists by what names them, as in spec.containers[name=web].image. Was is what the operation replaced or removed; what is large is left out, and WasBytes says how many bytes it has, 16385 for more than 16384. The three are absent for operations after the 64th, and when the record is redacted; what was there is absent for the fields of an apply configuration.",
+		"wasBytes": "Field is the path with elements of lists by what names them, as in spec.containers[name=web].image. Was is what the operation replaced or removed; what is large is left out, and WasBytes says how many bytes it has, 16385 for more than 16384. The three are absent for operations after the 64th, and when the record is redacted; what was there is absent for the fields of an apply configuration.",
 	}
 }
 

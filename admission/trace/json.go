@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
 // MaxText is how much of a text that a webhook wrote, or that tells of an error, is in a
@@ -313,6 +314,14 @@ type PatchOperation struct {
 	From string `json:"from,omitempty"`
 	// Value is absent when the operation has none, and when the record is redacted.
 	Value json.RawMessage `json:"value,omitempty"`
+	// Field is the path with elements of lists by what names them, as in
+	// spec.containers[name=web].image. Was is what the operation replaced or removed; what is
+	// large is left out, and WasBytes says how many bytes it has, 16385 for more than 16384.
+	// The three are absent for operations after the 64th, and when the record is redacted; what
+	// was there is absent for the fields of an apply configuration.
+	Field    string          `json:"field,omitempty"`
+	Was      json.RawMessage `json:"was,omitempty"`
+	WasBytes int             `json:"wasBytes,omitempty"`
 }
 
 // ConditionRecord is one evaluation of the match conditions of an entry.
@@ -371,7 +380,7 @@ func copyCalls(calls []CallRecord) []CallRecord {
 func copyPatch(patch []PatchOperation) []PatchOperation {
 	patch = slices.Clone(patch)
 	for i := range patch {
-		patch[i].Value = slices.Clone(patch[i].Value)
+		patch[i].Value, patch[i].Was = slices.Clone(patch[i].Value), slices.Clone(patch[i].Was)
 	}
 	return patch
 }
@@ -435,14 +444,17 @@ const withheld = "(not shown: the request was about secrets)"
 func (w writer) step(s *Step) StepRecord {
 	out := StepRecord{
 		Plugin: s.Plugin, Pass: s.Pass.String(), Round: s.Round, Namespace: s.Object.Namespace, Name: s.Object.Name,
-		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err), Patch: w.patch(s.Patch()),
+		Start: at(s.Start), Micros: s.Latency.Microseconds(), Allowed: s.Err == nil, Error: text(s.Err),
+	}
+	if patch := s.Patch(); patch != nil {
+		out.Patch = w.patch(patch, w.edits(s.Change, patch))
 	}
 	run := s.Run
 	if run == nil {
 		return out
 	}
 	out.Revision, out.Pending = run.Revision, slices.Clone(run.Pending)
-	out.Initializing, out.Written = slices.Clone(run.Initializing), w.patch(run.Written)
+	out.Initializing, out.Written = slices.Clone(run.Initializing), w.patch(run.Written, run.Edits)
 	if !run.ReadAt.IsZero() {
 		read := at(run.ReadAt)
 		out.ReadAt = &read
@@ -493,7 +505,7 @@ func (w writer) call(c *Call) CallRecord {
 		ReviewVersion: c.ReviewVersion, UID: string(c.UID), Start: at(c.Start), Micros: c.Latency.Microseconds(),
 		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,
 		Error: text(c.Err), Class: c.Class, Reason: c.Reason, Ignored: c.Ignored, ClientGone: c.ClientGone,
-		Deprecated: slices.Clone(c.Deprecated), Mutated: c.Mutated, Patch: w.patch(c.Patch),
+		Deprecated: slices.Clone(c.Deprecated), Mutated: c.Mutated, Patch: w.patch(c.Patch, c.Edits),
 		AuditAnnotations: maps.Clone(c.AuditAnnotations),
 	}
 	for _, warning := range c.Warnings {
@@ -515,8 +527,17 @@ func (w writer) call(c *Call) CallRecord {
 	return out
 }
 
-// patch returns the operations of a patch that was applied, and so can be read.
-func (w writer) patch(data []byte) []PatchOperation {
+// edits are what the patch of a change is about, if that is shown.
+func (w writer) edits(c Change, patch []byte) []Edit {
+	if w.redact {
+		return nil
+	}
+	return c.Edits(patch)
+}
+
+// patch returns the operations of a patch that was applied, and so can be read, with what
+// they were about.
+func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 	if len(data) == 0 {
 		return nil
 	}
@@ -528,8 +549,15 @@ func (w writer) patch(data []byte) []PatchOperation {
 	}
 	for i := range list {
 		p := &list[i]
-		if w.redact {
+		// A webhook may have written members of these names.
+		p.Field, p.Was, p.WasBytes = "", nil, 0
+		switch {
+		case w.redact:
 			p.Value = nil
+		case i < len(edits):
+			p.Field, p.Was, p.WasBytes = edits[i].Field, edits[i].Was, edits[i].WasBytes
+		case p.Op == "merge":
+			p.Field = review.Field(p.Path)
 		}
 		if w.secret {
 			p.Path, p.From = member(p.Path), member(p.From)

@@ -164,7 +164,7 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
 		out.Mutations = append(out.Mutations, MutationRecord{
-			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch), Error: w.said(text(m.Err), false),
+			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), Error: w.said(text(m.Err), false),
 			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
 		})
 	}

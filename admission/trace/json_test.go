@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected records")
@@ -37,7 +38,9 @@ func whole(resource schema.GroupVersionResource, kind string) *Trace {
 		FailurePolicy: registration.Ignore, Rule: 2, Kind: gvk, Resource: resource, Subresource: "status", Equivalent: true,
 		ReviewVersion: "v1", UID: "review", Start: at.Add(time.Millisecond), Latency: 2 * time.Millisecond,
 		Turn: Ahead, Sent: true, Code: 200, Deprecated: []string{MissingSAN},
-		Patch:   []byte(`[{"op":"add","path":"/data/password","value":"hunter2"},{"op":"move","from":"/data/a~1b","path":"/metadata/labels/x"}]`),
+		// The field is not what the webhook says it is.
+		Patch:   []byte(`[{"op":"add","path":"/data/password","value":"hunter2","field":"forged","was":"forged","wasBytes":1},{"op":"move","from":"/data/a~1b","path":"/metadata/labels/x"}]`),
+		Edits:   []review.Edit{{Field: "data.password[name=hunter2]", Was: []byte(`"hunter2"`)}, {Field: "metadata.labels.x", WasBytes: review.MaxWas + 1}},
 		Mutated: true, Warnings: []string{"hunter2 is short"}, AuditAnnotations: map[string]string{"saw": "hunter2"},
 	}
 	patched := call

@@ -81,6 +81,8 @@ type Mutation struct {
 	// configuration have the op merge. It is nil when there is nothing to change, or Err is
 	// why that is not known.
 	Patch []byte
+	// Edits are what the operations of a JSON patch were about, if it changed the object.
+	Edits []Edit
 	// Changed tells that the object is another one afterwards.
 	Changed bool
 	// Err is why nothing was changed.

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
 // The memory of a value besides its own fields: the headers of its allocations, its room
@@ -34,7 +36,7 @@ func (t *Trace) Size() int {
 		}
 		if r := s.Run; r != nil {
 			size += sizeOfRun + sizeOfCalls(r.Calls) + sizeOfCalls(r.Discarded)
-			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + (len(r.Pending)+len(r.Initializing))*sizeOfString + len(r.Written)
+			size += len(r.Conditions)*int(unsafe.Sizeof(Condition{})) + (len(r.Pending)+len(r.Initializing))*sizeOfString + len(r.Written) + review.Size(r.Edits)
 			for i := range r.Judgements {
 				size += r.Judgements[i].size()
 			}
@@ -53,7 +55,7 @@ func sizeOfCalls(calls []Call) int {
 	size := 0
 	for i := range calls {
 		c := &calls[i]
-		size += sizeOfCall + len(c.UID) + len(c.Patch) + len(c.Stack) + sizeOf(c.Err)
+		size += sizeOfCall + len(c.UID) + len(c.Patch) + review.Size(c.Edits) + len(c.Stack) + sizeOf(c.Err)
 		for _, w := range c.Warnings {
 			size += sizeOfString + len(w)
 		}
@@ -88,7 +90,7 @@ func (j *Judgement) size() int {
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]
-			size += int(unsafe.Sizeof(*m)) + len(m.Patch) + sizeOf(m.Err)
+			size += int(unsafe.Sizeof(*m)) + len(m.Patch) + review.Size(m.Edits) + sizeOf(m.Err)
 		}
 		for k := range e.Annotations {
 			size += int(unsafe.Sizeof(e.Annotations[k])) + len(e.Annotations[k].Value) + sizeOf(e.Annotations[k].Err)

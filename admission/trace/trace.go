@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
 // Request says what the API request was about. It holds no objects.
@@ -86,9 +87,14 @@ type Step struct {
 type Change interface {
 	// Patch is the change as a JSON patch of the request's kind; nil for none.
 	Patch() []byte
+	// Edits are what the operations of that patch are about.
+	Edits(patch []byte) []Edit
 	// Size is about how many bytes of memory the change keeps from being freed.
 	Size() int
 }
+
+// Edit says what an operation of a patch was about.
+type Edit = review.Edit
 
 // Patch is what a compiled-in plugin changed of the object, as a JSON patch of the
 // request's kind; nil for nothing.
@@ -257,9 +263,10 @@ type Run struct {
 	// Initializing are the names of the initializers whose turn it was when the request
 	// wrote an uninitialized object: those that it completed, or else the first ones.
 	// Written is what the request changed of the object, as a JSON patch of the request's
-	// kind; nil for nothing.
+	// kind; nil for nothing. Edits are what its operations were about.
 	Initializing []string
 	Written      []byte
+	Edits        []Edit
 	// Conditions are the match conditions that were evaluated, in order.
 	Conditions []Condition
 	// Skips are the entries that were looked at and did not apply, with the reason,
@@ -429,8 +436,10 @@ type Call struct {
 	Stack []byte
 
 	// Patch is the JSON patch that was applied; nil when there was none, or it
-	// was empty. Mutated tells that it changed the object (S5.5).
+	// was empty. Mutated tells that it changed the object (S5.5), and Edits are then what its
+	// operations were about.
 	Patch   []byte
+	Edits   []Edit
 	Mutated bool
 	// Warnings and AuditAnnotations are the webhook's, as sent.
 	Warnings         []string

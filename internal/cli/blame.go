@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
+	kjson "sigs.k8s.io/json"
 
+	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
@@ -43,9 +44,11 @@ plugins and initializers, and in which request. It reads the traces that the
 server keeps, and says how far back they go. It knows nothing of earlier
 requests.
 
-NOW says whether the object still has what was set. A field that is not listed
-was in the request itself, or was set by the server, or was set before the
-oldest trace.`,
+CHANGE is the value after + for a field that was added, after - for one that was
+removed, and BEFORE -> AFTER otherwise. Elements of lists are named by what
+identifies them, as in spec.containers[name=web].image. NOW says whether the
+object still has what was set. A field that is not listed was in the request
+itself, or was set by the server, or was set before the oldest trace.`,
 		Example: `  # who changed this pod while it was admitted
   gatehouse blame pod/web-1 -n shop
 
@@ -89,6 +92,15 @@ type change struct {
 	Op   string `json:"op"`
 	// Value is what was set, if the traces show it.
 	Value json.RawMessage `json:"value,omitempty"`
+	// Field is the path with elements of lists by what names them, as in
+	// spec.containers[name=web].image. Was is what the change replaced or removed; WasBytes is
+	// set instead when that is too large for traces.
+	Field    string          `json:"field,omitempty"`
+	Was      json.RawMessage `json:"was,omitempty"`
+	WasBytes int             `json:"wasBytes,omitempty"`
+	// Differences are the fields that the change gave another value, as far as the traces
+	// show both values.
+	Differences []fieldDifference `json:"differences,omitempty"`
 	// Plugin is the admission plugin, and By names who changed the field through it: a
 	// webhook as CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind
 	// says which: webhook, policy, initializer or plugin.
@@ -102,6 +114,16 @@ type change struct {
 	Time      metav1.MicroTime `json:"time"`
 	Operation string           `json:"operation"`
 	User      string           `json:"user,omitempty"`
+}
+
+// fieldDifference is a field that has another value after a change. A value is absent when
+// the field was not there.
+type fieldDifference struct {
+	Field  string          `json:"field"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	// Now is same, changed or unknown.
+	Now string `json:"now"`
 }
 
 // What can change a field.
@@ -230,14 +252,24 @@ func (b *blame) step(t *v1alpha1.AdmissionTrace, step *trace.StepRecord, object 
 			}
 			c := from
 			c.Path, c.Op, c.Value, c.By, c.ByKind = p.Path, p.Op, p.Value, by, byKind
+			c.Field, c.Was, c.WasBytes = p.Field, p.Was, p.WasBytes
+			seen, other := object, ""
 			switch {
 			case version != "":
-				c.Path = version + " " + c.Path
+				other = version + " "
 			case t.Request.Subresource == "" || t.Request.Subresource == "status":
 				c.Now = now(object, p)
 			default:
-				c.Path = t.Request.Subresource + " " + c.Path
+				other = t.Request.Subresource + " "
 			}
+			if other != "" {
+				// The paths are not those of the object.
+				seen, c.Path = nil, other+c.Path
+				if c.Field != "" {
+					c.Field = other + c.Field
+				}
+			}
+			c.Differences = differences(seen, p, c.Field)
 			b.Changes = append(b.Changes, c)
 		}
 	}
@@ -257,6 +289,86 @@ func (b *blame) step(t *v1alpha1.AdmissionTrace, step *trace.StepRecord, object 
 		c := &step.Calls[i]
 		patched(c.Patch, byWebhook, c.Webhook.Configuration+"/"+c.Webhook.Name, otherVersion(c.Equivalent, c.Kind))
 	}
+}
+
+// differences returns the fields that an operation gave another value; nil when the trace
+// does not show both values. object is nil when it does not show which it has.
+func differences(object *unstructured.Unstructured, p *trace.PatchOperation, field string) []fieldDifference {
+	if field == "" || p.WasBytes > 0 {
+		return nil
+	}
+	switch p.Op {
+	case "add", "replace":
+		if len(p.Value) == 0 {
+			return nil
+		}
+	case "remove":
+		if len(p.Was) == 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	before, okBefore := decode(p.Was)
+	after, okAfter := decode(p.Value)
+	if !okBefore || !okAfter {
+		return nil
+	}
+	var list []fieldDifference
+	for _, d := range review.Differences(before, after) {
+		one := fieldDifference{Field: d.Field(field), Before: encode(d.Before), After: encode(d.After), Now: "unknown"}
+		if object != nil {
+			part, there := partOf(object, p, d.Path)
+			if there && d.After == nil && len(d.Path) > 0 && has(part, d.Before) {
+				// A default that was left out in a larger value, and filled in again.
+				continue
+			}
+			one.Now = nowAt(object, p, &d)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// nowAt reports whether the object has what an operation made of a part of its value.
+func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review.Difference) string {
+	if len(d.Path) == 0 {
+		return now(object, p)
+	}
+	part, ok := partOf(object, p, d.Path)
+	if ok == (d.After != nil) && (!ok || has(part, d.After)) {
+		return "same"
+	}
+	return "changed"
+}
+
+// partOf returns what a path below that of an operation leads to.
+func partOf(object *unstructured.Unstructured, p *trace.PatchOperation, path []review.Segment) (part any, ok bool) {
+	part, ok = at(object.Object, p.Path)
+	for i := 0; ok && i < len(path); i++ {
+		part, ok = path[i].Of(part)
+	}
+	return part, ok
+}
+
+// decode reads a value of a trace; none is nil.
+func decode(data json.RawMessage) (value any, ok bool) {
+	if len(data) == 0 {
+		return nil, true
+	}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value)
+	return value, err == nil
+}
+
+func encode(value any) json.RawMessage {
+	if value == nil {
+		return nil
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return data
 }
 
 // otherVersion names the kind that a webhook or a policy saw the object in, when that is
@@ -311,10 +423,8 @@ func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string
 // sameAs compares a value of the object with one that was set. Members that were filled
 // in with defaults later make no difference.
 func sameAs(found any, set json.RawMessage) string {
-	var want any
-	decoder := json.NewDecoder(bytes.NewReader(set))
-	decoder.UseNumber()
-	if err := decoder.Decode(&want); err != nil {
+	want, ok := decode(set)
+	if !ok {
 		return "unknown"
 	}
 	if has(found, want) {
@@ -339,15 +449,12 @@ func has(found, want any) bool {
 	case []any:
 		f, ok := found.([]any)
 		return ok && slices.EqualFunc(f, w, has)
-	case json.Number:
-		switch f := found.(type) {
-		case int64:
-			return strconv.FormatInt(f, 10) == w.String()
-		case float64:
-			n, err := w.Float64()
-			return err == nil && n == f
-		}
-		return false
+	case int64:
+		f, ok := found.(float64)
+		return found == want || ok && f == float64(w)
+	case float64:
+		n, ok := found.(int64)
+		return found == want || ok && float64(n) == w
 	}
 	return found == want
 }
@@ -399,22 +506,66 @@ func (b *blame) oldest(ctx context.Context, client interface {
 	b.KnownSince = &first
 }
 
+// row is a line about a field.
+type row struct{ field, change, now string }
+
+// maxShown is how much of a value is in a row.
+const maxShown = 80
+
+// rows are the lines about a change: one for each field that has another value, or one for
+// the change when the traces do not show both values.
+func (c *change) rows() []row {
+	if len(c.Differences) > 0 {
+		rows := make([]row, len(c.Differences))
+		for i := range c.Differences {
+			d := &c.Differences[i]
+			r := row{field: d.Field, now: d.Now}
+			switch before, after := trace.Cut(string(d.Before), maxShown), trace.Cut(string(d.After), maxShown); {
+			case before == "":
+				r.change = "+ " + after
+			case after == "":
+				r.change = "- " + before
+			default:
+				r.change = before + " -> " + after
+			}
+			rows[i] = r
+		}
+		return rows
+	}
+	r := row{field: c.Field, change: c.Op, now: c.Now}
+	if r.field == "" {
+		r.field = c.Path
+	}
+	switch {
+	case c.WasBytes > 0 && c.Op != "remove":
+		r.change = fmt.Sprintf("%s, was %d bytes or more", c.Op, c.WasBytes)
+	case c.ByKind == byInitializer && c.Path == "/metadata/initializers":
+		r.change = "waits for it"
+	case c.Op == "merge":
+		r.change = "merged " + trace.Cut(string(c.Value), maxShown)
+	case len(c.Was) > 0 && len(c.Value) > 0:
+		r.change = "as before"
+	case len(c.Value) > 0:
+		r.change = "+ " + trace.Cut(string(c.Value), maxShown)
+	}
+	return []row{r}
+}
+
 func (b *blame) print(out, notes io.Writer) error {
 	if len(b.Changes) == 0 {
 		terminal.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
 	} else {
 		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-		fmt.Fprint(w, "FIELD\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
+		fmt.Fprint(w, "FIELD\tCHANGE\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
 		for i := range b.Changes {
 			c := &b.Changes[i]
-			field, by := c.Path, c.By
+			by := c.By
 			if c.ByKind == byPolicy || c.ByKind == byInitializer {
 				by = c.ByKind + " " + by
 			}
-			if c.Op != "add" && c.Op != "replace" && c.Op != "merge" {
-				field = c.Op + " " + field
+			for _, row := range c.rows() {
+				terminal.Fprintf(w, "%s\t%s\t%s\t%s\t%s by %s\t%s\t%s\n", row.field, row.change, by, row.now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
 			}
-			terminal.Fprintf(w, "%s\t%s\t%s\t%s by %s\t%s\t%s\n", field, by, c.Now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
 		}
 		if err := w.Flush(); err != nil {
 			return err

@@ -1,0 +1,252 @@
+package review
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Edit says what an operation of a patch was about, in the object as the operation found it.
+type Edit struct {
+	// Field is the path of the operation with the elements of lists by what names them, as in
+	// spec.containers[name=web].image; empty when the path is too long for people.
+	Field string
+	// Was is the JSON of what the operation replaced or removed; nil when there was nothing.
+	// What has more than MaxWas bytes is left out, and WasBytes says how many it has, about.
+	Was      []byte
+	WasBytes int
+}
+
+const (
+	// MaxWas bounds what is kept of what one operation replaced or removed, maxWasAll what is
+	// kept for all operations of a patch together, in bytes.
+	MaxWas    = 16 << 10
+	maxWasAll = 64 << 10
+	// maxEdits is how many operations of a patch are looked at, maxField how long a field can
+	// be, and maxNamed how many elements a list can have for them to have names.
+	maxEdits = 64
+	maxField = 1 << 10
+	maxNamed = 256
+)
+
+// Edits returns what the operations of a patch that can be applied to obj are about, the
+// first of them. obj is not changed, and the result shares nothing with it.
+func (p Patch) Edits(obj map[string]any) []Edit {
+	p = p[:min(len(p), maxEdits)]
+	edits := make([]Edit, 0, len(p))
+	root, copies, all := any(obj), allowance(maxCopied), maxWasAll
+	for i := range p {
+		o := &p[i]
+		e := Edit{Field: o.field(root)}
+		if was, there := o.replaces(&root); there {
+			e.keep(was, &all)
+		}
+		edits = append(edits, e)
+		if err := o.apply(&root, &copies); err != nil {
+			return edits
+		}
+	}
+	return edits
+}
+
+// Size is about how much memory edits take, in bytes.
+func Size(edits []Edit) int {
+	const header = 64
+	size := 0
+	for i := range edits {
+		size += header + len(edits[i].Field) + len(edits[i].Was)
+	}
+	return size
+}
+
+// keep notes what was there, as far as there is room.
+func (e *Edit) keep(was any, all *int) {
+	room := min(MaxWas, *all)
+	size := weight(was, MaxWas+1)
+	if size <= room {
+		if data, err := json.Marshal(plain(was)); err == nil && len(data) <= room {
+			e.Was = data
+			*all -= len(data)
+			return
+		}
+	}
+	e.WasBytes = size
+}
+
+// weight is about how many bytes v has as JSON. It stops counting at most.
+func weight(v any, most int) int {
+	size := 2
+	if m, ok := asMap(v); ok {
+		for k, e := range m {
+			if size += len(k) + 4; size >= most {
+				return most
+			}
+			size += weight(e, most-size)
+		}
+	} else if l, ok := asList(v); ok {
+		for _, e := range l {
+			if size++; size >= most {
+				return most
+			}
+			size += weight(e, most-size)
+		}
+	} else if s, ok := v.(string); ok {
+		size += len(s)
+	}
+	return min(size, most)
+}
+
+// plain returns v without the types that stand for copies.
+func plain(v any) any {
+	left := allowance(maxCopied)
+	if c, err := left.duplicate(v); err == nil {
+		return c
+	}
+	return nil
+}
+
+// replaces returns what the operation replaces or removes. An addition to a list replaces
+// nothing.
+func (o *Operation) replaces(root *any) (was any, there bool) {
+	if o.Op == "test" || o.Path == "" {
+		return nil, false
+	}
+	parent, key, err := locate(root, o.Path, false)
+	if err != nil {
+		return nil, false
+	}
+	if _, list := asList(parent); list && o.Op != "remove" && o.Op != "replace" {
+		return nil, false
+	}
+	was, there, err = child(parent, key, o.Path)
+	return was, there && err == nil
+}
+
+// field names the path of the operation.
+func (o *Operation) field(root any) string {
+	if len(o.Path) > maxField || !strings.HasPrefix(o.Path, "/") {
+		return ""
+	}
+	var b strings.Builder
+	tokens := strings.Split(o.Path[1:], "/")
+	for i, token := range tokens {
+		token = unescape(token)
+		items, list := asList(root)
+		if !list {
+			b.WriteString(member(token, i == 0))
+			if m, ok := asMap(root); ok {
+				root = m[token]
+			} else {
+				root = nil
+			}
+			continue
+		}
+		at, added := len(items), i == len(tokens)-1 && (o.Op == "add" || o.Op == "copy" || o.Op == "move")
+		if token != "-" {
+			var err error
+			extra := 0
+			if added {
+				extra = 1
+			}
+			if at, err = index(token, len(items), extra, ""); err != nil {
+				return ""
+			}
+		}
+		switch {
+		case added && o.Op == "add" && len(items) < maxNamed:
+			b.WriteString(element(keyOf(append(items[:len(items):len(items)], o.Value)), at, o.Value))
+			root = o.Value
+		case at < len(items) && !added:
+			b.WriteString(element(keyOf(items), at, items[at]))
+			root = items[at]
+		default:
+			b.WriteString(element("", at, nil))
+			root = nil
+		}
+	}
+	if b.Len() > maxField {
+		return ""
+	}
+	return b.String()
+}
+
+// Field names a JSON pointer that has no elements of lists; empty when it is too long for
+// people.
+func Field(pointer string) string {
+	if len(pointer) > maxField || !strings.HasPrefix(pointer, "/") {
+		return ""
+	}
+	field := ""
+	for _, token := range strings.Split(pointer[1:], "/") {
+		field += member(unescape(token), field == "")
+	}
+	return field
+}
+
+// member is the part of a field that names a member of an object.
+func member(name string, first bool) string {
+	plain := name != ""
+	for _, c := range []byte(name) {
+		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '$')
+	}
+	switch {
+	case !plain:
+		return "[" + name + "]"
+	case first:
+		return name
+	}
+	return "." + name
+}
+
+// element is the part of a field that names an element of a list.
+func element(key string, at int, item any) string {
+	if m, ok := asMap(item); ok && key != "" {
+		return "[" + key + "=" + scalar(m[key]) + "]"
+	}
+	return "[" + strconv.Itoa(at) + "]"
+}
+
+// keys are members that name an element of a list in the APIs of Kubernetes, those that are
+// most used first.
+var keys = []string{"name", "type", "mountPath", "devicePath", "containerPort", "port", "topologyKey", "key", "ip", "uid"}
+
+// keyOf returns the member that names the elements of a list: each has it, and each another
+// one. It is empty if there is none.
+func keyOf(items []any) string {
+	if len(items) == 0 || len(items) > maxNamed {
+		return ""
+	}
+next:
+	for _, key := range keys {
+		seen := make(map[string]bool, len(items))
+		for _, item := range items {
+			m, ok := asMap(item)
+			if !ok {
+				return ""
+			}
+			name := scalar(m[key])
+			if name == "" || seen[name] {
+				continue next
+			}
+			seen[name] = true
+		}
+		return key
+	}
+	return ""
+}
+
+// scalar is a value that can name something, as text; empty for others.
+func scalar(v any) string {
+	const most = 253
+	switch v := v.(type) {
+	case string:
+		if len(v) <= most {
+			return v
+		}
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
+}

@@ -129,7 +129,8 @@ func (p *pass) undefined(r *registration.Rule) string {
 
 // mismatch says what is wrong with a rule that matches nothing.
 func (p *pass) mismatch(source registration.Source, r *registration.Rule) string {
-	var served []string
+	// named are those of the rule's resources that are served in some version.
+	var served, named []string
 	sameGroup, exempt := false, false
 	for i := range p.Resources {
 		k := &p.Resources[i]
@@ -138,6 +139,11 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 			continue
 		}
 		served = append(served, k.GroupVersion().String())
+		for _, resource := range r.Resources {
+			if main, _, _ := strings.Cut(resource, "/"); main == k.Resource && !slices.Contains(named, resource) {
+				named = append(named, resource)
+			}
+		}
 		if slices.Contains(r.APIGroups, k.Group) || slices.Contains(r.APIGroups, "*") {
 			sameGroup = true
 			exempt = exempt || plan.ReachOf(source, k.Kind, k.GroupResource()) != plan.Everything
@@ -150,11 +156,11 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 	case len(served) == 0:
 		return fmt.Sprintf("the API serves no resource %s", what)
 	case !sameGroup:
-		return fmt.Sprintf("%s is served in %s, and the rule names the group %q", what, few(served), strings.Join(r.APIGroups, ", "))
+		return fmt.Sprintf("%s are served in %s, and the rule names the group %q", few(named), few(served), strings.Join(r.APIGroups, ", "))
 	case !slices.Contains(r.APIVersions, "*") && !slices.ContainsFunc(served, func(gv string) bool {
 		return slices.ContainsFunc(r.APIVersions, func(v string) bool { return gv == v || strings.HasSuffix(gv, "/"+v) })
 	}):
-		return fmt.Sprintf("%s is served in %s, and the rule names the version %s", what, few(served), few(r.APIVersions))
+		return fmt.Sprintf("%s are served in %s, and the rule names the version %s", few(named), few(served), few(r.APIVersions))
 	case r.Scope != "*":
 		return fmt.Sprintf("%s has another scope than %s", what, r.Scope)
 	}

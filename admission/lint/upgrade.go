@@ -69,6 +69,12 @@ func (u *Upgrade) life(test func(*Life) bool) *Life {
 	return nil
 }
 
+// emptied reports whether a version of a group of Kubernetes has no kind at the target.
+func (u *Upgrade) emptied(group, v string) bool {
+	in := func(l *Life) bool { return l.Group == group && l.Version == v }
+	return u.life(in) != nil && u.life(func(l *Life) bool { return in(l) && l.served(u.To) }) == nil
+}
+
 // instead says what to write in place of a version that the target does not serve.
 func (u *Upgrade) instead(l *Life) string {
 	if r := l.Replacement; !r.Empty() {
@@ -151,6 +157,10 @@ func (p *pass) removed(u *Upgrade, e *snapshot.Entry, i int) {
 					if l.served(u.To) {
 						served = l
 					}
+				}
+				if known == nil && u.emptied(group, v) {
+					// Kubernetes had such a kind in the version, and the tables of today do not.
+					continue
 				}
 				if known == nil || served != nil {
 					// A group that Kubernetes does not have belongs to custom resources.

@@ -449,7 +449,9 @@ spec:
 		{"a group of custom resources that ends in .k8s.io is not a built-in one", "rule-never-matches", program + hooks(validating, ignore+rule("snapshot.storage.k8s.io", "volumesnapshots")), nil},
 		{"the files have one kind of the group and not the other", "rule-never-matches", program + definition + hooks(validating, ignore+rule("gateway.networking.k8s.io", "httproutes")), nil},
 		{"a kind that the files define, in another version", "rule-never-matches", program + definition + hooks(validating, ignore+strings.Replace(rule("gateway.networking.k8s.io", "routes"), "[v1]", "[v2]", 1)),
-			[]string{"warning no request matches rule 1 of v/h0.example.com: routes is served in gateway.networking.k8s.io/v1, and the rule names the version v2"}},
+			[]string{"warning no request matches rule 1 of v/h0.example.com: routes are served in gateway.networking.k8s.io/v1, and the rule names the version v2"}},
+		{"two kinds, of which one is served in another version", "rule-never-matches", program + hooks(validating, ignore+strings.Replace(rule("policy", "podsecuritypolicies, poddisruptionbudgets"), "[v1]", "[v1beta1]", 1)),
+			[]string{"warning no request matches rule 1 of v/h0.example.com: poddisruptionbudgets are served in policy/v1, and the rule names the version v1beta1"}},
 		{"a built-in group", "rule-never-matches", program + hooks(validating, ignore+rule("networking.k8s.io", "ingreses")), []string{"warning no request matches rule 1 of v/h0.example.com: the API serves no resource ingreses"}},
 
 		{"a role lets the program set its caBundle", "ca-bundle-missing", program + role("validatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods")), nil},

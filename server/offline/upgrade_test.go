@@ -70,6 +70,8 @@ webhooks:
 			[]string{"upgrade-rule-removed: names more than Kubernetes 1.38 serves"}},
 		{"a subresource", webhook("policy", "v1beta1", "poddisruptionbudgets/status", ""), "", "1.25",
 			[]string{"upgrade-rule-removed: matches nothing on Kubernetes 1.25"}},
+		{"a kind of such a version that no table has", webhook("policy", "v1beta1", "podsecuritypolicies, poddisruptionbudgets", ""), "", "1.37",
+			[]string{"upgrade-rule-removed: matches nothing on Kubernetes 1.37: poddisruptionbudgets of policy/v1beta1 was removed in 1.25"}},
 		{"a version that comes later", webhook("resource.k8s.io", "v1", "resourceclaims", ""), "", "1.33",
 			[]string{"upgrade-rule-removed: resourceclaims of resource.k8s.io/v1 comes with 1.34"}},
 		{"custom resources", webhook("stable.example.com", "v1beta1", "crontabs", ""), "", "1.38", nil},

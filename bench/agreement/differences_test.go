@@ -157,6 +157,22 @@ var decided = []decision{
 		},
 	},
 	{
+		rule: "S7.8", title: "a hook that may not fail and uses up the time of the request is a time-out of the request, as kube-apiserver's handler answers",
+		explains: func(c *comparison, pass int, d *difference) bool {
+			if c.request.timeout == 0 || !apierrors.IsTimeout(c.gatehouse[pass].err) || !apierrors.IsInternalError(c.upstream[pass].err) {
+				return false
+			}
+			switch d.what() {
+			case "error: code", "error: reason", "error: details":
+				return true
+			case "error: message":
+				opening, upstream := "Timeout: request did not complete within the allotted timeout: ", strings.TrimPrefix(d.upstream, internalError)
+				return strings.HasSuffix(upstream, ": context deadline exceeded") && strings.HasPrefix(d.gatehouse, opening+upstream)
+			}
+			return false
+		},
+	},
+	{
 		rule: "S7.15", title: "an object that does not convert is told of together with the webhook it is converted for",
 		explains: func(_ *comparison, _ int, d *difference) bool {
 			return d.what() == "error: message" &&

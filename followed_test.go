@@ -136,8 +136,8 @@ var followed = []struct {
 	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/apps.go", "newDeploymentController", "8674b0e4700b98f6"},
 	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/batch.go", "newJobController", "2cd2769e341ba066"},
 	{"server/controllers/workloads.go", kubernetes, "cmd/kube-controller-manager/app/batch.go", "newCronJobController", "8e14148c8c8fb31e"},
-	{"server/fakenodes/fakenodes.go", kubernetes, "pkg/kubelet/status/generate.go", "GeneratePodReadyCondition", "134f0c5cac619018"},
-	{"server/fakenodes/fakenodes.go", kubernetes, "pkg/kubelet/status/generate.go", "GenerateContainersReadyCondition", "0d253da77eda6bd1"},
+	{"server/fakenodes/status.go", kubernetes, "pkg/kubelet/status/generate.go", "GeneratePodReadyCondition", "134f0c5cac619018"},
+	{"server/fakenodes/status.go", kubernetes, "pkg/kubelet/status/generate.go", "GenerateContainersReadyCondition", "0d253da77eda6bd1"},
 	{"server/aggregation/availability.go", aggregator, "pkg/controllers/status/remote/remote_available_controller.go", "AvailableConditionController.sync", "f1add977b5d73c67"},
 }
 

@@ -719,6 +719,202 @@ func testHostPorts(t *testing.T, client *kubernetes.Clientset, ns string) {
 	}
 }
 
+// Fake nodes do with pods what kubelets and a scheduler do, as far as the API shows it.
+func TestPodsOnFakeNodes(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "+job", "--fake-nodes", "2")
+	client, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	f := &fakePods{t, client, ns}
+	t.Run("images", f.images)
+	t.Run("resizes", f.resizes)
+	t.Run("ephemeral containers", f.ephemeralContainers)
+	t.Run("jobs", f.jobs)
+	// It comes last, as the nodes are then closed to other pods.
+	t.Run("taints", f.taints)
+}
+
+type fakePods struct {
+	*testing.T
+	client *kubernetes.Clientset
+	ns     string
+}
+
+func (f *fakePods) create(t *testing.T, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	change(pod)
+	if _, err := f.client.CoreV1().Pods(f.ns).Create(harness.Context(t), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await returns a pod of which something holds. Its status is about its spec.
+func (f *fakePods) await(t *testing.T, name, what string, holds func(*corev1.Pod) bool) (pod *corev1.Pod) {
+	t.Helper()
+	harness.Eventually(t, name+" "+what, func() (err error) {
+		if pod, err = f.client.CoreV1().Pods(f.ns).Get(harness.Context(t), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if !holds(pod) || (pod.Spec.NodeName != "" && pod.Status.ObservedGeneration != pod.Generation) {
+			return fmt.Errorf("generation %d: %+v", pod.Generation, pod.Status)
+		}
+		return nil
+	})
+	return pod
+}
+
+func isRunning(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning }
+
+// patch changes a pod, or a subresource of it.
+func (f *fakePods) patch(t *testing.T, name, patch string, subresources ...string) {
+	t.Helper()
+	if _, err := f.client.CoreV1().Pods(f.ns).Patch(harness.Context(t), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fakePods) images(t *testing.T) {
+	f.create(t, "image", func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "registry.example/non-existent:1" })
+	pod := f.await(t, "image", "waits for its image", func(pod *corev1.Pod) bool {
+		list := pod.Status.ContainerStatuses
+		return len(list) == 1 && list[0].State.Waiting != nil && list[0].State.Waiting.Reason == "ImagePullBackOff"
+	})
+	if pod.Status.Phase != corev1.PodPending {
+		t.Errorf("it is %s", pod.Status.Phase)
+	}
+	f.patch(t, "image", `{"spec": {"containers": [{"name": "c", "image": "there"}]}}`)
+	f.await(t, "image", "runs", isRunning)
+	f.patch(t, "image", `{"spec": {"containers": [{"name": "c", "image": "other"}]}}`)
+	f.await(t, "image", "runs the other image", func(pod *corev1.Pod) bool {
+		c := pod.Status.ContainerStatuses[0]
+		return c.Image == "other" && c.RestartCount == 1 && c.State.Running != nil
+	})
+}
+
+func (f *fakePods) resizes(t *testing.T) {
+	f.create(t, "resize", func(pod *corev1.Pod) {
+		c := &pod.Spec.Containers[0]
+		c.Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}
+		c.ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: "cpu", RestartPolicy: corev1.NotRequired}, {ResourceName: "memory", RestartPolicy: corev1.RestartContainer},
+		}
+	})
+	is := func(name corev1.ResourceName, want string, restarts int32) func(*corev1.Pod) bool {
+		return func(pod *corev1.Pod) bool {
+			if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].Resources == nil {
+				return false
+			}
+			c := pod.Status.ContainerStatuses[0]
+			quantity, allocated := c.Resources.Requests[name], c.AllocatedResources[name]
+			return quantity.String() == want && allocated.String() == want && c.RestartCount == restarts && isRunning(pod)
+		}
+	}
+	f.await(t, "resize", "has what it asked for", is("cpu", "100m", 0))
+	f.patch(t, "resize", `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "200m"}}}]}}`, "resize")
+	f.await(t, "resize", "has more without a restart", is("cpu", "200m", 0))
+	f.patch(t, "resize", `{"spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": "128Mi"}}}]}}`, "resize")
+	f.await(t, "resize", "has more after a restart", is("memory", "128Mi", 1))
+}
+
+func (f *fakePods) ephemeralContainers(t *testing.T) {
+	f.create(t, "debugged", func(*corev1.Pod) {})
+	f.await(t, "debugged", "runs", isRunning)
+	f.patch(t, "debugged", `{"spec": {"ephemeralContainers": [{"name": "debugger", "image": "i"}]}}`, "ephemeralcontainers")
+	f.await(t, "debugged", "has an ephemeral container", func(pod *corev1.Pod) bool {
+		list := pod.Status.EphemeralContainerStatuses
+		return len(list) == 1 && list[0].Name == "debugger" && list[0].State.Running != nil
+	})
+}
+
+func (f *fakePods) jobs(t *testing.T) {
+	jobs := f.client.BatchV1().Jobs(f.ns)
+	for _, tc := range []struct {
+		name        string
+		annotations map[string]string
+		is          func(*batchv1.Job) bool
+	}{
+		{"fails", map[string]string{"gatehouse.dev/fake-outcome": "Failed"}, func(j *batchv1.Job) bool { return j.Status.Failed == 1 && hasCondition(j, batchv1.JobFailed) }},
+		{"stays", map[string]string{"gatehouse.dev/fake-outcome": "Running"}, func(j *batchv1.Job) bool {
+			return j.Status.Active == 1 && j.Status.Ready != nil && *j.Status.Ready == 1
+		}},
+		{"takes-time", map[string]string{"gatehouse.dev/fake-runtime": "2s"}, func(j *batchv1.Job) bool {
+			return hasCondition(j, batchv1.JobComplete) && j.Status.CompletionTime.Sub(j.Status.StartTime.Time) >= 2*time.Second
+		}},
+	} {
+		if _, err := jobs.Create(harness.Context(t), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: tc.name}, Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations},
+				Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
+		}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "the job "+tc.name, func() error {
+			j, err := jobs.Get(harness.Context(t), tc.name, metav1.GetOptions{})
+			if err == nil && !tc.is(j) {
+				err = fmt.Errorf("%+v", j.Status)
+			}
+			return err
+		})
+	}
+}
+
+func hasCondition(j *batchv1.Job, kind batchv1.JobConditionType) bool {
+	return slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+}
+
+func (f *fakePods) taints(t *testing.T) {
+	tolerate := func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "closed", Operator: corev1.TolerationOpExists}}
+	}
+	nodes := func(patch string) {
+		t.Helper()
+		for _, name := range []string{"fake-node-0", "fake-node-1"} {
+			if _, err := f.client.CoreV1().Nodes().Patch(harness.Context(t), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.create(t, "before", func(*corev1.Pod) {})
+	f.await(t, "before", "runs", isRunning)
+	nodes(`{"spec": {"taints": [{"key": "closed", "effect": "NoSchedule"}]}}`)
+	// The scheduler hears of taints a moment later.
+	harness.Eventually(t, "a pod has no node", func() error {
+		pod, err := f.client.CoreV1().Pods(f.ns).Create(harness.Context(t), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		f.await(t, pod.Name, "is looked at", func(now *corev1.Pod) bool { pod = now; return len(now.Status.Conditions) > 0 })
+		if pod.Spec.NodeName != "" {
+			return fmt.Errorf("it is on %s", pod.Spec.NodeName)
+		}
+		return nil
+	})
+	f.create(t, "repelled", func(*corev1.Pod) {})
+	f.create(t, "tolerant", tolerate)
+	f.await(t, "tolerant", "runs", isRunning)
+	f.await(t, "repelled", "is unschedulable", func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		})
+	})
+	f.await(t, "before", "still runs", isRunning)
+	nodes(`{"spec": {"taints": [{"key": "closed", "effect": "NoExecute"}]}}`)
+	harness.Eventually(t, "the pod is evicted", func() error {
+		_, err := f.client.CoreV1().Pods(f.ns).Get(harness.Context(t), "before", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %v", err)
+	})
+	f.await(t, "tolerant", "still runs", isRunning)
+	nodes(`{"spec": {"taints": null}}`)
+	f.await(t, "repelled", "runs when the taints are gone", isRunning)
+}
+
 // With all controllers off, nothing happens by itself: a kube-controller-manager may do it.
 func TestNoControllers(t *testing.T) {
 	t.Parallel()

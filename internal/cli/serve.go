@@ -197,7 +197,7 @@ requests and exits with 0.`,
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")
-		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "number of simulated nodes, for tests: pods are bound to them and become ready without a container")
+		f.IntVar(&s.FakeNodes, "fake-nodes", 0, "number of simulated nodes, for tests: pods are bound to them and become ready without a container; annotations gatehouse.dev/fake-outcome (Succeeded, Failed, Running) and gatehouse.dev/fake-runtime of a pod say how and when it ends")
 	})
 	addSection(cmd, "Audit", s.Audit.AddFlags)
 	addSection(cmd, "OpenTelemetry", func(f *pflag.FlagSet) {

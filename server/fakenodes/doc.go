@@ -3,9 +3,11 @@
 //
 // It does what a scheduler and kubelets do, as far as the API shows it. A pod without a
 // node is bound to the fake node with the fewest pods of those that its nodeSelector and
-// its required node affinity allow, and that have its host ports; requests, taints,
-// priorities and spreading are not looked at. A pod on a fake node runs at once, and its
-// containers are ready when the initial delay of their readiness probes is over; the pod of
-// a Job has succeeded at once; a pod that is being deleted goes. Nodes that are not fake,
-// and their pods, are left alone.
+// its required node affinity allow, that have its host ports, and whose taints it tolerates;
+// requests, priorities and spreading are not looked at. A taint NoExecute evicts pods. A pod on a
+// fake node runs at once, and its containers are ready when the initial delay of their readiness
+// probes is over; the pod of a Job has succeeded at once. Annotations of a pod change how it ends,
+// and when. The status of a pod follows its spec: images, resources, ephemeral containers. An
+// image whose name says so is not there. A pod that is being deleted goes. Nodes that are not
+// fake, and their pods, are left alone.
 package fakenodes

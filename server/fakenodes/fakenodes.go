@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,11 +64,13 @@ type Nodes struct {
 	bound     map[string]int
 	ports     ports
 	addresses addresses
+	// tainted has since when pods are on nodes with taints that they tolerate for a while, or not.
+	tainted map[types.UID]time.Time
 }
 
 // New starts nothing. The error is that of an informer that has ended.
 func New(o Options) (*Nodes, error) {
-	n := &Nodes{Options: o, bound: map[string]int{}, ports: ports{}, queue: workqueue.NewTypedRateLimitingQueue(
+	n := &Nodes{Options: o, bound: map[string]int{}, ports: ports{}, tainted: map[types.UID]time.Time{}, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](10*time.Millisecond, 10*time.Second))}
 	n.addresses.next = podRange.Addr()
 	enqueue := func(obj any) {
@@ -87,9 +91,37 @@ func New(o Options) (*Nodes, error) {
 			}
 		},
 	})
-	// Nodes are read when a pod is bound.
-	o.Nodes.Informer()
+	if err != nil {
+		return nil, err
+	}
+	_, err = o.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if node, ok := obj.(*corev1.Node); ok {
+				n.lookAgain(node)
+			}
+		},
+		UpdateFunc: func(before, now any) {
+			was, ok := before.(*corev1.Node)
+			node, also := now.(*corev1.Node)
+			if ok && also && !(equality.Semantic.DeepEqual(was.Spec, node.Spec) && maps.Equal(was.Labels, node.Labels)) {
+				n.lookAgain(node)
+			}
+		},
+	})
 	return n, err
+}
+
+// lookAgain has the pods of a node looked at, and those that have none.
+func (n *Nodes) lookAgain(node *corev1.Node) {
+	pods, err := n.Pods.Lister().List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Reading pods for fake nodes")
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == node.Name || pod.Spec.NodeName == "" {
+			n.queue.Add(cache.MetaObjectToName(pod))
+		}
+	}
 }
 
 // Run keeps the nodes and what is on them until ctx ends. The nodes stay.
@@ -272,7 +304,11 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 		if pod.DeletionTimestamp != nil || ended(pod) || len(pod.Spec.SchedulingGates) > 0 || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
 			return nil
 		}
-		return n.bind(ctx, pod)
+		err := n.bind(ctx, pod)
+		if errors.Is(err, errNoNode) {
+			return cmp.Or(n.say(ctx, pod, unschedulable(pod)), err)
+		}
+		return err
 	case !strings.HasPrefix(pod.Spec.NodeName, prefix):
 		return nil
 	case pod.DeletionTimestamp != nil:
@@ -282,17 +318,29 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 	case ended(pod):
 		return nil
 	}
+	now := time.Now()
+	evict, after := n.evicts(pod, now)
+	if evict {
+		return n.evict(ctx, pod)
+	}
+	n.again(pod, after)
 	next := pod.DeepCopy()
-	if pod.Status.Phase != corev1.PodRunning {
-		n.setStatus(next)
-	} else if changed, after := becomeReady(next, time.Now()); !changed {
-		if after > 0 {
-			n.queue.AddAfter(cache.MetaObjectToName(pod), after)
-		}
+	n.again(pod, n.observe(next, now))
+	if equality.Semantic.DeepEqual(pod.Status, next.Status) {
 		return nil
 	}
 	_, err := n.Kubelet.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	if err != nil && pod.Status.PodIP == "" {
+		n.addresses.giveBack(next.Status.PodIP)
+	}
 	return err
+}
+
+// again has a pod looked at after some time; 0 means when it changes.
+func (n *Nodes) again(pod *corev1.Pod, after time.Duration) {
+	if after > 0 {
+		n.queue.AddAfter(cache.MetaObjectToName(pod), after)
+	}
 }
 
 func ended(pod *corev1.Pod) bool {
@@ -300,7 +348,26 @@ func ended(pod *corev1.Pod) bool {
 }
 
 // errNoNode tells that a pod is allowed on none of the nodes that there are now.
-var errNoNode = errors.New("no fake node is what the pod wants")
+var errNoNode = errors.New("no fake node has the labels and the free host ports that the pod wants, is schedulable, and has only taints that the pod tolerates")
+
+// unschedulable is what a scheduler says of a pod for which it has no node.
+func unschedulable(pod *corev1.Pod) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, ObservedGeneration: pod.Generation,
+		Reason: corev1.PodReasonUnschedulable, Message: errNoNode.Error(),
+	}
+}
+
+// say writes a condition of a pod as the scheduler, if it is not there yet.
+func (n *Nodes) say(ctx context.Context, pod *corev1.Pod, c corev1.PodCondition) error {
+	next := pod.DeepCopy()
+	setCondition(next, metav1.Now(), c)
+	if equality.Semantic.DeepEqual(pod.Status, next.Status) {
+		return nil
+	}
+	_, err := n.Scheduler.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	return err
+}
 
 // bind chooses the node of a pod.
 func (n *Nodes) bind(ctx context.Context, pod *corev1.Pod) error {
@@ -352,7 +419,7 @@ func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 		if !strings.HasPrefix(node.Name, prefix) || node.Spec.Unschedulable {
 			continue
 		}
-		if ok, err := wanted.Match(node); err != nil || !ok || !n.ports.free(node.Name, pod) {
+		if ok, err := wanted.Match(node); err != nil || !ok || !n.ports.free(node.Name, pod) || repelled(node, pod) {
 			continue
 		}
 		if count := n.bound[node.Name]; count < fewest || (count == fewest && node.Name < best) {
@@ -372,132 +439,9 @@ func (n *Nodes) forget(pod *corev1.Pod) {
 	n.binding.Lock()
 	defer n.binding.Unlock()
 	n.ports.giveBack(pod)
+	delete(n.tainted, pod.UID)
 	if n.bound[pod.Spec.NodeName] > 0 {
 		n.bound[pod.Spec.NodeName]--
-	}
-}
-
-// setStatus lets a pod run, or, if it is that of a Job, succeed.
-func (n *Nodes) setStatus(pod *corev1.Pod) {
-	now := metav1.Now()
-	s := &pod.Status
-	if s.StartTime == nil {
-		s.StartTime = &now
-	}
-	s.HostIP = hostIP(pod.Spec.NodeName)
-	s.HostIPs = []corev1.HostIP{{IP: s.HostIP}}
-	if s.PodIP == "" {
-		if s.PodIP = s.HostIP; !pod.Spec.HostNetwork {
-			s.PodIP = n.addresses.give()
-		}
-	}
-	s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
-	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
-	succeeded := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}}
-	owner := metav1.GetControllerOf(pod)
-	ends := owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, "batch/")
-	s.InitContainerStatuses, s.ContainerStatuses = nil, nil
-	for _, c := range pod.Spec.InitContainers {
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		state := succeeded
-		if sidecar && !ends {
-			state = running
-		}
-		s.InitContainerStatuses = append(s.InitContainerStatuses, containerStatus(&c, state, true))
-	}
-	s.Phase = corev1.PodRunning
-	state, reason := running, ""
-	if ends {
-		reason, state = "PodCompleted", succeeded
-		s.Phase = corev1.PodSucceeded
-	}
-	for _, c := range pod.Spec.Containers {
-		s.ContainerStatuses = append(s.ContainerStatuses, containerStatus(&c, state, !ends && readyAfter(&c) == 0))
-	}
-	setCondition(pod, now, corev1.PodReadyToStartContainers, corev1.ConditionTrue, "")
-	setCondition(pod, now, corev1.PodInitialized, corev1.ConditionTrue, reason)
-	setReady(pod, now, reason)
-	s.ObservedGeneration = pod.Generation
-}
-
-func setCondition(pod *corev1.Pod, now metav1.Time, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
-	s := &pod.Status
-	c := corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now, ObservedGeneration: pod.Generation}
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == kind {
-			s.Conditions[i] = c
-			return
-		}
-	}
-	s.Conditions = append(s.Conditions, c)
-}
-
-// setReady says whether a pod is ready: when its containers are, and its gates are open. reason
-// is why it is not, if that is known.
-func setReady(pod *corev1.Pod, now metav1.Time, reason string) {
-	containers, ready := corev1.ConditionTrue, readinessOf(pod)
-	for _, c := range pod.Status.ContainerStatuses {
-		if !c.Ready {
-			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
-			reason = cmp.Or(reason, "ContainersNotReady")
-		}
-	}
-	setCondition(pod, now, corev1.ContainersReady, containers, reason)
-	setCondition(pod, now, corev1.PodReady, ready, reason)
-}
-
-// readyAfter is how long a container waits for its first readiness probe, which succeeds.
-func readyAfter(c *corev1.Container) time.Duration {
-	if c.ReadinessProbe == nil {
-		return 0
-	}
-	return time.Duration(c.ReadinessProbe.InitialDelaySeconds) * time.Second
-}
-
-// becomeReady lets containers become ready whose first probe is due, and reports whether one
-// has. Otherwise, after says when the next probe is due; 0 means never.
-func becomeReady(pod *corev1.Pod, now time.Time) (changed bool, after time.Duration) {
-	for i := range pod.Spec.Containers {
-		wait := readyAfter(&pod.Spec.Containers[i])
-		if wait == 0 || i >= len(pod.Status.ContainerStatuses) {
-			continue
-		}
-		status := &pod.Status.ContainerStatuses[i]
-		if status.Ready || status.State.Running == nil {
-			continue
-		}
-		left := status.State.Running.StartedAt.Add(wait).Sub(now)
-		switch {
-		case left <= 0:
-			status.Ready, changed = true, true
-		case after == 0 || left < after:
-			after = left
-		}
-	}
-	if changed {
-		setReady(pod, metav1.NewTime(now), "")
-	}
-	return changed, after
-}
-
-// readinessOf looks at the gates that others open.
-func readinessOf(pod *corev1.Pod) corev1.ConditionStatus {
-	for _, gate := range pod.Spec.ReadinessGates {
-		open := false
-		for _, c := range pod.Status.Conditions {
-			open = open || (c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue)
-		}
-		if !open {
-			return corev1.ConditionFalse
-		}
-	}
-	return corev1.ConditionTrue
-}
-
-func containerStatus(c *corev1.Container, state corev1.ContainerState, ready bool) corev1.ContainerStatus {
-	started := state.Running != nil
-	return corev1.ContainerStatus{
-		Name: c.Name, Image: c.Image, ImageID: "fake://" + c.Image, ContainerID: "fake://" + c.Name, State: state, Ready: ready, Started: &started,
 	}
 }
 

@@ -33,6 +33,12 @@ var upstreamFlags string
 //go:embed kubeapiserver_plugins.txt
 var upstreamPlugins string
 
+// idleGates are the feature gates of Kubernetes that no code of this program reads, one in
+// each line.
+//
+//go:embed kubeapiserver_gates.txt
+var idleGates string
+
 // generated lists the lines of a generated file.
 func generated(text string) []string {
 	var lines []string
@@ -172,7 +178,7 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	if k.storage != "" && k.storage != "etcd3" {
 		return nil, usageError{fmt.Errorf("--storage-backend %q: etcd3 is the only one", k.storage)}
 	}
-	if err := setFeatureGates(k.featureGates); err != nil {
+	if err := setFeatureGates(k.featureGates, warn); err != nil {
 		return nil, err
 	}
 	s := &o.server
@@ -215,9 +221,10 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	return end, nil
 }
 
-// setFeatureGates switches feature gates, which Kubernetes keeps once for a process.
-func setFeatureGates(entries []string) error {
-	gates := make([]string, len(entries))
+// setFeatureGates switches feature gates, which Kubernetes keeps once for a process, and warns
+// of those that change nothing here.
+func setFeatureGates(entries []string, warn func(string, ...any)) error {
+	gates, idle := make([]string, len(entries)), []string(nil)
 	for i, entry := range entries {
 		// Gates of other components are none of an API server's business.
 		component, gate, ok := strings.Cut(entry, ":")
@@ -228,9 +235,16 @@ func setFeatureGates(entries []string) error {
 			return usageError{fmt.Errorf("--feature-gates %q: the only component is kube", entry)}
 		}
 		gates[i] = gate
+		if name, _, _ := strings.Cut(gate, "="); slices.Contains(generated(idleGates), strings.TrimSpace(name)) {
+			idle = append(idle, strings.TrimSpace(name))
+		}
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.Set(strings.Join(gates, ",")); err != nil {
 		return usageError{fmt.Errorf("--feature-gates: %w", err)}
+	}
+	if len(idle) > 0 {
+		slices.Sort(idle)
+		warn("without effect here: --feature-gates %s", strings.Join(slices.Compact(idle), ", "))
 	}
 	return nil
 }

@@ -67,6 +67,8 @@ func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 			warnings: []string{"without effect here: --goaway-chance, --profiling, --watch-cache\n"}},
 		{name: "an unknown flag", args: "--goaway-chanse 1", err: "unknown flag --goaway-chanse (did you mean --goaway-chance?)"},
 		{name: "a gate of another component", args: "--feature-gates=wardle:A=true", err: `--feature-gates "wardle:A=true": the only component is kube`},
+		{name: "gates that nothing here reads", args: "--feature-gates=NodeSwap=true,kube:MemoryQoS=false,WatchList=true", warnings: []string{"without effect here: --feature-gates MemoryQoS, NodeSwap\n"}},
+		{name: "a gate that does not exist", args: "--feature-gates=NoSuchGate=true", err: "--feature-gates: unrecognized feature gate: NoSuchGate"},
 		{name: "another store", args: "--storage-backend=etcd2", err: `--storage-backend "etcd2": etcd3 is the only one`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

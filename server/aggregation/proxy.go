@@ -138,6 +138,9 @@ func (p *Proxy) always() http.Handler {
 			r := &read{proxy: p, path: req.URL.Path}
 			http.Error(w, r.refuse("has more than %d bytes, or more than %d values", most, maxValues).Error(), http.StatusServiceUnavailable)
 		case ctx.Err() != nil:
+			if req.Context().Err() == nil {
+				refused().WithLabelValues(t.name).Inc()
+			}
 			http.Error(w, fmt.Sprintf("%s did not answer within %s", t, longestQuestion), http.StatusServiceUnavailable)
 		default:
 			maps.Copy(w.Header(), answer.header)

@@ -13,21 +13,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
 
 // What this server reads of a remote server for itself is bounded (S22.23). What clients ask for
 // is not: it passes through.
 const (
-	// longestRead bounds the time of a read, watches aside, and longestWatch that of a watch
-	// that names no end.
-	longestRead, longestWatch = time.Minute, 10 * time.Minute
+	// longestWatch bounds the time of a watch that names no end.
+	longestWatch = 10 * time.Minute
+	// longestRetry bounds how long a server may have its reader wait, in seconds.
+	longestRetry = 10
 	// pageSize is how many objects a list asks for at once, and maxObjects how many of all
 	// kinds of a group version are followed.
 	pageSize, maxObjects = 500, 100_000
@@ -40,12 +44,19 @@ const (
 	maxOwners = 1000
 )
 
+// longestRead bounds the time of a read, watches aside. Tests shorten it.
+var longestRead = time.Minute
+
 // Reads bounds what this server reads itself of remote servers. The zero value bounds nothing
 // until Follow is called. It is safe for concurrent use.
 type Reads struct{ aggregator atomic.Pointer[Aggregator] }
 
 // Follow says who knows the remote servers.
-func (r *Reads) Follow(a *Aggregator) { r.aggregator.Store(a) }
+func (r *Reads) Follow(a *Aggregator) {
+	// The metric is there before the first answer is refused.
+	refused()
+	r.aggregator.Store(a)
+}
 
 // Wrap returns a transport for requests of this server to itself.
 func (r *Reads) Wrap(next http.RoundTripper) http.RoundTripper { return bounded{r, next} }
@@ -108,9 +119,22 @@ type read struct {
 	path  string
 }
 
+// refused counts the answers that were not read to their end.
+var refused = sync.OnceValue(func() *metrics.CounterVec {
+	c := metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "aggregator", Name: "refused_answers_total",
+		Help:           "Answers of aggregated servers to this server that were not read to their end, by APIService: they had more bytes, objects or resources than are read, or took longer. What they are about is neither collected nor counted, or not served.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"name"})
+	legacyregistry.MustRegister(c)
+	return c
+})
+
 // refuse says, to the reader and to the administrator, why an answer is not read to its end.
 func (r *read) refuse(format string, args ...any) error {
-	err := fmt.Errorf("%s: the answer for %s %w", r.proxy.target.Load(), r.path, fmt.Errorf(format, args...))
+	t := r.proxy.target.Load()
+	err := fmt.Errorf("%s: the answer for %s %w", t, r.path, fmt.Errorf(format, args...))
+	refused().WithLabelValues(t.name).Inc()
 	if now := time.Now().Unix(); now-r.proxy.reported.Load() >= 60 {
 		r.proxy.reported.Store(now)
 		klog.ErrorS(err, "An aggregated server answers more than is read; its objects are left out")
@@ -130,6 +154,11 @@ func (r *read) send(req *http.Request, within time.Duration) (*http.Response, er
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		response.Body = body{io.LimitReader(response.Body, maxError), response.Body}
 		response.ContentLength = -1
+		if after := response.Header.Get("Retry-After"); after != "" {
+			if seconds, err := strconv.Atoi(after); err != nil || seconds > longestRetry {
+				response.Header.Set("Retry-After", strconv.Itoa(longestRetry))
+			}
+		}
 	}
 	return response, nil
 }
@@ -197,7 +226,8 @@ func inJSON(req *http.Request, kind string, query url.Values) *http.Request {
 // list reads a list page by page and object by object, and keeps what is read by those who follow
 // all kinds. The answer has no further page.
 func (r *read) list(req *http.Request, query url.Values) (*http.Response, error) {
-	within, cancel := context.WithTimeout(req.Context(), longestRead)
+	reader := req.Context()
+	within, cancel := context.WithTimeout(reader, longestRead)
 	defer cancel()
 	req = req.Clone(within)
 	query.Set("limit", strconv.Itoa(pageSize))
@@ -216,6 +246,9 @@ func (r *read) list(req *http.Request, query url.Values) (*http.Response, error)
 		}
 		next, err := l.page(response.Body)
 		response.Body.Close()
+		if err != nil && within.Err() != nil && reader.Err() == nil {
+			return nil, r.refuse("takes more than %s", longestRead)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list of %s: %w", r.proxy.target.Load(), err)
 		}

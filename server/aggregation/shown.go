@@ -118,6 +118,7 @@ var _ aggregated.ResourceManager = told{}
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
 	t.edit(schema.GroupVersion{Group: group, Version: said.Version}, func(v Version, known bool) (Version, bool) {
 		if known && len(said.Resources) > maxResources {
+			refused().WithLabelValues(v.GroupVersion.Version + "." + v.GroupVersion.Group).Inc()
 			klog.ErrorS(nil, "An aggregated server names more resources than are served; its group version is left out", "groupVersion", v.GroupVersion, "resources", len(said.Resources), "atMost", maxResources)
 			v.Resources, v.Stale = nil, true
 		} else if known {

@@ -73,8 +73,8 @@ func definition(group, kind, plural, scope string, versions ...string) string {
 	})
 }
 
-// The policies behind the webhooks of Kyverno and Gatekeeper are named from their custom
-// resources: by whoever explains, as far as the caller may list them.
+// The policies behind the webhooks of Kyverno and Gatekeeper that can apply are named from
+// their custom resources: by whoever explains, as far as the caller may list them.
 func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	s, alice := aliceMay(t,
@@ -97,8 +97,13 @@ func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	} {
 		admin.Must(http.StatusCreated, "POST", definitions, d)
 	}
+	matches := func(kind string) map[string]any {
+		return map[string]any{"rules": []any{map[string]any{"name": "r", "match": map[string]any{"any": []any{map[string]any{"resources": map[string]any{"kinds": []any{kind}}}}}}}}
+	}
+	specs := map[string]map[string]any{"only-pods": matches("Pod"), "require-labels": matches("ConfigMap")}
 	for _, o := range []struct{ path, kind, name string }{
 		{"/apis/kyverno.io/v1/clusterpolicies", "ClusterPolicy", "require-labels"},
+		{"/apis/kyverno.io/v1/clusterpolicies", "ClusterPolicy", "only-pods"},
 		{"/apis/kyverno.io/v1/clusterpolicies", "ClusterPolicy", "disallow-latest"},
 		{"/apis/kyverno.io/v1/namespaces/" + ns + "/policies", "Policy", "team-rules"},
 		{"/apis/policies.kyverno.io/v1/validatingpolicies", "ValidatingPolicy", "check-labels"},
@@ -109,7 +114,11 @@ func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 		{"/apis/mutations.gatekeeper.sh/v1/assign", "Assign", "always-pull"},
 	} {
 		group := strings.Split(strings.TrimPrefix(o.path, "/apis/"), "/")
-		body := asJSON(map[string]any{"apiVersion": group[0] + "/" + group[1], "kind": o.kind, "metadata": map[string]any{"name": o.name}})
+		content := map[string]any{"apiVersion": group[0] + "/" + group[1], "kind": o.kind, "metadata": map[string]any{"name": o.name}}
+		if specs[o.name] != nil {
+			content["spec"] = specs[o.name]
+		}
+		body := asJSON(content)
 		harness.Eventually(t, o.kind+" is served", func() error {
 			if r := admin.Do("POST", o.path, body); r.Code != http.StatusCreated && r.Code != http.StatusConflict {
 				return fmt.Errorf("%d %s", r.Code, r.Raw)
@@ -135,9 +144,10 @@ func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	engine(mutating, "gatekeeper-mutating-webhook-configuration", "mutation.gatekeeper.sh")
 
 	const classic = "Kyverno policies: ClusterPolicy disallow-latest, ClusterPolicy require-labels"
+	const others = " (1 more cannot apply to this request)"
 	all := map[string]string{
-		"validate.kyverno.svc-fail":                               classic + ", Policy " + ns + "/team-rules",
-		"mutate.kyverno.svc-fail":                                 classic + ", Policy " + ns + "/team-rules",
+		"validate.kyverno.svc-fail":                               classic + ", Policy " + ns + "/team-rules" + others,
+		"mutate.kyverno.svc-fail":                                 classic + ", Policy " + ns + "/team-rules" + others,
 		"validate.kyverno.svc-ignore-finegrained-disallow-latest": "Kyverno policies: ClusterPolicy disallow-latest",
 		"vpol.validate.kyverno.svc-fail":                          "Kyverno policies: NamespacedValidatingPolicy " + ns + "/own, ValidatingPolicy check-labels",
 		"ivpol.validate.kyverno.svc-fail":                         "Kyverno policies: none",
@@ -148,8 +158,8 @@ func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 		"mutation.gatekeeper.sh":                                  "Gatekeeper mutators: Assign always-pull",
 	}
 	some := map[string]string{
-		"validate.kyverno.svc-fail":                               classic + " (unknown: policies.kyverno.io: may not list them)",
-		"mutate.kyverno.svc-fail":                                 classic + " (unknown: policies.kyverno.io: may not list them)",
+		"validate.kyverno.svc-fail":                               classic + others + " (unknown: policies.kyverno.io: may not list them)",
+		"mutate.kyverno.svc-fail":                                 classic + others + " (unknown: policies.kyverno.io: may not list them)",
 		"validate.kyverno.svc-ignore-finegrained-disallow-latest": all["validate.kyverno.svc-ignore-finegrained-disallow-latest"],
 		"vpol.validate.kyverno.svc-fail": "Kyverno policies: (unknown: namespacedvalidatingpolicies.policies.kyverno.io: may not list them; " +
 			"validatingpolicies.policies.kyverno.io: may not list them)",

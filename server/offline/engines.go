@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // Engines names the policies behind the webhooks of policy engines, Kyverno and Gatekeeper:
@@ -31,7 +32,12 @@ type listed struct {
 	hidden  string
 }
 
-type policyObject struct{ kind, namespace, name string }
+// policyObject is a policy with what it is matched by.
+type policyObject struct {
+	group, kind, namespace, name string
+	annotations                  map[string]string
+	spec                         map[string]any
+}
 
 func (o *policyObject) String() string {
 	if o.namespace != "" {
@@ -51,7 +57,7 @@ func NewEngines(config *rest.Config, kinds *Kinds) (*Engines, error) {
 func (e *Engines) Annotate(ctx context.Context, p *plan.Plan) {
 	for i := range p.Steps {
 		if s := &p.Steps[i]; s.Entry != nil && s.Effect != plan.Skip {
-			s.Notes = append(s.Notes, e.notes(ctx, s.Entry)...)
+			s.Notes = append(s.Notes, e.notes(ctx, &p.Request, s)...)
 		}
 	}
 }
@@ -114,10 +120,10 @@ func engineOf(webhook string) (s stands, ok bool) {
 // most is how many policies are named.
 const most = 20
 
-// notes names the policies behind a webhook, in one sentence; nil when it is not of a policy
-// engine.
-func (e *Engines) notes(ctx context.Context, entry *plan.Entry) []string {
-	behind, ok := engineOf(entry.Name)
+// notes names the policies behind the webhook of a step that can apply to the request, in one
+// sentence; nil when it is not of a policy engine.
+func (e *Engines) notes(ctx context.Context, about *plan.About, step *plan.Step) []string {
+	behind, ok := engineOf(step.Entry.Name)
 	if !ok {
 		return nil
 	}
@@ -143,6 +149,9 @@ func (e *Engines) notes(ctx context.Context, entry *plan.Entry) []string {
 			found, hidden = found[i:i+1], nil
 		}
 	}
+	a := &asked{about, step.Pass == registration.MutatingPass.String()}
+	all := len(found)
+	found = slices.DeleteFunc(found, func(o policyObject) bool { return !a.reaches(&o) })
 	names := make([]string, 0, min(len(found), most)+1)
 	for i := range found[:min(len(found), most)] {
 		names = append(names, found[i].String())
@@ -156,6 +165,12 @@ func (e *Engines) notes(ctx context.Context, entry *plan.Entry) []string {
 		text += strings.Join(names, ", ")
 	case len(hidden) == 0:
 		text += "none"
+	}
+	switch others := all - len(found); {
+	case others > 0 && len(names) > 0:
+		text += fmt.Sprintf(" (%d more cannot apply to this request)", others)
+	case others > 0:
+		text += fmt.Sprintf(" (%d cannot apply to this request)", others)
 	}
 	if len(hidden) > 0 {
 		text = strings.TrimSuffix(text, " ") + " (unknown: " + strings.Join(hidden, "; ") + ")"
@@ -175,7 +190,7 @@ func (e *Engines) list(ctx context.Context, k *Kind) listed {
 		l.hidden = unreadable(err)
 	} else {
 		for i := range found.Items {
-			l.objects = append(l.objects, policyObject{k.Kind.Kind, found.Items[i].GetNamespace(), found.Items[i].GetName()})
+			l.objects = append(l.objects, policyOf(k.Kind.GroupKind(), &found.Items[i]))
 		}
 	}
 	if e.known == nil {

@@ -54,8 +54,8 @@ type World struct {
 
 	// locate finds the place where a rule is written; nil when nobody knows.
 	locate func(e *plan.Entry, rule *int) *plan.Location
-	// behind names what stands behind a webhook; nil when nobody knows.
-	behind func(ctx context.Context, entry *plan.Entry) []string
+	// behind names what stands behind the webhook of a step; nil when nobody knows.
+	behind func(ctx context.Context, about *plan.About, step *plan.Step) []string
 	// converts tells that Stored returns an object in any version that is served, whatever it
 	// is stored in.
 	converts bool
@@ -171,7 +171,7 @@ func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 			step.Location = w.locate(step.Entry, step.Rule)
 		}
 		if w.behind != nil && step.Effect != plan.Skip {
-			step.Notes = w.behind(ctx, step.Entry)
+			step.Notes = w.behind(ctx, &p.Request, step)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type serving struct {
 	// proxies says who may tell in headers who a caller is; nil for nobody.
 	proxies *authenticatorfactory.RequestHeaderConfig
 	// toAggregated is the certificate by which aggregated servers know this one.
-	toAggregated *dynamiccertificates.DynamicCertKeyPairContent
+	toAggregated *pairFile
 }
 
 // newServing loads or makes the certificates, and writes the kubeconfig.
@@ -120,17 +120,17 @@ func (s *settings) hosts(advertised net.IP) []string {
 
 // secure sets up TLS, and the server's own connection to itself.
 func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile string) error {
-	cert, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", certFile, keyFile)
+	cert, err := newPairFile("serving", certFile, keyFile)
 	if err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
 	}
-	clientCA, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", v.pki.CAFile)
+	clientCA, err := newAuthorityFile("client-ca", v.pki.CAFile)
 	if err != nil {
 		return fmt.Errorf("client CA: %w", err)
 	}
 	var clients dynamiccertificates.CAContentProvider = clientCA
 	if s.ClientCAFile != "" {
-		given, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", s.ClientCAFile)
+		given, err := newAuthorityFile("client-ca-file", s.ClientCAFile)
 		if err != nil {
 			return fmt.Errorf("--client-ca-file: %w", err)
 		}
@@ -179,6 +179,11 @@ func (v *serving) front(s *settings) error {
 	if v.proxies, err = s.proxies.ToAuthenticationRequestHeaderConfig(); err != nil {
 		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
 	}
+	if v.proxies != nil {
+		if v.proxies.CAContentProvider, err = newAuthorityFile("request-header", s.proxies.ClientCAFile); err != nil {
+			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		}
+	}
 	certFile, keyFile := s.ProxyClientCertFile, s.ProxyClientKeyFile
 	if certFile == "" {
 		certFile, keyFile = v.pki.FrontProxyCertFile, v.pki.FrontProxyKeyFile
@@ -189,6 +194,9 @@ func (v *serving) front(s *settings) error {
 		if err != nil {
 			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
 		}
+		if trusted.CAContentProvider, err = newAuthorityFile("front-proxy", own.ClientCAFile); err != nil {
+			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+		}
 		if v.proxies != nil {
 			trusted.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(trusted.CAContentProvider, v.proxies.CAContentProvider)
 			if len(s.proxies.AllowedNames) == 0 {
@@ -197,7 +205,7 @@ func (v *serving) front(s *settings) error {
 		}
 		v.proxies = trusted
 	}
-	if v.toAggregated, err = dynamiccertificates.NewDynamicServingContentFromFiles("aggregator-proxy-cert", certFile, keyFile); err != nil {
+	if v.toAggregated, err = newPairFile("aggregator-proxy-cert", certFile, keyFile); err != nil {
 		return fmt.Errorf("certificate for aggregated servers: %w", err)
 	}
 	return nil

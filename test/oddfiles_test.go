@@ -1,6 +1,8 @@
 package test
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -162,6 +164,75 @@ func TestOddFilesStopTheStart(t *testing.T) {
 		if r.Code == 0 || !strings.Contains(r.Err, file) || !strings.Contains(r.Err, words) {
 			t.Errorf("%+v", r)
 		}
+	})
+}
+
+// TestCertificatesThatBecomeOddFiles: files of certificates that become a pipe or a device while
+// the server runs are not read. What was read before stays in use, until there is a file again.
+func TestCertificatesThatBecomeOddFiles(t *testing.T) {
+	t.Parallel()
+	dir, authority := t.TempDir(), harness.NewAuthority(t, "odd")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name string, data []byte) {
+		t.Helper()
+		if err := os.Rename(writeFile(t, at("next"), string(data)), at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair := func() {
+		cert, key := authority.Pair(t, "127.0.0.1")
+		put("tls.key", key)
+		put("tls.crt", cert)
+	}
+	pair()
+	put("ca.crt", authority.Bundle)
+	put("front.crt", authority.Bundle)
+	s := harness.Start(t, "--tls-cert-file", at("tls.crt"), "--tls-private-key-file", at("tls.key"),
+		"--client-ca-file", at("ca.crt"), "--requestheader-client-ca-file", at("front.crt"))
+	serial := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.URL, "https://"), &tls.Config{RootCAs: authority.Pool()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	for _, name := range []string{"tls.crt", "tls.key", "ca.crt", "front.crt"} {
+		for _, odd := range []struct{ words, path string }{
+			{at(name) + ": " + notRegular, pipe(t, at("pipe"))},
+			{at(name) + ": is a link to a device", "/dev/zero"},
+		} {
+			if odd.path == "/dev/zero" {
+				odd.path = at("zero")
+				if err := os.Symlink("/dev/zero", odd.path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Rename(odd.path, at(name)); err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, odd.words, func() error {
+				if !strings.Contains(s.Log(), odd.words) {
+					return errors.New("it is not in the log")
+				}
+				return nil
+			})
+			if serial() != first {
+				t.Error("another certificate is in use")
+			}
+		}
+		if name == "ca.crt" || name == "front.crt" {
+			put(name, authority.Bundle)
+		}
+	}
+	pair()
+	harness.Eventually(t, "the new certificate", func() error {
+		if serial() == first {
+			return errors.New("the server has the one before")
+		}
+		return nil
 	})
 }
 

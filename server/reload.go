@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+const (
+	// lookEvery is how often the server looks whether files of certificates have changed when
+	// the system does not tell.
+	lookEvery = time.Second
+	// readEvery is how often the server reads them all the same.
+	readEvery = time.Minute
+)
+
+// reloading has a provider of certificates read its files when they change. The library's own
+// loop would wait for ever on a file that has become a named pipe, and read a device until memory
+// ends; such a file is not read, and what was read before stays.
+type reloading struct {
+	paths []string
+	from  dynamiccertificates.ControllerRunner
+}
+
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (r *reloading) RunOnce(ctx context.Context) error {
+	var bad []error
+	for _, path := range r.paths {
+		bad = append(bad, files.Check(path, files.Configuration))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return err
+	}
+	return r.from.RunOnce(ctx)
+}
+
+// Run implements dynamiccertificates.ControllerRunner. It returns when ctx ends.
+func (r *reloading) Run(ctx context.Context, _ int) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	// A change is in use at once where the system tells of it.
+	var changes chan fsnotify.Event
+	if w, err := fsnotify.NewWatcher(); err == nil {
+		defer w.Close()
+		for _, path := range r.paths {
+			_ = w.Add(filepath.Dir(path))
+		}
+		changes = w.Events
+	}
+	var seen []string
+	var read time.Time
+	for {
+		if now := r.look(); !slices.Equal(now, seen) || time.Since(read) >= readEvery {
+			// A change while the files are read is one to see the next time.
+			seen, read = now, time.Now()
+			if err := r.RunOnce(ctx); err != nil {
+				klog.ErrorS(err, "Cannot read a certificate again: the one before stays in use", "files", strings.Join(r.paths, ", "))
+			}
+		}
+		select {
+		case <-look.C:
+		case _, ok := <-changes:
+			if !ok {
+				changes = nil
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look returns what tells a change of the files.
+func (r *reloading) look() []string {
+	found := make([]string, len(r.paths))
+	for i, path := range r.paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			found[i] = err.Error()
+			continue
+		}
+		found[i] = fmt.Sprint(info.Mode(), info.Size(), info.ModTime().UnixNano())
+		if of, ok := info.Sys().(*syscall.Stat_t); ok {
+			found[i] += fmt.Sprint(" ", of.Dev, of.Ino)
+		}
+	}
+	return found
+}
+
+// pairFile is a certificate and its key in files.
+type pairFile struct {
+	*dynamiccertificates.DynamicCertKeyPairContent
+	files reloading
+}
+
+func newPairFile(name, cert, key string) (*pairFile, error) {
+	p, err := dynamiccertificates.NewDynamicServingContentFromFiles(name, cert, key)
+	if err != nil {
+		return nil, err
+	}
+	return &pairFile{p, reloading{[]string{cert, key}, p}}, nil
+}
+
+func (p *pairFile) RunOnce(ctx context.Context) error { return p.files.RunOnce(ctx) }
+
+func (p *pairFile) Run(ctx context.Context, workers int) { p.files.Run(ctx, workers) }
+
+// authorityFile are the certificates of authorities in a file.
+type authorityFile struct {
+	*dynamiccertificates.DynamicFileCAContent
+	files reloading
+}
+
+func newAuthorityFile(name, path string) (*authorityFile, error) {
+	a, err := dynamiccertificates.NewDynamicCAContentFromFile(name, path)
+	if err != nil {
+		return nil, err
+	}
+	return &authorityFile{a, reloading{[]string{path}, a}}, nil
+}
+
+func (a *authorityFile) RunOnce(ctx context.Context) error { return a.files.RunOnce(ctx) }
+
+func (a *authorityFile) Run(ctx context.Context, workers int) { a.files.Run(ctx, workers) }

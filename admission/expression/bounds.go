@@ -60,16 +60,10 @@ func bounded(env *cel.Env) cel.ProgramOption {
 		case estimate == nil:
 			return &metered{InterpretableCall: call}, nil
 		}
-		if op := operation(declared()[call.Function()], call); op != nil {
-			args := call.Args()
-			call = interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, func(values ...ref.Val) ref.Val {
-				if estimate(values) > MaxValue {
-					exceed()
-				}
-				return op(values...)
-			})
-		}
-		return &metered{InterpretableCall: call}, nil
+		return &metered{
+			InterpretableCall: call, args: call.Args(), estimate: estimate,
+			op: operation(declared()[call.Function()], call),
+		}, nil
 	})
 }
 
@@ -120,11 +114,43 @@ type metered struct {
 	interpreter.InterpretableCall
 	// refers says that a list that the call makes has no elements of its own.
 	refers bool
+	// op is what is called with args if estimate allows; nil to call it without asking.
+	op       functions.FunctionOp
+	args     []interpreter.InterpretableV2
+	estimate func(args []ref.Val) int
+}
+
+// call calls op as the interpreter does: one argument or two are evaluated whether they err or
+// not, which shows in the cost, and more of them up to the first one that errs.
+func (m *metered) call(frame *interpreter.ExecutionFrame) ref.Val {
+	var failed ref.Val
+	values := make([]ref.Val, len(m.args))
+	for i, arg := range m.args {
+		values[i] = arg.Exec(frame)
+		if failed == nil && types.IsUnknownOrError(values[i]) {
+			failed = values[i]
+		}
+		if failed != nil && len(m.args) > 2 {
+			break
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if m.estimate(values) > MaxValue {
+		exceed()
+	}
+	return types.LabelErrNode(m.ID(), m.op(values...))
 }
 
 // Exec implements interpreter.InterpretableV2.
 func (m *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	value := m.InterpretableCall.Exec(frame)
+	var value ref.Val
+	if m.op == nil {
+		value = m.InterpretableCall.Exec(frame)
+	} else {
+		value = m.call(frame)
+	}
 	size := sizeOf(value)
 	if size <= small {
 		return value

@@ -74,6 +74,7 @@ func TestBoundsChangeNothingElse(t *testing.T) {
 		"object.l.distinct()", "object.n.sort()", "object.n.sortBy(x, -x)", "object.l.reverse()", "object.l.slice(1, 2)",
 		"object.s + object.s", "1 + 2", "[1] + [2]", "b'a' + b'b'", "object.big + object.big", "object.big.replace('a', 'xyz').size()", "object.big.split('a').size()", "object.big.split('')[5]",
 		"object.s.lowerAscii()", "object.s.upperAscii()", "object.s.find('[a-c]')", "object.s.findAll('[a-c]')", "string(1)", "bytes('a')", "strings.quote('a')", "object.missing.replace('a', 'b')",
+		"object.missing.join(', ')", "object.l.join(object.missing)", "object.missing.join()", "object.missing.split(',')", "object.missing.split(',', 2)", "object.s.split(object.missing, object.absent)", "'%s'.format([object.missing])", "object.missing.flatten(1)", "lists.range(object.missing)",
 		"object.many.map(x, x)", "object.many.filter(x, x != '5')", "object.many.map(x, x != '5', x + 'a')", "object.many.transformList(i, x, i)", "object.many.map(x, [x, x])",
 		"object.many.filter(x, (object.many + object.many).exists(y, y == '0')).size()", "lists.range(10000).map(x, x).map(x, x).size()",
 		"[1, 2].all(i, i > 0) || object.missing.join() == ''",

@@ -220,7 +220,11 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 			if took := time.Since(began); took < 4*time.Second {
 				t.Errorf("S11.10 refused after %s already", took)
 			}
-			refused := h.Do("POST", configMaps("default"), configMap("c"))
+			asked := time.Now()
+			refused := h.Do("POST", configMaps("default")+"?timeout=2s", configMap("c"))
+			if waited := time.Since(asked); waited < time.Second {
+				t.Errorf("S11.13 refused after %s, with 2s to wait", waited)
+			}
 			status := refused.Refusal(http.StatusInternalServerError, "LoadingConfiguration")
 			want(t, "S11.11 Retry-After", refused.Header.Get("Retry-After"), "1")
 			want(t, "S11.11 details", []string{status.Details.Name, status.Details.Kind, fmt.Sprint(status.Details.RetryAfterSeconds), string(status.Details.Causes[0].Type)},

@@ -1,7 +1,7 @@
 package announce
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -233,7 +233,8 @@ func (l *Log) Covers(begin time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.until.Before(begin.Add(l.maxStaleness)) {
-		return errors.New("could not renew the announcement of this server, so other servers might not wait for it")
+		// It is renewed as soon as the store answers again.
+		return fmt.Errorf("could not renew the announcement of this server, so other servers might not wait for it: %w", snapshot.ErrUnanswered)
 	}
 	return nil
 }

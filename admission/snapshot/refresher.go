@@ -328,6 +328,13 @@ func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) erro
 	}
 }
 
+// The part of a request's time that is kept for saying why it cannot be judged is a
+// tenth of it and at most maxAnswering.
+const (
+	answeringShares = 10
+	maxAnswering    = 500 * time.Millisecond
+)
+
 var errOver = errors.New("reading registrations has stopped")
 
 // Acquire returns a snapshot that a request may be judged by. If there is none, it
@@ -410,8 +417,12 @@ func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan stru
 		}
 	}
 	end = r.mu.waiting.Add(r.options.Wait)
-	if deadline, limited := ctx.Deadline(); limited && mayAnswer(r.mu.err) && deadline.After(end) {
-		end = deadline
+	if deadline, limited := ctx.Deadline(); limited {
+		// At the deadline itself the server says that the time is over, and not why.
+		deadline = deadline.Add(-min(deadline.Sub(began)/answeringShares, maxAnswering))
+		if mayAnswer(r.mu.err) || deadline.Before(end) {
+			end = deadline
+		}
 	}
 	return r.mu.next, end
 }

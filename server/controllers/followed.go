@@ -23,6 +23,8 @@ const (
 	lingering = 10 * time.Second
 	// patience is how long those who follow all kinds wait for a kind of another server.
 	patience = 5 * time.Second
+	// idle is how long a kind that got a handler is shared before a controller runs with it.
+	idle = time.Minute
 )
 
 // followed are the informers of the metadata of objects of any kind. Kinds come and go; an
@@ -44,12 +46,16 @@ type followed struct {
 // followedKind is the informer of one kind.
 type followedKind struct {
 	informers.GenericInformer
-	// users counts the controllers that follow the kind. The kind is among those that are
-	// followed while there is one.
+	// users counts the controllers that run with the kind; made is when it got its first
+	// handler. A collector that finds a kind gone while it adds others gives handlers to kinds
+	// with which it never runs, and never says so.
 	users int
-	// stop ends the informer; nil before it is started. since is when that was.
+	made  time.Time
+	// stop ends the informer; nil before it is started. since is when that was, and ended
+	// says that it is over.
 	stop  context.CancelFunc
 	since atomic.Pointer[time.Time]
+	ended bool
 	// failed says that a read of the kind has failed.
 	failed atomic.Bool
 }
@@ -84,19 +90,25 @@ func (f *followed) newKind(resource schema.GroupVersionResource) *followedKind {
 	return kind
 }
 
-// Start starts the informers of the kinds that somebody follows.
-func (f *followed) Start() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, kind := range f.kinds {
-		if kind.stop != nil || f.ctx.Err() != nil {
-			continue
+// run starts the informer of a kind for its first user. The lock is held.
+func (f *followed) run(kind *followedKind) {
+	kind.users++
+	if kind.stop != nil || f.ctx.Err() != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	kind.stop = stop
+	now := time.Now()
+	kind.since.Store(&now)
+	f.running.Go(func() { kind.Informer().RunWithContext(ctx) })
+}
+
+// forget drops kinds that have handlers and that no controller runs with. The lock is held.
+func (f *followed) forget() {
+	for resource, kind := range f.kinds {
+		if kind.users == 0 && kind.stop == nil && time.Since(kind.made) > idle {
+			delete(f.kinds, resource)
 		}
-		ctx, stop := context.WithCancel(f.ctx)
-		kind.stop = stop
-		now := time.Now()
-		kind.since.Store(&now)
-		f.running.Go(func() { kind.Informer().RunWithContext(ctx) })
 	}
 }
 
@@ -119,9 +131,10 @@ type follower struct {
 	all      *followed
 	resource schema.GroupVersionResource
 	// kind is what is followed, and handler the registration there; nil before there is a
-	// handler.
+	// handler. runs is set while the user's controller runs.
 	kind    *followedKind
 	handler cache.ResourceEventHandlerRegistration
+	runs    bool
 }
 
 // Informer implements informers.GenericInformer.
@@ -134,17 +147,38 @@ func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache
 	f := u.all
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget()
 	if current := f.kinds[u.resource]; current != nil {
 		u.kind, u.GenericInformer = current, current.GenericInformer
 	} else {
+		if u.kind.ended {
+			// Its last user has released it since it was given to this one.
+			u.kind = f.newKind(u.resource)
+			u.GenericInformer = u.kind.GenericInformer
+		}
+		u.kind.made = time.Now()
 		f.kinds[u.resource] = u.kind
 	}
 	handler, err := latecomers.Registration(u.kind.Informer().AddEventHandlerWithResyncPeriod(h, every))
 	if err == nil {
-		u.kind.users++
 		u.handler = handler
 	}
 	return handler, err
+}
+
+// run follows the kind from now on.
+func (u *follower) run() {
+	f := u.all
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.handler == nil || u.runs || u.kind.ended {
+		return
+	}
+	if f.kinds[u.resource] == nil {
+		f.kinds[u.resource] = u.kind
+	}
+	u.runs = true
+	f.run(u.kind)
 }
 
 // release removes the handler. The last one to do so ends the informer.
@@ -152,17 +186,22 @@ func (u *follower) release() {
 	f := u.all
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if u.handler == nil {
+	f.forget()
+	if !u.runs {
 		return
 	}
+	u.runs = false
 	if err := u.kind.Informer().RemoveEventHandler(u.handler); err != nil {
 		klog.V(1).InfoS("A handler stays with the informer of a kind that is gone", "resource", u.resource, "err", err)
 	}
 	u.handler = nil
-	if u.kind.users--; u.kind.users > 0 || f.kinds[u.resource] != u.kind {
+	if u.kind.users--; u.kind.users > 0 {
 		return
 	}
-	delete(f.kinds, u.resource)
+	u.kind.ended = true
+	if f.kinds[u.resource] == u.kind {
+		delete(f.kinds, u.resource)
+	}
 	if u.kind.stop != nil {
 		u.kind.stop()
 	}
@@ -203,6 +242,7 @@ type followerController struct {
 
 // Run implements cache.Controller.
 func (c followerController) Run(stop <-chan struct{}) {
+	c.user.run()
 	<-stop
 	sleep(c.user.all.ctx, c.user.all.linger)
 	c.user.release()

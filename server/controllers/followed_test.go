@@ -24,7 +24,6 @@ func follow(f *followed, gvr schema.GroupVersionResource, seen chan<- string) (c
 	}, 0)
 	controller := shared.Informer().GetController()
 	stop := make(chan struct{})
-	f.Start()
 	go controller.Run(stop)
 	return controller, func() { close(stop) }
 }
@@ -82,6 +81,60 @@ func TestAKindIsFollowedWhileSomebodyWantsIt(t *testing.T) {
 		}
 		if f.ForResource(widgets).Informer().HasSynced() {
 			t.Error("a kind that nobody follows is known")
+		}
+		end()
+		f.Shutdown()
+	})
+}
+
+// S22.24: a kind that got a handler and no controller leaves nothing, though a controller of
+// the same kind comes and goes: upstream's collector adds handlers and does not run when one
+// of the kinds that it adds is gone meanwhile.
+func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		scheme := fake.NewTestScheme()
+		_ = metav1.AddMetaToScheme(scheme)
+		f := newFollowed(ctx, fake.NewSimpleMetadataClient(scheme), func(schema.GroupResource) bool { return false })
+		synctest.Wait()
+		base := runtime.NumGoroutine()
+		kind := func(name string) schema.GroupVersionResource {
+			return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: name}
+		}
+		for _, name := range []string{"widgets", "gadgets"} {
+			if _, err := f.ForResource(kind(name)).Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, stop := follow(f, kind("widgets"), make(chan string))
+		synctest.Wait()
+		stop()
+		time.Sleep(2 * lingering)
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n > base {
+			t.Errorf("%d goroutines stay", n-base)
+		}
+		time.Sleep(2 * idle)
+		late := f.ForResource(kind("gizmos"))
+		_, stopLate := follow(f, kind("gizmos"), make(chan string))
+		if synctest.Wait(); len(f.kinds) != 1 {
+			t.Errorf("%d kinds are kept, want the one that is followed", len(f.kinds))
+		}
+		stopLate()
+		time.Sleep(2 * lingering)
+		// Its last user released the informer that was given out before.
+		_, _ = late.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{}, 0)
+		controller := late.Informer().GetController()
+		again := make(chan struct{})
+		go controller.Run(again)
+		time.Sleep(time.Second)
+		if !controller.HasSynced() {
+			t.Error("a kind that came back is not followed")
+		}
+		close(again)
+		time.Sleep(2 * lingering)
+		if synctest.Wait(); len(f.kinds) != 0 {
+			t.Errorf("%d kinds are kept", len(f.kinds))
 		}
 		end()
 		f.Shutdown()

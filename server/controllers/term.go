@@ -366,13 +366,13 @@ func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.
 	return monitor{informer, m.owners, m.progress.of(resource, m.owners)}, err
 }
 
-// Start starts the informers that do not run yet.
+// Start starts the informers of the typed kinds that do not run yet. Those of other kinds run
+// while a controller does.
 func (m *monitors) Start(stop <-chan struct{}) {
 	m.typed.Start(stop)
 	if m.all != nil {
 		m.all.Start(stop)
 	}
-	m.objects.Start()
 }
 
 // monitor is an informer of monitors.

@@ -27,7 +27,7 @@ lint: ## gofmt, vet, the checks of our own, and golangci-lint where it is instal
 	@if command -v golangci-lint >/dev/null; then golangci-lint run && (cd bench && golangci-lint run) && cd internal/release && golangci-lint run; fi
 
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
-	@grep -rl --include='*_test.go' '^func Fuzz' admission server internal | xargs -n1 dirname | sort -u | while read -r dir; do \
+	@grep -rl --include='*_test.go' '^func Fuzz' admission internal | xargs -n1 dirname | sort -u | while read -r dir; do \
 		grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$dir" | cut -c6- | while read -r name; do \
 			echo "--- $$dir $$name"; \
 			go test "./$$dir" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
@@ -38,7 +38,7 @@ bench: ## run the benchmarks of the engine
 	go test -run '^$$' -bench . ./admission/...
 
 update: ## rewrite the expected parts of tests; read the diff before you commit it
-	@grep -rl --include='*_test.go' 'flag.Bool("update"' admission policies server internal test docs | xargs -n1 dirname | sort -u | while read -r dir; do \
+	@grep -rl --include='*_test.go' 'flag.Bool("update"' admission plugins internal test docs | xargs -n1 dirname | sort -u | while read -r dir; do \
 		go test "./$$dir" -update || exit 1; \
 	done
 

@@ -1,202 +1,127 @@
 package gatehouse_test
 
 import (
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// layers is the architecture: every package of the module, from the top down,
-// with the packages of the module that it imports and why. A package imports
-// only what stands below it.
-var layers = []struct {
-	pkg     string
+// group is a row of groups.
+type group struct {
+	tree    string
 	imports []string
 	why     string
-}{
-	{"cmd/gatehouse", []string{"internal/cli"}, "main is the command line and nothing else"},
-	{"docs/reference", nil, "its tests compare the pages with the code"},
-	{"test", nil, "its tests see a server as clients do, with the harness"},
-	{"test/envtest", nil, "its tests start the programs as the test libraries of operators do"},
-	{"test/aggregation", nil, "its tests put other servers behind one, and see both as clients do"},
-	{"test/initialization", nil, "its tests see a server as clients do, and initialize what it stores"},
-	{"test/operations", nil, "its tests do what docs/operations.md says"},
-	{"test/chaos", nil, "its tests see a server as clients and its machine do, when everything goes wrong"},
-	{"test/replicas", nil, "three servers on three members of etcd"},
-	{"test/harness", []string{"server"}, "tests run a server as a process or inside the test"},
-	{"test/harness/etcd", nil, "an etcd in a process of its own, which tests take away and bring back"},
-	{"deploy/monitoring", nil, "queries, and tests that ask a server for what they need"},
-	{"examples/podpolicy", nil, "what a webhook's author writes, who has never heard of this project"},
-	{"examples/plainhook", nil, "what a webhook is, with nothing but the standard library"},
-	{"examples/aggregated", []string{
-		"examples/aggregated/gallery", "examples/aggregated/gallery/v1", "examples/aggregated/gallery/v1beta1",
-		"server/initialization", "admission", "admission/announce", "admission/snapshot",
-	}, "an API server as anybody writes it, with the engine for its admission, and initializers as the server has them"},
-	{"examples/aggregated/gallery/v1beta1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
-	{"examples/aggregated/gallery/v1", []string{"examples/aggregated/gallery"}, "API types, and how they become internal ones"},
-	{"examples/aggregated/gallery", nil, "API types"},
-	{"examples/openshift", []string{"initializer"}, "what the authors of a webhook and of initializers write; its tests need a server"},
-	{"examples/operator", []string{"examples/operator/api/v1"}, "what an operator's author writes, who has never heard of this project"},
-	{"examples/operator/api/v1", nil, "API types"},
-	{"examples/sidecar-initializer", []string{"initializer"}, "what an initializer's author writes"},
-	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
-	{"test/prediction", []string{"internal/cli", "server/replicas/v1alpha1", "admission/plan"}, "runs the command explain, and compares what happens with its plans"},
-	{"internal/cli", []string{"internal/terminal", "internal/files", "internal/check", "internal/clustersnapshot", "internal/manifests", "internal/nearest", "internal/prelude", "internal/program", "internal/sarif", "internal/scratch", "policies", "policies/webhook", "admission", "server", "server/offline", "server/replicas/v1alpha1", "server/traces/v1alpha1", "initializer", "admission/lint", "admission/plan", "admission/review", "admission/trace"},
-		"serve runs a server; initializers reads what is hidden as an initializer does; explain prints plans, lint findings, and trace records of traces"},
-	{"internal/check", []string{"internal/clustersnapshot", "internal/manifests", "internal/scratch", "policies", "server", "server/offline", "server/traces/v1alpha1", "admission", "admission/plan", "admission/registration", "admission/trace"},
-		"applies objects to a server of its own, explains the webhooks that it does not call, and shows what traces say"},
-	{"internal/clustersnapshot", []string{"internal/files", "admission/registration"}, "reads clusters through the API; the kinds of registrations are a table"},
-	{"internal/prelude", []string{"internal/program"}, "comes before other packages, so it imports next to nothing"},
-	{"internal/program", nil, "comes before nearly all packages, so it imports nothing"},
-	{"internal/scratch", nil, "temporary directories and who has them"},
-	{"initializer", nil, "works through the API, like any controller"},
-
-	{"server", []string{
-		"internal/files", "server/aggregation", "server/auth", "server/catalog", "server/controllers", "server/customresources", "server/discovery", "server/dormant", "server/election", "server/etcd", "server/fresh", "server/marks",
-		"server/costs", "server/explain", "server/manifests", "server/replicas", "server/replicas/v1alpha1",
-		"server/params", "server/quotas",
-		"server/inflight", "server/initialization", "server/kubernetesservice", "server/namespaces", "server/openapi", "server/registrations", "server/resources",
-		"server/rejections", "server/traces", "server/traces/v1alpha1", "server/typechecking",
-		"server/stack", "server/storage", "server/waiting", "policies", "admission", "admission/call", "admission/lint", "admission/plan", "admission/snapshot", "admission/initializers",
-		"admission/registration", "admission/registration/v1alpha1", "admission/trace",
-	}, "the one place that knows all parts puts them together"},
-	{"server/customresources", []string{
-		"server/initialization", "server/openapi", "server/resources", "server/stack", "server/storage", "admission/call", "admission/initializers",
-		"admission/registration", "admission/trace",
-	}, "a definition becomes resources like the built-in ones, initializers in their metadata included; conversion webhooks are reached, and their certificates and circuits counted, as admission webhooks are"},
-	{"server/aggregation", []string{"server/latecomers", "server/storage", "admission/call"},
-		"stores APIServices, and passes requests on to where services are, which is found as for webhooks"},
-	{"server/controllers", []string{"admission/initializers", "internal/nearest", "server/dormant", "server/election", "server/fakenodes", "server/latecomers", "server/namespaces", "server/quotas"},
-		"work through the API, one server's at a time; what nobody uses costs nothing"},
-	{"server/fakenodes", nil, "works through the API, like a scheduler and kubelets"},
-	{"server/election", nil, "reads and writes a Lease through a storage that its caller chooses"},
-	{"server/latecomers", nil, "a wrapper of informers"},
-	{"server/dormant", nil, "a transport of a client, and counts of keys in etcd"},
-	{"server/fresh", []string{"server/marks", "server/registrations", "admission/snapshot", "admission/initializers", "admission/registration"},
-		"reads the registrations that another package stores for the engine's snapshots"},
-	{"server/params", []string{"server/resources", "admission/initializers"}, "reads params as the API shows them"},
-	{"server/marks", nil, "a wrapper of etcd's client"},
-	{"server/kubernetesservice", nil, "works through the API and on leases of etcd"},
-	{"server/replicas", []string{"server/registrations", "server/replicas/v1alpha1", "admission/announce", "admission/registration"},
-		"tells of each stored registration which snapshots have it"},
-	{"server/explain", []string{"server/replicas/v1alpha1", "server/resources", "admission", "admission/plan", "admission/registration"},
-		"asks the engine for the plan of a request that is handled up to admission"},
-	{"server/costs", []string{"admission/expression", "admission/registration", "admission/snapshot"},
-		"what expressions of policies cost by the schemas of the kinds"},
-	{"server/manifests", []string{"internal/files", "internal/manifests", "admission/exclusion", "admission/plan", "admission/registration", "admission/snapshot"},
-		"files become registrations that are compiled like those of the API; another package finds the lines in them"},
-	{"server/offline", []string{"internal/files", "internal/manifests", "server/catalog", "server/openapi", "admission/dispatch", "admission/initializers", "admission/lint", "admission/objects", "admission/plan", "admission/registration", "admission/snapshot"},
-		"makes a plan, and what rules look at, of what can be read from outside, with the built-in types for defaults, conversions and what policies merge"},
-	{"internal/manifests", []string{"internal/files", "admission/plan", "admission/registration"}, "files with objects, and the lines of their fields; plans name registrations in them"},
-	{"server/replicas/v1alpha1", []string{"admission/announce", "admission/plan"}, "API types; an explanation is a plan, and what a server announces has one form"},
-	{"server/traces", []string{"server/traces/v1alpha1", "admission/trace"}, "keeps what the engine recorded"},
-	{"server/traces/v1alpha1", []string{"admission/trace"}, "API types, around the stable form of a trace"},
-	{"server/rejections", []string{"admission/trace"}, "tells what a request was rejected with, and which trace has it"},
-	{"server/registrations", []string{"server/initialization", "server/storage", "admission/registration", "admission/registration/v1alpha1"},
-		"serves the kinds whose rules the engine knows"},
-	{"server/quotas", nil, "a fence in etcd between what is charged and what is counted"},
-	{"server/namespaces", nil, "works through the API, like any controller"},
-	{"server/discovery", []string{"server/resources"}, "describes what is served"},
-	{"server/openapi", []string{"server/openapi/upstream", "server/resources"}, "describes what is served, upstream's kinds by upstream's definitions"},
-	{"server/openapi/upstream", nil, "data"},
-	{"server/catalog/catalogtest", []string{"server/catalog", "server/etcd/etcdtest", "server/initialization", "server/resources", "server/storage"},
-		"the built-in kinds, for the tests of what describes them"},
-	{"server/catalog", []string{"admission/initializers", "admission/registration"}, "data about kinds, what initializers may change in them, and what policies may ask of their order"},
-	{"server/auth", []string{"internal/files"}, "users and rules"},
-	{"server/resources", []string{"server/inflight", "server/initialization", "server/stack", "server/waiting", "admission/initializers"},
-		"the edge where metadata.initializers becomes an annotation, and where creators of uninitialized objects wait"},
-	{"server/stack", nil, "the stacks of requests"},
-	{"server/initialization", []string{"admission/initializers", "admission/plan", "admission/snapshot"}, "readers and writers of what is pending, around a storage; what is registered says who must act"},
-	{"server/storage", []string{"server/inflight"}, "etcd3 stores; who waits for a watch cache gives its place back"},
-	{"server/inflight", nil, "requests handled at once"},
-	{"server/waiting", nil, "creates that wait, outside of all handlers"},
-	{"server/etcd/etcdtest", []string{"server/etcd"}, "an etcd for a test, or for all of a package"},
-	{"server/etcd", nil, "the embedded etcd and clients"},
-	{"server/typechecking", nil, "works through the API, with the type checker of kube-apiserver"},
-
-	{"policies/webhook", []string{"internal/files", "policies", "admission", "admission/objects"}, "plugins judge what a cluster asks about, and their changes become patches"},
-	{"policies", []string{"admission", "admission/registration"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
-
-	{"admission", []string{
-		"internal/files", "admission/announce", "admission/dispatch", "admission/call", "admission/mutation", "admission/plan", "admission/objects", "admission/snapshot", "admission/trace",
-		"admission/exclusion", "admission/initializers", "admission/registration",
-	}, "the engine's front door puts its parts together"},
-	{"admission/lint", []string{"admission/plan", "admission/snapshot", "admission/registration", "admission/expression"},
-		"rules read a snapshot, ask for the plan of requests that a cluster makes, and what expressions give for all requests"},
-	{"admission/dispatch", []string{
-		"admission/call", "admission/mutation", "admission/plan", "admission/policy", "admission/objects", "admission/snapshot", "admission/trace", "admission/review",
-		"admission/exclusion", "admission/registration",
-	}, "runs a plan: calls webhooks with reviews, evaluates policies, and writes the trace"},
-	{"admission/call", []string{"internal/files", "admission/review", "admission/registration"}, "reaches the webhook that an entry names, with a review"},
-	{"admission/plan", []string{"admission/snapshot", "admission/condition", "admission/exclusion", "admission/expression", "admission/mutation", "admission/policy", "admission/registration", "admission/review", "admission/initializers"},
-		"a plan is read off a snapshot: entries, their rules and conditions, what policies say, the version of the review, and the list of initializers"},
-	{"admission/objects", []string{"admission/mutation", "admission/registration", "admission/review", "admission/initializers"},
-		"the objects of a request, as reviews have them and as mutations change them, with metadata.initializers where users see it"},
-	{"admission/initializers", []string{"admission/registration"},
-		"the field, its rules, and who is registered to initialize"},
-	{"admission/announce", []string{"admission/snapshot"}, "tells which snapshots a server has"},
-	{"admission/snapshot", []string{"admission/condition", "admission/exclusion", "admission/expression", "admission/policy", "admission/registration"}, "a snapshot is registrations, compiled, and the rules that exclude some of them"},
-	{"admission/policy", []string{"admission/condition", "admission/expression", "admission/mutation", "admission/registration"},
-		"a policy is conditions and other expressions that were registered"},
-	{"admission/trace", []string{"admission/exclusion", "admission/registration", "admission/review"}, "a trace says which entry acted, and which rule kept it from acting"},
-	{"admission/exclusion", []string{"admission/registration"}, "rules are about plugins, which the table of sources names"},
-	{"admission/registration", []string{"admission/condition", "admission/expression", "admission/registration/v1alpha1"},
-		"validation compiles the conditions; the alpha kinds are its own"},
-	{"admission/registration/v1alpha1", nil, "API types"},
-	{"admission/internal/hooktest", nil, "a server with webhooks, for tests"},
-	{"admission/internal/fieldtest", nil, "comments of Go types, for tests"},
-	{"admission/condition", []string{"admission/expression"}, "conditions are expressions that must all be true"},
-	{"admission/expression", nil, "CEL"},
-	{"admission/mutation", []string{"admission/review"}, "what the expressions of mutating policies give; a patch is a patch, whoever wrote it"},
-	{"admission/review", nil, "wire formats"},
-	{"internal/files", nil, "reads and replaces files"},
-	{"internal/terminal", nil, "characters"},
-	{"internal/nearest", nil, "names and typing errors"},
-	{"internal/sarif", nil, "a format of files"},
 }
 
-// The layout is the architecture, and imports point down only.
+// groups are the rooms of the house from the top down: trees of packages, the groups that
+// each imports, and why. A package belongs to the row with the longest prefix of its path.
+// A group imports only what stands below it.
+var groups = []group{
+	{"cmd", []string{"internal/cli"}, "main is the command line and nothing else"},
+	{"docs", nil, "tests compare the pages with the code"},
+	{"deploy", nil, "queries, and tests that ask a server for what they need"},
+	{"test", []string{"internal/cli", "internal/server", "internal/server/reporting", "admission"},
+		"tests see a server as clients do; the harness runs one as a process or inside the test"},
+	{"examples", []string{"initializer", "initialization", "admission"}, "what the authors of webhooks, initializers and API servers write, with public packages only"},
+	{"internal/cli", []string{"internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/lint", "plugins", "admission", "initializer", "internal"},
+		"one file a command: serve runs a server, and the others predict, explain and report"},
+	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
+	{"initializer", nil, "works through the API, like any controller"},
+
+	{"internal/predict", []string{"internal/manifests", "internal/server", "internal/server/reporting", "internal/server/api", "internal/lint", "plugins", "admission", "internal"},
+		"plans, findings and verdicts without a cluster: by the engine, by the kinds that the server has, and by a server of its own"},
+	{"internal/server", []string{"internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/controllers", "internal/server/storage", "internal/server/handling", "initialization", "internal/lint", "plugins", "admission", "internal"},
+		"the one place that knows all parts puts them together"},
+	{"internal/server/reporting", []string{"internal/server/api", "admission"}, "what people see of admission: traces, states, explanations, events"},
+	{"internal/server/judging", []string{"internal/manifests", "internal/server/api", "internal/server/storage", "admission", "internal"}, "what requests are judged by: registrations, params, files, and what they cost"},
+	{"internal/server/api", []string{"internal/server/controllers", "internal/server/storage", "internal/server/handling", "initialization", "admission"},
+		"kinds become resources; a late informer is one that a controller of APIServices can use"},
+	{"internal/server/controllers", []string{"internal/server/storage", "admission", "internal"}, "work through the API, one server's at a time"},
+	{"internal/server/storage", []string{"internal/server/handling"}, "etcd; a request that waits for a watch cache gives its place back"},
+	{"internal/server/handling", []string{"internal"}, "what a request goes through before and after it is judged"},
+	{"plugins", []string{"admission", "internal"}, "the compiled-in plugins of kube-apiserver, among those of the engine"},
+	{"initialization", []string{"admission"}, "uninitialized objects, for this server and for those that embed the engine"},
+	{"internal/manifests", []string{"admission", "internal"}, "files with objects; plans name registrations in them"},
+	{"internal/lint", []string{"admission"}, "rules read a snapshot, and ask for the plan of requests that a cluster makes"},
+	{"admission", []string{"internal"}, "the engine: it needs nothing of the server; how files are read is the same everywhere"},
+	{"internal", nil, "small tools that know nothing of admission"},
+}
+
+// groupOf returns the row of a package, -1 for none.
+func groupOf(pkg string) int {
+	best := -1
+	for i, g := range groups {
+		if in(pkg, g.tree) && (best < 0 || len(g.tree) > len(groups[best].tree)) {
+			best = i
+		}
+	}
+	return best
+}
+
+// The layout is the architecture: groups import groups below them, and inside a group
+// packages import what stands below them in the picture of ARCHITECTURE.md.
 func TestImportsPointDown(t *testing.T) {
 	found := packages(t)
-	below := map[string]bool{}
-	for i := len(layers) - 1; i >= 0; i-- {
-		row := layers[i]
-		if row.why == "" {
-			t.Errorf("layers: %s has no reason", row.pkg)
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := map[string]int{}
+	for i, m := range regexp.MustCompile(`(?m)^ {4,6}([a-z]+(?:/[a-z0-9-]+)*) +\S`).FindAllStringSubmatch(string(text), -1) {
+		place[m[1]] = i + 1
+	}
+	used := make([]map[string]bool, len(groups))
+	for _, pkg := range sorted(found) {
+		own := groupOf(pkg)
+		if pkg == "." {
+			continue
 		}
-		if below[row.pkg] {
-			t.Errorf("layers: %s stands there twice", row.pkg)
+		if own < 0 {
+			t.Errorf("groups: package %s is in no group; move it into one, or add a row with the reason", pkg)
+			continue
 		}
-		if found[row.pkg] == nil {
-			t.Errorf("layers: there is no package %s; remove its row", row.pkg)
+		if used[own] == nil {
+			used[own] = map[string]bool{}
 		}
-		used := map[string]bool{}
-		for _, file := range found[row.pkg] {
+		for _, file := range found[pkg] {
 			for _, imported := range file.imports {
 				target, ok := strings.CutPrefix(imported, modulePath+"/")
-				if !ok || file.test() || used[target] {
+				if !ok || file.test() {
 					continue
 				}
-				used[target] = true
-				if !slices.Contains(row.imports, target) {
-					t.Errorf("%s imports %s, which layers does not allow: add it to the row with the reason, or do without", file.path, target)
+				other := groupOf(target)
+				switch {
+				case other < 0:
+					t.Errorf("%s imports %s, which is in no group", file.path, target)
+				case other == own:
+					if from, to := place[pkg], place[target]; from > to && to > 0 {
+						t.Errorf("%s imports %s, which stands above it in the picture of ARCHITECTURE.md", file.path, target)
+					}
+				case !slices.Contains(groups[own].imports, groups[other].tree):
+					t.Errorf("%s imports %s: groups does not allow %s to import %s; add it to the row with the reason, or do without", file.path, target, groups[own].tree, groups[other].tree)
+				default:
+					used[own][groups[other].tree] = true
 				}
 			}
 		}
-		for _, allowed := range row.imports {
-			if !used[allowed] {
-				t.Errorf("layers: %s no longer imports %s; remove it from the row", row.pkg, allowed)
-			}
-			if !below[allowed] {
-				t.Errorf("layers: %s stands above %s or is not listed, so %[2]s cannot import it", allowed, row.pkg)
-			}
-		}
-		below[row.pkg] = true
 	}
-	for _, pkg := range sorted(found) {
-		if pkg != "." && !below[pkg] {
-			t.Errorf("layers: package %s is missing; say where it stands, what it imports and why", pkg)
+	for i, g := range groups {
+		if g.why == "" {
+			t.Errorf("groups: %s has no reason", g.tree)
+		}
+		if used[i] == nil {
+			t.Errorf("groups: there is no package in %s; remove its row", g.tree)
+		}
+		for _, allowed := range g.imports {
+			if !used[i][allowed] {
+				t.Errorf("groups: %s no longer imports %s; remove it from the row", g.tree, allowed)
+			}
+			if j := slices.IndexFunc(groups, func(o group) bool { return o.tree == allowed }); j <= i {
+				t.Errorf("groups: %s stands above %s or is not listed, so %[2]s cannot import it", allowed, g.tree)
+			}
 		}
 	}
 }
@@ -213,8 +138,8 @@ func TestTestsOfTheEngineAndExamplesStandAlone(t *testing.T) {
 				case !ok:
 				case in(pkg, "admission") && !in(target, "admission") && target != "internal/files":
 					t.Errorf("%s imports %s: the engine is used without the server", file.path, target)
-				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "server", "server/initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
-					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, server/initialization, initializer and gatehousetest only", file.path, target)
+				case in(pkg, "examples") && !slices.Contains([]string{"admission", "admission/announce", "admission/snapshot", "internal/server", "initialization", "initializer", "gatehousetest"}, target) && !in(target, example(pkg)):
+					t.Errorf("%s imports %s: examples use the public packages admission, admission/announce, admission/snapshot, server, initialization, initializer and gatehousetest only", file.path, target)
 				}
 			}
 		}
@@ -282,11 +207,11 @@ var forbidden = []struct {
 	why    string
 }{
 	{"k8s.io/apiserver/pkg/admission/plugin/webhook", nil, "that is the system this project is; the engine stands on its own"},
-	{"k8s.io/apiserver/pkg/admission/plugin/policy", []string{"server/typechecking"}, "it is built on the webhook packages; the engine stands on its own"},
+	{"k8s.io/apiserver/pkg/admission/plugin/policy", []string{"internal/server/judging/typechecking"}, "it is built on the webhook packages; the engine stands on its own"},
 	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
 	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
-	{"k8s.io/kubernetes", []string{"server", "policies"}, "who embeds the engine must not get all of Kubernetes"},
-	{"go.etcd.io/etcd", []string{"server", "examples/aggregated", "test", "internal/cli"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
+	{"k8s.io/kubernetes", []string{"internal/server", "internal/predict", "plugins"}, "who embeds the engine must not get all of Kubernetes"},
+	{"go.etcd.io/etcd", []string{"internal/server", "initialization", "examples/aggregated", "test", "internal/cli"}, "the engine and the tools read through the API; who stores objects needs an etcd"},
 }
 
 func TestForbiddenPackagesAreNotImported(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/options"
 
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 

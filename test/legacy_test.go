@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/policies"
-	"github.com/gatehouse-dev/gatehouse/server"
-	"github.com/gatehouse-dev/gatehouse/server/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/plugins"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -94,7 +94,7 @@ func workload(apiVersion, resource, metadata string) string {
 func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	var enable []string
-	for _, p := range policies.All() {
+	for _, p := range plugins.All() {
 		// These refuse everything, or make what a test wants to see missing.
 		if !p.Default && !p.NeedsConfiguration && !slices.Contains([]string{"AlwaysDeny", "NamespaceAutoProvision"}, p.Name) {
 			enable = append(enable, p.Name)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	policywebhook "github.com/gatehouse-dev/gatehouse/policies/webhook"
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	policywebhook "github.com/gatehouse-dev/gatehouse/plugins/webhook"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 

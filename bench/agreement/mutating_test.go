@@ -25,7 +25,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/sides"
-	"github.com/gatehouse-dev/gatehouse/server/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
 // mutatingWorld is what a seed makes: mutating policies, bindings, params, and requests.

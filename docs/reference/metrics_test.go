@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/gatehouse-dev/gatehouse/server"
-	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/announce"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
 // judge is the server's admission. Its registrations and its namespaces are those of the

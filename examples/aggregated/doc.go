@@ -5,5 +5,5 @@
 //
 // The program is built on k8s.io/apiserver in the usual way. The
 // dynamic admission is in admission.go, and needs only the packages admission,
-// admission/announce, admission/snapshot and server/initialization. The README in this folder says what to type.
+// admission/announce, admission/snapshot and initialization. The README in this folder says what to type.
 package main

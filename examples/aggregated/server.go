@@ -29,7 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery"
 	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
-	"github.com/gatehouse-dev/gatehouse/server/initialization"
+	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
 // Options are the flags of the program.

@@ -38,7 +38,7 @@ import (
 	galleryv1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1"
 	galleryv1beta1 "github.com/gatehouse-dev/gatehouse/examples/aggregated/gallery/v1beta1"
 	"github.com/gatehouse-dev/gatehouse/initializer"
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // patience is how long anything in these tests may take.

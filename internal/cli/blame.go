@@ -22,8 +22,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
-	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
 
 type blameOptions struct {

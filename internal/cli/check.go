@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/gatehouse-dev/gatehouse/internal/check"
-	"github.com/gatehouse-dev/gatehouse/internal/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
 type checkOptions struct {

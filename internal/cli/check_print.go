@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/gatehouse-dev/gatehouse/internal/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
 
 // execution runs a command line of gatehouse and returns what it prints and its exit code.

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
-	"github.com/gatehouse-dev/gatehouse/server/offline"
-	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
 type explainOptions struct {

@@ -19,8 +19,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
-	"github.com/gatehouse-dev/gatehouse/server"
 )
 
 // upstreamFlags are the flags of kube-apiserver, a name and a type in each line.

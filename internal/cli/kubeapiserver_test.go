@@ -13,7 +13,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/gatehouse-dev/gatehouse/internal/program"
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // standIn runs a command line of kube-apiserver up to where the server would start, and

@@ -17,11 +17,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/admission/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
-	"github.com/gatehouse-dev/gatehouse/policies"
-	"github.com/gatehouse-dev/gatehouse/server"
-	"github.com/gatehouse-dev/gatehouse/server/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
 type lintOptions struct {
@@ -250,7 +250,7 @@ func (o *lintOptions) upgrade(from *version.Version) *lint.Upgrade {
 	known := version.MustParseGeneric(server.KubernetesVersion)
 	u := &lint.Upgrade{
 		From: from, To: version.MajorMinor(to.Major(), to.Minor()), Known: version.MajorMinor(known.Major(), known.Minor()),
-		Lives: offline.Lives(), Flags: map[string]bool{}, Plugins: map[string]bool{}, Dropped: policies.Dropped,
+		Lives: offline.Lives(), Flags: map[string]bool{}, Plugins: map[string]bool{}, Dropped: plugins.Dropped,
 	}
 	for _, line := range generated(upstreamFlags) {
 		name, _, _ := strings.Cut(line, " ")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gatehouse-dev/gatehouse/admission/lint"
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // advices are the sections of the Kubernetes page "Admission Webhook Good Practices" that
@@ -231,7 +231,7 @@ controller that creates a pod of a webhook's own workload, an API server that st
 Checking 5,000 webhooks and 5,000 policies, each with an expression of its own, takes about 2.8 s of
 processor time on two cores at once. Most of it is compiling the expressions.
 
-    go test ./admission/lint -run '^$' -bench BenchmarkCheck
+    go test ./internal/lint -run '^$' -bench BenchmarkCheck
 
 ## The rules
 

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
-	"github.com/gatehouse-dev/gatehouse/policies"
-	"github.com/gatehouse-dev/gatehouse/server"
+	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
 // serveOptions are what the command line says.
@@ -178,7 +178,7 @@ requests and exits with 0.`,
 		f.StringSliceVar(&s.EnableAdmissionPlugins, "enable-admission-plugins", nil, "admission plugins to run in addition to the default ones")
 		f.StringSliceVar(&s.DisableAdmissionPlugins, "disable-admission-plugins", nil, "admission plugins to turn off")
 		f.StringVar(&s.AdmissionConfigFile, "admission-control-config-file", "", "AdmissionConfiguration file: configurations of plugins, credentials for webhooks, directories of manifests, and exclusion rules")
-		policies.AddFlags(f)
+		plugins.AddFlags(f)
 		f.StringVar(&s.ProxyClientCertFile, "proxy-client-cert-file", "", "PEM file with the client certificate for aggregated servers (default one that the server creates), and for external hooks (v1alpha1) without a user in the configuration file")
 		f.StringVar(&s.ProxyClientKeyFile, "proxy-client-key-file", "", "PEM file with the key of --proxy-client-cert-file")
 		f.StringSliceVar(&s.RuntimeConfig, "runtime-config", nil, "API versions to switch on or off: admissionregistration.k8s.io/v1alpha1=false or /v1beta1=false (default both on); /v1beta1=true adds MutatingAdmissionPolicy to v1beta1; extensions/v1beta1=true, apps/v1beta1=true or apps/v1beta2=true (default all off); a version that kube-apiserver has and does not serve by default, such as resource.k8s.io/v1beta2=true, or one resource of it; api/all=true, api/beta=true or api/alpha=true for all of these versions; api/legacy=true switches on everything that clients of 2017 need")
@@ -232,7 +232,7 @@ func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
 		{"admission-control", &s.AdmissionControl}, {"enable-admission-plugins", &s.EnableAdmissionPlugins}, {"disable-admission-plugins", &s.DisableAdmissionPlugins},
 	} {
 		*list.names = slices.DeleteFunc(slices.Clone(*list.names), func(name string) bool {
-			why, dropped := policies.Dropped[name]
+			why, dropped := plugins.Dropped[name]
 			if dropped {
 				warn("--%s: the plugin %s is left out: %s", list.flag, name, why)
 			}

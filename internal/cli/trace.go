@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
-	"github.com/gatehouse-dev/gatehouse/server/traces/v1alpha1"
 )
 
 // admissionTraces is where a server keeps the traces of the latest requests.

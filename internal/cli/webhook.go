@@ -12,8 +12,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
-	"github.com/gatehouse-dev/gatehouse/policies"
-	"github.com/gatehouse-dev/gatehouse/policies/webhook"
+	"github.com/gatehouse-dev/gatehouse/plugins"
+	"github.com/gatehouse-dev/gatehouse/plugins/webhook"
 )
 
 type webhookOptions struct {
@@ -79,7 +79,7 @@ create SubjectAccessReviews.`,
 		f.SortFlags = false
 		f.StringSliceVar(&o.Plugins, "plugins", nil, "plugins to serve")
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "AdmissionConfiguration file with the configurations of the plugins")
-		policies.AddFlags(f)
+		plugins.AddFlags(f)
 	})
 	addSection(cmd, "Serving", func(f *pflag.FlagSet) {
 		f.SortFlags = false

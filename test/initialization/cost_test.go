@@ -99,7 +99,7 @@ func TestCreatorsGiveWay(t *testing.T) {
 var crowd = flag.Int("creators", 1000, "how many creators wait in TestCreatorsWaitCheaply")
 
 // Many creators wait at once; the handlers of their requests have returned. Package
-// server/initialization measures the cost of waiting itself; this is the whole request,
+// initialization measures the cost of waiting itself; this is the whole request,
 // of which HTTP keeps the most.
 func TestCreatorsWaitCheaply(t *testing.T) {
 	if testing.Short() {

@@ -25,7 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/server/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
 // patience is how long a Session waits for what a server does by itself.

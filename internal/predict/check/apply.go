@@ -1,0 +1,214 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubectl/pkg/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+)
+
+// task is one object that is applied.
+type task struct {
+	object *manifests.Object
+	// sent is the object as kubectl would send it, in its namespace.
+	sent            *unstructured.Unstructured
+	stage           stage
+	kind            *offline.Kind
+	namespace, name string
+
+	// answer is what the server said; nil before it is asked, and when a mistake keeps the
+	// object from being sent. stored tells that there was such an object.
+	answer *answer
+	stored bool
+	// dryRun reports whether the object is judged and not stored: a later document has another
+	// variant of it.
+	dryRun bool
+	// result is where the report has it.
+	result *Object
+}
+
+// The managers of fields, as kubectl names itself.
+const (
+	clientSideManager = "kubectl-client-side-apply"
+	serverSideManager = "kubectl"
+)
+
+// apply applies an object as kubectl does. The error says that the server gave no answer, or
+// that no request can be made of the object.
+func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
+	if r.ServerSide {
+		query := t.query(serverSideManager)
+		query.Set("force", "false")
+		return c.do(ctx, request{
+			method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object), query: query,
+		})
+	}
+	if r.As != "" {
+		if a, err := r.change(ctx, c, t); a != nil || err != nil {
+			return a, err
+		}
+		return r.create(ctx, c, t)
+	}
+	// kubectl looks for the object first. Few objects are there, and an answer to a create is
+	// the same when there is none.
+	made, err := r.create(ctx, c, t)
+	if err != nil || made.ok() || made.code == http.StatusNotFound {
+		return made, err
+	}
+	a, err := r.change(ctx, c, t)
+	if a != nil || err != nil {
+		return a, err
+	}
+	return made, nil
+}
+
+// change changes an object that is stored. Without one, it returns nil.
+func (r *run) change(ctx context.Context, c *client, t *task) (*answer, error) {
+	if t.name == "" || len(content.IsPathSegmentName(t.name)) > 0 {
+		return nil, nil
+	}
+	current, err := c.do(ctx, request{method: http.MethodGet, path: t.path()})
+	if err != nil {
+		return nil, err
+	}
+	if current.code == http.StatusNotFound || current.code == http.StatusMethodNotAllowed {
+		// Reviews and the like are answered and never stored.
+		return nil, nil
+	}
+	if !current.ok() {
+		return current, nil
+	}
+	t.stored = true
+	return t.patch(ctx, c, current.body)
+}
+
+// create creates an object.
+func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
+	object := t.sent.DeepCopy()
+	if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
+		return nil, err
+	}
+	pruneNulls(object.Object)
+	if object.GetResourceVersion() != "" {
+		// The object was written by a cluster. kubectl leaves it out.
+		object.SetResourceVersion("")
+	}
+	create := request{method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: "application/json", query: t.query(clientSideManager)}
+	if !r.Call && convertsByWebhook(object) {
+		create.query.Set("dryRun", metav1.DryRunAll)
+		create.body = bodyOf(object.Object)
+		judged, err := c.do(ctx, create)
+		if err != nil || !judged.ok() || t.dryRun {
+			return judged, err
+		}
+		// Without webhooks, versions differ in their name only.
+		create.query.Del("dryRun")
+		object.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
+		create.body = bodyOf(object.Object)
+		made, err := c.do(ctx, create)
+		if err != nil || !made.ok() {
+			return made, err
+		}
+		return judged, nil
+	}
+	create.body = bodyOf(object.Object)
+	return c.do(ctx, create)
+}
+
+// query has the parameters of a write of the object.
+func (t *task) query(manager string) url.Values {
+	q := url.Values{"fieldManager": {manager}, "fieldValidation": {metav1.FieldValidationStrict}}
+	if t.dryRun {
+		q.Set("dryRun", metav1.DryRunAll)
+	}
+	return q
+}
+
+// path is where the object is.
+func (t *task) path() string { return collection(t.kind, t.namespace) + "/" + url.PathEscape(t.name) }
+
+// patch changes a stored object as kubectl apply does, by what was applied before, is applied
+// now, and is stored.
+func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, error) {
+	stored := &unstructured.Unstructured{}
+	if err := stored.UnmarshalJSON(current); err != nil {
+		return nil, err
+	}
+	original, err := util.GetOriginalConfiguration(stored)
+	if err != nil {
+		return nil, err
+	}
+	modified, err := util.GetModifiedConfiguration(t.sent.DeepCopy(), true, unstructured.UnstructuredJSONScheme)
+	if err != nil {
+		return nil, err
+	}
+	change := request{method: http.MethodPatch, path: t.path(), query: t.query(clientSideManager)}
+	if typed, failure := scheme.Scheme.New(t.kind.Kind); failure == nil {
+		meta, failure := strategicpatch.NewPatchMetaFromStruct(typed)
+		if failure != nil {
+			return nil, failure
+		}
+		change.contentType = string(types.StrategicMergePatchType)
+		change.body, err = strategicpatch.CreateThreeWayMergePatch(original, modified, current, meta, true)
+	} else {
+		change.contentType = string(types.MergePatchType)
+		change.body, err = jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the change of the object that is there: %w", err)
+	}
+	if string(change.body) == "{}" {
+		return &answer{code: http.StatusOK, body: current}, nil
+	}
+	return c.do(ctx, change)
+}
+
+// pruneNulls takes out members without a value, which kubectl does not create.
+func pruneNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+			} else {
+				pruneNulls(member)
+			}
+		}
+	case []any:
+		for _, element := range v {
+			pruneNulls(element)
+		}
+	}
+}
+
+// convertsByWebhook tells whether an object is the definition of a custom resource whose
+// versions a webhook converts.
+func convertsByWebhook(u *unstructured.Unstructured) bool {
+	if u.GetKind() != "CustomResourceDefinition" {
+		return false
+	}
+	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
+	return strategy == "Webhook"
+}
+
+// decodeObject reads an object of an answer.
+func decodeObject(body []byte) map[string]any {
+	var content map[string]any
+	if json.Unmarshal(body, &content) != nil {
+		return nil
+	}
+	return content
+}

@@ -1,0 +1,57 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+)
+
+// Options say what is checked, and how.
+type Options struct {
+	// Set are the objects.
+	Set *manifests.Set
+	// Snapshot is the cluster that the objects are meant for; nil for an empty one.
+	Snapshot *clustersnapshot.Snapshot
+	// Namespace is where objects are that name none; empty means default. With
+	// NamespaceEnforced, objects that name another one are refused, as by kubectl -n.
+	Namespace         string
+	NamespaceEnforced bool
+	// As is the user who applies the objects, with Groups; empty for an administrator.
+	As     string
+	Groups []string
+	// ServerSide applies as kubectl apply --server-side does.
+	ServerSide bool
+	// Call calls the webhooks. ServiceAddresses say where those are that name a service,
+	// each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	Call             bool
+	ServiceAddresses []string
+	// Diff asks what the server made of each object.
+	Diff bool
+	// Progress, if it is set, is called with what is done, how many objects are done, and of how
+	// many, from one goroutine at a time.
+	Progress func(what string, done, of int)
+}
+
+// Run checks the objects. The error says that they could not be checked; what is wrong with
+// them is in the Report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	begin := time.Now()
+	report := newReport(&o)
+	s, err := start(ctx, &o)
+	if err != nil {
+		return nil, fmt.Errorf("starting a server to check with: %w", err)
+	}
+	defer s.stop()
+	report.Summary.StartSeconds = time.Since(begin).Seconds()
+	begin = time.Now()
+	r := &run{Options: o, server: s, report: report}
+	if err := r.all(ctx); err != nil {
+		return nil, err
+	}
+	report.finish()
+	report.Summary.CheckSeconds = time.Since(begin).Seconds()
+	return report, nil
+}

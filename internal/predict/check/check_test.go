@@ -1,0 +1,184 @@
+package check_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+)
+
+// application is what a team has in a repository, nine objects.
+const application = `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app
+  namespace: team
+  labels: {app.kubernetes.io/name: app, app.kubernetes.io/part-of: shop}
+spec:
+  replicas: 3
+  selector:
+    matchLabels: {app.kubernetes.io/name: app}
+  template:
+    metadata:
+      labels: {app.kubernetes.io/name: app}
+    spec:
+      serviceAccountName: app
+      containers:
+      - name: main
+        image: registry.example.com/app:1.2.3
+        ports: [{containerPort: 8080, name: http}]
+        env:
+        - {name: LOG_LEVEL, value: info}
+        - name: POD_NAME
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        resources:
+          requests: {cpu: 100m, memory: 128Mi}
+          limits: {memory: 256Mi}
+        readinessProbe:
+          httpGet: {path: /healthz, port: http}
+        volumeMounts: [{name: config, mountPath: /etc/app}]
+      volumes:
+      - name: config
+        configMap: {name: app}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: app, namespace: team}
+spec:
+  selector: {app.kubernetes.io/name: app}
+  ports: [{port: 80, targetPort: http, name: http}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: app, namespace: team}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: app, namespace: team}
+data: {config.yaml: 'level: info'}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: app, namespace: team}
+spec:
+  rules:
+  - host: app.example.com
+    http:
+      paths:
+      - path: /
+        pathType: Prefix
+        backend: {service: {name: app, port: {name: http}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: app, namespace: team}
+spec: {minAvailable: 1, selector: {matchLabels: {app.kubernetes.io/name: app}}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: app, namespace: team}
+spec: {podSelector: {matchLabels: {app.kubernetes.io/name: app}}, policyTypes: [Ingress], ingress: [{ports: [{port: http}]}]}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: app, namespace: team}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: app}, maxReplicas: 5}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: app, namespace: team}
+rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]
+`
+
+// repository writes 1,000 manifests, one in a file.
+func repository(tb testing.TB) string {
+	dir := tb.TempDir()
+	n := 0
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%04d.yaml", n)), []byte(text), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+		n++
+	}
+	for team := range 10 {
+		write(fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: team-%d}\n", team))
+		for app := range 11 {
+			text := strings.NewReplacer("team", fmt.Sprintf("team-%d", team), ": app\n", fmt.Sprintf(": app-%d\n", app), "name: app,", fmt.Sprintf("name: app-%d,", app)).Replace(application)
+			for object := range strings.SplitSeq(text, "---\n") {
+				write(object)
+			}
+		}
+	}
+	if n != 1000 {
+		tb.Fatalf("%d manifests", n)
+	}
+	return dir
+}
+
+// BenchmarkAThousandManifests measures a check of 1,000 manifests after the start of the
+// server, reading them included: the time and the CPU time, in seconds.
+func BenchmarkAThousandManifests(b *testing.B) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	dir := repository(b)
+	var start, checked, cpu float64
+	for b.Loop() {
+		before := used(b)
+		set, err := manifests.Read([]string{dir}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := check.Run(b.Context(), check.Options{Set: set, Namespace: "default"})
+		if err != nil || r.Summary.Accepted != 1000 {
+			b.Fatalf("%+v, %v: %v", r.Summary, err, r.Findings)
+		}
+		start += r.Summary.StartSeconds
+		checked += r.Summary.CheckSeconds
+		cpu += used(b) - before
+	}
+	n := float64(b.N)
+	b.ReportMetric(start/n, "start-s/op")
+	b.ReportMetric(checked/n, "check-s/op")
+	b.ReportMetric(cpu/n, "cpu-s/op")
+}
+
+// used is the CPU time of this process, in seconds.
+func used(tb testing.TB) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
+}
+
+// A thousand manifests are checked, each by its own answer, and progress counts them.
+func TestAThousandManifests(t *testing.T) {
+	set, err := manifests.Read([]string{repository(t)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := map[string]int{}
+	r, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Diff: true, Progress: func(what string, done, of int) {
+		if done < last[what] || done > of || of != 1000 {
+			t.Errorf("%s %d of %d after %d", what, done, of, last[what])
+		}
+		last[what] = done
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last["Applied"] != 1000 || last["Compared"] != 1000 {
+		t.Errorf("progress ended at %v", last)
+	}
+	if r.Summary.Accepted != 1000 || len(r.Findings) > 0 {
+		t.Errorf("%+v: %v", r.Summary, r.Findings)
+	}
+}

@@ -1,0 +1,184 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+)
+
+// hidden stands for what is in a secret.
+const hidden = "(hidden)"
+
+// diff notes what the server made of each object, and by what.
+func (r *run) diff(ctx context.Context) error {
+	for _, t := range r.tasks {
+		r.did(comparing, 1)
+		if !t.accepted() {
+			continue
+		}
+		made := map[string]any{}
+		if err := json.Unmarshal(t.answer.body, &made); err != nil {
+			return fmt.Errorf("the server's answer about %s: %w", t.result.Title(), err)
+		}
+		written, err := yaml.Marshal(shown(t.sent.Object, t.sent.Object))
+		if err != nil {
+			return err
+		}
+		stored, err := yaml.Marshal(shown(made, t.sent.Object))
+		if err != nil {
+			return err
+		}
+		text := string(diff.Diff("as written", written, "as stored", stored))
+		// The first line repeats the names.
+		_, text, _ = strings.Cut(text, "\n")
+		t.result.Diff = text
+		if t.answer.trace == "" {
+			continue
+		}
+		record := &v1alpha1.AdmissionTrace{}
+		q := request{method: http.MethodGet, path: "/apis/gatehouse.dev/v1alpha1/admissiontraces/" + t.answer.trace}
+		a, err := r.admin.do(ctx, q)
+		if err != nil {
+			return err
+		}
+		if a.ok() && json.Unmarshal(a.body, record) == nil {
+			t.result.Changes = changes(&record.Record)
+		}
+	}
+	return nil
+}
+
+// changes are who changed what, in the order in which they did.
+func changes(record *trace.Record) []Change {
+	var list []Change
+	add := func(by string, patch []trace.PatchOperation) {
+		var paths []string
+		for i := range patch {
+			if patch[i].Op != "test" && !slices.Contains(paths, patch[i].Path) {
+				paths = append(paths, patch[i].Path)
+			}
+		}
+		if len(paths) > 0 {
+			list = append(list, Change{By: by, Paths: paths})
+		}
+	}
+	for i := range record.Steps {
+		s := &record.Steps[i]
+		add(s.Plugin, s.Patch)
+		for k := range s.Calls {
+			add("webhook "+s.Calls[k].Webhook.Configuration+"/"+s.Calls[k].Webhook.Name, s.Calls[k].Patch)
+		}
+		for k := range s.Judgements {
+			for _, e := range s.Judgements[k].Evaluations {
+				for _, m := range e.Mutations {
+					add("policy "+s.Judgements[k].Policy.Configuration, m.Patch)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// shown is an object without what every server sets, and without secrets.
+func shown(content, sent map[string]any) map[string]any {
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	if annotations := u.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		if len(annotations) == 0 {
+			unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
+		} else {
+			u.SetAnnotations(annotations)
+		}
+	}
+	if _, ok := sent["status"]; !ok {
+		delete(u.Object, "status")
+	}
+	if u.GroupVersionKind().Group == "" {
+		switch u.GetKind() {
+		case "Secret":
+			hide(u.Object)
+		case "Service":
+			allocated(u.Object, sent)
+		case "Pod":
+			drawnVolumes(u.Object)
+		}
+	}
+	return u.Object
+}
+
+// anyone stands for what the server chooses, and chooses differently each time.
+const anyone = "(allocated)"
+
+// allocated takes out of a service the addresses and ports that it did not ask for.
+func allocated(service, sent map[string]any) {
+	spec, _ := service["spec"].(map[string]any)
+	asked, _ := sent["spec"].(map[string]any)
+	for _, field := range []string{"clusterIP", "clusterIPs", "healthCheckNodePort"} {
+		if spec[field] != nil && asked[field] == nil && spec["clusterIP"] != corev1.ClusterIPNone {
+			spec[field] = anyone
+		}
+	}
+	ports, _ := spec["ports"].([]any)
+	wanted, _ := asked["ports"].([]any)
+	for i := range ports {
+		port, _ := ports[i].(map[string]any)
+		want := map[string]any{}
+		if i < len(wanted) {
+			want, _ = wanted[i].(map[string]any)
+		}
+		if port["nodePort"] != nil && want["nodePort"] == nil {
+			port["nodePort"] = anyone
+		}
+	}
+}
+
+// drawn is the name of the volume that the plugin ServiceAccount adds.
+var drawn = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
+
+// drawnVolumes makes the names of volumes equal that are drawn by lot.
+func drawnVolumes(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if name, _ := v["name"].(string); drawn.MatchString(name) {
+			v["name"] = "kube-api-access-*****"
+		}
+		for _, member := range v {
+			drawnVolumes(member)
+		}
+	case []any:
+		for _, element := range v {
+			drawnVolumes(element)
+		}
+	}
+}
+
+// hide takes the values out of a secret. The server turns stringData into data.
+func hide(secret map[string]any) {
+	keys := map[string]any{}
+	for _, field := range []string{"data", "stringData"} {
+		values, _ := secret[field].(map[string]any)
+		for key := range values {
+			keys[key] = hidden
+		}
+		delete(secret, field)
+	}
+	if len(keys) > 0 {
+		secret["data"] = keys
+	}
+}

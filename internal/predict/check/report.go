@@ -1,0 +1,370 @@
+package check
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// Report is what was found. Its JSON is stable: fields are only ever added.
+type Report struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// KubernetesVersion is the release by which the objects were checked, and Cluster that
+	// of the snapshot's cluster.
+	KubernetesVersion string  `json:"kubernetesVersion"`
+	Cluster           string  `json:"cluster,omitempty"`
+	Summary           Summary `json:"summary"`
+	// Findings are in the order of the files and lines.
+	Findings []Finding `json:"findings"`
+	Objects  []*Object `json:"objects"`
+	// Webhooks are those that would be called and were not.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
+	// Skipped is what was read and is not an object.
+	Skipped []Skipped `json:"skipped,omitempty"`
+	// Notes say in sentences what the check did not see.
+	Notes []string `json:"notes,omitempty"`
+
+	// order has the place of each file in the set.
+	order map[string]int
+}
+
+// Summary counts.
+type Summary struct {
+	Files    int `json:"files"`
+	Objects  int `json:"objects"`
+	Accepted int `json:"accepted"`
+	Rejected int `json:"rejected"`
+	// Unknown objects could not be checked.
+	Unknown  int `json:"unknown"`
+	Errors   int `json:"errors"`
+	Warnings int `json:"warnings"`
+	// StartSeconds is how long the server took to start, CheckSeconds the rest.
+	StartSeconds float64 `json:"startSeconds"`
+	CheckSeconds float64 `json:"checkSeconds"`
+}
+
+// Verdict is what happens to an object.
+type Verdict string
+
+// The verdicts.
+const (
+	Accepted Verdict = "accepted"
+	Rejected Verdict = "rejected"
+	Unknown  Verdict = "unknown"
+)
+
+// Object is one object of the set.
+type Object struct {
+	File       string  `json:"file"`
+	Line       int     `json:"line"`
+	APIVersion string  `json:"apiVersion"`
+	Kind       string  `json:"kind"`
+	Namespace  string  `json:"namespace,omitempty"`
+	Name       string  `json:"name,omitempty"`
+	Verdict    Verdict `json:"verdict"`
+	// Code, Reason and Message are those of the refusal, Warnings those of the server.
+	Code     int32    `json:"code,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Message  string   `json:"message,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Webhooks would be called, and were not.
+	Webhooks []Call `json:"webhooks,omitempty"`
+	// Diff is what the server made of the object, as a unified diff, and Changes who
+	// changed which fields of it. What is in the diff alone are defaults.
+	Diff    string   `json:"diff,omitempty"`
+	Changes []Change `json:"changes,omitempty"`
+}
+
+// Title names the object in messages: Deployment shop/web.
+func (o *Object) Title() string {
+	name := o.Name
+	if name == "" {
+		name = "(no name)"
+	}
+	return title(o.Kind, o.Namespace, name)
+}
+
+// Call is a webhook or an initializer that an object would go through.
+type Call struct {
+	// Webhook is CONFIGURATION/NAME. Plugin is the admission plugin that calls it.
+	Webhook string `json:"webhook"`
+	Plugin  string `json:"plugin"`
+	// FailurePolicy is Fail or Ignore.
+	FailurePolicy string `json:"failurePolicy,omitempty"`
+	// Unknown says why it is not known whether it would be called; empty when it would.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// Webhook is one that was not called.
+type Webhook struct {
+	Call
+	// Objects is how many objects it would be called for.
+	Objects int `json:"objects"`
+}
+
+// Change is what one step of admission changed.
+type Change struct {
+	By    string   `json:"by"`
+	Paths []string `json:"paths"`
+}
+
+// Skipped is a part of a file that is not an object.
+type Skipped struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+}
+
+// Finding is one thing to tell.
+type Finding struct {
+	Level Level  `json:"level"`
+	Rule  string `json:"rule"`
+	File  string `json:"file"`
+	// Line and Column count from 1. Line is 0 for the whole file.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Object is the title of the object; empty for a file. Field is the path of the field.
+	Object  string `json:"object,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}
+
+// Text is the message with the field.
+func (f *Finding) Text() string {
+	if f.Field == "" || strings.Contains(f.Message, f.Field) {
+		return f.Message
+	}
+	return f.Field + ": " + f.Message
+}
+
+func newReport(o *Options) *Report {
+	r := &Report{
+		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: "v" + server.KubernetesVersion,
+		Findings: []Finding{}, Objects: []*Object{}, order: map[string]int{},
+	}
+	place := func(file string) {
+		if _, ok := r.order[file]; !ok {
+			r.order[file] = len(r.order)
+		}
+	}
+	for _, file := range o.Set.Files {
+		place(file)
+	}
+	for _, p := range o.Set.Problems {
+		place(p.File)
+		f := Finding{Level: LevelError, Rule: ruleUnreadable, File: p.File, Line: p.Line, Message: p.Message}
+		if p.Line > 0 {
+			f.Column = 1
+		}
+		if p.Warning {
+			f.Level, f.Rule = LevelWarning, ruleDuplicateKey
+		}
+		r.Findings = append(r.Findings, f)
+	}
+	for _, n := range o.Set.Notes {
+		r.Skipped = append(r.Skipped, Skipped(n))
+	}
+	r.Summary.Files = len(o.Set.Files)
+	if o.Snapshot != nil {
+		r.Cluster = o.Snapshot.Cluster.KubernetesVersion
+	}
+	return r
+}
+
+// add notes an object, of which nothing is known yet.
+func (r *Report) add(t *task) *Object {
+	o := &Object{
+		File: t.object.File, Line: t.object.Line, APIVersion: text(t.object.Content, "apiVersion"), Kind: text(t.object.Content, "kind"),
+		Namespace: t.namespace, Name: t.name, Verdict: Unknown,
+	}
+	r.Objects = append(r.Objects, o)
+	return o
+}
+
+// find adds a finding about an object.
+func (r *Report) find(t *task, level Level, rule, field, message string) {
+	line, column := t.object.Place(field)
+	r.Findings = append(r.Findings, Finding{
+		Level: level, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Field: field, Message: message,
+	})
+}
+
+func (r *Report) warn(t *task, rule, field, message string) {
+	r.find(t, LevelWarning, rule, field, message)
+}
+
+// refuse rejects an object that the server was not asked about.
+func (r *Report) refuse(t *task, rule, field, message string) {
+	t.result.Verdict, t.result.Message = Rejected, message
+	r.find(t, LevelError, rule, field, message)
+}
+
+// noKind rejects an object of a kind that is not served, in the words of kubectl. elsewhere
+// are the versions in which kinds of the same name are.
+func (r *Report) noKind(t *task, why string, elsewhere ...string) {
+	gvk := t.sent.GroupVersionKind()
+	message := fmt.Sprintf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
+	switch {
+	case why != "":
+	case len(elsewhere) > 0:
+		why = "it is served in " + strings.Join(elsewhere, ", ")
+	default:
+		why = "ensure CRDs are installed first: add the definition to the files, or name a cluster that has it with --from-cluster or --snapshot"
+	}
+	r.refuse(t, ruleUnknownKind, "apiVersion", message+": "+why)
+	t.result.Message = message
+}
+
+// notChecked leaves an object unknown.
+func (r *Report) notChecked(t *task, why string) {
+	t.result.Message = why
+	r.warn(t, ruleNotChecked, "", why)
+}
+
+// unsent rejects an object that no request could be made of.
+func (r *Report) unsent(t *task, err error) { r.refuse(t, ruleInvalid, "", err.Error()) }
+
+// duplicate warns of an object that is there twice.
+func (r *Report) duplicate(t, first *task) {
+	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
+}
+
+var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.)*)"`)
+
+// goField is how decoders name a field whose value has the wrong type.
+var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
+
+// judged notes what the server said of an object.
+func (r *Report) judged(t *task) {
+	a := t.answer
+	if a == nil {
+		return
+	}
+	for _, w := range a.warnings {
+		if strings.Contains(w, notEnforced) {
+			// No plugin of this server acts on it. Those of the cluster do.
+			continue
+		}
+		t.result.Warnings = append(t.result.Warnings, w)
+		rule, field := ruleWarning, ""
+		if strings.Contains(w, "deprecated") {
+			rule = ruleDeprecated
+			if strings.HasPrefix(w, t.result.APIVersion+" ") {
+				field = "apiVersion"
+			}
+		}
+		if before, _, ok := strings.Cut(w, ": "); ok && field == "" && !strings.Contains(before, " ") {
+			field = before
+		}
+		r.warn(t, rule, field, w)
+	}
+	if a.ok() {
+		if t.result.Verdict == Unknown {
+			t.result.Verdict = Accepted
+		}
+		return
+	}
+	s := a.status
+	t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = Rejected, s.Code, string(s.Reason), s.Message
+	rule := ruleOf(s)
+	if found := unknownField.FindAllStringSubmatch(s.Message, -1); rule == ruleUnknownField && len(found) > 0 {
+		for _, m := range found {
+			r.find(t, LevelError, rule, m[2], m[1]+" field")
+		}
+		return
+	}
+	if s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" }) {
+		for _, c := range s.Details.Causes {
+			field := c.Field
+			if strings.HasPrefix(field, "<") {
+				// <nil> means the object.
+				field = ""
+			}
+			r.find(t, LevelError, rule, field, c.Message)
+		}
+		return
+	}
+	field := ""
+	if m := goField.FindStringSubmatch(s.Message); m != nil {
+		field = m[1]
+	}
+	line, column := t.object.Place(field)
+	r.Findings = append(r.Findings, Finding{
+		Level: LevelError, Rule: rule, File: t.object.File, Line: line, Column: column, Object: t.result.Title(), Message: s.Message,
+	})
+}
+
+// notEnforced is a part of the warning of a server whose plugin for a kind of registration is
+// off.
+const notEnforced = "but this server does not enforce them: their admission plugin is off"
+
+// ruleOf sorts a refusal.
+func ruleOf(s *metav1.Status) string {
+	switch {
+	case strings.Contains(s.Message, "strict decoding error"):
+		return ruleUnknownField
+	case s.Reason == metav1.StatusReasonInvalid || s.Reason == metav1.StatusReasonBadRequest:
+		return ruleInvalid
+	case s.Reason == metav1.StatusReasonForbidden && strings.Contains(s.Message, ` is forbidden: User "`):
+		return ruleForbidden
+	case s.Reason == metav1.StatusReasonForbidden:
+		return ruleDenied
+	case s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Kind == "namespaces":
+		return ruleNamespace
+	}
+	return ruleRejected
+}
+
+// finish sorts and counts.
+func (r *Report) finish() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(r.order[a.File], r.order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Level, b.Level))
+	})
+	r.Findings = slices.Compact(r.Findings)
+	s := &r.Summary
+	s.Objects = len(r.Objects)
+	for _, o := range r.Objects {
+		switch o.Verdict {
+		case Accepted:
+			s.Accepted++
+		case Rejected:
+			s.Rejected++
+		case Unknown:
+			s.Unknown++
+		}
+	}
+	for _, f := range r.Findings {
+		switch f.Level {
+		case LevelError:
+			s.Errors++
+		case LevelWarning:
+			s.Warnings++
+		}
+	}
+}
+
+// place returns where the object of a kind and name is written, and one of its fields.
+func (r *run) place(kind, name, field string) (manifests.Object, int) {
+	for _, t := range r.tasks {
+		if t.name == name && t.result.Kind == kind {
+			line, _ := t.object.Place(field)
+			return *t.object, line
+		}
+	}
+	return manifests.Object{}, 0
+}
+
+// JSON writes the report for programs.
+func (r *Report) JSON() ([]byte, error) {
+	data, err := json.MarshalIndent(r, "", "    ")
+	return append(data, '\n'), err
+}

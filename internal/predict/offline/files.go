@@ -1,0 +1,349 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	regular "github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// document is one object of a file.
+type document struct{ *manifests.Object }
+
+func (d *document) object() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: d.Content}
+}
+
+// Objects returns the objects of a file in YAML or JSON: all of its documents, lists taken
+// apart. The error names the file and the line.
+func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
+	found, err := documents(file, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*unstructured.Unstructured, len(found))
+	for i, d := range found {
+		list[i] = d.object()
+	}
+	return list, nil
+}
+
+// documents returns the objects of a file. With skipped, it passes over what is not one.
+func documents(file string, data []byte, skipped *[]string) ([]*document, error) {
+	content := manifests.Parse(file, data)
+	for _, p := range content.Problems {
+		text := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
+		switch {
+		case !p.Warning:
+			return nil, errors.New(text)
+		case skipped != nil:
+			*skipped = append(*skipped, text)
+		}
+	}
+	for _, n := range content.Notes {
+		text := fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Message)
+		if skipped == nil {
+			return nil, errors.New(text)
+		}
+		*skipped = append(*skipped, text)
+	}
+	found := make([]*document, len(content.Objects))
+	for i, o := range content.Objects {
+		found[i] = &document{o}
+	}
+	return found, nil
+}
+
+// atOnce calls f for each of n numbers, as many at the same time as there are processors,
+// and returns when all calls have.
+func atOnce(n int, f func(i int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(n, goruntime.GOMAXPROCS(0)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	working.Wait()
+}
+
+// files are what was read.
+type files struct {
+	manifests.Places
+	namespaces map[string]*corev1.Namespace
+	kinds      *Kinds
+	stored     []*document
+	// written says how registrations are written, for rules.
+	// static are the registrations that only manifest files can have.
+	static  []snapshot.Manifest
+	written map[lint.Object]lint.Written
+}
+
+// Read makes a World of files, and of the .yaml, .yml and .json files of directories.
+// Registrations must be valid. Errors name the file and the line.
+func Read(paths []string) (*World, error) {
+	found, err := open(paths, nil, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(found, nil)
+}
+
+// Survey makes a World of files as they are, for those who ask what is wrong with them. The
+// path - is in. What is wrong with a registration is kept for World.Lint. What is not an
+// object of the API is passed over; skipped says so. Files of a directory that cannot be read or
+// parsed are passed over as well; unread says which. The error is about a path that was named.
+func Survey(paths []string, in io.Reader) (w *World, skipped, unread []string, err error) {
+	found, err := open(paths, in, &skipped, &unread)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	w, err = assemble(found, &skipped)
+	return w, skipped, unread, err
+}
+
+// assemble makes a World of what was read. With skipped it is lenient.
+func assemble(all []*document, skipped *[]string) (*World, error) {
+	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
+	w := &World{
+		Kinds: f.kinds, RightsUnknown: "what the user may do is not in files", UserUnknown: "the user is not known: name one with --as",
+		files: f,
+	}
+	pass := func(err error) error {
+		if skipped == nil {
+			return err
+		}
+		*skipped = append(*skipped, err.Error())
+		return nil
+	}
+	registrations := make([]parsed, len(all))
+	atOnce(len(all), func(i int) {
+		if u := all[i].object(); u.GroupVersionKind().Group == registration.GroupName {
+			r := &registrations[i]
+			r.object, r.errs, r.err = parse(u)
+		}
+	})
+	for i, d := range all {
+		u := d.object()
+		gvk := u.GroupVersionKind()
+		var err error
+		switch {
+		case gvk.Group == registration.GroupName:
+			err = f.register(w, d, &registrations[i], skipped)
+		case gvk.GroupKind() == schema.GroupKind{Kind: "Namespace"}:
+			// Its defaults have a label with its name.
+			namespace := &corev1.Namespace{}
+			if err = as(u, namespace); err != nil {
+				err = fmt.Errorf("%s: Namespace %q: %w", d.At(), u.GetName(), err)
+			} else {
+				f.namespaces[u.GetName()] = namespace
+			}
+		case gvk.GroupKind() == definitions:
+			if err = w.Kinds.Define(u); err != nil {
+				err = fmt.Errorf("%s: %w", d.At(), err)
+			}
+		}
+		if err != nil {
+			if err = pass(err); err != nil {
+				return nil, err
+			}
+		}
+		f.stored = append(f.stored, d)
+	}
+	var err error
+	if w.Registrations.Local, err = snapshot.NewLocal(f.static, nil); err != nil {
+		return nil, err
+	}
+	w.Notes = append(w.Notes, "compiled-in plugins of the server are not part of this plan: files do not list them")
+	w.Namespace = f.namespace
+	w.Params = f
+	w.Stored = f.find
+	w.locate = f.Locate
+	return w, nil
+}
+
+// definitions are the definitions of custom resources.
+var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+
+// open returns the objects of files. With skipped, it passes over what is not one; with
+// unread, over files of directories that cannot be read or parsed.
+func open(paths []string, in io.Reader, skipped, unread *[]string) ([]*document, error) {
+	var all []*document
+	for _, path := range paths {
+		if path == "-" && skipped != nil {
+			data, err := regular.ReadFrom(in, regular.Objects)
+			if err != nil {
+				return nil, err
+			}
+			found, err := documents("standard input", data, skipped)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+			continue
+		}
+		names, err := expand(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			read := regular.Read
+			if name == path {
+				read = regular.ReadArgument
+			}
+			data, err := read(name, regular.Objects)
+			if err != nil {
+				if unread == nil || name == path {
+					return nil, err
+				}
+				*unread = append(*unread, err.Error())
+				continue
+			}
+			found, err := documents(name, data, skipped)
+			switch {
+			case err == nil:
+				all = append(all, found...)
+			case unread == nil || name == path:
+				return nil, err
+			case isTemplate(name):
+				*skipped = append(*skipped, fmt.Sprintf("%s: a template of a Helm chart is not an object: look at what 'helm template' makes of it", name))
+			default:
+				*unread = append(*unread, regular.Shorten(err).Error())
+			}
+		}
+	}
+	return all, nil
+}
+
+// isTemplate reports whether a file is a template of a Helm chart.
+func isTemplate(name string) bool {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		if filepath.Base(dir) == "templates" {
+			if info, err := os.Stat(filepath.Join(filepath.Dir(dir), "Chart.yaml")); err == nil && info.Mode().IsRegular() {
+				return true
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return false
+		}
+	}
+}
+
+// expand returns the files that a path means.
+func expand(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var names []string
+	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s has no .yaml, .yml or .json files", path)
+	}
+	return names, err
+}
+
+// parsed is what parse returns.
+type parsed struct {
+	object runtime.Object
+	errs   field.ErrorList
+	err    error
+}
+
+// register adds a registration. With skipped, what is wrong with it is kept.
+func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) error {
+	u := d.object()
+	if other := f.Find(u.GetKind(), u.GetName()); other != nil && p.err == nil {
+		return fmt.Errorf("%s: %s %q is at %s, too", d.At(), u.GetKind(), u.GetName(), other.At())
+	}
+	if skipped != nil {
+		written := lint.Written{APIVersion: u.GetAPIVersion(), Annotations: u.GetAnnotations()}
+		for _, e := range p.errs {
+			written.Invalid = append(written.Invalid, lint.Invalid{Field: e.Field, Message: e.Error()})
+		}
+		if p.err != nil {
+			written.Invalid = append(written.Invalid, lint.Invalid{Message: p.err.Error()})
+		}
+		f.Add(d.Object)
+		f.written[lint.Object{Kind: u.GetKind(), Name: u.GetName()}] = written
+		if len(written.Invalid) == 0 {
+			f.add(w, d, p.object)
+		}
+		return nil
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w", d.At(), p.err)
+	}
+	if len(p.errs) > 0 {
+		return fmt.Errorf("%s: %s %q: %w", d.At(), u.GetKind(), u.GetName(), p.errs.ToAggregate())
+	}
+	f.Add(d.Object)
+	f.add(w, d, p.object)
+	return nil
+}
+
+// add adds an object to the registrations. Only manifest files of a server have names of
+// theirs (S21.8).
+func (f *files) add(w *World, d *document, object runtime.Object) {
+	if snapshot.IsStatic(object) {
+		f.static = append(f.static, snapshot.Manifest{Object: object, File: d.File})
+		return
+	}
+	w.Registrations.Objects = append(w.Registrations.Objects, object)
+}
+
+func (f *files) namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	if namespace, ok := f.namespaces[name]; ok {
+		return namespace, nil
+	}
+	return nil, fmt.Errorf("%w: no file has namespace %s", plan.ErrUnknown, name)
+}
+
+// find returns an object of the files, in whatever version it is written there.
+func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error) {
+	for _, d := range f.stored {
+		u := d.object()
+		in := u.GetNamespace()
+		if in == "" && kind.Namespaced {
+			in = "default"
+		}
+		if u.GroupVersionKind() == kind.Kind && u.GetName() == name && in == namespace {
+			return u, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(kind.Resource.GroupResource(), name)
+}
+
+// errNoObject tells that a request lacks its object.
+var errNoObject = errors.New("the request has no object")

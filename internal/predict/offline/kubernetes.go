@@ -1,0 +1,59 @@
+package offline
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/controlplane"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+)
+
+// inKubernetes is what kube-apiserver of the release that the server is built from serves by
+// default.
+var inKubernetes = controlplane.DefaultAPIResourceConfigSource()
+
+// always are the groups that kube-apiserver configures in another way. It serves them in v1.
+var always = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
+
+// InKubernetes tells whether a kube-apiserver of the same release serves the kind by default,
+// or the kind is a custom one. Gatehouse serves more: versions that Kubernetes has removed,
+// and kinds of its own.
+func (k *Kind) InKubernetes() bool {
+	group := k.Resource.Group
+	if group == ownGroup {
+		return false
+	}
+	if slices.Contains(always, group) {
+		return k.Resource.Version == "v1"
+	}
+	return !catalog.Scheme.IsGroupRegistered(group) || inKubernetes.ResourceEnabled(k.Resource)
+}
+
+// ownGroup has the kinds of Gatehouse.
+const ownGroup = "gatehouse.dev"
+
+// explanations is the resource that every Gatehouse server has, and no other server.
+const explanations = "admissionexplanations"
+
+// OnlyHere tells whether the kind is one of Gatehouse, which no release of Kubernetes serves
+// any more or ever did.
+func (k *Kind) OnlyHere() bool {
+	own := []schema.GroupKind{
+		{Group: registration.GroupName, Kind: registration.InitializerKind}, {Group: registration.GroupName, Kind: registration.ExternalKind},
+	}
+	return k.Resource.Group == ownGroup || slices.Contains(own, k.Kind.GroupKind())
+}
+
+// Elsewhere returns the groups and versions in which kinds of a name are served, by
+// Kubernetes of this release or as custom resources, in the order of discovery.
+func (k *Kinds) Elsewhere(kind string) []schema.GroupVersion {
+	var list []schema.GroupVersion
+	for _, known := range k.list {
+		if gv := known.Kind.GroupVersion(); known.Kind.Kind == kind && known.InKubernetes() && gv == known.Resource.GroupVersion() && !slices.Contains(list, gv) {
+			list = append(list, gv)
+		}
+	}
+	return list
+}

@@ -1,0 +1,488 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+)
+
+// survey collects what the rules of package lint look at.
+type survey struct {
+	world *lint.World
+	// roles are what roles allow, by kind, namespace and name.
+	roles    map[lint.Object][]rbacv1.PolicyRule
+	bindings []binding
+}
+
+// binding gives groups a role.
+type binding struct {
+	object lint.Object
+	role   lint.Object
+	groups []string
+}
+
+// surveyed are the kinds of objects that rules look at, and the part of the world that they
+// belong to.
+var surveyed = []struct {
+	schema.GroupVersionResource
+	kind string
+	part lint.Part
+}{
+	{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "Namespace", lint.Namespaces},
+	{schema.GroupVersionResource{Version: "v1", Resource: "services"}, "Service", lint.Services},
+	{schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, "EndpointSlice", lint.Endpoints},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", lint.Workloads},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, "DaemonSet", lint.Workloads},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, "StatefulSet", lint.Workloads},
+	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, "ClusterRole", lint.Access},
+	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, "Role", lint.Access},
+	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, "ClusterRoleBinding", lint.Access},
+	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, "RoleBinding", lint.Access},
+	{schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "CustomResourceDefinition", lint.Definitions},
+}
+
+func newSurvey(now time.Time) *survey {
+	return &survey{
+		world: &lint.World{
+			Now: now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
+			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
+		},
+		roles: map[lint.Object][]rbacv1.PolicyRule{},
+	}
+}
+
+// Lint returns what rules look at: all that is known here. over, which may be nil, is a
+// World of files that are to be put over this one: its objects replace those of the same
+// names. The error is that of the cluster, when it does not answer.
+func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.World, error) {
+	s := newSurvey(now)
+	objects := w.Registrations.Objects
+	s.world.Partial = w.files != nil
+	for source, why := range w.Hidden {
+		s.world.Hidden[source] = why
+	}
+	s.world.Params = w.Params
+	custom := map[schema.GroupResource]bool{}
+	if w.cluster != nil {
+		if err := w.cluster.survey(ctx, s, custom); err != nil {
+			return nil, err
+		}
+	}
+	for _, obj := range objects {
+		if m, err := meta.Accessor(obj); err == nil {
+			s.world.Written[lint.Object{Kind: kindOf(obj), Name: m.GetName()}] = lint.Written{Annotations: m.GetAnnotations()}
+		}
+	}
+	for _, f := range []*World{w, over} {
+		if f == nil || f.files == nil {
+			continue
+		}
+		for _, d := range f.files.stored {
+			u := d.object()
+			if f == over {
+				if err := w.Kinds.define(u); err != nil {
+					return nil, fmt.Errorf("%s: %w", d.At(), err)
+				}
+			}
+			s.add(u, custom)
+		}
+		for object, written := range f.files.written {
+			s.world.Written[object] = written
+		}
+	}
+	if over != nil {
+		objects = slices.DeleteFunc(slices.Clone(objects), func(obj runtime.Object) bool {
+			m, err := meta.Accessor(obj)
+			return err == nil && over.files.Find(kindOf(obj), m.GetName()) != nil
+		})
+		objects = append(objects, over.Registrations.Objects...)
+	}
+	s.grants()
+	s.injectors()
+	s.world.Resources, s.world.Equivalents = w.Kinds.resources(custom), w.Kinds.equivalents
+	if w.Kinds.incomplete != "" {
+		s.world.Unseen[lint.Kinds] = w.Kinds.incomplete
+	}
+	r := w.Registrations
+	r.Objects = objects
+	s.world.Snapshot = snapshot.Compile(r)
+	return s.world, nil
+}
+
+// define adds the kinds of an object that is a CustomResourceDefinition which is not served
+// yet.
+func (k *Kinds) define(u *unstructured.Unstructured) error {
+	if u.GroupVersionKind().GroupKind() != definitions {
+		return nil
+	}
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+	if _, served := k.Served(group, plural); served {
+		return nil
+	}
+	return k.Define(u)
+}
+
+// kindOf returns the kind of a registration object.
+func kindOf(obj runtime.Object) string {
+	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
+	entries, err := registration.Entries(obj)
+	if err != nil || len(entries) == 0 {
+		return ""
+	}
+	return entries[0].Source.String()
+}
+
+// About returns which findings are about the files of a World.
+func (w *World) About() func(lint.Object) bool {
+	return func(o lint.Object) bool { return w.files.document(o) != nil }
+}
+
+// document returns the document of an object, nil when no file has it.
+func (f *files) document(o lint.Object) *document {
+	if found := f.Find(o.Kind, o.Name); found != nil && o.Namespace == "" {
+		return &document{found}
+	}
+	for _, d := range f.stored {
+		if u := d.object(); u.GetKind() == o.Kind && u.GetName() == o.Name && (u.GetNamespace() == o.Namespace || u.GetNamespace() == "" && o.Namespace == metav1.NamespaceDefault) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Locate returns where a field of an object is written, or as much of its path as is
+// written; ok is false when no file has the object.
+func (w *World) Locate(o lint.Object, path []any) (file string, line int, ok bool) {
+	if w.files == nil {
+		return "", 0, false
+	}
+	d := w.files.document(o)
+	if d == nil {
+		return "", 0, false
+	}
+	return d.File, d.LineOf(path), true
+}
+
+// resources lists the kinds for rules.
+func (k *Kinds) resources(custom map[schema.GroupResource]bool) []lint.Resource {
+	list := make([]lint.Resource, 0, len(k.list))
+	for _, one := range k.list {
+		r := lint.Resource{GroupVersionResource: one.Resource, Kind: one.Kind, Namespaced: one.Namespaced, Custom: custom[one.Resource.GroupResource()]}
+		for _, s := range one.subresources {
+			r.Subresources = append(r.Subresources, lint.Subresource{Name: s.name, Kind: s.kind})
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// survey reads what the caller may read of a cluster.
+func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.GroupResource]bool) error {
+	lists := make([]*unstructured.UnstructuredList, len(surveyed))
+	errs := make([]error, len(surveyed))
+	var group sync.WaitGroup
+	for i := range surveyed {
+		group.Go(func() { lists[i], errs[i] = c.list(ctx, surveyed[i].GroupVersionResource) })
+	}
+	group.Wait()
+	forbidden := map[lint.Part][]string{}
+	for i, one := range surveyed {
+		switch {
+		case apierrors.IsForbidden(errs[i]):
+			forbidden[one.part] = append(forbidden[one.part], one.Resource)
+			s.world.Unseen[one.part] = "may not list " + strings.Join(forbidden[one.part], ", ")
+			continue
+		case errs[i] != nil:
+			s.world.Unseen[one.part] = fmt.Sprintf("listing %s: %v", one.Resource, errs[i])
+			continue
+		}
+		for k := range lists[i].Items {
+			u := &lists[i].Items[k]
+			u.SetGroupVersionKind(one.GroupVersion().WithKind(one.kind))
+			s.add(u, custom)
+		}
+	}
+	if _, served := c.kinds.Served(registration.GroupName, registration.Initializing.Descriptor().Resource); served {
+		c.waiting(ctx, s)
+	}
+	return ctx.Err()
+}
+
+// waiting looks for objects that wait for initializers. Only a server that has initializers
+// is asked.
+func (c *cluster) waiting(ctx context.Context, s *survey) {
+	var group errgroup.Group
+	group.SetLimit(8)
+	seen := map[schema.GroupResource]bool{}
+	var mu sync.Mutex
+	for _, k := range c.kinds.list {
+		gvr := k.Resource
+		if seen[gvr.GroupResource()] || gvr.Group == "extensions" || registration.IsVirtual(gvr.GroupResource()) {
+			continue
+		}
+		seen[gvr.GroupResource()] = true
+		group.Go(func() error {
+			list, err := c.uninitialized.Resource(gvr).List(ctx, metav1.ListOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case apierrors.IsForbidden(err):
+				s.world.Unseen[lint.Waiting] = "may not list all kinds of objects"
+			case err != nil:
+				// What cannot be listed has no objects.
+			default:
+				for i := range list.Items {
+					u := &list.Items[i]
+					s.waits(u, lint.Object{Kind: k.Kind.Kind, Namespace: u.GetNamespace(), Name: u.GetName()})
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// uninitialized has requests ask for objects that wait for initializers, too.
+type uninitialized struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (u uninitialized) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	q := r.URL.Query()
+	q.Set("includeUninitialized", "true")
+	r.URL.RawQuery = q.Encode()
+	return u.RoundTripper.RoundTrip(r)
+}
+
+// list returns all objects of a resource; none if it is not served.
+func (c *cluster) list(ctx context.Context, gvr schema.GroupVersionResource) (*unstructured.UnstructuredList, error) {
+	all := &unstructured.UnstructuredList{}
+	if _, served := c.kinds.Served(gvr.Group, gvr.Resource); !served {
+		return all, nil
+	}
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		page, err := c.objects.Resource(gvr).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		all.Items = append(all.Items, page.Items...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// add takes an object into account, if a rule looks at its kind. It replaces one of the same
+// name. What cannot be read in the version that rules know is left out.
+func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResource]bool) {
+	w := s.world
+	namespace := cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
+	name := types.NamespacedName{Namespace: namespace, Name: u.GetName()}
+	object := lint.Object{Kind: u.GetKind(), Namespace: namespace, Name: u.GetName()}
+	if w.Partial {
+		// Those of a cluster are looked for on their own.
+		s.waits(u, object)
+	}
+	switch u.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Kind: "Namespace"}:
+		// Every namespace has a label with its name.
+		labels := map[string]string{corev1.LabelMetadataName: u.GetName()}
+		for key, value := range u.GetLabels() {
+			labels[key] = value
+		}
+		w.Namespaces[u.GetName()] = labels
+	case schema.GroupKind{Kind: "Service"}:
+		service := &corev1.Service{}
+		if into(u, service) {
+			w.Services[name] = service
+		}
+	case schema.GroupKind{Group: "discovery.k8s.io", Kind: "EndpointSlice"}:
+		s.endpoints(u, namespace)
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}:
+		d := &appsv1.Deployment{}
+		if into(u, d) {
+			s.workload(object, d.Spec.Template, d.Spec.Replicas)
+		}
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+		d := &appsv1.StatefulSet{}
+		if into(u, d) {
+			s.workload(object, d.Spec.Template, d.Spec.Replicas)
+		}
+	case schema.GroupKind{Group: "apps", Kind: "DaemonSet"}:
+		d, nodes := &appsv1.DaemonSet{}, int32(-1)
+		if into(u, d) {
+			s.workload(object, d.Spec.Template, &nodes)
+		}
+	case definitions:
+		s.definition(u, custom)
+	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}:
+		role := &rbacv1.Role{}
+		if into(u, role) {
+			s.roles[scoped(object)] = role.Rules
+		}
+	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "RoleBinding"}:
+		s.binding(u, scoped(object))
+	}
+}
+
+// scoped takes the namespace from objects of kinds that have none.
+func scoped(o lint.Object) lint.Object {
+	if strings.HasPrefix(o.Kind, "Cluster") {
+		o.Namespace = ""
+	}
+	return o
+}
+
+// into reads an object as a type, whose fields are the same in all versions of its kind.
+func into(u *unstructured.Unstructured, obj any) bool {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj) == nil
+}
+
+// waits notes an object that waits for an initializer.
+func (s *survey) waits(u *unstructured.Unstructured, object lint.Object) {
+	pending, _, _ := unstructured.NestedSlice(u.Object, "metadata", "initializers", "pending")
+	if len(pending) == 0 {
+		return
+	}
+	first, _ := pending[0].(map[string]any)
+	name, _ := first["name"].(string)
+	s.world.Waiting = append(s.world.Waiting, lint.WaitingObject{Object: object, Initializer: name, Since: u.GetCreationTimestamp().Time})
+}
+
+func (s *survey) endpoints(u *unstructured.Unstructured, namespace string) {
+	slice := &discoveryv1.EndpointSlice{}
+	if !into(u, slice) {
+		return
+	}
+	name := types.NamespacedName{Namespace: namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	ready := s.world.Ready[name]
+	for _, e := range slice.Endpoints {
+		// Nil means ready.
+		if len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+			ready++
+		}
+	}
+	s.world.Ready[name] = ready
+}
+
+func (s *survey) workload(object lint.Object, template corev1.PodTemplateSpec, replicas *int32) {
+	one := lint.Workload{Object: object, Pods: template, Replicas: 1}
+	if replicas != nil {
+		one.Replicas = int(*replicas)
+	}
+	if i := slices.IndexFunc(s.world.Workloads, func(w lint.Workload) bool { return w.Object == object }); i >= 0 {
+		s.world.Workloads[i] = one
+		return
+	}
+	s.world.Workloads = append(s.world.Workloads, one)
+}
+
+// definition notes a custom resource and its conversion webhook.
+func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.GroupResource]bool) {
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
+	custom[schema.GroupResource{Group: group, Resource: plural}] = true
+	content, found, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
+	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); !found || strategy != "Webhook" {
+		return
+	}
+	object := lint.Object{Kind: u.GetKind(), Name: u.GetName()}
+	config := struct {
+		URL      string `json:"url"`
+		CABundle []byte `json:"caBundle"`
+		Service  *struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+			Path      string `json:"path"`
+			Port      *int32 `json:"port"`
+		} `json:"service"`
+	}{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, &config) != nil {
+		return
+	}
+	client := registration.ClientConfig{URL: config.URL, CABundle: config.CABundle}
+	if c := config.Service; c != nil {
+		client.Service = &registration.Service{Namespace: c.Namespace, Name: c.Name, Path: c.Path, Port: 443}
+		if c.Port != nil {
+			client.Service.Port = *c.Port
+		}
+	}
+	s.world.Written[object] = lint.Written{Annotations: u.GetAnnotations()}
+	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
+		lint.Conversion{Object: object, Client: client})
+}
+
+func (s *survey) binding(u *unstructured.Unstructured, object lint.Object) {
+	b := &rbacv1.RoleBinding{}
+	if !into(u, b) {
+		return
+	}
+	one := binding{object: object, role: lint.Object{Kind: b.RoleRef.Kind, Name: b.RoleRef.Name}}
+	if b.RoleRef.Kind == "Role" {
+		one.role.Namespace = object.Namespace
+	}
+	for _, subject := range b.Subjects {
+		if subject.Kind == rbacv1.GroupKind || subject.Kind == rbacv1.UserKind {
+			one.groups = append(one.groups, subject.Name)
+		}
+	}
+	s.bindings = append(slices.DeleteFunc(s.bindings, func(b binding) bool { return b.object == object }), one)
+}
+
+// injectors notes the kinds with a caBundle that a role allows somebody to change.
+func (s *survey) injectors() {
+	s.world.Injectors = map[string]bool{}
+	has := func(list []string, wanted ...string) bool {
+		return slices.ContainsFunc(append(wanted, "*"), func(one string) bool { return slices.Contains(list, one) })
+	}
+	for _, rules := range s.roles {
+		for _, r := range rules {
+			if !has(r.Verbs, "update", "patch") {
+				continue
+			}
+			for _, d := range registration.Sources() {
+				if has(r.APIGroups, registration.GroupName) && has(r.Resources, d.Resource) {
+					s.world.Injectors[d.Kind] = true
+				}
+			}
+			if has(r.APIGroups, definitions.Group) && has(r.Resources, "customresourcedefinitions") {
+				s.world.Injectors[definitions.Kind] = true
+			}
+		}
+	}
+}
+
+// grants puts bindings and roles together.
+func (s *survey) grants() {
+	for _, b := range s.bindings {
+		for _, group := range b.groups {
+			s.world.Grants = append(s.world.Grants, lint.Grant{Binding: b.object, Role: b.role.Name, Group: group, Rules: s.roles[b.role]})
+		}
+	}
+}

@@ -1,0 +1,433 @@
+package offline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/admission/objects"
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+)
+
+// World is what is known about the place where a request would be judged.
+type World struct {
+	Kinds *Kinds
+	// Registrations must not be changed once a plan was made.
+	Registrations snapshot.Registrations
+	// Hidden says of sources why their entries cannot be seen.
+	Hidden map[registration.Source]string
+	// Namespace returns a namespace. Its error is plan.ErrUnknown when it cannot be seen,
+	// and the API status NotFound when there is no such namespace.
+	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Params has the objects that policies refer to.
+	Params plan.Params
+	// Stored returns a stored object. Its error is an API status.
+	Stored func(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error)
+	// UserUnknown and RightsUnknown say why an expression that looks at the user, or at
+	// what the user may do, cannot be evaluated. The first one is for requests without
+	// a user.
+	UserUnknown, RightsUnknown string
+	// Notes are what every plan of this World does not know.
+	Notes []string
+
+	// files and cluster are what the World was made of, one of the two.
+	files   *files
+	cluster *cluster
+
+	// locate finds the place where a rule is written; nil when nobody knows.
+	locate func(e *plan.Entry, rule *int) *plan.Location
+	// behind names what stands behind the webhook of a step; nil when nobody knows.
+	behind func(ctx context.Context, about *plan.About, step *plan.Step) []string
+	// converts tells that Stored returns an object in any version that is served, whatever it
+	// is stored in.
+	converts bool
+	// define finds out how a custom resource is converted; nil when that is known.
+	define func(ctx context.Context, kind *Kind)
+
+	// compile compiles the registrations when the first plan is made.
+	compile  sync.Once
+	compiled *snapshot.Snapshot
+}
+
+// Request is a request that is not made.
+type Request struct {
+	// Operation is CREATE, UPDATE, DELETE or CONNECT.
+	Operation string
+	// Kind is that of the objects; Subresource is what is written of them.
+	Kind            *Kind
+	Subresource     string
+	Namespace, Name string
+	// Object is what is sent, in any version; nil for DELETE and CONNECT. An UPDATE
+	// without one changes nothing.
+	Object *unstructured.Unstructured
+	// Old is the stored object. If it is nil, World.Stored is asked.
+	Old    *unstructured.Unstructured
+	DryRun bool
+	// User may be nil.
+	User user.Info
+	// All asks for what does not apply, too.
+	All bool
+}
+
+// Plan says what admission would do with a request. The error says what is wrong with it,
+// or is that of World.Stored.
+func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
+	object, old, err := w.objects(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	sent, known := q.Kind.sent(q.Subresource)
+	notes := slices.Clone(w.Notes)
+	if !known {
+		sent = q.Kind.Kind
+		if q.Object != nil {
+			sent = q.Object.GroupVersionKind()
+		}
+		notes = append(notes, fmt.Sprintf("%s has no known subresource %s", q.Kind.Resource.Resource, q.Subresource))
+	}
+	if q.Kind.Guessed {
+		notes = append(notes, fmt.Sprintf("the kind %s of %s is not known: assuming the namespaced resource %s. If an aggregated server has it, that server judges it, by its own plugins, too",
+			q.Kind.Kind.Kind, q.Kind.Kind.GroupVersion(), q.Kind.Resource.Resource))
+	}
+	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
+		w.define(ctx, q.Kind)
+	}
+	attributes, equivalents, set, err := w.decoded(ctx, q, sent, object, old)
+	if err != nil {
+		return nil, err
+	}
+	request := plan.NewRequest(attributes)
+	in := &plan.Input{Objects: set, Params: w.Params, RightsUnknown: w.RightsUnknown, Generates: true}
+	if object := plan.StatusOnly(attributes.GetObject(), attributes.GetOldObject()); object != nil && request.WritesStatus() {
+		in.Status = w.set(ctx, q, w.attributes(q, sent, object, attributes.GetOldObject()), sent)
+	}
+	if q.User == nil {
+		in.UserUnknown = w.UserUnknown
+	}
+	w.compile.Do(func() { w.compiled = snapshot.Compile(w.Registrations) })
+	compiled := w.compiled
+	w.namespaces(ctx, in, compiled, &request)
+	if s, ok := set.(*objects.Set); ok {
+		in.Change = dispatch.Changer(s, schemas{})
+	}
+	p := plan.New(ctx, w.links(), compiled, &request, equivalents, in, q.All)
+	p.Notes = notes
+	for _, problem := range compiled.Problems {
+		p.Notes = append(p.Notes, problem.Error())
+	}
+	w.annotate(ctx, p)
+	return p, nil
+}
+
+// order is how the plugins that act on registrations follow one another (S9.3).
+var order = []registration.Source{
+	registration.Initializing, registration.MutatingPolicies, registration.Mutating,
+	registration.ValidatingPolicies, registration.External, registration.Validating,
+}
+
+// links describes the plugins that act on registrations. Others cannot be seen.
+func (w *World) links() []plan.Link {
+	links := make([]plan.Link, len(order))
+	for i, source := range order {
+		d := source.Descriptor()
+		links[i] = plan.Link{Plugin: d.Plugin, Source: d, Hidden: w.Hidden[source]}
+		if d.Policies && links[i].Hidden == "" {
+			// The bindings decide what a policy does.
+			links[i].Hidden = w.Hidden[d.Bindings]
+		}
+	}
+	return links
+}
+
+// annotate adds what is known of the steps besides the decision.
+func (w *World) annotate(ctx context.Context, p *plan.Plan) {
+	if w.locate == nil && w.behind == nil {
+		return
+	}
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if step.Entry == nil {
+			continue
+		}
+		if w.locate != nil {
+			step.Location = w.locate(step.Entry, step.Rule)
+		}
+		if w.behind != nil && step.Effect != plan.Skip {
+			step.Notes = w.behind(ctx, &p.Request, step)
+		}
+	}
+}
+
+// objects returns the two objects of a request.
+func (w *World) objects(ctx context.Context, q *Request) (object, old *unstructured.Unstructured, err error) {
+	if q.Object != nil {
+		object = q.Object.DeepCopy()
+	}
+	switch {
+	case q.Operation == "CREATE" && object == nil:
+		return nil, nil, errNoObject
+	case q.Operation == "CREATE" || q.Operation == "CONNECT":
+		return object, nil, nil
+	}
+	if old = q.Old; old == nil {
+		if old, err = w.Stored(ctx, q.Kind, q.Namespace, q.Name); err != nil {
+			return nil, nil, err
+		}
+	}
+	if q.Operation == "DELETE" {
+		return nil, old, nil
+	}
+	if q.Subresource == "scale" {
+		old = scaleOf(old)
+	}
+	if object == nil {
+		object = old.DeepCopy()
+	}
+	return object, old, nil
+}
+
+// scaleOf returns what a stored object shows under its subresource scale. Of a kind whose
+// replicas are not known to be in the usual place, it returns the metadata only.
+func scaleOf(u *unstructured.Unstructured) *unstructured.Unstructured {
+	if u.GetKind() == "Scale" {
+		return u
+	}
+	scale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
+	for _, field := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp"} {
+		if value, ok, _ := unstructured.NestedFieldCopy(u.Object, "metadata", field); ok {
+			_ = unstructured.SetNestedField(scale.Object, value, "metadata", field)
+		}
+	}
+	if !catalog.Scheme.Recognizes(u.GroupVersionKind()) {
+		return scale
+	}
+	scale.SetAPIVersion("autoscaling/v1")
+	scale.SetKind("Scale")
+	wanted, ok, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	if !ok {
+		wanted = 1
+	}
+	actual, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
+	status := map[string]any{"replicas": actual}
+	if content, ok, _ := unstructured.NestedMap(u.Object, "spec", "selector"); ok {
+		status["selector"] = selectorText(content)
+	}
+	scale.Object["spec"], scale.Object["status"] = map[string]any{"replicas": wanted}, status
+	return scale
+}
+
+// selectorText is a label selector, or a map of labels, in one line.
+func selectorText(content map[string]any) string {
+	selector := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err == nil && (selector.MatchLabels != nil || selector.MatchExpressions != nil) {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil {
+			return s.String()
+		}
+		return ""
+	}
+	set := labels.Set{}
+	for key, value := range content {
+		if text, ok := value.(string); ok {
+			set[key] = text
+		}
+	}
+	return set.String()
+}
+
+// options returns the options of an operation, as webhooks get them.
+func options(q *Request) runtime.Object {
+	var dryRun []string
+	if q.DryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
+	kind := func(k string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: k} }
+	switch q.Operation {
+	case "CREATE":
+		return &metav1.CreateOptions{TypeMeta: kind("CreateOptions"), DryRun: dryRun}
+	case "UPDATE":
+		return &metav1.UpdateOptions{TypeMeta: kind("UpdateOptions"), DryRun: dryRun}
+	case "DELETE":
+		return &metav1.DeleteOptions{TypeMeta: kind("DeleteOptions"), DryRun: dryRun}
+	}
+	return nil
+}
+
+// decoded returns a request as admission would see it.
+func (w *World) decoded(ctx context.Context, q *Request, sent schema.GroupVersionKind, object, old *unstructured.Unstructured) (apiadmission.Attributes, plan.Equivalents, plan.Objects, error) {
+	if object != nil && q.Namespace != "" && q.Kind.Namespaced {
+		object.SetNamespace(q.Namespace)
+	}
+	if q.Operation == "CONNECT" && catalog.Scheme.Recognizes(sent) {
+		options, err := catalog.Scheme.New(sent)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		options.GetObjectKind().SetGroupVersionKind(sent)
+		a := w.attributes(q, sent, options, nil)
+		return a, w.Kinds.equivalents, objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents}), nil
+	}
+	typedObject, err := decode(object)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("the object: %w", err)
+	}
+	typedOld, err := decode(old)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("the stored object: %w", err)
+	}
+	a := w.attributes(q, sent, typedObject, typedOld)
+	return a, w.Kinds.equivalents, w.set(ctx, q, a, sent), nil
+}
+
+// set has the objects of a request: those of built-in kinds can be converted.
+func (w *World) set(ctx context.Context, q *Request, a apiadmission.Attributes, sent schema.GroupVersionKind) plan.Objects {
+	_, unknown := a.GetOldObject().(*unstructured.Unstructured)
+	if catalog.Scheme.Recognizes(sent) && !unknown {
+		return objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents})
+	}
+	c := &custom{Objects: plan.AsWritten(a.GetObject(), a.GetOldObject()), kinds: w.Kinds, unchanged: q.Object == nil}
+	if w.converts && q.Old == nil && q.Subresource != "scale" {
+		c.stored = func(kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+			return w.Stored(ctx, w.Kinds.Of(kind), q.Namespace, q.Name)
+		}
+	}
+	return c
+}
+
+func (w *World) attributes(q *Request, sent schema.GroupVersionKind, object, old runtime.Object) apiadmission.Attributes {
+	name := q.Name
+	namespace := q.Namespace
+	if q.Kind.Resource.Resource == "namespaces" && q.Kind.Resource.Group == "" {
+		// Requests about a Namespace have its name there (S2.9).
+		namespace = name
+	}
+	return apiadmission.NewAttributesRecord(object, old, sent, namespace, name, q.Kind.Resource, q.Subresource,
+		apiadmission.Operation(q.Operation), options(q), q.DryRun, q.User)
+}
+
+// decode makes the object that a server would have: of built-in kinds the internal one,
+// with its defaults; others stay as they are. A nil object stays nil.
+func decode(u *unstructured.Unstructured) (runtime.Object, error) {
+	if u == nil {
+		return nil, nil
+	}
+	content := runtime.DeepCopyJSON(u.Object)
+	if _, err := initializers.Hide(content); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if !catalog.Scheme.Recognizes(u.GroupVersionKind()) {
+		return &unstructured.Unstructured{Object: content}, nil
+	}
+	data, err := json.Marshal(content)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.Decode(catalog.Codecs.UniversalDecoder(), data)
+}
+
+// builtins knows the built-in kinds as a server does.
+type builtins struct {
+	scheme      *runtime.Scheme
+	equivalents runtime.EquivalentResourceMapper
+}
+
+func (b builtins) GetObjectCreater() runtime.ObjectCreater     { return b.scheme }
+func (b builtins) GetObjectTyper() runtime.ObjectTyper         { return b.scheme }
+func (b builtins) GetObjectDefaulter() runtime.ObjectDefaulter { return b.scheme }
+func (b builtins) GetObjectConvertor() runtime.ObjectConvertor {
+	return runtime.UnsafeObjectConvertor(b.scheme)
+}
+
+func (b builtins) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper {
+	return b.equivalents
+}
+
+// custom are the objects of a custom resource. Where its definition says that versions
+// differ in their name only, they are converted. Where a webhook converts them, a cluster is
+// asked for the stored object in the version that is wanted: it converts what it stores,
+// and nothing else.
+type custom struct {
+	plan.Objects
+	kinds *Kinds
+	// stored returns the stored object in another version; nil when no cluster does that.
+	stored func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
+	// unchanged tells that the request changes nothing.
+	unchanged bool
+}
+
+// Seen implements plan.Objects.
+func (c *custom) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	object, old, err = c.Objects.Seen(kind)
+	switch {
+	case !errors.Is(err, plan.ErrUnknown):
+	case c.kinds.unconverted[kind.GroupKind()]:
+		object, old, err = c.Newest(), c.Old(), nil
+	case c.stored != nil:
+		object, old, err = c.converted(kind)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if object, err = seen(object, kind); err != nil {
+		return nil, nil, err
+	}
+	old, err = seen(old, kind)
+	return object, old, err
+}
+
+// converted returns the objects as the cluster converts them.
+func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
+	if c.Newest() != nil && !c.unchanged {
+		return nil, nil, fmt.Errorf("%w: the object is converted to %s by a webhook of the cluster, which only converts stored objects", plan.ErrUnknown, kind.GroupVersion())
+	}
+	stored, err := c.stored(kind)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: the stored object in %s: %w", plan.ErrUnknown, kind.GroupVersion(), err)
+	}
+	content := stored.DeepCopy()
+	if _, err := initializers.Hide(content.Object); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", plan.ErrUnknown, err)
+	}
+	if c.Newest() == nil {
+		return nil, content, nil
+	}
+	return content.DeepCopy(), content, nil
+}
+
+// Complete implements plan.Completer.
+func (c *custom) Complete(change func(metav1.Object)) {
+	c.Objects.(plan.Completer).Complete(change)
+}
+
+// Pend makes the object wait for initializers.
+func (c *custom) Pend(given []*registration.Entry) {
+	c.Objects.(plan.Pender).Pend(given)
+}
+
+// seen is an object in another version, as users see it.
+func seen(obj runtime.Object, kind schema.GroupVersionKind) (runtime.Object, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	u = u.DeepCopy()
+	u.SetGroupVersionKind(kind)
+	return u, initializers.Expose(u.Object)
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/params"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/rejections"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+)
+
+// admitter is the server's admission: the engine, the registrations it works from, and
+// the chain of plugins that every write goes through.
+type admitter struct {
+	settings *settings
+	engine   *admission.Engine
+	// refresher keeps the registrations fresh; announcer tells other servers which ones
+	// this server enforces.
+	refresher *snapshot.Refresher
+	announcer *replicas.Announcer
+	// chain is what writes go through: plugins, in order, and rejections, which tells
+	// the owners of what was rejected.
+	chain      apiadmission.Interface
+	plugins    []admission.Plugin
+	rejections *rejections.Teller
+	// manifests reads registrations from files. configured has the exclusion rules in use;
+	// after the start it belongs to followExclusions.
+	manifests  *manifests.Source
+	configured *admission.Configuration
+	// params reads what policies refer to; it learns where from the API.
+	params *params.Reader
+	// schemas are those of the kinds that policies change; it learns them from the API.
+	schemas *schemas
+	// makeAccount makes the service account of a namespace; nil if no controller of this
+	// server does.
+	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
+	// costs estimates what the expressions of policies cost; the API sets it.
+	costs *expressioncost.Estimator
+	// namespaces are those that a watch has shown.
+	namespaces corelisters.NamespaceLister
+	// judgedBy are the caches that requests are judged by; nil before the server is ready.
+	judgedBy atomic.Pointer[caches]
+	// creations are those that the chain has let pass.
+	creations *namespaces.Creations
+	// fences keep quotas exact.
+	fences *quotas.Fences
+	// drained is closed when no more requests come.
+	drained chan struct{}
+}
+
+// newAdmitter builds the chain that the settings ask for. address is the server's URL.
+func newAdmitter(s *settings, address string, self *loopback, authorize authorizer.Authorizer, db *database) (*admitter, error) {
+	configuration, err := admission.LoadConfiguration(s.AdmissionConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	if err := checkConfigured(configuration, s.plugins); err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
+	}
+	makeAccount, err := controllers.MakeAccount(s.Controllers, self.client)
+	if err != nil {
+		return nil, fmt.Errorf("--controllers: %w", err)
+	}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas{}, drained: make(chan struct{})}
+	id := replicaID()
+	a.announcer = replicas.NewAnnouncer(replicas.Options{
+		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
+		Off: s.notEnforced,
+	})
+	if a.manifests, err = manifests.Open(manifests.Options{
+		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: func() { a.refresher.Poke() },
+	}); err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
+	}
+	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
+	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
+	reader := onlyServed(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versionsOff)
+	if a.refresher, err = snapshot.NewRefresher(snapshot.Options{
+		Reader:       announced{reader, a.announcer},
+		Interval:     s.AdmissionRefreshInterval,
+		MaxStaleness: s.AdmissionMaxStaleness,
+		Strict:       s.strict(),
+		Local:        a.manifests.Local,
+		Observer: func(r snapshot.Read) {
+			admission.CountRead(r)
+			a.announcer.Observe(r)
+			if r.Snapshot != nil {
+				a.announcer.Skip(a.engine.Skipped(r.Snapshot))
+			}
+		},
+	}); err != nil {
+		return nil, err
+	}
+	if a.engine, err = admission.New(admission.Options{
+		Snapshots:     snapshots{a.refresher},
+		Registrations: reader,
+		Namespaces:    cached,
+		Params:        a.params,
+		Schemas:       a.schemas,
+		Authorizer:    controllers.Initializing(authorize),
+		Configuration: configuration,
+		Resolver:      s.addresses.before(self.services()),
+		Dial:          s.DialWebhook,
+		Breaker:       s.breaker,
+		MaxInFlight:   s.AdmissionWebhookMaxInFlight,
+		StepAside:     inflight.StepAside,
+		Skips:         s.AdmissionTraceSkips,
+
+		ExternalCertFile: s.ProxyClientCertFile,
+		ExternalKeyFile:  s.ProxyClientKeyFile,
+	}); err != nil {
+		return nil, err
+	}
+	parts := pluginParts{
+		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations, fences: a.fences,
+		configuration: configuration, makeAccount: a.makeAccount, drained: a.drained,
+	}
+	if a.plugins, err = parts.build(); err != nil {
+		a.close()
+		return nil, err
+	}
+	owners, err := metadata.NewForConfig(self.config)
+	if err != nil {
+		return nil, fmt.Errorf("client for the metadata of owners: %w", err)
+	}
+	a.rejections = rejections.New(self.client, owners)
+	a.chain = a.rejections.Around(admission.Chain(a.plugins...).(rejections.Chain))
+	return a, nil
+}
+
+// close ends what the plugins run. No more requests must come.
+func (a *admitter) close() {
+	close(a.drained)
+	a.engine.Close()
+}
+
+// run keeps the registrations fresh that requests are judged by, until ctx ends. The
+// server is announced before it reads any.
+func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
+	for {
+		err := a.announcer.Announce(ctx)
+		if err == nil {
+			break
+		}
+		klog.ErrorS(err, "Cannot announce this server in etcd; refusing writes until it succeeds")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() { a.announcer.Run(ctx) })
+	running.Go(func() { a.params.Run(ctx) })
+	running.Go(func() { a.manifests.Run(ctx) })
+	running.Go(func() { a.followExclusions(ctx) })
+	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })
+	defer running.Wait()
+	return a.refresher.Run(ctx)
+}
+
+// manifestDirectories returns the directories of the plugins that run, by name.
+func (s *settings) manifestDirectories(c *admission.Configuration) map[string]string {
+	directories := map[string]string{}
+	for _, plugin := range s.plugins {
+		if dir := c.StaticManifestsDir(plugin); dir != "" {
+			directories[plugin] = dir
+		}
+	}
+	return directories
+}
+
+// replicaID names this run of this server.
+func replicaID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "gatehouse"
+	}
+	return strings.ToLower(host + "-" + rand.Text()[:8])
+}
+
+// announced is a reader whose results are used only while others know that this
+// server enforces them.
+type announced struct {
+	snapshot.Reader
+	announcer *replicas.Announcer
+}
+
+func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
+	begin := time.Now()
+	found, err := r.Reader.Read(ctx, since)
+	if err == nil {
+		err = r.announcer.Covers(begin)
+	}
+	return found, err
+}
+
+// reasonAbandoned is the reason of the event about an object that the server deleted although
+// an initializer had not released what it allocated for the object (S11.59).
+const reasonAbandoned = "ReleaseAbandoned"
+
+// observe counts what happens to uninitialized objects, and leaves an event on one that was
+// given up.
+func (a *admitter) observe(e initialization.Event) {
+	initialization.Count(e)
+	if e.Kind != initialization.Abandoned {
+		return
+	}
+	if object, err := meta.Accessor(e.Object); err == nil {
+		a.rejections.About(e.Resource, object, reasonAbandoned, fmt.Sprintf(
+			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
+			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))
+	}
+}

@@ -1,0 +1,206 @@
+package aggregation
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
+	availabilitymetrics "k8s.io/kube-aggregator/pkg/controllers/status/metrics"
+	remotestatus "k8s.io/kube-aggregator/pkg/controllers/status/remote"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
+)
+
+// availability are upstream's metrics, which are those of the process.
+var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
+	m := availabilitymetrics.New()
+	if err := m.Register(legacyregistry.Register, legacyregistry.CustomRegister); err != nil {
+		klog.ErrorS(err, "No metrics of APIServices are served")
+	}
+	return m
+})
+
+// keepLocal keeps the condition of a local APIService and its metric as upstream's controller does
+// (S22.5), without a queue, workers and a handler of its own.
+func (a *Aggregator) keepLocal(service *apiregistrationv1.APIService) error {
+	next := service.DeepCopy()
+	helper.SetAPIServiceCondition(next, helper.NewLocalAvailableAPIServiceCondition())
+	availability().SetUnavailableGauge(next)
+	if !a.up.Load() || equality.Semantic.DeepEqual(service.Status, next.Status) {
+		return nil
+	}
+	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(a.ctx, next, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || a.ctx.Err() != nil {
+		// It will be looked at again, or is no longer this server's to keep.
+		return nil
+	}
+	return err
+}
+
+// newRemote makes upstream's controller of the condition of remote APIServices (S22.6), and
+// starts the informers that it needs.
+func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableConditionController, error) {
+	core := a.options.Informers.Core().V1()
+	services := located{ServiceInformer: core.Services(), options: &a.options, endpoints: core.Endpoints().Lister()}
+	c, err := remotestatus.New(
+		apiServices{a.informers.Apiregistration().V1().APIServices()},
+		services, endpointSlices{a.options.Informers.Discovery().V1().EndpointSlices(), core.Endpoints()},
+		a.client.ApiregistrationV1(), a.options.Dial, a.options.ClientCertificate, resolver{&a.options}, availability())
+	if err != nil {
+		return nil, err
+	}
+	a.options.Informers.Start(ctx.Done())
+	return c, nil
+}
+
+// The informers of upstream's controllers, which may be made when the server ends.
+type (
+	apiServices struct {
+		apiregistrationinformers.APIServiceInformer
+	}
+	endpointSlices struct {
+		discoveryinformers.EndpointSliceInformer
+		endpoints coreinformers.EndpointsInformer
+	}
+)
+
+// Informer implements apiregistrationinformers.APIServiceInformer.
+func (i apiServices) Informer() cache.SharedIndexInformer {
+	return lateinformer.Informer(i.APIServiceInformer.Informer())
+}
+
+// Informer implements discoveryinformers.EndpointSliceInformer.
+func (i endpointSlices) Informer() cache.SharedIndexInformer {
+	return eitherInformer{lateinformer.Informer(i.EndpointSliceInformer.Informer()), lateinformer.Informer(i.endpoints.Informer())}
+}
+
+// eitherInformer is the informer of EndpointSlices. It tells of Endpoints, too, each as a slice
+// of the same service: upstream's controller has to look again at a service that has Endpoints
+// only (S22.6).
+type eitherInformer struct {
+	cache.SharedIndexInformer
+	endpoints cache.SharedIndexInformer
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (i eitherInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	slices, err := i.SharedIndexInformer.AddEventHandler(h)
+	if err != nil {
+		return slices, err
+	}
+	endpoints, err := i.endpoints.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(e any, initial bool) { h.OnAdd(sliceOf(e), initial) },
+		UpdateFunc: func(old, e any) { h.OnUpdate(sliceOf(old), sliceOf(e)) },
+		DeleteFunc: func(e any) { h.OnDelete(sliceOf(e)) },
+	})
+	return eitherHandler{slices, endpoints}, err
+}
+
+// eitherHandler has synced when both handlers have.
+type eitherHandler struct {
+	cache.ResourceEventHandlerRegistration
+	endpoints cache.ResourceEventHandlerRegistration
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (h eitherHandler) HasSynced() bool {
+	return h.ResourceEventHandlerRegistration.HasSynced() && h.endpoints.HasSynced()
+}
+
+// sliceOf returns a slice that tells only of which service Endpoints are.
+func sliceOf(endpoints any) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{}
+	if key, err := cache.DeletionHandlingObjectToName(endpoints); err == nil {
+		slice.Namespace, slice.Labels = key.Namespace, map[string]string{discoveryv1.LabelServiceName: key.Name}
+	}
+	return slice
+}
+
+// resolver is an Options' way to find services, for upstream's controller.
+type resolver struct{ *Options }
+
+// ResolveEndpoint implements remotestatus.ServiceResolver.
+func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	host, err := r.resolve(context.Background(), namespace, name, port)
+	if err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", namespace, name, err)
+	}
+	return &url.URL{Scheme: "https", Host: host}, nil
+}
+
+// located shows services to upstream's controller, which asks for ports and EndpointSlices of
+// services of type ClusterIP only. A service whose place is known otherwise, or whose endpoints
+// are written as Endpoints only, is shown as one of type ExternalName: the controller then goes
+// by whether the server answers (S22.8).
+type located struct {
+	coreinformers.ServiceInformer
+	options   *Options
+	endpoints corelisters.EndpointsLister
+}
+
+// Informer implements coreinformers.ServiceInformer.
+func (l located) Informer() cache.SharedIndexInformer {
+	return lateinformer.Informer(l.ServiceInformer.Informer())
+}
+
+// Lister implements coreinformers.ServiceInformer.
+func (l located) Lister() corelisters.ServiceLister {
+	return locatedLister{ServiceLister: l.ServiceInformer.Lister(), located: l}
+}
+
+type locatedLister struct {
+	corelisters.ServiceLister
+	located located
+}
+
+// Services implements corelisters.ServiceLister.
+func (l locatedLister) Services(namespace string) corelisters.ServiceNamespaceLister {
+	return locatedNamespace{ServiceNamespaceLister: l.ServiceLister.Services(namespace), namespace: namespace, located: l.located}
+}
+
+type locatedNamespace struct {
+	corelisters.ServiceNamespaceLister
+	namespace string
+	located   located
+}
+
+// Get implements corelisters.ServiceNamespaceLister.
+func (l locatedNamespace) Get(name string) (*corev1.Service, error) {
+	elsewhere := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName},
+	}
+	if l.located.options.Placed(l.namespace, name) {
+		return elsewhere, nil
+	}
+	service, err := l.ServiceNamespaceLister.Get(name)
+	if err != nil || service.Spec.Type != corev1.ServiceTypeClusterIP {
+		return service, err
+	}
+	endpoints, err := l.located.endpoints.Endpoints(l.namespace).Get(name)
+	if err == nil && written(endpoints) {
+		return elsewhere, nil
+	}
+	return service, nil
+}
+
+// written tells whether there are Endpoints that no controller makes of a selector.
+func written(e *corev1.Endpoints) bool {
+	_, made := e.Labels["endpoints.kubernetes.io/managed-by"]
+	return !made && len(e.Subsets) > 0
+}

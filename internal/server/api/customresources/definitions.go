@@ -1,0 +1,72 @@
+package customresources
+
+import (
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kserializer "k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+)
+
+// scheme knows CustomResourceDefinition and what every server returns.
+var scheme = newScheme()
+
+// codecs reads and writes what scheme knows.
+var codecs = kserializer.NewCodecFactory(scheme,
+	kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
+
+// Scheme returns the scheme that knows CustomResourceDefinition, for OpenAPI
+// documents. The caller must not change it.
+func Scheme() *runtime.Scheme { return scheme }
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	install.Install(s)
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, unversioned)
+	s.AddUnversionedTypes(unversioned, &metav1.Status{}, &metav1.WatchEvent{}, &metav1.APIVersions{},
+		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s
+}
+
+// DefinitionEndpoints returns the endpoints of CustomResourceDefinition itself,
+// in version v1: the resource and its status.
+func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
+	config := s.options.Storage
+	v1 := apiextensionsv1.SchemeGroupVersion
+	config.Codec = codecs.LegacyCodec(v1)
+	config.EncodeVersioner = runtime.NewMultiGroupVersioner(v1, schema.GroupKind{Group: v1.Group})
+	resource := apiextensions.Resource("customresourcedefinitions")
+	options := s.options.Factory.For(&storagebackend.ConfigForResource{Config: config, GroupResource: resource}, resource.Group+"/"+resource.Resource)
+	definitions, err := customresourcedefinition.NewREST(scheme, options)
+	if err != nil {
+		return nil, err
+	}
+	models := openapi.NewModels(nil, scheme)
+	kinds := []schema.GroupVersionKind{v1.WithKind("CustomResourceDefinition")}
+	group := resources.Group{
+		GroupVersion: v1,
+		Storage: map[string]rest.Storage{
+			"customresourcedefinitions":        definitionStorage{definitions, s.arrivals},
+			"customresourcedefinitions/status": customresourcedefinition.NewStatusREST(scheme, definitions),
+		},
+		Scheme:              scheme,
+		Codec:               initialization.NewCodec(codecs),
+		ParameterCodec:      metav1.ParameterCodec,
+		TypeConverter:       resources.NewTypeConverter(func() (managedfields.TypeConverter, error) { return models.TypeConverter(scheme, kinds) }),
+		Equivalents:         s.options.Equivalents,
+		Authorizer:          s.options.Authorizer,
+		MaxRequestBodyBytes: s.options.MaxRequestBodyBytes,
+	}
+	return group.Endpoints()
+}

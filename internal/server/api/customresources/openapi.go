@@ -1,0 +1,97 @@
+package customresources
+
+import (
+	"fmt"
+	"maps"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+)
+
+// objectMeta is the name of metadata's schema in OpenAPI documents.
+const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// OpenAPIV3 returns the document of a group version, nil if no established
+// definition is served in it. It is built when first asked for; the caller must
+// not change it.
+func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
+	var documents []*spec3.OpenAPI
+	err := s.eachServed(func(d *definition, version string) error {
+		if d.groupVersion(version) != gv {
+			return nil
+		}
+		document, err := d.documents[version]()
+		documents = append(documents, document)
+		return err
+	})
+	if err != nil || len(documents) == 0 {
+		return nil, err
+	}
+	return builder.MergeSpecsV3(documents...)
+}
+
+// OpenAPIV2 returns static with the definitions that are served added to it. It
+// builds all of them, which takes some milliseconds each. Static is not changed.
+func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
+	var documents []*spec.Swagger
+	err := s.eachServed(func(d *definition, version string) error {
+		document, err := builder.BuildOpenAPIV2(d.crd, version, builder.Options{V2: true, IncludeSelectableFields: true})
+		if err != nil {
+			return fmt.Errorf("OpenAPI v2 of %s in version %s: %w", d.crd.Name, version, err)
+		}
+		if metadata, ok := document.Definitions[objectMeta]; ok {
+			document.Definitions[objectMeta] = withInitializers(metadata)
+		}
+		documents = append(documents, document)
+		return nil
+	})
+	if err != nil || len(documents) == 0 {
+		return static, err
+	}
+	return builder.MergeSpecs(static, documents...)
+}
+
+// document builds the OpenAPI v3 document of a definition in one version.
+func document(crd *apiextensionsv1.CustomResourceDefinition, version string) (*spec3.OpenAPI, error) {
+	document, err := builder.BuildOpenAPIV3(crd, version, builder.Options{IncludeSelectableFields: true})
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI v3 of %s in version %s: %w", crd.Name, version, err)
+	}
+	if metadata, ok := document.Components.Schemas[objectMeta]; ok {
+		extended := withInitializers(*metadata)
+		document.Components.Schemas[objectMeta] = &extended
+	}
+	return document, nil
+}
+
+// withInitializers returns metadata's schema with the field that upstream's
+// lacks. The maps of the argument are shared by all documents and left alone.
+func withInitializers(metadata spec.Schema) spec.Schema {
+	metadata.Properties = maps.Clone(metadata.Properties)
+	metadata.Properties["initializers"] = openapi.InitializersSchema()
+	return metadata
+}
+
+// newTypeConverter builds what server-side apply needs. Versions that are no
+// longer served count: objects may have fields that were managed in them.
+func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
+	documents := make([]*spec3.OpenAPI, 0, len(d.documents))
+	for _, build := range d.documents {
+		document, err := build()
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, document)
+	}
+	merged, err := builder.MergeSpecsV3(documents...)
+	if err != nil {
+		return nil, err
+	}
+	return managedfields.NewTypeConverter(merged.Components.Schemas, d.crd.Spec.PreserveUnknownFields)
+}

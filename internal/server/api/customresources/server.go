@@ -1,0 +1,263 @@
+package customresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	"k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
+	informersv1 "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/apiapproval"
+	"k8s.io/apiextensions-apiserver/pkg/controller/establish"
+	"k8s.io/apiextensions-apiserver/pkg/controller/finalizer"
+	"k8s.io/apiextensions-apiserver/pkg/controller/nonstructuralschema"
+	naming "k8s.io/apiextensions-apiserver/pkg/controller/status"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
+)
+
+// resync is how often every definition is looked at again, for what a failed
+// finalization left behind.
+const resync = 5 * time.Minute
+
+// patience is for how long at most readers of discovery wait for a definition.
+const patience = 5 * time.Second
+
+// Options say how definitions and their objects are served. Factory, Storage,
+// Client, Equivalents and Webhooks must be set.
+type Options struct {
+	// Factory opens the stores; Storage is the configuration they share: where
+	// etcd is, and the prefix of its keys.
+	Factory *storage.Factory
+	Storage storagebackend.Config
+	// Client reaches the server itself as a superuser. Controllers write the
+	// status of definitions with it.
+	Client *rest.Config
+	// Equivalents is the server's registry of equivalent resources, for
+	// CustomResourceDefinition itself. Every definition has one of its own.
+	Equivalents runtime.EquivalentResourceRegistry
+	// Authorizer is asked by handlers that check a second verb.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// MaxRequestBodyBytes bounds the body of a request; 0 means no bound.
+	MaxRequestBodyBytes int64
+	// Builtin tells which group versions belong to built-in kinds. A
+	// definition is not served in them. Nil means none.
+	Builtin func(schema.GroupVersion) bool
+	// Webhooks calls conversion webhooks. The caller of NewCaller, which makes one,
+	// closes it when Run has returned.
+	Webhooks *call.Caller
+	// MaxConversions bounds the calls of one conversion webhook at once; as many
+	// may wait. 0 means 50.
+	MaxConversions int
+	// EstablishDelay is how long a definition is served before it becomes
+	// Established. Where several servers share an etcd it gives the others time
+	// to serve it too: upstream waits 5 s. Nil means not at all.
+	EstablishDelay func(context.Context) time.Duration
+	// OnChange, if set, is called after what Versions or the OpenAPI documents
+	// return may have changed. It must not block.
+	OnChange func()
+	// OnSchema, if set, is called after OnChange when the kinds of a group, or
+	// their schemas, have changed. It must not block.
+	OnSchema func(group string)
+}
+
+// Server serves definitions and what they define. It is made by New and safe for
+// concurrent use.
+type Server struct {
+	options     Options
+	client      clientset.Interface
+	informers   externalversions.SharedInformerFactory
+	definitions informersv1.CustomResourceDefinitionInformer
+	establish   *establish.EstablishingController
+	controllers []func(context.Context)
+	queue       workqueue.TypedRateLimitingInterface[string]
+
+	// snapshot is what is served, and kinds the same definitions by the kind of their
+	// objects. Only the worker of Run replaces them.
+	snapshot atomic.Pointer[map[schema.GroupResource]entry]
+	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
+	ready    chan struct{}
+	arrivals *arrivals
+	// retiring counts the definitions that are being given up.
+	retiring sync.WaitGroup
+}
+
+// NewCaller returns what calls conversion webhooks, anonymously. It sets the options
+// that are about headers, credentials and circuits.
+func NewCaller(o call.Options) (*call.Caller, error) {
+	// The headers of an answer say nothing that is needed.
+	o.MaxHeaderBytes, o.Credentials = 64<<10, nil
+	circuits := trace.Circuits("CustomResourceConversion")
+	o.Observe = func(c call.Circuit) { circuits(trace.Circuit(c)) }
+	return call.New(o)
+}
+
+// New checks the options and starts nothing.
+func New(o Options) (*Server, error) {
+	if o.Factory == nil || o.Client == nil || o.Equivalents == nil || o.Webhooks == nil {
+		return nil, errors.New("custom resources: Factory, Client, Equivalents and Webhooks must be set")
+	}
+	client, err := clientset.NewForConfig(o.Client)
+	if err != nil {
+		return nil, fmt.Errorf("custom resources: client: %w", err)
+	}
+	s := &Server{
+		options:   o,
+		client:    client,
+		informers: externalversions.NewSharedInformerFactory(client, resync),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "customresources"}),
+		ready:    make(chan struct{}),
+		arrivals: newArrivals(patience),
+	}
+	s.store(map[schema.GroupResource]entry{})
+	s.definitions = s.informers.Apiextensions().V1().CustomResourceDefinitions()
+	if _, err := s.definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.enqueue,
+		UpdateFunc: func(_, obj any) { s.enqueue(obj) },
+		DeleteFunc: func(obj any) {
+			if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+				s.arrivals.deleted(crd.Name, crd.UID)
+			}
+			s.enqueue(obj)
+		},
+	}); err != nil {
+		return nil, fmt.Errorf("custom resources: %w", err)
+	}
+	v1 := client.ApiextensionsV1()
+	s.establish = establish.NewEstablishingController(s.definitions, v1)
+	const workers = 5
+	names := naming.NewNamingConditionController(klog.Background(), s.definitions, v1)
+	structure := nonstructuralschema.NewConditionController(s.definitions, v1)
+	approval := apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(s.definitions, v1)
+	final := finalizer.NewCRDFinalizer(s.definitions, v1, finalizing{s})
+	s.controllers = []func(context.Context){
+		names.RunWithContext,
+		s.establish.RunWithContext,
+		func(ctx context.Context) { structure.RunWithContext(workers, ctx) },
+		func(ctx context.Context) { approval.RunWithContext(workers, ctx) },
+		func(ctx context.Context) { final.RunWithContext(workers, ctx) },
+	}
+	return s, nil
+}
+
+// Run serves definitions until ctx ends. The endpoints of DefinitionEndpoints
+// must be reachable through Options.Client, now or soon. It returns nil; it
+// logs the error of a single definition and tries again.
+func (s *Server) Run(ctx context.Context) error {
+	s.informers.Start(ctx.Done())
+	defer s.informers.Shutdown()
+	defer s.retiring.Wait()
+	if !cache.WaitForCacheSync(ctx.Done(), s.definitions.Informer().HasSynced) {
+		s.queue.ShutDown()
+		return nil
+	}
+	s.load(ctx)
+	close(s.ready)
+	var group sync.WaitGroup
+	for _, run := range s.controllers {
+		group.Go(func() { run(ctx) })
+	}
+	group.Go(func() {
+		for s.next(ctx) {
+		}
+	})
+	<-ctx.Done()
+	s.queue.ShutDown()
+	group.Wait()
+	return nil
+}
+
+// Ready waits until the definitions that were there at the start are served. The
+// error is that of ctx.
+func (s *Server) Ready(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Lookup implements resources.Source.
+func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*resources.Endpoint, func()) {
+	for {
+		e, ok := (*s.snapshot.Load())[gvr.GroupResource()]
+		if !ok {
+			return nil, nil
+		}
+		endpoint := e.endpoints[place{gvr.Version, subresource}]
+		if endpoint == nil {
+			return nil, nil
+		}
+		if e.requests.enter() {
+			return endpoint, e.leave
+		}
+		// The definition has been replaced since the snapshot was loaded.
+	}
+}
+
+// ResourceOf returns the resource whose objects have a kind; ok is false when none is
+// served in that version.
+func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool) {
+	d := (*s.kinds.Load())[kind.GroupKind()]
+	if d == nil || d.endpoints[place{kind.Version, ""}] == nil {
+		return resource, false
+	}
+	return kind.GroupVersion().WithResource(d.crd.Spec.Names.Plural), true
+}
+
+// TypeConverter returns what knows the schema of a custom kind as it is served now; nil
+// when no definition defines the kind in that version. It is what server-side apply uses,
+// and is there as soon as the kind is served.
+func (s *Server) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	d := (*s.kinds.Load())[kind.GroupKind()]
+	if d == nil || d.documents[kind.Version] == nil {
+		return nil
+	}
+	return d.typeConverter
+}
+
+func (s *Server) builtin(gv schema.GroupVersion) bool {
+	return s.options.Builtin != nil && s.options.Builtin(gv)
+}
+
+func (s *Server) enqueue(obj any) {
+	if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+		s.queue.Add(name)
+	}
+}
+
+// next handles one definition that changed; false means that there will be none.
+func (s *Server) next(ctx context.Context) bool {
+	name, shutdown := s.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer s.queue.Done(name)
+	if err := s.sync(ctx, name); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not serve a CustomResourceDefinition; keeping its last working state, if any; will retry", "name", name)
+		s.arrivals.arrived(name)
+		s.queue.AddRateLimited(name)
+		return true
+	}
+	s.queue.Forget(name)
+	return true
+}

@@ -1,0 +1,394 @@
+package discovery_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientdiscovery "k8s.io/client-go/discovery"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog/catalogtest"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
+)
+
+const address = "gatehouse.example.com:6443"
+
+// small is a server with a resource that two of its groups have, and a group
+// with two versions.
+func small() []discovery.Version {
+	verbs := metav1.Verbs{"get", "list"}
+	deployments := metav1.APIResource{Name: "deployments", SingularName: "deployment", Namespaced: true, Kind: "Deployment", Verbs: verbs, ShortNames: []string{"deploy"}, Categories: []string{"all"}}
+	scale := metav1.APIResource{Name: "deployments/scale", Namespaced: true, Group: "autoscaling", Version: "v1", Kind: "Scale", Verbs: verbs}
+	return []discovery.Version{
+		{GroupVersion: schema.GroupVersion{Version: "v1"}, Resources: []metav1.APIResource{
+			{Name: "namespaces", SingularName: "namespace", Kind: "Namespace", Verbs: verbs, ShortNames: []string{"ns"}},
+			{Name: "pods", SingularName: "pod", Namespaced: true, Kind: "Pod", Verbs: verbs, ShortNames: []string{"po"}},
+		}},
+		{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Resources: []metav1.APIResource{deployments, scale}},
+		{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1beta2"}, Resources: []metav1.APIResource{deployments}},
+		{GroupVersion: schema.GroupVersion{Group: "extensions", Version: "v1beta1"}, Resources: []metav1.APIResource{deployments}},
+	}
+}
+
+func serve(t *testing.T, versions []discovery.Version) (*discovery.Handler, *httptest.Server) {
+	t.Helper()
+	h, err := discovery.New(address, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return h, s
+}
+
+// clients reads discovery in each of the forms there are.
+func clients(t *testing.T, url string) map[string]clientdiscovery.DiscoveryInterface {
+	t.Helper()
+	list := map[string]clientdiscovery.DiscoveryInterface{}
+	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		c, err := clientdiscovery.NewDiscoveryClientForConfig(&restclient.Config{Host: url, ContentConfig: restclient.ContentConfig{ContentType: contentType}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list["aggregated, "+contentType] = c
+		list["legacy, "+contentType] = c.WithLegacy()
+	}
+	return list
+}
+
+func TestClientsReadEveryForm(t *testing.T) {
+	_, s := serve(t, small())
+	for name, client := range clients(t, s.URL) {
+		t.Run(name, func(t *testing.T) {
+			groups, lists, err := client.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, g := range groups {
+				got = append(got, fmt.Sprintf("%s preferred %s", g.Name, g.PreferredVersion.Version))
+			}
+			want := []string{" preferred v1", "apps preferred v1", "extensions preferred v1beta1"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("groups (-want +got):\n%s", diff)
+			}
+			got = nil
+			for _, l := range lists {
+				for _, r := range l.APIResources {
+					got = append(got, fmt.Sprintf("%s %s %s namespaced=%t", l.GroupVersion, r.Name, r.Kind, r.Namespaced))
+				}
+			}
+			// The client returns aggregated lists in no order.
+			slices.Sort(got)
+			want = []string{
+				"apps/v1 deployments Deployment namespaced=true", "apps/v1 deployments/scale Scale namespaced=true",
+				"apps/v1beta2 deployments Deployment namespaced=true",
+				"extensions/v1beta1 deployments Deployment namespaced=true",
+				"v1 namespaces Namespace namespaced=false", "v1 pods Pod namespaced=true",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("resources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// mapper finds resources by short names as kubectl does. Shortcuts are read
+// group by group: client-go forgets the order of aggregated lists.
+func mapper(t *testing.T, client clientdiscovery.DiscoveryInterface) meta.RESTMapper {
+	t.Helper()
+	groups, err := restmapper.GetAPIGroupResources(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(groups), client.WithLegacy(), nil)
+}
+
+func TestTheFirstGroupOwnsAShortName(t *testing.T) {
+	_, s := serve(t, small())
+	for name, client := range clients(t, s.URL) {
+		t.Run(name, func(t *testing.T) {
+			got, err := mapper(t, client).ResourceFor(schema.GroupVersionResource{Resource: "deploy"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+			if got != want {
+				t.Errorf("deploy means %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestCustomResourcesComeAndGo(t *testing.T) {
+	h, s := serve(t, small())
+	client := clients(t, s.URL)["aggregated, application/json"]
+	widgets := metav1.APIResource{Name: "widgets", SingularName: "widget", Namespaced: true, Kind: "Widget", Verbs: metav1.Verbs{"get"}}
+	intruder := metav1.APIResource{Name: "deployments", SingularName: "deployment", Namespaced: false, Kind: "Intruder", Verbs: metav1.Verbs{"get"}}
+	version := func(group, version string, resources ...metav1.APIResource) discovery.Version {
+		return discovery.Version{GroupVersion: schema.GroupVersion{Group: group, Version: version}, Resources: resources}
+	}
+	builtin := []string{" v1", "apps v1", "apps v1beta2", "extensions v1beta1"}
+	cases := []struct {
+		name   string
+		custom []discovery.Version
+		want   []string
+		// apps lists the resources of apps/v1.
+		apps []string
+	}{
+		{
+			name:   "custom groups stand behind the built-in ones, by name",
+			custom: []discovery.Version{version("zoo.example.com", "v1", widgets), version("example.com", "v2", widgets), version("example.com", "v1", widgets)},
+			want:   append(slices.Clone(builtin), "example.com v2", "example.com v1", "zoo.example.com v1"),
+			apps:   []string{"deployments", "deployments/scale"},
+		},
+		{
+			name:   "a custom version of a built-in group stands behind its own versions",
+			custom: []discovery.Version{version("apps", "v9", widgets)},
+			want:   []string{" v1", "apps v1", "apps v1beta2", "apps v9", "extensions v1beta1"},
+			apps:   []string{"deployments", "deployments/scale"},
+		},
+		{
+			name:   "a built-in resource is not hidden by a custom one",
+			custom: []discovery.Version{version("apps", "v1", intruder, widgets)},
+			want:   builtin,
+			apps:   []string{"deployments", "deployments/scale", "widgets"},
+		},
+		{name: "what is gone is gone", want: builtin, apps: []string{"deployments", "deployments/scale"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := h.SetCustom(c.custom); err != nil {
+				t.Fatal(err)
+			}
+			groups, lists, err := client.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, apps []string
+			for _, g := range groups {
+				for _, v := range g.Versions {
+					got = append(got, g.Name+" "+v.Version)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("versions (-want +got):\n%s", diff)
+			}
+			for _, l := range lists {
+				for _, r := range l.APIResources {
+					if r.Kind == "Intruder" {
+						t.Errorf("%s: a custom resource hides deployments", l.GroupVersion)
+					}
+					if l.GroupVersion == "apps/v1" {
+						apps = append(apps, r.Name)
+					}
+				}
+			}
+			if diff := cmp.Diff(c.apps, apps); diff != "" {
+				t.Errorf("resources of apps/v1 (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWrongChangeLeavesEverythingAsItWas(t *testing.T) {
+	h, s := serve(t, small())
+	err := h.SetCustom([]discovery.Version{{
+		GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"},
+		Resources: []metav1.APIResource{
+			{Name: "widgets", Kind: "Widget", Namespaced: true},
+			{Name: "widgets/status", Kind: "Widget"},
+		},
+	}})
+	if err == nil {
+		t.Fatal("a subresource in another scope than its resource was accepted")
+	}
+	if h.Handles("/apis/example.com") || !h.Handles("/apis/apps/v1") {
+		t.Error("the refused change is served")
+	}
+	if res, err := http.Get(s.URL + "/apis"); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("/apis: %v, %v", res, err)
+	}
+}
+
+func TestRequests(t *testing.T) {
+	h, s := serve(t, small())
+	const v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	get := func(method, path string, header map[string]string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range header {
+			req.Header.Set(k, v)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+	etag := get("GET", "/apis", map[string]string{"Accept": v2}).Header.Get("ETag")
+	cases := []struct {
+		name, method, path string
+		header             map[string]string
+		status             int
+		contentType        string
+	}{
+		{name: "the root of the core group", path: "/api", status: 200, contentType: "application/json"},
+		{name: "a trailing slash", path: "/apis/", status: 200, contentType: "application/json"},
+		{name: "one group", path: "/apis/apps", status: 200, contentType: "application/json"},
+		{name: "one version", path: "/apis/apps/v1beta2", status: 200, contentType: "application/json"},
+		{name: "HEAD", method: "HEAD", path: "/apis/apps/v1", status: 200, contentType: "application/json"},
+		{name: "YAML", path: "/api/v1", header: map[string]string{"Accept": "application/yaml"}, status: 200, contentType: "application/yaml"},
+		{name: "protobuf", path: "/api/v1", header: map[string]string{"Accept": "application/vnd.kubernetes.protobuf"}, status: 200, contentType: "application/vnd.kubernetes.protobuf"},
+		{name: "aggregated v2", path: "/apis", header: map[string]string{"Accept": v2}, status: 200, contentType: v2},
+		{
+			name: "aggregated v2beta1, which the library has given up", path: "/api",
+			header: map[string]string{"Accept": "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, status: 200,
+			contentType: "application/json",
+		},
+		{name: "unchanged since", path: "/apis", header: map[string]string{"Accept": v2, "If-None-Match": etag}, status: 304},
+		{name: "not what the client has", path: "/apis", header: map[string]string{"Accept": v2, "If-None-Match": `"old"`}, status: 200, contentType: v2},
+		{name: "an unknown format", path: "/apis", header: map[string]string{"Accept": "text/html"}, status: 406, contentType: "application/json"},
+		{name: "S22.27: an unknown group", path: "/apis/nothing.example.com", status: 404, contentType: "text/plain; charset=utf-8"},
+		{name: "S22.27: an unknown version", path: "/apis/apps/v7", status: 404, contentType: "application/json"},
+		{name: "S22.27: an unknown version, to protobuf", path: "/apis/apps/v7", header: map[string]string{"Accept": "application/vnd.kubernetes.protobuf"}, status: 404, contentType: "application/vnd.kubernetes.protobuf"},
+		{name: "S22.27: an unknown version of the core group", path: "/api/v7", status: 404, contentType: "application/json"},
+		{name: "a resource", path: "/apis/apps/v1/deployments", status: 404, contentType: "application/json"},
+		{name: "a write", method: "POST", path: "/apis", status: 405, contentType: "text/plain; charset=utf-8"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			method := c.method
+			if method == "" {
+				method = "GET"
+			}
+			res := get(method, c.path, c.header)
+			if res.StatusCode != c.status || res.Header.Get("Content-Type") != c.contentType {
+				t.Errorf("got %d, %q, want %d, %q", res.StatusCode, res.Header.Get("Content-Type"), c.status, c.contentType)
+			}
+			if known := c.status != 404; h.Handles(c.path) != known {
+				t.Errorf("Handles(%q) = %t", c.path, !known)
+			}
+		})
+	}
+	t.Run("a change has another ETag", func(t *testing.T) {
+		if err := h.SetCustom([]discovery.Version{{GroupVersion: schema.GroupVersion{Group: "example.com", Version: "v1"}}}); err != nil {
+			t.Fatal(err)
+		}
+		res := get("GET", "/apis", map[string]string{"Accept": v2, "If-None-Match": etag})
+		if res.StatusCode != http.StatusOK || res.Header.Get("ETag") == etag {
+			t.Errorf("got %d with ETag %s", res.StatusCode, res.Header.Get("ETag"))
+		}
+	})
+}
+
+func builtin(tb testing.TB) []discovery.Version {
+	var versions []discovery.Version
+	for _, v := range catalogtest.Build(tb) {
+		versions = append(versions, discovery.Version{GroupVersion: v.GroupVersion, Resources: discovery.Resources(v.Endpoints)})
+	}
+	return versions
+}
+
+func TestTheCatalogueIsDiscovered(t *testing.T) {
+	versions := builtin(t)
+	_, s := serve(t, versions)
+	for name, client := range clients(t, s.URL) {
+		t.Run(name, func(t *testing.T) {
+			_, lists, err := client.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]metav1.APIResource{}
+			for _, l := range lists {
+				for _, r := range l.APIResources {
+					got[l.GroupVersion+" "+r.Name] = r
+				}
+			}
+			for _, v := range versions {
+				for _, want := range v.Resources {
+					r, ok := got[v.GroupVersion.String()+" "+want.Name]
+					if !ok {
+						t.Errorf("%s: %s is missing", v.GroupVersion, want.Name)
+						continue
+					}
+					if want.Kind != r.Kind || want.Namespaced != r.Namespaced {
+						t.Errorf("%s: %s is %s, namespaced %t", v.GroupVersion, r.Name, r.Kind, r.Namespaced)
+					}
+					if diff := cmp.Diff([]any{want.Verbs, want.ShortNames, want.Categories}, []any{r.Verbs, r.ShortNames, r.Categories}); diff != "" {
+						t.Errorf("%s: %s (-want +got):\n%s", v.GroupVersion, r.Name, diff)
+					}
+				}
+			}
+		})
+	}
+	expand := mapper(t, clients(t, s.URL)["aggregated, application/json"])
+	for short, want := range map[string]schema.GroupVersionResource{
+		"po":     {Version: "v1", Resource: "pods"},
+		"deploy": {Group: "apps", Version: "v1", Resource: "deployments"},
+		"ds":     {Group: "apps", Version: "v1", Resource: "daemonsets"},
+		"ev":     {Version: "v1", Resource: "events"},
+		"hpa":    {Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"},
+		"ing":    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+	} {
+		if got, err := expand.ResourceFor(schema.GroupVersionResource{Resource: short}); err != nil || got != want {
+			t.Errorf("%s means %v, %v; want %v", short, got, err, want)
+		}
+	}
+}
+
+func BenchmarkSetCustom(b *testing.B) {
+	h, err := discovery.New(address, builtin(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := h.SetCustom(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAggregated(b *testing.B) {
+	h, err := discovery.New(address, builtin(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	first := httptest.NewRecorder()
+	req := httptest.NewRequest("GET", "/apis", nil)
+	req.Header.Set("Accept", accept)
+	h.ServeHTTP(first, req)
+	for name, match := range map[string]string{"unchanged=false": "", "unchanged=true": first.Header().Get("ETag")} {
+		b.Run(name, func(b *testing.B) {
+			req := httptest.NewRequest("GET", "/apis", nil)
+			req.Header.Set("Accept", accept)
+			want := http.StatusOK
+			if match != "" {
+				req.Header.Set("If-None-Match", match)
+				want = http.StatusNotModified
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, req)
+				if w.Code != want {
+					b.Fatalf("got %d", w.Code)
+				}
+			}
+		})
+	}
+}

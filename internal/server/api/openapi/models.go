@@ -1,0 +1,241 @@
+package openapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"weak"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	utilopenapi "k8s.io/apiserver/pkg/util/openapi"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi/upstream"
+)
+
+// objectMeta is the Go name of metadata's type, under which its definition is
+// found.
+const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+// Models holds the OpenAPI definitions of the kinds of one or more schemes.
+// They are built when first used, and again when they are used after the garbage
+// collector took them: a server that nobody writes to does without. Models is safe
+// for concurrent use.
+type Models struct {
+	extra   common.GetOpenAPIDefinitions
+	schemes []*runtime.Scheme
+
+	// mu is held as long as definitions are used, since the library that makes
+	// schemas of them writes into them.
+	mu struct {
+		sync.Mutex
+		definitions weak.Pointer[definitions]
+	}
+	// named is what names are made by, under a lock of its own.
+	named struct {
+		sync.Mutex
+		namer weak.Pointer[apiopenapi.DefinitionNamer]
+	}
+}
+
+// definitions are what schemas in OpenAPI v3 are made of, and how they are named.
+type definitions struct {
+	byType map[string]common.OpenAPIDefinition
+	name   func(string) (string, spec.Extensions)
+}
+
+// NewModels returns the models of all kinds that are built into the server;
+// extra adds definitions of kinds that upstream's generated ones lack.
+func NewModels(extra common.GetOpenAPIDefinitions, schemes ...*runtime.Scheme) *Models {
+	return &Models{extra: extra, schemes: schemes}
+}
+
+// TypeConverter builds what server-side apply needs of the given kinds.
+func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersionKind) (managedfields.TypeConverter, error) {
+	names := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		obj, err := scheme.New(kind)
+		if err != nil {
+			return nil, fmt.Errorf("models: %w", err)
+		}
+		names = append(names, util.GetCanonicalTypeName(obj))
+	}
+	d := m.shapes(names)
+	schemas, err := builder3.BuildOpenAPIDefinitionsForResources(d.config(), names...)
+	if err != nil {
+		return nil, fmt.Errorf("models: %w", err)
+	}
+	return managedfields.NewTypeConverter(schemas, false)
+}
+
+// shapes returns the definitions of the types with the given names and of all that they
+// refer to, without the descriptions of upstream's. The caller owns them.
+func (m *Models) shapes(names []string) *definitions {
+	d := &definitions{name: m.namer()}
+	var extra common.GetOpenAPIDefinitions
+	if !upstream.Has(names...) {
+		extra = m.extra
+	}
+	d.byType = complete(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		names := append(slices.Clip(names), objectMeta)
+		if extra != nil {
+			for _, def := range extra(ref) {
+				names = append(names, def.Dependencies...)
+			}
+		}
+		return upstream.Shapes(ref, names...)
+	}, extra, d.ref)
+	return d
+}
+
+// use calls f with the definitions, which f must not keep.
+func (m *Models) use(f func(*definitions) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return f(m.load())
+}
+
+// hold returns the definitions to somebody who is about to use them several
+// times: they stay in memory as long as he has them.
+func (m *Models) hold() *definitions {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.load()
+}
+
+// load returns the definitions; mu is held.
+func (m *Models) load() *definitions {
+	d := m.mu.definitions.Value()
+	if d == nil {
+		d = &definitions{name: m.namer()}
+		d.byType = m.all(d.ref)
+		m.mu.definitions = weak.Make(d)
+	}
+	return d
+}
+
+// ref is how a schema refers to the definition of a Go type.
+func (d *definitions) ref(path string) spec.Ref {
+	short, _ := d.name(path)
+	return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
+}
+
+func (d *definitions) config() *common.OpenAPIV3Config {
+	return &common.OpenAPIV3Config{Definitions: d.byType, GetDefinitionName: d.name}
+}
+
+// namer returns how the definition of a Go type is called in documents, and the
+// kinds it is the definition of. The function is not safe for concurrent use.
+func (m *Models) namer() func(string) (string, spec.Extensions) {
+	type answer struct {
+		name       string
+		extensions spec.Extensions
+	}
+	namer := m.definitionNamer()
+	// Every operation asks for the names of all its types.
+	known := map[string]answer{}
+	return func(path string) (string, spec.Extensions) {
+		a, ok := known[path]
+		if !ok {
+			name := path
+			if strings.Contains(path, "/") {
+				name = util.ToRESTFriendlyName(path)
+			}
+			a.name, a.extensions = namer.GetDefinitionName(name)
+			known[path] = a
+		}
+		return a.name, a.extensions
+	}
+}
+
+// definitionNamer knows the names of the kinds of all schemes. It is made again when it is used
+// after the garbage collector took it.
+func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
+	m.named.Lock()
+	defer m.named.Unlock()
+	namer := m.named.namer.Value()
+	if namer == nil {
+		namer = apiopenapi.NewDefinitionNamer(m.schemes...)
+		m.named.namer = weak.Make(namer)
+	}
+	return namer
+}
+
+// all returns upstream's definitions and the extra ones, with
+// metadata.initializers.
+func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	return complete(upstream.Definitions, m.extra, ref)
+}
+
+// complete adds to definitions of upstream, those of metadata among them, what is not
+// upstream's. extra may be nil.
+func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
+	if extra != nil {
+		for name, def := range extra(ref) {
+			defs[name] = def
+		}
+	}
+	meta, ok := defs[objectMeta]
+	if !ok {
+		panic("openapi: there is no definition of " + objectMeta)
+	}
+	properties := make(map[string]spec.Schema, len(meta.Schema.Properties)+1)
+	for name, property := range meta.Schema.Properties {
+		properties[name] = property
+	}
+	properties["initializers"] = InitializersSchema()
+	meta.Schema.Properties = properties
+	defs[objectMeta] = meta
+	return defs
+}
+
+// InitializersSchema describes metadata.initializers (S11.1). It refers to no
+// other definition, so that it can stand in any document.
+func InitializersSchema() spec.Schema {
+	text := func(description string) spec.Schema {
+		return *spec.StringProperty().WithDescription(description)
+	}
+	pending := spec.ArrayProperty(&spec.Schema{SchemaProps: spec.SchemaProps{
+		Type:       []string{"object"},
+		Required:   []string{"name"},
+		Properties: map[string]spec.Schema{"name": text("Name of the initializer that has yet to act.")},
+	}})
+	pending.Description = "Pending lists the initializers that must act before the object is visible, in order."
+	pending.AddExtension("x-kubernetes-list-type", "map")
+	pending.AddExtension("x-kubernetes-list-map-keys", []any{"name"})
+	pending.AddExtension("x-kubernetes-patch-strategy", "merge")
+	pending.AddExtension("x-kubernetes-patch-merge-key", "name")
+	paired := spec.ArrayProperty(&spec.Schema{SchemaProps: spec.SchemaProps{
+		Type:     []string{"object"},
+		Required: []string{"name", "finalizer"},
+		Properties: map[string]spec.Schema{
+			"name":      text("Name of the initializer."),
+			"finalizer": text("Finalizer of the initializer."),
+			"claimed":   *spec.BoolProperty().WithDescription("Claimed says that the initializer has begun to act. The initializer sets it."),
+		},
+	}})
+	paired.Description = "Paired lists the initializers that the object got together with a finalizer. The server keeps the list."
+	paired.AddExtension("x-kubernetes-list-type", "map")
+	paired.AddExtension("x-kubernetes-list-map-keys", []any{"name"})
+	paired.AddExtension("x-kubernetes-patch-strategy", "merge")
+	paired.AddExtension("x-kubernetes-patch-merge-key", "name")
+	result := spec.Schema{SchemaProps: spec.SchemaProps{
+		Type:        []string{"object"},
+		Description: "Result is the Status with which initialization failed. An object that has it is deleted.",
+	}}
+	result.AddExtension("x-kubernetes-preserve-unknown-fields", true)
+	field := spec.Schema{SchemaProps: spec.SchemaProps{
+		Type:        []string{"object"},
+		Description: "Initializers that have yet to act on this object. While the field is present the object is uninitialized: it is hidden from clients that do not ask for it with includeUninitialized=true.",
+		Properties:  map[string]spec.Schema{"pending": *pending, "result": result, "paired": *paired},
+	}}
+	return field
+}

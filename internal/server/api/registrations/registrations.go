@@ -1,0 +1,314 @@
+package registrations
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/warning"
+
+	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
+)
+
+// Group is the API group of all kinds here.
+const Group = admissionregistration.GroupName
+
+// Scheme knows the kinds in all their versions, with defaults and conversion. It
+// is read only.
+var Scheme = newScheme()
+
+// Codecs reads and writes the kinds.
+var Codecs = initialization.Codecs(Scheme)
+
+// kinds is the table of what is served here.
+var kinds = []struct {
+	plural, singular string
+	kind             string
+	hub              schema.GroupVersion
+	// versions are served, preferred first; the hub is what is stored.
+	versions  []string
+	new, list func() runtime.Object
+	// entries counts the object's webhooks or initializers, under the heading
+	// that kubectl shows.
+	heading string
+	entries func(runtime.Object) int
+}{
+	{
+		plural: "mutatingwebhookconfigurations", singular: "mutatingwebhookconfiguration",
+		kind: "MutatingWebhookConfiguration", hub: admissionregistrationv1.SchemeGroupVersion, versions: []string{"v1", "v1beta1"},
+		new:     func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfiguration{} },
+		list:    func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfigurationList{} },
+		heading: "Webhooks",
+		entries: func(o runtime.Object) int {
+			return len(o.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks)
+		},
+	},
+	{
+		plural: "validatingwebhookconfigurations", singular: "validatingwebhookconfiguration",
+		kind: "ValidatingWebhookConfiguration", hub: admissionregistrationv1.SchemeGroupVersion, versions: []string{"v1", "v1beta1"},
+		new:     func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfiguration{} },
+		list:    func() runtime.Object { return &admissionregistrationv1.ValidatingWebhookConfigurationList{} },
+		heading: "Webhooks",
+		entries: func(o runtime.Object) int {
+			return len(o.(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks)
+		},
+	},
+	{
+		plural: "initializerconfigurations", singular: "initializerconfiguration",
+		kind: "InitializerConfiguration", hub: v1alpha1.SchemeGroupVersion, versions: []string{"v1alpha1"},
+		new:     func() runtime.Object { return &v1alpha1.InitializerConfiguration{} },
+		list:    func() runtime.Object { return &v1alpha1.InitializerConfigurationList{} },
+		heading: "Initializers",
+		entries: func(o runtime.Object) int { return len(o.(*v1alpha1.InitializerConfiguration).Initializers) },
+	},
+	{
+		plural: "externaladmissionhookconfigurations", singular: "externaladmissionhookconfiguration",
+		kind: "ExternalAdmissionHookConfiguration", hub: v1alpha1.SchemeGroupVersion, versions: []string{"v1alpha1"},
+		new:     func() runtime.Object { return &v1alpha1.ExternalAdmissionHookConfiguration{} },
+		list:    func() runtime.Object { return &v1alpha1.ExternalAdmissionHookConfigurationList{} },
+		heading: "Hooks",
+		entries: func(o runtime.Object) int {
+			return len(o.(*v1alpha1.ExternalAdmissionHookConfiguration).ExternalAdmissionHooks)
+		},
+	},
+}
+
+// Hub returns the version that objects of a served version have in memory.
+func Hub(gv schema.GroupVersion) schema.GroupVersion {
+	if gv.Version == "v1beta1" {
+		return admissionregistrationv1.SchemeGroupVersion
+	}
+	return gv
+}
+
+// Hold is called with the context of a write, before it is done. It returns the
+// context to do it in, and what is called when it was done or has failed: the write
+// is answered when that has returned.
+type Hold func(ctx context.Context) (writing context.Context, done func())
+
+// Storage opens the stores of the kinds. The result maps a served version to its
+// resources; the versions of one kind share a store.
+//
+// warn returns, for a resource, what its writers are warned of; it may be nil.
+func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, warn func(resource string) Warn) (map[string]map[string]rest.Storage, error) {
+	versions := map[string]map[string]rest.Storage{}
+	for _, k := range kinds {
+		resource := schema.GroupResource{Group: Group, Resource: k.plural}
+		config.Codec = storageCodec(k.hub)
+		config.EncodeVersioner = k.hub
+		s := strategy{ObjectTyper: Scheme}
+		store := &registry.Store{
+			NewFunc: k.new, NewListFunc: k.list,
+			DefaultQualifiedResource:  resource,
+			SingularQualifiedResource: schema.GroupResource{Group: Group, Resource: k.singular},
+			CreateStrategy:            s, UpdateStrategy: s, DeleteStrategy: s,
+			TableConvertor: table{heading: k.heading, entries: k.entries},
+		}
+		options := &generic.StoreOptions{RESTOptions: factory.For(config.ForResource(resource), k.plural)}
+		if err := store.CompleteWithOptions(options); err != nil {
+			return nil, fmt.Errorf("storage of %s: %w", resource, err)
+		}
+		for _, version := range k.versions {
+			if versions[version] == nil {
+				versions[version] = map[string]rest.Storage{}
+			}
+			one := served{Store: store, hold: hold}
+			if warn != nil {
+				one.warn = warn(k.plural)
+			}
+			versions[version][k.plural] = one
+		}
+	}
+	return versions, nil
+}
+
+// Warn returns the warnings for the writer of an object, once it is in force.
+type Warn func(ctx context.Context, name string) []string
+
+// Held returns a store as the kinds here are served: its writes are held, and the answer to a
+// create or an update has the warnings that warn returns.
+func Held(store *registry.Store, hold Hold, warn Warn) rest.Storage {
+	return served{Store: store, hold: hold, warn: warn}
+}
+
+// served is a store with what discovery shows of it, whose writes are held.
+type served struct {
+	*registry.Store
+	hold Hold
+	// warn may be nil.
+	warn Warn
+}
+
+// told warns the writer of an object if it was stored. The write is in force by then.
+func (s served) told(ctx context.Context, obj runtime.Object, err error, dryRun []string) {
+	if s.warn == nil || err != nil || len(dryRun) > 0 {
+		return
+	}
+	m, failure := meta.Accessor(obj)
+	if failure != nil {
+		return
+	}
+	for _, text := range s.warn(ctx, m.GetName()) {
+		warning.AddWarning(ctx, "", text)
+	}
+}
+
+// Create implements rest.Creater.
+func (s served) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, o *metav1.CreateOptions) (runtime.Object, error) {
+	writing, done := s.hold(ctx)
+	created, err := s.Store.Create(writing, obj, validate, o)
+	done()
+	s.told(ctx, created, err, o.DryRun)
+	return created, err
+}
+
+// Update implements rest.Updater.
+func (s served) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, force bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	writing, done := s.hold(ctx)
+	updated, made, err := s.Store.Update(writing, name, info, create, update, force, o)
+	done()
+	s.told(ctx, updated, err, o.DryRun)
+	return updated, made, err
+}
+
+// Delete implements rest.GracefulDeleter.
+func (s served) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.Delete(writing, name, validate, o)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (s served) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	writing, done := s.hold(ctx)
+	defer done()
+	return s.Store.DeleteCollection(writing, validate, o, list)
+}
+
+// Categories implements rest.CategoriesProvider.
+func (served) Categories() []string { return []string{"api-extensions"} }
+
+// storageCodec writes JSON, which can be looked at: there are never many of these
+// objects.
+func storageCodec(hub schema.GroupVersion) runtime.Codec {
+	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, Scheme, Scheme, json.SerializerOptions{})
+	return Codecs.CodecForVersions(s, s, hub, hub)
+}
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(admissionregistration.AddToScheme(s))
+	s.AddUnversionedTypes(schema.GroupVersion{Version: "v1"}, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	for _, obj := range []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		&admissionregistrationv1beta1.MutatingWebhookConfiguration{}, &admissionregistrationv1beta1.ValidatingWebhookConfiguration{},
+		&v1alpha1.InitializerConfiguration{}, &v1alpha1.ExternalAdmissionHookConfiguration{},
+	} {
+		s.AddTypeDefaultingFunc(obj, func(obj any) { admissionregistration.Default(obj.(runtime.Object)) })
+	}
+	addConversions(s)
+	return s
+}
+
+// addConversions registers the conversions between v1beta1 and v1, of objects
+// and of lists.
+func addConversions(s *runtime.Scheme) {
+	stable, beta := admissionregistrationv1.SchemeGroupVersion, admissionregistrationv1beta1.SchemeGroupVersion
+	for _, kind := range []string{admissionregistration.MutatingKind, admissionregistration.ValidatingKind} {
+		for _, suffix := range []string{"", "List"} {
+			for _, pair := range [][2]schema.GroupVersion{{stable, beta}, {beta, stable}} {
+				from, err := s.New(pair[0].WithKind(kind + suffix))
+				utilruntime.Must(err)
+				to, err := s.New(pair[1].WithKind(kind + suffix))
+				utilruntime.Must(err)
+				convert := func(in, out any, _ conversion.Scope) error {
+					return convertInto(in.(runtime.Object), out.(runtime.Object), pair[1].Version)
+				}
+				utilruntime.Must(s.AddConversionFunc(from, to, convert))
+			}
+		}
+	}
+}
+
+// convertInto gives out the content of in, which has another version.
+func convertInto(in, out runtime.Object, version string) error {
+	if !meta.IsListType(in) {
+		converted, err := admissionregistration.Convert(in, version)
+		if err != nil {
+			return err
+		}
+		to, err := conversion.EnforcePtr(out)
+		if err != nil {
+			return err
+		}
+		to.Set(reflect.ValueOf(converted).Elem())
+		return nil
+	}
+	var items []runtime.Object
+	err := meta.EachListItem(in, func(item runtime.Object) error {
+		converted, err := admissionregistration.Convert(item, version)
+		items = append(items, converted)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	from, err := meta.ListAccessor(in)
+	if err != nil {
+		return err
+	}
+	to, err := meta.ListAccessor(out)
+	if err != nil {
+		return err
+	}
+	to.SetResourceVersion(from.GetResourceVersion())
+	to.SetContinue(from.GetContinue())
+	to.SetRemainingItemCount(from.GetRemainingItemCount())
+	return meta.SetList(out, items)
+}
+
+// Codec returns what reads and writes the kinds on the wire.
+func Codec() runtime.NegotiatedSerializer { return initialization.NewCodec(Codecs) }
+
+// table is what kubectl get shows.
+type table struct {
+	heading string
+	entries func(runtime.Object) int
+}
+
+func (t table) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	out, err := rest.NewDefaultTableConvertor(schema.GroupResource{}).ConvertToTable(ctx, obj, options)
+	if err != nil {
+		return nil, err
+	}
+	// NAME, then the count, then the age as kubectl computes it from the time.
+	if len(out.ColumnDefinitions) > 0 {
+		out.ColumnDefinitions = []metav1.TableColumnDefinition{
+			out.ColumnDefinitions[0],
+			{Name: t.heading, Type: "integer", Description: t.heading + " in this configuration."},
+			{Name: "Age", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"]},
+		}
+	}
+	for i := range out.Rows {
+		row := &out.Rows[i]
+		row.Cells = []any{row.Cells[0], t.entries(row.Object.Object), age(row.Object.Object)}
+	}
+	return out, nil
+}

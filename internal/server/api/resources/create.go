@@ -1,0 +1,113 @@
+package resources
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
+)
+
+// code is that of the answer: 202 where the library says 201 and the object that was
+// created is uninitialized (S11.27).
+func (c *call) code(code int) int {
+	if code == http.StatusCreated && c.uninitialized {
+		return http.StatusAccepted
+	}
+	return code
+}
+
+// waitingCreater is a storage whose creates wait until the object is initialized
+// (S11.24), outside of the server's handlers if that can be.
+type waitingCreater struct {
+	rest.Creater
+	call *call
+}
+
+func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	creation := &initialization.Creation{}
+	created, err := w.Creater.Create(initialization.WithCreation(ctx, creation), obj, validate, options)
+	if err != nil {
+		return nil, err
+	}
+	if creation.Waits() {
+		if w.call.counts() {
+			creation.TakeStored(created)
+		}
+		if w.call.leave(ctx, creation) {
+			return nil, waiting.ErrLeft
+		}
+		// The initializers need to get in.
+		inflight.Yield(ctx)
+	}
+	return creation.Wait(ctx, created)
+}
+
+// counts reports whether the creator makes as many objects as it misses.
+func (c *call) counts() bool {
+	creator, ok := request.UserFrom(c.req.Context())
+	return ok && c.counting != nil && c.counting(creator.GetName())
+}
+
+// leave has the creator wait when all handlers have returned, if it may.
+func (c *call) leave(ctx context.Context, creation *initialization.Creation) bool {
+	if !c.mayLeave {
+		return false
+	}
+	c.creation = creation
+	c.deadline, _ = ctx.Deadline()
+	return waiting.Leave(ctx)
+}
+
+// finish says how a create that has left is answered, and calls done then.
+func (c *call) finish(w http.ResponseWriter, req *http.Request, done func()) {
+	// The call itself holds on to more.
+	e, info, creation, deadline := c.Endpoint, c.info, c.creation, c.deadline
+	var created runtime.Object
+	var err error
+	waiting.Finish(w, req, func(ctx context.Context) {
+		created, err = creation.WaitUntil(ctx, deadline)
+	}, func(w http.ResponseWriter, req *http.Request) (code int) {
+		if done != nil {
+			defer done()
+		}
+		return e.serveCounted(info, w, req, func(w http.ResponseWriter, req *http.Request) bool {
+			e.answer(w, req, created, err)
+			return true
+		})
+	})
+}
+
+// answer answers a create that has waited.
+func (e *Endpoint) answer(w http.ResponseWriter, req *http.Request, created runtime.Object, err error) {
+	gv := e.Scope.Kind.GroupVersion()
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gv, w, req)
+		return
+	}
+	code := http.StatusCreated
+	if initializers.Has(created) {
+		code = http.StatusAccepted
+	}
+	responsewriters.WriteObjectNegotiated(e.Scope.Serializer, e.Scope, gv, w, req, code, created, false)
+}
+
+// notingCreater is a storage that notes whether what it created is uninitialized.
+type notingCreater struct {
+	rest.Creater
+	call *call
+}
+
+func (n notingCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := n.Creater.Create(ctx, obj, validate, options)
+	n.call.uninitialized = err == nil && initializers.Has(created)
+	return created, err
+}

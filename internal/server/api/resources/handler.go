@@ -1,0 +1,161 @@
+package resources
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
+)
+
+// minWatch is the shortest a watch without a timeout of its own may last;
+// each gets a random length of up to twice that.
+const minWatch = 30 * time.Minute
+
+// Source finds endpoints. Lookup returns nil for what it does not serve. The
+// function that it returns with the endpoint is called when the request is over;
+// it may be nil.
+type Source interface {
+	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
+}
+
+// Unplaced is implemented by a storage of a namespaced resource some of whose objects are in
+// no namespace: all its objects can be read by name without one, by those who may read
+// all.
+type Unplaced interface{ Unplaced() }
+
+// Handler serves resource requests from its sources. It needs a RequestInfo in
+// the request's context and is safe for concurrent use.
+type Handler struct {
+	// Sources are asked in order.
+	Sources []Source
+	// Admission judges every write.
+	Admission admission.Interface
+	// Initializers is set when the plugin of that name is on: objects that are
+	// not yet initialized are kept from readers that do not ask for them, and
+	// creators wait.
+	Initializers bool
+	// Authorizer decides who may get an uninitialized object without asking for
+	// such objects; nil means that no user may.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Counting reports whether a user makes as many objects as it misses, and so must not take
+	// a create for failed whose object is stored and waits for initializers (S11.64); nil means
+	// that no user does.
+	Counting func(user string) bool
+	// NotFound answers requests that are not about resources.
+	NotFound http.Handler
+	// Uncounted keeps the requests out of the metrics of requests.
+	Uncounted bool
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	info, ok := request.RequestInfoFrom(req.Context())
+	if !ok || !info.IsResourceRequest {
+		h.NotFound.ServeHTTP(w, req)
+		return
+	}
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	e, done := h.lookup(gvr, info.Subresource)
+	defer func() {
+		if done != nil {
+			done()
+		}
+	}()
+	if e == nil || !e.at(info) {
+		notServed(gvr, w, req)
+		return
+	}
+	for _, text := range e.Warnings {
+		warning.AddWarning(req.Context(), "", text)
+	}
+	req = h.read(info, req)
+	if e.Bind != nil {
+		bound := *e
+		bound.Scope = e.Bind(req.Context())
+		e = &bound
+	}
+	c := h.newCall(e, info, req)
+	handler := c.handler()
+	if handler == nil {
+		responsewriters.ErrorNegotiated(apierrors.NewMethodNotSupported(gvr.GroupResource(), verbName(info, req)),
+			e.Scope.Serializer, gvr.GroupVersion(), w, req)
+		return
+	}
+	if err := e.refuses(info, req); err != nil {
+		responsewriters.ErrorNegotiated(err, e.Scope.Serializer, gvr.GroupVersion(), w, req)
+		return
+	}
+	serve := func(w http.ResponseWriter, req *http.Request) (answered bool) {
+		w = answeringWith(w, c.code)
+		if !c.mayLeave {
+			handler(w, req)
+			return true
+		}
+		if !waiting.Serve(handler, w, req) {
+			return true
+		}
+		c.finish(w, req, done)
+		done = nil
+		return false
+	}
+	if h.Uncounted {
+		serve(w, req)
+		return
+	}
+	e.serveCounted(info, w, req, serve)
+}
+
+func (h *Handler) lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
+	for _, s := range h.Sources {
+		if e, done := s.Lookup(gvr, subresource); e != nil {
+			return e, done
+		}
+	}
+	return nil, nil
+}
+
+func (h *Handler) newCall(e *Endpoint, info *request.RequestInfo, req *http.Request) *call {
+	c := &call{Endpoint: e, info: info, req: req, admit: h.Admission, bare: transforms(req), waits: h.Initializers, counting: h.Counting}
+	if e.Admit != nil {
+		c.admit = e.Admit(c.admit)
+	}
+	if unstored := e.storesNothing(info); unstored || info.Subresource != "" {
+		// Writes to subresources must not change metadata.initializers (S11.41).
+		c.admit = keeper{c.admit, unstored}
+	}
+	return c
+}
+
+func verbName(info *request.RequestInfo, req *http.Request) string {
+	if info.Verb != "" {
+		return info.Verb
+	}
+	return strings.ToLower(req.Method)
+}
+
+// Static is a Source with a fixed set of endpoints.
+type Static map[schema.GroupVersionResource]map[string]*Endpoint
+
+// Add puts the endpoints of one group version into the source.
+func (s Static) Add(endpoints []*Endpoint) {
+	for _, e := range endpoints {
+		gvr := e.Scope.Resource
+		if s[gvr] == nil {
+			s[gvr] = map[string]*Endpoint{}
+		}
+		s[gvr][e.Scope.Subresource] = e
+	}
+}
+
+// Lookup implements Source.
+func (s Static) Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func()) {
+	return s[gvr][subresource], nil
+}

@@ -1,0 +1,111 @@
+package resources
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+)
+
+// transforms reports whether the client may get tables or bare metadata instead of
+// objects. The library encodes those with a codec of its own, which would show
+// the annotation: they are made of objects without it.
+func transforms(req *http.Request) bool {
+	for _, accept := range req.Header.Values("Accept") {
+		// A parameter's name and its value may have blanks around them.
+		for found := true; found; {
+			if _, accept, found = strings.Cut(accept, "as"); found && strings.HasPrefix(strings.TrimLeft(accept, " \t"), "=") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bare returns the object, list or event without metadata.initializers. Nearly
+// always it is the argument itself; if not, it is a copy.
+func bare(obj runtime.Object) runtime.Object {
+	if obj == nil || !initialization.Carries(obj) {
+		return obj
+	}
+	if shared, ok := obj.(runtime.CacheableObject); ok {
+		// GetObject returns a copy.
+		obj = shared.GetObject()
+	} else {
+		obj = obj.DeepCopyObject()
+	}
+	initialization.Strip(obj)
+	return obj
+}
+
+// The following are storages that return bare objects.
+
+type bareGetter struct{ rest.Getter }
+
+func (b bareGetter) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := b.Getter.Get(ctx, name, options)
+	return bare(obj), err
+}
+
+type bareLister struct{ rest.Lister }
+
+func (b bareLister) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := b.Lister.List(ctx, options)
+	return bare(list), err
+}
+
+type bareWatcher struct{ rest.Watcher }
+
+func (b bareWatcher) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	w, err := b.Watcher.Watch(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		if initializers.Has(e.Object) {
+			e.Object = bare(e.Object)
+		}
+		return e, true
+	}), nil
+}
+
+type bareCreater struct{ rest.Creater }
+
+func (b bareCreater) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	created, err := b.Creater.Create(ctx, obj, validate, options)
+	return bare(created), err
+}
+
+type bareDeleter struct{ rest.GracefulDeleter }
+
+func (b bareDeleter) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	deleted, immediately, err := b.GracefulDeleter.Delete(ctx, name, validate, options)
+	return bare(deleted), immediately, err
+}
+
+var _ rest.CorruptObjectDeleterProvider = bareDeleter{}
+
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: the library
+// asks the storage it is given for what deletes objects that cannot be read.
+func (b bareDeleter) GetCorruptObjDeleter() rest.GracefulDeleter {
+	if p, ok := b.GracefulDeleter.(rest.CorruptObjectDeleterProvider); ok {
+		// It does not return the objects that it deletes.
+		return p.GetCorruptObjDeleter()
+	}
+	return nil
+}
+
+type bareCollectionDeleter struct{ rest.CollectionDeleter }
+
+func (b bareCollectionDeleter) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+	deleted, err := b.CollectionDeleter.DeleteCollection(ctx, validate, options, list)
+	return bare(deleted), err
+}

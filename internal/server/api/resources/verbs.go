@@ -1,0 +1,198 @@
+package resources
+
+import (
+	"net/http"
+	"slices"
+	"sort"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/initialization"
+)
+
+// verb is something that can be asked of a storage.
+type verb struct {
+	name string
+	// has tells which storages have the verb: those that implement an interface.
+	has func(rest.Storage) bool
+	// at tells which paths have the verb.
+	at func(*call) bool
+	// serve returns the library's handler, for the storage with what this server does
+	// in addition around it. It returns nil for a path that does not have the verb.
+	serve func(*call) http.HandlerFunc
+}
+
+// verbs are all of them but for connections, in the order in which discovery shows them.
+var verbs = []verb{
+	{"create", either[rest.Creater, rest.NamedCreater], inPlace, (*call).create},
+	{"delete", is[rest.GracefulDeleter], oneInPlace, (*call).delete},
+	{"deletecollection", is[rest.CollectionDeleter], allInPlace, (*call).deleteCollection},
+	{"get", either[rest.Getter, rest.GetterWithOptions], readable, (*call).get},
+	{"list", is[rest.Lister], anywhere, (*call).list},
+	{"patch", is[rest.Patcher], oneInPlace, (*call).patch},
+	{"update", is[rest.Updater], oneInPlace, (*call).update},
+	{"watch", both[rest.Lister, rest.Watcher], anywhere, (*call).watch},
+}
+
+func is[T any](s rest.Storage) bool {
+	_, ok := s.(T)
+	return ok
+}
+
+func either[T, U any](s rest.Storage) bool { return is[T](s) || is[U](s) }
+
+func both[T, U any](s rest.Storage) bool { return is[T](s) && is[U](s) }
+
+// Writes to namespaced resources need the namespace.
+func inPlace(c *call) bool    { return !c.Discovery.Namespaced || c.info.Namespace != "" }
+func oneInPlace(c *call) bool { return inPlace(c) && c.info.Name != "" }
+func allInPlace(c *call) bool { return inPlace(c) && c.info.Name == "" }
+func readable(c *call) bool   { return c.info.Name != "" && (inPlace(c) || is[Unplaced](c.Storage)) }
+func anywhere(*call) bool     { return true }
+
+// verbsOf lists what a storage can do, in the order discovery shows them.
+func verbsOf(storage rest.Storage) metav1.Verbs {
+	var list metav1.Verbs
+	for _, v := range verbs {
+		if v.has(storage) {
+			list = append(list, v.name)
+		}
+	}
+	if connecter, ok := storage.(rest.Connecter); ok {
+		for _, method := range connecter.ConnectMethods() {
+			if verb := connectVerbs[method]; verb != "" && !slices.Contains(list, verb) {
+				list = append(list, verb)
+			}
+		}
+	}
+	sort.Strings(list)
+	return list
+}
+
+var connectVerbs = map[string]string{
+	"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete",
+}
+
+// call is one request at an endpoint.
+type call struct {
+	*Endpoint
+	info *request.RequestInfo
+	req  *http.Request
+	// admit is what a write goes through.
+	admit admission.Interface
+	// bare says that the client may get tables or bare metadata.
+	bare bool
+	// waits says that a creator waits until its object is initialized, unless the
+	// request says otherwise.
+	waits bool
+	// counting is Handler.Counting.
+	counting func(user string) bool
+	// uninitialized is set when the call created an object that is not initialized.
+	uninitialized bool
+	// mayLeave says that the creator need not wait inside of the handlers. When it has
+	// left, creation is what it waits for, until the deadline if there is one.
+	mayLeave bool
+	creation *initialization.Creation
+	deadline time.Time
+}
+
+// handler returns what serves the request, nil when the endpoint does not have the verb
+// or the path is not one the verb has.
+func (c *call) handler() http.HandlerFunc {
+	if connecter, ok := c.Storage.(rest.Connecter); ok {
+		if c.info.Name == "" || !slices.Contains(connecter.ConnectMethods(), c.req.Method) {
+			return nil
+		}
+		return handlers.ConnectResource(connecter, c.Scope, c.admit, c.Discovery.Name, c.info.Subresource != "")
+	}
+	for _, v := range verbs {
+		if v.name == c.info.Verb && v.has(c.Storage) && v.at(c) {
+			return v.serve(c)
+		}
+	}
+	return nil
+}
+
+func (c *call) get() http.HandlerFunc {
+	if g, ok := c.Storage.(rest.GetterWithOptions); ok {
+		return handlers.GetResourceWithOptions(g, c.Scope, c.info.Subresource != "")
+	}
+	var g rest.Getter = plainGetter{c.Storage.(rest.Getter)}
+	if c.bare {
+		g = bareGetter{g}
+	}
+	return handlers.GetResource(g, c.Scope)
+}
+
+func (c *call) list() http.HandlerFunc { return c.listOrWatch(false) }
+
+func (c *call) watch() http.HandlerFunc { return c.listOrWatch(true) }
+
+func (c *call) listOrWatch(forceWatch bool) http.HandlerFunc {
+	lister := c.Storage.(rest.Lister)
+	watcher, isWatcher := c.Storage.(rest.Watcher)
+	if isWatcher {
+		watcher = plainWatcher{watcher}
+	}
+	if c.bare {
+		lister = bareLister{lister}
+		if isWatcher {
+			watcher = bareWatcher{watcher}
+		}
+	}
+	return handlers.ListResource(lister, watcher, c.Scope, forceWatch, minWatch)
+}
+
+func (c *call) create() http.HandlerFunc {
+	if n, ok := c.Storage.(rest.NamedCreater); ok {
+		return handlers.CreateNamedResource(n, c.Scope, c.admit)
+	}
+	creater := c.Storage.(rest.Creater)
+	switch {
+	case c.info.Subresource != "":
+		return handlers.CreateResource(creater, c.Scope, c.admit)
+	case c.info.Name != "":
+		return nil
+	}
+	creater = plainCreater{creater, c.Kind}
+	if c.waits {
+		if !initialization.Includes(c.req) {
+			c.mayLeave = !c.bare
+			creater = waitingCreater{creater, c}
+		}
+		creater = notingCreater{creater, c}
+		if c.bare {
+			creater = bareCreater{creater}
+		}
+	}
+	return handlers.CreateResource(creater, c.Scope, c.admit)
+}
+
+func (c *call) update() http.HandlerFunc {
+	return handlers.UpdateResource(updater{c.Storage.(rest.Updater), c}, c.Scope, c.admit)
+}
+
+func (c *call) patch() http.HandlerFunc {
+	return c.Endpoint.patch(patcher{c.Storage.(rest.Patcher), c}, c.admit)
+}
+
+func (c *call) delete() http.HandlerFunc {
+	d := c.Storage.(rest.GracefulDeleter)
+	if c.bare {
+		d = bareDeleter{d}
+	}
+	return handlers.DeleteResource(d, true, c.Scope, c.admit)
+}
+
+func (c *call) deleteCollection() http.HandlerFunc {
+	d := c.Storage.(rest.CollectionDeleter)
+	if c.bare {
+		d = bareCollectionDeleter{d}
+	}
+	return handlers.DeleteCollection(d, true, c.Scope, c.admit)
+}

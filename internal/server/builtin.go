@@ -1,0 +1,178 @@
+package server
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+)
+
+// ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
+// only.
+var ownScheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(replicasv1alpha1.AddToScheme(s))
+	utilruntime.Must(tracesv1alpha1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, metav1.Unversioned)
+	return s
+}()
+
+// builder makes the endpoints of the built-in kinds.
+type builder struct {
+	config *genericapiserver.Config
+	models *openapi.Models
+	// static finds the endpoints, all has them in order.
+	static   resources.Static
+	all      []*resources.Endpoint
+	families map[string]*family
+}
+
+// family is the kinds whose objects are the same ones: the fields that a manager applied
+// through one version must be understood when the object is written through another. The converter is built by the first write, when the kinds are known.
+type family struct {
+	kinds     []schema.GroupVersionKind
+	converter managedfields.TypeConverter
+}
+
+// endpoints makes the endpoints of the groups, in their order, of the kinds that
+// configure admission, of our own group, and of APIServices.
+func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storage, own map[string]rest.Storage, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
+	groups, notEnforced := p.kinds, p.settings.notEnforced
+	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
+	legacy := catalog.LegacyVersions()
+	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(p.settings.legacyVersions, gv) })
+	codec, registrationCodec := initialization.NewCodec(initialization.Codecs(legacyscheme.Scheme)), registrations.Codec()
+	addRegistrations := func(version string) error {
+		if registrationStorage[version] == nil {
+			return nil
+		}
+		gv := schema.GroupVersion{Group: registrations.Group, Version: version}
+		_, err := b.add("registrations", &resources.Group{
+			GroupVersion: gv, Storage: registrationStorage[version], Hub: registrations.Hub(gv),
+			Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
+			Warnings: pluginsOff(notEnforced),
+		})
+		return err
+	}
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			added, err := b.add(familyOf(g.Name), &resources.Group{
+				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v, notEnforced), ResetLike: legacy,
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			if v.Unadvertised {
+				for _, e := range added {
+					e.Discovery.ShortNames, e.Discovery.Categories = nil, nil
+				}
+			}
+			// Resources of one version stand together.
+			if g.Name == registrations.Group {
+				if err := addRegistrations(v.Version); err != nil {
+					return nil, nil, err
+				}
+			}
+		}
+		if g.Name != registrations.Group {
+			continue
+		}
+		// Upstream's versions come first, then the versions that only we have.
+		for _, version := range []string{"v1beta1", "v1alpha1"} {
+			if !slices.ContainsFunc(g.Versions, func(v catalog.Version) bool { return v.Version == version }) {
+				if err := addRegistrations(version); err != nil {
+					return nil, nil, err
+				}
+			}
+		}
+	}
+	_, err := b.add("gatehouse", &resources.Group{
+		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion, Storage: own,
+		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)),
+		ParameterCodec: runtime.NewParameterCodec(ownScheme),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.static, b.all, b.addAPIServices(p)
+}
+
+// rollback is a request to a controller.
+const rollback = "deployments/rollback"
+
+// warningsOf returns warnings, by path, for the kinds of a version that upstream
+// judges requests by or acts on and this server does not: a user who makes one must
+// not rely on it.
+func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
+	if v.Storage[rollback] != nil {
+		return map[string][]string{rollback: {"the rollback is stored in the deployment's spec.rollbackTo, but this server runs no controller that performs it"}}
+	}
+	if v.Group != registrations.Group {
+		return nil
+	}
+	return pluginsOff(notEnforced)
+}
+
+// pluginsOff returns warnings, by path, for registrations that nothing enforces,
+// for the same reason.
+func pluginsOff(notEnforced []string) map[string][]string {
+	warnings := map[string][]string{}
+	for _, resource := range notEnforced {
+		warnings[resource] = []string{resource + " are stored, but this server does not enforce them: their admission plugin is off"}
+	}
+	return warnings
+}
+
+// add makes the endpoints of one served version.
+func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoint, error) {
+	f := b.families[name]
+	if f == nil {
+		f = &family{}
+		f.converter = resources.NewTypeConverter(func() (managedfields.TypeConverter, error) {
+			return b.models.TypeConverter(group.Scheme, f.kinds)
+		})
+		b.families[name] = f
+	}
+	group.TypeConverter = f.converter
+	group.Equivalents = b.config.EquivalentResourceRegistry
+	group.Authorizer = b.config.Authorization.Authorizer
+	group.MaxRequestBodyBytes = b.config.MaxRequestBodyBytes
+	list, err := group.Endpoints()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		f.kinds = append(f.kinds, e.Kind)
+	}
+	b.static.Add(list)
+	b.all = append(b.all, list...)
+	return list, nil
+}
+
+// familyOf is the group in whose name all versions of a group's objects go: some
+// groups are other names for the objects of another one.
+func familyOf(group string) string {
+	switch group {
+	case "extensions":
+		return "apps"
+	case "events.k8s.io":
+		return ""
+	}
+	return group
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/plugins"
+)
+
+// caughtUpInterval is how often CaughtUp looks at a cache that is behind.
+const caughtUpInterval = 2 * time.Millisecond
+
+// CaughtUp returns when requests are judged by all objects that were stored before it was
+// called. A cluster needs a moment for that, because its admission plugins and its RBAC
+// read caches. Registrations need no wait: their writes are answered when they are in force.
+// The server must be ready. Deletions are not waited for.
+func (s *Server) CaughtUp(ctx context.Context) error {
+	a := s.assembly.Load()
+	if a == nil {
+		return errors.New("the server is not ready")
+	}
+	client, err := metadata.NewForConfig(a.loopback.config)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, gvr := range a.settings.cached() {
+		group.Go(func() error { return a.caughtUp(ctx, client, gvr) })
+	}
+	return group.Wait()
+}
+
+// cached lists the resources that requests are judged by from caches.
+func (s *settings) cached() []schema.GroupVersionResource {
+	var list []schema.GroupVersionResource
+	for _, p := range plugins.All() {
+		if !s.runs(p.Name) {
+			continue
+		}
+		for _, r := range p.Reads {
+			// Pods are read when they are needed.
+			gvr := r.WithVersion("v1")
+			if gvr.Resource != "pods" && !slices.Contains(list, gvr) {
+				list = append(list, gvr)
+			}
+		}
+	}
+	if s.authorizes("RBAC") {
+		for _, resource := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
+			list = append(list, schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource})
+		}
+	}
+	return list
+}
+
+// caughtUp returns when the informer of a resource has what is stored now.
+func (a *assembly) caughtUp(ctx context.Context, client metadata.Interface, gvr schema.GroupVersionResource) error {
+	informer, err := a.loopback.informers.ForResource(gvr)
+	if err != nil {
+		return err
+	}
+	stored, err := client.Resource(gvr).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", gvr.Resource, err)
+	}
+	tick := time.NewTicker(caughtUpInterval)
+	defer tick.Stop()
+	for i := range stored.Items {
+		for !has(informer.Informer().GetStore(), &stored.Items[i]) {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("waiting for the cache of %s: %w", gvr.Resource, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+// has tells whether a cache has an object as it is stored, or a later one.
+func has(store cache.Store, stored *metav1.PartialObjectMetadata) bool {
+	key, err := cache.MetaNamespaceKeyFunc(stored)
+	if err != nil {
+		return false
+	}
+	found, ok, err := store.GetByKey(key)
+	if err != nil || !ok {
+		return false
+	}
+	cached, err := meta.Accessor(found)
+	if err != nil {
+		return false
+	}
+	return revisionOf(cached) >= revisionOf(stored)
+}
+
+func revisionOf(object metav1.Object) uint64 {
+	n, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	return n
+}

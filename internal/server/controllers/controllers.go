@@ -1,0 +1,231 @@
+package controllers
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/election"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+)
+
+// Options are what Controllers need. All but Election and Fences must be set, and what only
+// controllers need that are not chosen.
+type Options struct {
+	// Selection is the value of --controllers; empty means Default.
+	Selection []string
+	// Loopback reaches the server itself, as a superuser.
+	Loopback *restclient.Config
+	// Informers are those of the server, which starts them between New and Run.
+	Informers informers.SharedInformerFactory
+	// RBAC reports whether the server decides by roles, and reads them.
+	RBAC bool
+	// Etcd holds the objects of a resource below Prefix(resource).
+	Etcd   lazyinformer.Etcd
+	Prefix lazyinformer.Prefix
+	// Election says when this server runs controllers; nil means always.
+	Election *election.Election
+	// Namespaces is what empties namespaces; its clients and informers are set here.
+	Namespaces namespaces.Options
+	// CheckTypes writes, until its context ends, what the expressions of policies get wrong
+	// about types.
+	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
+	// RootCA are the PEM certificates by which pods know the server.
+	RootCA []byte
+	// CAFile and CAKeyFile are the authority that signs what is requested, as PEM files.
+	CAFile, CAKeyFile string
+	// Fences keep quotas exact while they are counted; nil leaves them as upstream has them.
+	Fences *quotas.Fences
+	// FakeNodes is how many nodes to play, besides what is selected; 0 means none.
+	FakeNodes int
+	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
+	// tokens.
+	TokenKey any
+}
+
+// Controllers are the controllers that were chosen. They are made by New and run once.
+type Controllers struct {
+	options Options
+	rows    []row
+	kinds   change
+	// shared are the informers of the server for kinds that it watches anyway.
+	shared map[runtime.Object]cache.SharedIndexInformer
+}
+
+// New chooses the controllers and starts nothing. The error is that of Check.
+func New(o Options) (*Controllers, error) {
+	if len(o.Selection) == 0 {
+		o.Selection = Default()
+	}
+	rows, err := choose(o.Selection, table)
+	if err != nil {
+		return nil, err
+	}
+	if o.FakeNodes > 0 {
+		rows = append(rows, row{name: "fake nodes", account: "fake-nodes", make: fakeNodes})
+	}
+	c := &Controllers{options: o, rows: rows}
+	if len(rows) > 0 {
+		core, network := o.Informers.Core().V1(), o.Informers.Networking().V1()
+		c.shared = map[runtime.Object]cache.SharedIndexInformer{
+			&corev1.Namespace{}:         core.Namespaces().Informer(),
+			&corev1.Service{}:           core.Services().Informer(),
+			&networkingv1.ServiceCIDR{}: network.ServiceCIDRs().Informer(),
+			&networkingv1.IPAddress{}:   network.IPAddresses().Informer(),
+		}
+		if o.RBAC {
+			c.shared[&rbacv1.ClusterRole{}] = o.Informers.Rbac().V1().ClusterRoles().Informer()
+		}
+	}
+	return c, nil
+}
+
+// KindsChanged tells the controllers that other kinds are served than before. It may be
+// called at any time, and does not block.
+func (c *Controllers) KindsChanged() { c.kinds.announce() }
+
+// Run runs the controllers until ctx ends, or, with an Election, whenever it is this
+// server's turn. When it returns, everything that they did has ended.
+func (c *Controllers) Run(ctx context.Context) {
+	switch {
+	case len(c.rows) == 0:
+	case c.options.Election == nil:
+		c.term(ctx)
+	default:
+		c.options.Election.Run(ctx, c.term)
+	}
+}
+
+// Retries of what could not be made.
+const (
+	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+)
+
+// term runs the controllers until ctx ends.
+func (c *Controllers) term(ctx context.Context) {
+	t, err := newTerm(ctx, c)
+	if err != nil {
+		// Clients are made of a configuration that others of this server are made of.
+		klog.ErrorS(err, "No controller runs")
+		<-ctx.Done()
+		return
+	}
+	defer t.end()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { t.followKinds(ctx) })
+	for _, r := range c.rows {
+		if len(r.wakes) > 0 {
+			running.Go(func() { t.wakeAndRun(ctx, r) })
+			continue
+		}
+		if run := t.start(ctx, r); run != nil {
+			running.Go(func() { run(ctx) })
+		}
+	}
+}
+
+// wakeAndRun runs a controller from when it has something to do until ctx ends.
+func (t *term) wakeAndRun(ctx context.Context, r row) {
+	var prefixes []string
+	for _, resource := range r.wakes {
+		prefixes = append(prefixes, t.options.Prefix(resource))
+	}
+	for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
+		err := lazyinformer.Await(ctx, t.options.Etcd, prefixes...)
+		if err == nil {
+			if run := t.start(ctx, r); run != nil {
+				run(ctx)
+			}
+			return
+		}
+		if ctx.Err() == nil {
+			klog.V(1).InfoS("Waiting for what a controller acts on", "controller", r.name, "err", err)
+		}
+		sleep(ctx, retry)
+	}
+}
+
+// start makes a controller and starts the informers that it needs. It retries
+// until ctx ends; nil means that there is nothing to run.
+func (t *term) start(ctx context.Context, r row) func(context.Context) {
+	for retry := firstRetry; ctx.Err() == nil; retry = min(2*retry, lastRetry) {
+		run, err := t.make(ctx, r)
+		if err == nil {
+			return run
+		}
+		klog.ErrorS(err, "A controller cannot start, and is tried again", "controller", r.name, "after", retry)
+		sleep(ctx, retry)
+	}
+	return nil
+}
+
+func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
+	defer t.making.begin()()
+	config := t.config(r.account)
+	if r.counts {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	named := func(ctx context.Context) context.Context {
+		return klog.NewContext(ctx, klog.LoggerWithName(klog.FromContext(ctx), r.name))
+	}
+	run, err := r.make(named(ctx), t, client)
+	if err != nil {
+		return nil, err
+	}
+	t.startInformers(ctx)
+	if run == nil {
+		return nil, nil
+	}
+	return func(ctx context.Context) { run(named(ctx)) }, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// change tells that something has changed. The zero value is ready.
+type change struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// await returns a channel that is closed by the next change.
+func (c *change) await() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = make(chan struct{})
+	}
+	return c.next
+}
+
+func (c *change) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
+}

@@ -1,0 +1,255 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
+)
+
+const (
+	// lingering is how long a kind is followed after nobody wants it any more: the events of
+	// its last objects may still arrive, and a definition may be made anew.
+	lingering = 10 * time.Second
+	// patience is how long those who follow all kinds wait for a kind of another server.
+	patience = 5 * time.Second
+	// idle is how long a kind that got a handler is shared before a controller runs with it.
+	idle = time.Minute
+)
+
+// followed are the informers of the metadata of objects of any kind. Kinds come and go; an
+// informer lives as long as a controller follows its kind. The factories of client-go keep an
+// informer for ever.
+type followed struct {
+	ctx    context.Context
+	client metadata.Interface
+	// remote reports whether other servers have a resource.
+	remote func(schema.GroupResource) bool
+	// linger is how long an informer outlives its last user.
+	linger time.Duration
+
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionResource]*followedKind
+	running sync.WaitGroup
+}
+
+// followedKind is the informer of one kind.
+type followedKind struct {
+	informers.GenericInformer
+	// users counts the controllers that run with the kind; made is when it got its first
+	// handler. A collector that finds a kind gone while it adds others gives handlers to kinds
+	// with which it never runs, and never says so.
+	users int
+	made  time.Time
+	// stop ends the informer; nil before it is started. since is when that was, and ended
+	// says that it is over.
+	stop  context.CancelFunc
+	since atomic.Pointer[time.Time]
+	ended bool
+	// failed says that a read of the kind has failed.
+	failed atomic.Bool
+}
+
+// newFollowed returns what follows kinds until ctx ends.
+func newFollowed(ctx context.Context, client metadata.Interface, remote func(schema.GroupResource) bool) *followed {
+	return &followed{ctx: ctx, client: client, remote: remote, linger: lingering, kinds: map[schema.GroupVersionResource]*followedKind{}}
+}
+
+// ForResource returns the informer of a kind for one user, who may add one handler.
+func (f *followed) ForResource(resource schema.GroupVersionResource) informers.GenericInformer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kind := f.kinds[resource]
+	if kind == nil {
+		// It is followed when it gets a handler.
+		kind = f.newKind(resource)
+	}
+	return &follower{GenericInformer: kind.GenericInformer, all: f, resource: resource, kind: kind}
+}
+
+func (f *followed) newKind(resource schema.GroupVersionResource) *followedKind {
+	kind := &followedKind{GenericInformer: metadatainformer.NewFilteredMetadataInformer(
+		f.client, resource, metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil)}
+	informer := kind.Informer()
+	// The errors tell that the informer runs already, which it does not.
+	_ = informer.SetTransform(bare)
+	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		kind.failed.Store(true)
+		cache.DefaultWatchErrorHandler(ctx, r, err)
+	})
+	return kind
+}
+
+// run starts the informer of a kind for its first user. The lock is held.
+func (f *followed) run(kind *followedKind) {
+	kind.users++
+	if kind.stop != nil || f.ctx.Err() != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	kind.stop = stop
+	now := time.Now()
+	kind.since.Store(&now)
+	f.running.Go(func() { kind.Informer().RunWithContext(ctx) })
+}
+
+// forget drops kinds that have handlers and that no controller runs with. The lock is held.
+func (f *followed) forget() {
+	for resource, kind := range f.kinds {
+		if kind.users == 0 && kind.stop == nil && time.Since(kind.made) > idle {
+			delete(f.kinds, resource)
+		}
+	}
+}
+
+// Shutdown waits until all informers have ended. The context has.
+func (f *followed) Shutdown() {
+	f.mu.Lock()
+	for resource, kind := range f.kinds {
+		if kind.stop != nil {
+			kind.stop()
+		}
+		delete(f.kinds, resource)
+	}
+	f.mu.Unlock()
+	f.running.Wait()
+}
+
+// follower is the informer of a kind in the hands of one user.
+type follower struct {
+	informers.GenericInformer
+	all      *followed
+	resource schema.GroupVersionResource
+	// kind is what is followed, and handler the registration there; nil before there is a
+	// handler. runs is set while the user's controller runs.
+	kind    *followedKind
+	handler cache.ResourceEventHandlerRegistration
+	runs    bool
+}
+
+// Informer implements informers.GenericInformer.
+func (u *follower) Informer() cache.SharedIndexInformer {
+	return followerInformer{u.kind.Informer(), u}
+}
+
+// use adds a handler, with which the kind is followed.
+func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	f := u.all
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+	if current := f.kinds[u.resource]; current != nil {
+		u.kind, u.GenericInformer = current, current.GenericInformer
+	} else {
+		if u.kind.ended {
+			// Its last user has released it since it was given to this one.
+			u.kind = f.newKind(u.resource)
+			u.GenericInformer = u.kind.GenericInformer
+		}
+		u.kind.made = time.Now()
+		f.kinds[u.resource] = u.kind
+	}
+	handler, err := lateinformer.Registration(u.kind.Informer().AddEventHandlerWithResyncPeriod(h, every))
+	if err == nil {
+		u.handler = handler
+	}
+	return handler, err
+}
+
+// run follows the kind from now on.
+func (u *follower) run() {
+	f := u.all
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.handler == nil || u.runs || u.kind.ended {
+		return
+	}
+	if f.kinds[u.resource] == nil {
+		f.kinds[u.resource] = u.kind
+	}
+	u.runs = true
+	f.run(u.kind)
+}
+
+// release removes the handler. The last one to do so ends the informer.
+func (u *follower) release() {
+	f := u.all
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+	if !u.runs {
+		return
+	}
+	u.runs = false
+	if err := u.kind.Informer().RemoveEventHandler(u.handler); err != nil {
+		klog.V(1).InfoS("A handler stays with the informer of a kind that is gone", "resource", u.resource, "err", err)
+	}
+	u.handler = nil
+	if u.kind.users--; u.kind.users > 0 {
+		return
+	}
+	u.kind.ended = true
+	if f.kinds[u.resource] == u.kind {
+		delete(f.kinds, u.resource)
+	}
+	if u.kind.stop != nil {
+		u.kind.stop()
+	}
+}
+
+// synced reports whether the objects are known, or are not to be waited for: a server that
+// hangs or fails does not hold up those who follow the kinds of all others.
+func (u *follower) synced() bool {
+	if u.kind.Informer().HasSynced() {
+		return true
+	}
+	since := u.kind.since.Load()
+	return since != nil && u.all.remote(u.resource.GroupResource()) && (u.kind.failed.Load() || time.Since(*since) > patience)
+}
+
+// followerInformer is the informer of a follower.
+type followerInformer struct {
+	cache.SharedIndexInformer
+	user *follower
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. It is how controllers that
+// follow all kinds add their handlers.
+func (i followerInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.user.use(h, every)
+}
+
+// GetController implements cache.SharedInformer. The kind is followed until the controller is
+// stopped.
+func (i followerInformer) GetController() cache.Controller {
+	return followerController{i.SharedIndexInformer.GetController(), i.user}
+}
+
+type followerController struct {
+	cache.Controller
+	user *follower
+}
+
+// Run implements cache.Controller.
+func (c followerController) Run(stop <-chan struct{}) {
+	c.user.run()
+	<-stop
+	sleep(c.user.all.ctx, c.user.all.linger)
+	c.user.release()
+}
+
+// RunWithContext implements cache.Controller.
+func (c followerController) RunWithContext(ctx context.Context) { c.Run(ctx.Done()) }
+
+// HasSynced implements cache.Controller.
+func (c followerController) HasSynced() bool { return c.user.synced() }

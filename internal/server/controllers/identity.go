@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/certificates/rootcacertpublisher"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
+	serviceaccountcontroller "k8s.io/kubernetes/pkg/controller/serviceaccount"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+)
+
+// serviceAccounts makes the ServiceAccount default in every namespace.
+func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	core := t.informers.Core().V1()
+	c, err := serviceaccountcontroller.NewServiceAccountsController(klog.FromContext(ctx), core.ServiceAccounts(), core.Namespaces(),
+		client, serviceaccountcontroller.DefaultServiceAccountsControllerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// defaultAccount is the ServiceAccount of pods that name none.
+const defaultAccount = "default"
+
+// accountTimeout bounds how long making an account may take. Admission has a say in it.
+const accountTimeout = 10 * time.Second
+
+// MakeAccount returns what makes the ServiceAccount default of a namespace, for a pod that
+// comes before the controller has made it. It is nil if the selection has no controller that
+// makes accounts: something else makes them then. The server itself acts: its requests are
+// not held up by those that wait for the account.
+func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error), error) {
+	rows, err := choose(selection, table)
+	if err != nil || !slices.ContainsFunc(rows, func(r row) bool { return r.name == accountsController }) {
+		return nil, err
+	}
+	return func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error) {
+		ctx, cancel := context.WithTimeout(ctx, accountTimeout)
+		defer cancel()
+		accounts := client.CoreV1().ServiceAccounts(namespace)
+		// Most often it is there, and a webhook has no say in a read.
+		account, err := accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return account, err
+		}
+		account, err = accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: defaultAccount}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
+		}
+		return account, err
+	}, nil
+}
+
+// serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills those
+// that are made for one, and deletes those of one that is gone.
+func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
+	if t.options.TokenKey == nil {
+		klog.FromContext(ctx).Info("No tokens of ServiceAccounts are kept in Secrets: an external signer has the key")
+		return func(ctx context.Context) { <-ctx.Done() }, nil
+	}
+	tokens, err := serviceaccount.JWTTokenGenerator(serviceaccount.LegacyIssuer, t.options.TokenKey)
+	if err != nil {
+		return nil, err
+	}
+	// As in a kube-controller-manager, it is the server itself that acts.
+	client, err := kubernetes.NewForConfig(t.loopback)
+	if err != nil {
+		return nil, err
+	}
+	holders := t.only("type", string(corev1.SecretTypeServiceAccountToken))
+	c, err := serviceaccountcontroller.NewTokensController(klog.FromContext(ctx), t.informers.Core().V1().ServiceAccounts(), holders.Core().V1().Secrets(),
+		client, serviceaccountcontroller.TokensControllerOptions{TokenGenerator: tokens, RootCA: t.options.RootCA})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
+}
+
+// rootCertificate keeps the ConfigMap kube-root-ca.crt in every namespace.
+func rootCertificate(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	published := t.only("metadata.name", rootcacertpublisher.RootCACertConfigMapName)
+	c, err := rootcacertpublisher.NewPublisher(published.Core().V1().ConfigMaps(), t.informers.Core().V1().Namespaces(), client, t.options.RootCA)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// emptyNamespaces empties namespaces that are being deleted.
+func emptyNamespaces(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	o := t.options.Namespaces
+	objects, err := t.metadata("namespace-controller")
+	if err != nil {
+		return nil, err
+	}
+	o.Client, o.Metadata, o.Informers = client, objects, t.informers
+	c, err := namespaces.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// aggregateRoles fills the cluster roles that are made of others.
+func aggregateRoles(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
+	if !t.options.RBAC {
+		return nil, nil
+	}
+	c := clusterroleaggregation.NewClusterRoleAggregation(t.informers.Rbac().V1().ClusterRoles(), client.RbacV1())
+	return func(ctx context.Context) { c.Run(ctx, 2) }, nil
+}

@@ -1,0 +1,11 @@
+// Package lazyinformer keeps informers of empty collections waiting at no cost.
+//
+// A cluster has about a hundred kinds, and most of them have no object. An informer of
+// such a kind holds a watch open, and the watch a watch cache, for nothing. A Transport
+// answers the list of an empty collection itself, from the number of its keys in etcd,
+// and lets the watch that follows begin when the first object is stored. Until then
+// there is one watch in etcd. The informer sees nothing of this: the list is true, and
+// the watch begins where the list ended.
+//
+// A Transport passes on all other requests.
+package lazyinformer

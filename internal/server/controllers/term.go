@@ -1,0 +1,472 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
+)
+
+// term is the time in which this server runs controllers, and what they share.
+type term struct {
+	options *Options
+	kinds   *change
+	// loopback's requests end with the term.
+	loopback  *restclient.Config
+	informers informers.SharedInformerFactory
+	// all are informers that also see what is not initialized: for what counts objects.
+	all      informers.SharedInformerFactory
+	monitors *monitors
+	// parts are informers of some objects of a kind, or for one controller.
+	parts  []informers.SharedInformerFactory
+	watch  kubernetes.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// started is closed: informers may be started as soon as they are wanted.
+	started chan struct{}
+	making  making
+	// over ends with the term.
+	over context.Context
+}
+
+func newTerm(ctx context.Context, c *Controllers) (*term, error) {
+	t := &term{options: &c.options, kinds: &c.kinds, started: make(chan struct{}), making: making{over: ctx.Done()}, over: ctx}
+	close(t.started)
+	held := func() bool { return true }
+	if e := c.options.Election; e != nil {
+		held = e.Held
+	}
+	t.loopback = restclient.CopyConfig(c.options.Loopback)
+	t.loopback.WarningHandler = restclient.NoWarnings{}
+	t.loopback.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next, ctx, held} })
+
+	watching := restclient.CopyConfig(t.loopback)
+	watching.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &lazyinformer.Transport{Next: next, Etcd: c.options.Etcd, Prefix: c.options.Prefix}
+	})
+	typed, err := kubernetes.NewForConfig(watching)
+	if err != nil {
+		return nil, err
+	}
+	watching.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
+	typedAll, err := kubernetes.NewForConfig(watching)
+	if err != nil {
+		return nil, err
+	}
+	// Custom resources have no protobuf.
+	watching.ContentType, watching.AcceptContentTypes = "", ""
+	objects, err := metadata.NewForConfig(watching)
+	if err != nil {
+		return nil, err
+	}
+	list, listObjects := lazyinformer.Clients(typed, objects)
+	t.watch = list
+	listAll, _ := lazyinformer.Clients(typedAll, objects)
+	factory := informers.NewSharedInformerFactoryWithOptions(list, 0, informers.WithTransform(trim))
+	borrow(factory, c.shared)
+	t.informers = settled{factory, &t.making}
+	t.all = settled{informers.NewSharedInformerFactoryWithOptions(listAll, 0, informers.WithTransform(trim)), &t.making}
+	t.parts = append(t.parts, t.all)
+	owned := newOwners()
+	t.monitors = &monitors{
+		typed:    t.informers,
+		whole:    whole,
+		all:      t.all,
+		objects:  newFollowed(ctx, hiding{listObjects, owned}, func(gr schema.GroupResource) bool { return c.options.Prefix(gr) == "" }),
+		owners:   owned,
+		progress: &progress{term: ctx, etcd: c.options.Etcd, prefix: c.options.Prefix},
+	}
+	finder, err := t.client("controller-discovery")
+	if err != nil {
+		return nil, err
+	}
+	t.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(finder.Discovery()))
+	return t, nil
+}
+
+// borrow puts informers of the server into a factory.
+func borrow(factory informers.SharedInformerFactory, shared map[runtime.Object]cache.SharedIndexInformer) {
+	for kind, owned := range shared {
+		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			return &borrowed{SharedIndexInformer: owned}
+		})
+	}
+}
+
+// only returns informers of the objects with the given value in a field. It is called
+// while a controller is made.
+func (t *term) only(field, value string) informers.SharedInformerFactory {
+	f := informers.NewSharedInformerFactoryWithOptions(t.watch, 0, informers.WithTransform(trim),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
+	t.parts = append(t.parts, f)
+	return f
+}
+
+// startInformers starts those that are wanted and do not run yet.
+func (t *term) startInformers(ctx context.Context) {
+	t.informers.Start(ctx.Done())
+	for _, f := range t.parts {
+		f.Start(ctx.Done())
+	}
+}
+
+// end waits until the informers have ended. The term's context has.
+func (t *term) end() {
+	t.informers.Shutdown()
+	t.monitors.objects.Shutdown()
+	for _, f := range t.parts {
+		f.Shutdown()
+	}
+}
+
+// config acts as a ServiceAccount in kube-system.
+func (t *term) config(account string) *restclient.Config {
+	as := restclient.CopyConfig(t.loopback)
+	as.Impersonate.UserName = systemAccounts + account
+	as.UserAgent = "gatehouse/" + account
+	return as
+}
+
+// client acts as a ServiceAccount in kube-system.
+func (t *term) client(account string) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(t.config(account))
+}
+
+// metadata acts as a ServiceAccount in kube-system, on objects of any kind.
+func (t *term) metadata(account string) (metadata.Interface, error) {
+	as := t.config(account)
+	as.ContentType, as.AcceptContentTypes = "", ""
+	return metadata.NewForConfig(as)
+}
+
+// followKinds lets the mapper forget what it knew whenever kinds come or go.
+func (t *term) followKinds(ctx context.Context) {
+	for {
+		changed := t.kinds.await()
+		t.mapper.Reset()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+const (
+	// lookAgain is how often controllers that follow all kinds ask which there are, in
+	// case that asking failed.
+	lookAgain = 30 * time.Second
+	// settle is how long they are left at work before they get another change.
+	settle = time.Second
+)
+
+// everyKind runs what follows the kinds that are served, as upstream's controllers do
+// every 30 s, anew for each change of the kinds.
+func (t *term) everyKind(ctx context.Context, follow func(context.Context)) {
+	for ctx.Err() == nil {
+		changed := t.kinds.await()
+		following, stop := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			follow(following)
+		}()
+		sleep(ctx, settle)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+		stop()
+		<-ended
+	}
+}
+
+// trim leaves out what no controller reads.
+func trim(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// bare leaves out of an object's metadata what those who follow objects of every kind do not
+// read.
+func bare(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+		m.SetAnnotations(nil)
+		m.SetLabels(nil)
+	}
+	return obj, nil
+}
+
+// errOver is why a request is not sent. It counts as cancelled, so that libraries do not
+// report it.
+var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
+
+// bounded ends requests with a term, and sends none that another server's controllers
+// could get in the way of.
+type bounded struct {
+	http.RoundTripper
+	term context.Context
+	held func() bool
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.term.Err() != nil || !b.held() {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, errOver
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	release := context.AfterFunc(b.term, cancel)
+	done := func() {
+		release()
+		cancel()
+	}
+	response, err := b.RoundTripper.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		done()
+		return nil, err
+	}
+	response.Body = &body{response.Body, done}
+	return response, nil
+}
+
+// body is that of a response; closing it releases what bounds the request.
+type body struct {
+	io.ReadCloser
+	done func()
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// borrowed is an informer of the server in a factory of a term: it runs already, and the
+// handlers that the term added are removed when it ends.
+type borrowed struct {
+	cache.SharedIndexInformer
+	mu       sync.Mutex
+	handlers []cache.ResourceEventHandlerRegistration
+}
+
+func (b *borrowed) added(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
+	if err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.handlers = append(b.handlers, r)
+	}
+	return r, err
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (b *borrowed) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return b.added(b.SharedIndexInformer.AddEventHandler(h))
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (b *borrowed) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return b.added(b.SharedIndexInformer.AddEventHandlerWithResyncPeriod(h, every))
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (b *borrowed) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return b.added(b.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
+}
+
+// SetTransform implements cache.SharedInformer. The server decides what it keeps.
+func (b *borrowed) SetTransform(cache.TransformFunc) error { return nil }
+
+// Run implements cache.SharedInformer.
+func (b *borrowed) Run(stop <-chan struct{}) {
+	<-stop
+	b.giveBack()
+}
+
+// RunWithContext implements cache.SharedInformer.
+func (b *borrowed) RunWithContext(ctx context.Context) { b.Run(ctx.Done()) }
+
+func (b *borrowed) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.handlers {
+		_ = b.SharedIndexInformer.RemoveEventHandler(h)
+	}
+	b.handlers = nil
+}
+
+// monitors are the informers of controllers that follow objects of every kind. They see
+// the metadata only, but for kinds of which other controllers have the objects anyway. It
+// is what upstream calls an informer factory.
+type monitors struct {
+	typed informers.SharedInformerFactory
+	// whole are the kinds of which typed is used.
+	whole   []schema.GroupVersionResource
+	objects *followed
+	// all, owners and progress are the garbage collector's, and nil for others.
+	all      informers.SharedInformerFactory
+	owners   *owners
+	progress *progress
+}
+
+// whole are the kinds of which a term has the objects, as they are read by controllers
+// that run by default, and in the version in which these read them.
+var whole = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "namespaces"},
+	{Version: "v1", Resource: "nodes"},
+	{Version: "v1", Resource: "resourcequotas"},
+	{Version: "v1", Resource: "serviceaccounts"},
+	{Version: "v1", Resource: "services"},
+	{Group: "networking.k8s.io", Version: "v1", Resource: "ipaddresses"},
+	{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"},
+	{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+}
+
+// wholeAll are the kinds of which a term also has the objects that are not initialized. Of other
+// kinds, the collector's own informers of metadata see these (S11.36).
+var wholeAll = []schema.GroupVersionResource{
+	{Version: "v1", Resource: "endpoints"},
+	{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+}
+
+// ForResource returns the informer of a resource.
+func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.GenericInformer, error) {
+	var informer informers.GenericInformer
+	var err error
+	switch {
+	case slices.Contains(m.whole, resource):
+		informer, err = m.typed.ForResource(resource)
+	case m.all != nil && slices.Contains(wholeAll, resource):
+		informer, err = m.all.ForResource(resource)
+	default:
+		informer = m.objects.ForResource(resource)
+	}
+	return monitor{informer, m.owners, m.progress.of(resource, m.owners)}, err
+}
+
+// Start starts the informers of the typed kinds that do not run yet. Those of other kinds run
+// while a controller does.
+func (m *monitors) Start(stop <-chan struct{}) {
+	m.typed.Start(stop)
+	if m.all != nil {
+		m.all.Start(stop)
+	}
+}
+
+// monitor is an informer of monitors.
+type monitor struct {
+	informers.GenericInformer
+	owners *owners
+	kind   *kindProgress
+}
+
+// Informer implements informers.GenericInformer.
+func (m monitor) Informer() cache.SharedIndexInformer {
+	return monitored{m.GenericInformer.Informer(), m.owners, m.kind}
+}
+
+// monitored tells of an object that was deleted and made anew in two events, and takes in which
+// objects are named as owners. When a watch was interrupted meanwhile, an informer has one event
+// for both, an update; the controllers that follow all kinds would never hear that the first
+// object is gone.
+type monitored struct {
+	cache.SharedIndexInformer
+	owners *owners
+	kind   *kindProgress
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (m monitored) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	registration, err := m.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{h, m.owners, m.kind}, every)
+	if err == nil {
+		m.kind.follow(registration.HasSynced)
+	}
+	return registration, err
+}
+
+// GetController implements cache.SharedInformer.
+func (m monitored) GetController() cache.Controller {
+	return forgetful{m.SharedIndexInformer.GetController(), m.kind}
+}
+
+// forgetful is a controller with whose end its kind is no longer followed.
+type forgetful struct {
+	cache.Controller
+	kind *kindProgress
+}
+
+// Run implements cache.Controller.
+func (f forgetful) Run(stop <-chan struct{}) {
+	defer f.kind.forget()
+	f.Controller.Run(stop)
+}
+
+// apart is a handler that gets no update from one object to another.
+type apart struct {
+	cache.ResourceEventHandler
+	owners *owners
+	kind   *kindProgress
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (a apart) OnAdd(obj any, initially bool) {
+	a.kind.hold(nil, obj)
+	a.owners.name(nil, ownersOf(obj))
+	a.ResourceEventHandler.OnAdd(obj, initially)
+	a.kind.passed(obj)
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (a apart) OnUpdate(before, after any) {
+	if first, err := meta.Accessor(before); err == nil {
+		if second, err := meta.Accessor(after); err == nil && first.GetUID() != second.GetUID() {
+			a.OnDelete(before)
+			a.OnAdd(after, false)
+			return
+		}
+	}
+	a.kind.hold(before, after)
+	a.owners.name(ownersOf(before), ownersOf(after))
+	a.ResourceEventHandler.OnUpdate(before, after)
+	a.kind.passed(after)
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (a apart) OnDelete(obj any) {
+	a.owners.name(ownersOf(obj), nil)
+	a.ResourceEventHandler.OnDelete(obj)
+}
+
+// ownersOf are the owners of what a handler gets.
+func ownersOf(obj any) []metav1.OwnerReference {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil
+	}
+	return m.GetOwnerReferences()
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/healthz"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+)
+
+const (
+	// maxRequestBody bounds the body of a request, in bytes, as in kube-apiserver.
+	maxRequestBody = 3 << 20
+	// maxWaiting bounds the creates that wait for initializers in addition to the
+	// requests that are handled.
+	maxWaiting = 10_000
+)
+
+// newFrame configures the library's server: the handlers in front of the API, and the
+// health of the server. ready is closed when the server is ready, and delegated reports whether
+// a request goes to another server.
+func newFrame(ctx context.Context, s *settings, v *serving, self *loopback, db *database, ready <-chan struct{}, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
+	config := genericapiserver.NewConfig(legacyscheme.Codecs)
+	config.EffectiveVersion = newEffectiveVersion()
+	config.FeatureGate = utilfeature.DefaultFeatureGate
+	config.SecureServing, config.LoopbackClientConfig = v.info, v.loopback
+	config.ExternalAddress = strings.TrimPrefix(v.address.URL, "https://")
+	config.EnableDiscovery = false
+	config.EnableIndex = false
+	config.SkipOpenAPIInstallation = true
+	// Requests are bounded by package inflight, which lets waiting ones step aside.
+	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
+	config.MaxRequestBodyBytes = maxRequestBody
+	if !s.EndAtOnce {
+		config.ShutdownWatchTerminationGracePeriod = 2 * time.Second
+	}
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
+	room := waiting.NewRoom(maxWaiting)
+	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		filters := s.filters(c, room, delegated)
+		if s.EndAtOnce {
+			filters = append([]filter{patientHealth(ready, healthPatience)}, filters...)
+		}
+		return through(api, filters...)
+	}
+	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
+	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
+		select {
+		case <-ready:
+			return nil
+		default:
+			return errors.New("the server is starting")
+		}
+	}))
+	if err := identify(ctx, config, s, v, self); err != nil {
+		return nil, err
+	}
+	var err error
+	if config.Authorization.Authorizer, config.RuleResolver, err = auth.NewAuthorizer(ctx, s.Authorization, self.informers, config.APIServerID); err != nil {
+		return nil, err
+	}
+	if err := s.Audit.ApplyTo(config); err != nil {
+		return nil, fmt.Errorf("audit log: %w", err)
+	}
+	if config.AuditBackend != nil {
+		config.AuditBackend = room.AuditBackend(config.AuditBackend)
+	}
+	return config, nil
+}
+
+// healthPatience is how long a question for the health of a server for tests waits for the end
+// of its start.
+const healthPatience = time.Second
+
+// patientHealth has questions for the health of a server that is starting wait until it is
+// ready, for a while. Test libraries ask every 100 ms, and would notice that much later.
+func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			switch req.URL.Path {
+			case "/healthz", "/readyz", "/livez":
+				timer := time.NewTimer(patience)
+				defer timer.Stop()
+				select {
+				case <-ready:
+				case <-timer.C:
+				case <-req.Context().Done():
+				}
+			}
+			next.ServeHTTP(w, req)
+		})
+	}
+}
+
+// filter puts something in front of a handler.
+type filter func(next http.Handler) http.Handler
+
+// filters are what a request passes on its way to the API, outermost first. The library's
+// own chain is one of them: authentication, audit, authorization and more, in the order
+// of kube-apiserver.
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated request.LongRunningRequestCheck) []filter {
+	limiter := inflight.New(inflight.Options{
+		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
+		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
+			return c.LongRunningFunc(req, info) || delegated(req, info)
+		},
+		Serializer: c.Serializer,
+	})
+	return []filter{
+		func(next http.Handler) http.Handler {
+			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
+		},
+		room.Doorway,
+		stack.Handler,
+		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
+		withTimeToAnswer,
+		stack.Handler,
+		limiter.Limit,
+		quotas.Handler,
+	}
+}
+
+// through returns a handler behind filters, of which the first one is outermost.
+func through(handler http.Handler, filters ...filter) http.Handler {
+	for i := len(filters) - 1; i >= 0; i-- {
+		handler = filters[i](handler)
+	}
+	return handler
+}
+
+// identify configures who a caller is.
+func identify(ctx context.Context, config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
+	config.Authentication.APIAudiences = s.audiences(v.tokens)
+	config.Authentication.RequestHeaderConfig = v.proxies
+	var err error
+	config.Authentication.Authenticator, err = auth.NewAuthenticator(ctx, auth.AuthenticationOptions{
+		ClientCA: v.clientCA, RequestHeader: v.proxies, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
+		Issuers: v.tokens.issuers, Keys: v.tokens.keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
+		Others: s.Authentication, ServerID: config.APIServerID,
+	})
+	return err
+}

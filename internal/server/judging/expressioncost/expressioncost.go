@@ -1,0 +1,226 @@
+package expressioncost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/common"
+	"k8s.io/apiserver/pkg/cel/openapi"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+const (
+	// maxKinds is for how many kinds of one policy the worst case is looked for, as many as
+	// types are checked.
+	maxKinds = 10
+	// remembered is how long a schema is used, and maxSchemas how many there are.
+	remembered = 10 * time.Second
+	maxSchemas = 100
+)
+
+// Cost is what one expression costs, in the units of CEL.
+type Cost struct {
+	// Field is the path of the expression in the policy.
+	Field string
+	// WorstCase is what it costs at most, for the kinds that the rules of the policy name;
+	// nil when no schema bounds it. Measured is the most that it cost so far in this process.
+	WorstCase *uint64
+	Measured  uint64
+	// Limit is what it may cost.
+	Limit uint64
+}
+
+// High tells whether the cost is half of the limit or more.
+func (c *Cost) High() bool {
+	return c.Measured >= c.Limit/2 || c.WorstCase != nil && *c.WorstCase >= c.Limit/2
+}
+
+// Message says in a sentence what a high cost is.
+func (c *Cost) Message() string {
+	var parts []string
+	if c.Measured >= c.Limit/2 {
+		parts = append(parts, fmt.Sprintf("it cost %d so far", c.Measured))
+	}
+	if c.WorstCase != nil && *c.WorstCase >= c.Limit/2 {
+		parts = append(parts, fmt.Sprintf("it costs %s in the worst case that the schema allows", fmt.Sprint(*c.WorstCase)))
+	}
+	return fmt.Sprintf("%s: %s, and fails when it costs more than %d", c.Field, strings.Join(parts, ", and "), c.Limit)
+}
+
+// Estimator estimates the costs of policies. It is safe for concurrent use.
+type Estimator struct {
+	schemas resolver.SchemaResolver
+	kinds   meta.RESTMapper
+
+	mu struct {
+		sync.Mutex
+		types map[schema.GroupVersionKind]*known
+	}
+}
+
+// known is the schema of a kind.
+type known struct {
+	types *expression.Types
+	at    time.Time
+}
+
+// New returns an Estimator. schemas finds the schemas of kinds, kinds the kinds of
+// resources.
+func New(schemas resolver.SchemaResolver, kinds meta.RESTMapper) *Estimator {
+	e := &Estimator{schemas: schemas, kinds: kinds}
+	e.mu.types = map[schema.GroupVersionKind]*known{}
+	return e
+}
+
+// Of returns what the expressions of a policy cost, in the order of the fields; nil for
+// other entries.
+func (e *Estimator) Of(entry *snapshot.Entry) []Cost {
+	if entry.Policy == nil {
+		return nil
+	}
+	kinds := e.kindsOf(entry.Rules)
+	var list []Cost
+	for _, c := range entry.Policy.Costs() {
+		one := Cost{Field: c.Field, Measured: c.Most, Limit: c.Limit}
+		for i, kind := range kinds {
+			types := e.types(kind)
+			if types == nil {
+				one.WorstCase = nil
+				break
+			}
+			cost, ok := expression.Estimate(c.Text, c.Scope, types)
+			if !ok {
+				one.WorstCase = nil
+				break
+			}
+			if i == 0 || cost > *one.WorstCase {
+				one.WorstCase = &cost
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// kindsOf returns the kinds that rules name; none if they do not name all.
+func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for i := range rules {
+		r := &rules[i]
+		for _, group := range r.APIGroups {
+			for _, version := range r.APIVersions {
+				for _, resource := range r.Resources {
+					if group == "*" || version == "*" || strings.ContainsAny(resource, "*/") {
+						return nil
+					}
+					found, err := e.kinds.KindsFor(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+					if err != nil {
+						return nil
+					}
+					for _, kind := range found {
+						if kind.Group == group && kind.Version == version && !slices.Contains(kinds, kind) {
+							kinds = append(kinds, kind)
+						}
+					}
+					if len(kinds) > maxKinds {
+						return nil
+					}
+				}
+			}
+		}
+	}
+	return kinds
+}
+
+// types returns what the schema of a kind says, nil if there is none.
+func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
+	e.mu.Lock()
+	last := e.mu.types[kind]
+	e.mu.Unlock()
+	if last != nil && time.Since(last.at) < remembered {
+		return last.types
+	}
+	next := &known{at: time.Now()}
+	if s, err := e.schemas.ResolveSchema(kind); err == nil {
+		if object := common.SchemaDeclType(&openapi.Schema{Schema: s}, true); object != nil {
+			next.types = &expression.Types{
+				Object: object.MaybeAssignTypeName(kind.Kind + "Estimated"),
+				Bound:  func(path []string) (uint64, bool) { return bound(s, path) },
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.mu.types) >= maxSchemas {
+		clear(e.mu.types)
+	}
+	e.mu.types[kind] = next
+	return next.types
+}
+
+// metadata are the bounds that the API sets on all objects.
+var metadata = map[string]uint64{"name": 253, "namespace": 63, "uid": 36}
+
+// bound finds out how long a value may be by its schema.
+func bound(s *spec.Schema, path []string) (uint64, bool) {
+	if len(path) == 2 && path[0] == "metadata" {
+		if most, ok := metadata[path[1]]; ok {
+			return most, true
+		}
+	}
+	for _, name := range path {
+		if s = child(s, name); s == nil {
+			return 0, false
+		}
+	}
+	var most *int64
+	switch {
+	case s.MaxItems != nil:
+		most = s.MaxItems
+	case s.MaxLength != nil:
+		most = s.MaxLength
+	case s.MaxProperties != nil:
+		most = s.MaxProperties
+	case len(s.Enum) > 0:
+		longest := int64(0)
+		for _, value := range s.Enum {
+			if word, ok := value.(string); ok {
+				longest = max(longest, int64(len(word)))
+			}
+		}
+		most = &longest
+	}
+	if most == nil || *most < 0 {
+		return 0, false
+	}
+	return uint64(*most), true
+}
+
+// child is the schema of a part of a value, nil if there is none.
+func child(s *spec.Schema, name string) *spec.Schema {
+	switch {
+	case name == "@items" && s.Items != nil:
+		return s.Items.Schema
+	case name == "@values" && s.AdditionalProperties != nil:
+		return s.AdditionalProperties.Schema
+	}
+	if found, ok := s.Properties[name]; ok {
+		return &found
+	}
+	for i := range s.AllOf {
+		if found := child(&s.AllOf[i], name); found != nil {
+			return found
+		}
+	}
+	return nil
+}

@@ -1,0 +1,404 @@
+package params
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+)
+
+// Options say how a Reader works.
+type Options struct {
+	// Strict makes every request be judged by a read that began after the request did.
+	Strict bool
+	// MaxAge is how long a read serves requests in bounded mode, unless Written or Follow
+	// says that it is not true any more. Zero means half a second.
+	MaxAge time.Duration
+	// Timeout is how long one read may take until a request that has the time begins another
+	// one, which may take twice as long. Zero means 5 s.
+	Timeout time.Duration
+	// StepAside, when set, gives back the place of a request that waits long for a read;
+	// the request has it again when it calls what is returned.
+	StepAside func(ctx context.Context) (back func())
+	// Observe, when set, is called with how long each read took.
+	Observe func(took time.Duration)
+	// Follow, when set, calls changed with the keys below a prefix that other servers write,
+	// and with the prefix when it may have missed some, until the context ends. A prefix is
+	// a place of Serve, with a slash after it.
+	Follow func(ctx context.Context, prefix string, changed func(key string))
+}
+
+// patience is how long a request waits for a read before it gives back its place.
+const patience = 100 * time.Millisecond
+
+// Kinds finds the resource of a kind that users define.
+type Kinds interface {
+	// ResourceOf returns the resource whose objects have the kind; ok is false when none
+	// is served.
+	ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool)
+}
+
+// Reader reads params. It implements admission.Params and is safe for concurrent use. It
+// knows no kinds before Serve.
+type Reader struct {
+	options Options
+
+	mu struct {
+		sync.Mutex
+		// builtin has the resources of the built-in kinds; custom finds the others.
+		builtin map[schema.GroupVersionKind]schema.GroupVersionResource
+		static  resources.Static
+		custom  Kinds
+		defined resources.Source
+		place   Place
+		reads   map[key]*read
+		// followed are the places that are followed, and when a param there was last asked
+		// for.
+		followed map[string]time.Time
+	}
+	// read is what was read last, by place: a write of something else costs a look at it.
+	places atomic.Pointer[map[string]bool]
+	// follow has the places that Run is to follow.
+	follow chan string
+}
+
+// Place says where the objects of a resource are stored: what the keys of all begin with,
+// before a slash.
+type Place func(schema.GroupResource) string
+
+// key is what is read: the object of a name, or those of a selector.
+type key struct {
+	kind            schema.GroupVersionKind
+	place           string
+	namespace, name string
+	selector        string
+}
+
+// covers reports whether what is stored at a key belongs to what is read.
+func (k *key) covers(stored string) bool {
+	rest, below := strings.CutPrefix(stored, k.place+"/")
+	switch {
+	case !below:
+		return false
+	case rest == "":
+		return true
+	case k.selector != "":
+		return k.namespace == "" || strings.HasPrefix(rest, k.namespace+"/")
+	case k.namespace != "":
+		return rest == k.namespace+"/"+k.name
+	}
+	return rest == k.name
+}
+
+// read is one read. Its result is there when done is closed.
+type read struct {
+	begin   time.Time
+	done    chan struct{}
+	objects []runtime.Object
+	err     error
+	// timedOut tells that it failed because it took too long.
+	timedOut bool
+}
+
+// maxReads bounds how many reads are remembered; beyond it, those that serve nobody any
+// more are forgotten.
+const maxReads = 4096
+
+// New makes a Reader.
+func New(o Options) *Reader {
+	o.MaxAge = cmp.Or(o.MaxAge, 500*time.Millisecond)
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	r := &Reader{options: o, follow: make(chan string, maxFollowed)}
+	r.mu.reads, r.mu.followed = map[key]*read{}, map[string]time.Time{}
+	r.places.Store(&map[string]bool{})
+	return r
+}
+
+// Serve tells the reader where objects are: static has the built-in kinds, and custom finds
+// those that users define, which defined serves. place says where they are stored; nil means
+// that nobody calls Written.
+func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.Source, place Place) {
+	builtin := map[schema.GroupVersionKind]schema.GroupVersionResource{}
+	for resource, endpoints := range static {
+		e := endpoints[""]
+		if e == nil {
+			continue
+		}
+		if known, ok := builtin[e.Kind]; ok && known.Resource < resource.Resource {
+			continue
+		}
+		builtin[e.Kind] = resource
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.builtin, r.mu.static, r.mu.custom, r.mu.defined, r.mu.place = builtin, static, custom, defined, place
+}
+
+// endpoint finds what serves the objects of a kind, nil when nothing does, and where they are
+// stored, if that is known. done is called when the endpoint is not used any more.
+func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, place string, done func()) {
+	r.mu.Lock()
+	static, custom, defined, placed := r.mu.static, r.mu.custom, r.mu.defined, r.mu.place
+	resource, ok := r.mu.builtin[kind]
+	r.mu.Unlock()
+	switch {
+	case ok:
+		e, done = static.Lookup(resource, "")
+	case custom != nil:
+		if resource, ok = custom.ResourceOf(kind); ok {
+			e, done = defined.Lookup(resource, "")
+		}
+	}
+	if e != nil && placed != nil {
+		place = placed(resource.GroupResource())
+	}
+	return e, place, done
+}
+
+// Scope implements admission.Params.
+func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error) {
+	e, _, done := r.endpoint(kind)
+	if e == nil {
+		return false, false, nil
+	}
+	if done != nil {
+		defer done()
+	}
+	return e.Discovery.Namespaced, true, nil
+}
+
+// Watched reports whether objects of a kind that is served can be params: a kind that cannot
+// be watched has none (S15.14).
+func (r *Reader) Watched(kind schema.GroupVersionKind) bool {
+	e, _, done := r.endpoint(kind)
+	if done != nil {
+		defer done()
+	}
+	return e == nil || watched(e)
+}
+
+func watched(e *resources.Endpoint) bool {
+	_, gets := e.Storage.(rest.Getter)
+	_, lists := e.Storage.(rest.Lister)
+	_, watches := e.Storage.(rest.Watcher)
+	return gets && lists && watches
+}
+
+// errNotWatched says what kube-apiserver says of a kind that it cannot watch.
+func errNotWatched(kind schema.GroupVersionKind) error {
+	version, name := kind.ToAPIVersionAndKind()
+	return fmt.Errorf("paramKind kind `&ParamKind{APIVersion:%s,Kind:%s,}` not yet synced to use for admission", version, name)
+}
+
+// Get implements admission.Params.
+func (r *Reader) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error) {
+	found, err := r.shared(ctx, key{kind: kind, namespace: namespace, name: name}, func(ctx context.Context, e *resources.Endpoint) ([]runtime.Object, error) {
+		obj, err := e.Storage.(rest.Getter).Get(ctx, name, &metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return []runtime.Object{obj}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// List implements admission.Params.
+func (r *Reader) List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error) {
+	found, err := r.shared(ctx, key{kind: kind, namespace: namespace, selector: "?" + selector.String()}, func(ctx context.Context, e *resources.Endpoint) ([]runtime.Object, error) {
+		lister, ok := e.Storage.(rest.Lister)
+		if !ok {
+			return nil, fmt.Errorf("%s cannot be listed", e.Discovery.Name)
+		}
+		list, err := lister.List(ctx, &metainternalversion.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, err
+		}
+		return meta.ExtractList(list)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// find reads the objects of an endpoint.
+type find func(context.Context, *resources.Endpoint) ([]runtime.Object, error)
+
+// shared returns what a read finds that is new enough for the request of ctx. A request that
+// has the time waits for an answer longer than one read may take.
+func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object, error) {
+	e, place, done := r.endpoint(k.kind)
+	if done != nil {
+		done()
+	}
+	if e != nil && !watched(e) {
+		return nil, errNotWatched(k.kind)
+	}
+	k.place = place
+	_, limited := ctx.Deadline()
+	for timeout := r.options.Timeout; ; timeout *= 2 {
+		one := r.current(ctx, k, timeout, from)
+		if err := r.await(ctx, one); err != nil {
+			return nil, fmt.Errorf("reading params: %w", err)
+		}
+		if !limited || !one.timedOut {
+			return one.objects, one.err
+		}
+	}
+}
+
+// await returns when a read is done. The error is why ctx ended before.
+func (r *Reader) await(ctx context.Context, one *read) error {
+	select {
+	case <-one.done:
+		return nil
+	default:
+	}
+	patient := time.NewTimer(patience)
+	defer patient.Stop()
+	for {
+		select {
+		case <-one.done:
+			return nil
+		case <-patient.C:
+			if r.options.StepAside != nil {
+				defer r.options.StepAside(ctx)()
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// current returns a read that is new enough for the request of ctx: one that was made or is
+// being made, or else a new one.
+func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from find) *read {
+	now := time.Now()
+	notBefore := now.Add(-r.options.MaxAge)
+	if r.options.Strict {
+		notBefore = now
+		if received, ok := request.ReceivedTimestampFrom(ctx); ok {
+			notBefore = received
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one := r.mu.reads[k]
+	if one == nil || one.begin.Before(notBefore) {
+		r.forget(now)
+		one = &read{begin: now, done: make(chan struct{})}
+		r.mu.reads[k] = one
+		r.use(k.place, now)
+		// Others may wait for it when this request is over.
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		go func() {
+			defer cancel()
+			r.read(reading, k, one, from)
+		}()
+	}
+	return one
+}
+
+// forget drops the reads that serve no request any more, if there are many. The lock is
+// held.
+func (r *Reader) forget(now time.Time) {
+	if len(r.mu.reads) < maxReads {
+		return
+	}
+	for k, one := range r.mu.reads {
+		if now.Sub(one.begin) > r.options.Timeout+r.options.MaxAge {
+			delete(r.mu.reads, k)
+		}
+	}
+}
+
+// read reads, and tells who waits. One that failed serves only those.
+func (r *Reader) read(ctx context.Context, k key, one *read, from find) {
+	defer close(one.done)
+	if r.options.Observe != nil {
+		defer func() { r.options.Observe(time.Since(one.begin)) }()
+	}
+	// A kind that vanished meanwhile has no objects (S15.8).
+	one.err = apierrors.NewNotFound(schema.GroupResource{Group: k.kind.Group, Resource: k.kind.Kind}, k.name)
+	e, _, done := r.endpoint(k.kind)
+	if e != nil {
+		if done != nil {
+			defer done()
+		}
+		one.objects, one.err = r.from(request.WithNamespace(ctx, k.namespace), k, e, from)
+	}
+	if one.err != nil && !apierrors.IsNotFound(one.err) {
+		one.timedOut = ctx.Err() != nil
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.mu.reads[k] == one {
+			delete(r.mu.reads, k)
+		}
+	}
+}
+
+func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from find) ([]runtime.Object, error) {
+	found, err := from(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	scope := e.Scope
+	if e.Bind != nil {
+		scope = e.Bind(ctx)
+	}
+	objects := make([]runtime.Object, len(found))
+	for i, obj := range found {
+		if objects[i], err = shown(obj, k.kind, scope.Convertor); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(objects, func(a, b runtime.Object) int {
+		x, y := a.(*unstructured.Unstructured), b.(*unstructured.Unstructured)
+		return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
+	})
+	return objects, nil
+}
+
+// shown is a stored object as clients see it in a kind (S15.11).
+func shown(obj runtime.Object, kind schema.GroupVersionKind, convertor runtime.ObjectConvertor) (runtime.Object, error) {
+	if obj.GetObjectKind().GroupVersionKind() != kind {
+		converted, err := convertor.ConvertToVersion(obj, kind.GroupVersion())
+		if err != nil {
+			return nil, fmt.Errorf("converting a param: %w", err)
+		}
+		obj = converted
+	}
+	u := &unstructured.Unstructured{}
+	if content, ok := obj.(*unstructured.Unstructured); ok {
+		u = content.DeepCopy()
+	} else {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		if err != nil {
+			return nil, fmt.Errorf("reading a param: %w", err)
+		}
+		u.Object = content
+	}
+	u.SetGroupVersionKind(kind)
+	return u, initializers.Expose(u.Object)
+}

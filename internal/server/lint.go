@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/lint"
+)
+
+// lintTime bounds how long the answer to a write of a registration waits for its warnings.
+const lintTime = time.Second
+
+// dangers returns what is wrong with a registration so that it stops the cluster or never
+// works, by the rules of gatehouse lint that need nothing but what this server knows anyway.
+// It is asked once the registration is in force, and no request that is judged waits for it.
+func (a *admitter) dangers(ctx context.Context, kind, name string) []string {
+	s := a.refresher.Current()
+	if s == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lintTime)
+	defer cancel()
+	about := lint.Object{Kind: kind, Name: name}
+	world := &lint.World{Snapshot: s, Now: time.Now(), Partial: true, Namespaces: map[string]map[string]string{}}
+	list, err := a.namespaces.List(labels.Everything())
+	if err != nil {
+		klog.ErrorS(err, "Cannot list namespaces for the warnings about a registration")
+	}
+	for _, n := range list {
+		world.Namespaces[n.Name] = maps.Clone(n.Labels)
+		if world.Namespaces[n.Name] == nil {
+			world.Namespaces[n.Name] = map[string]string{}
+		}
+		world.Namespaces[n.Name][corev1.LabelMetadataName] = n.Name
+	}
+	report := lint.Check(ctx, world, lint.Options{Rules: lintOnWrite, About: func(o lint.Object) bool { return o == about }})
+	var warnings []string
+	for i := range report.Findings {
+		if f := &report.Findings[i]; f.Level == lint.Error {
+			warnings = append(warnings, fmt.Sprintf("%s: %s (%s, see gatehouse lint --explain %[3]s)", f.Field(), f.Message, f.Rule.ID))
+		}
+	}
+	return warnings
+}
+
+// lintOnWrite are the rules that this server checks.
+var lintOnWrite = func() []*lint.Rule {
+	var list []*lint.Rule
+	for _, r := range lint.Rules() {
+		if r.OnWrite {
+			list = append(list, r)
+		}
+	}
+	return list
+}()
+
+// kindOf returns the kind of registrations of a resource.
+func kindOf(resource string) string {
+	for _, d := range registration.Sources() {
+		if d.Resource == resource {
+			return d.Kind
+		}
+	}
+	return ""
+}

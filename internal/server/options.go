@@ -1,0 +1,249 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/options"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
+
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+)
+
+// Options configure a server. The zero value of every field means its default, which
+// Defaults has; only DataDir must be set. New turns them into settings (settings.go).
+type Options struct {
+	// DataDir is where the server keeps everything it writes.
+	DataDir string
+	// BindAddress is the IP address to listen on; empty means 127.0.0.1.
+	BindAddress string
+	// SecurePort is the port to listen on; 0 means any free one.
+	SecurePort int
+	// KubeconfigOut is where the admin's kubeconfig is written; empty means
+	// admin.kubeconfig in DataDir.
+	KubeconfigOut string
+
+	// EtcdServers are the URLs of an external etcd; empty means an embedded one
+	// in DataDir. EtcdPrefix is prepended to every key, empty meaning /registry.
+	EtcdServers                           []string
+	EtcdPrefix                            string
+	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
+	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that nothing
+	// is watched. EtcdQuota is how many bytes its database may have; 0 means
+	// DefaultEtcdQuota.
+	MinFreeDisk, EtcdQuota int64
+	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written, and
+	// files too: a crash of the machine loses data. It is for tests.
+	UnsafeNoFsync bool
+	// EndAtOnce lets the server end without finishing the requests that run. It is for
+	// tests.
+	EndAtOnce bool
+
+	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
+	// neither; ClientCAFile verifies client certificates besides the server's
+	// own authority, which always does.
+	TLSCertFile, TLSPrivateKeyFile string
+	ClientCAFile                   string
+	// TokenAuthFile is a CSV file of tokens, users and groups.
+	TokenAuthFile string
+	// ServiceAccountSigningKeyFile is a PEM file with the key that signs the tokens of
+	// service accounts; empty means a key that the server has made. Tokens are verified
+	// with it and with ServiceAccountKeyFiles, PEM files with public keys or certificates.
+	ServiceAccountSigningKeyFile string
+	ServiceAccountKeyFiles       []string
+	// ServiceAccountSigningEndpoint is the socket of an external signer of tokens, instead of
+	// these keys.
+	ServiceAccountSigningEndpoint string
+	// ServiceAccountJWKSURI is where others find the keys that verify tokens, in what this
+	// server says of its issuer; empty means this server.
+	ServiceAccountJWKSURI string
+	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
+	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
+	ServiceAccountIssuers []string
+	// Authentication says which tokens of others are accepted: of OpenID Connect, or by a
+	// webhook. Authorization says who decides what callers may do; nil or no modes mean RBAC.
+	// These are upstream's own options, with its flags. Of Authentication, APIAudiences,
+	// OIDC, WebHook and AuthenticationConfigFile count.
+	Authentication *kubeoptions.BuiltInAuthenticationOptions
+	Authorization  *kubeoptions.BuiltInAuthorizationOptions
+
+	// ServiceClusterIPRange is where cluster IPs come from; empty means
+	// 10.0.0.0/24.
+	ServiceClusterIPRange string
+	// NodePorts is the range that node ports come from; the zero value means 30000-32767.
+	NodePorts utilnet.PortRange
+	// AdvertiseAddress is the IP address under which the service kubernetes leads to
+	// this server. Empty means BindAddress, or, if that is unspecified or a loopback
+	// address, that of the interface with the default route, as in kube-apiserver.
+	AdvertiseAddress string
+	// MaxRequestsInFlight and MaxMutatingRequestsInFlight bound what is handled
+	// at once; 0 means 400 and 200. A request beyond the bound gets 429.
+	MaxRequestsInFlight         int
+	MaxMutatingRequestsInFlight int
+	// RefusePrivileged refuses pods with privileged containers. Kubernetes keeps
+	// this setting per process: servers of one process must agree on it.
+	RefusePrivileged bool
+	// EventTTL is how long events are kept; 0 means one hour.
+	EventTTL time.Duration
+	// AdmissionControl names the admission plugins to run, in this order; empty
+	// means the recommended ones. EnableAdmissionPlugins and
+	// DisableAdmissionPlugins change the recommended set instead.
+	AdmissionControl, EnableAdmissionPlugins, DisableAdmissionPlugins []string
+	// AdmissionConfigFile is an AdmissionConfiguration.
+	AdmissionConfigFile string
+	// ProxyClientCertFile and ProxyClientKeyFile are the client certificate that is
+	// presented to aggregated servers, and to external hooks (v1alpha1) for which the
+	// AdmissionConfiguration has no user, both or neither. Without them, aggregated servers
+	// are shown one that the server has made.
+	ProxyClientCertFile, ProxyClientKeyFile string
+	// RequestHeader says which proxies may say in headers who a caller is: the library's own
+	// options, with its flags. Without a ClientCAFile that is the authority of the
+	// certificate that the server has made, and nobody when ProxyClientCertFile is set.
+	RequestHeader *options.RequestHeaderAuthenticationOptions
+	// RuntimeConfig switches versions of the API on and off, each entry
+	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are
+	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, off are extensions/v1beta1,
+	// apps/v1beta1 and apps/v1beta2, and the versions that kube-apiserver does not serve by
+	// default. The entry api/legacy switches the former on, and what clients of 2017 need
+	// besides; api/all, api/beta and api/alpha switch on the latter.
+	RuntimeConfig []string
+	// AdmissionRefreshInterval is how often registrations are read, and
+	// AdmissionMaxStaleness how old the last read may be before writes are
+	// refused; 0 means 1 s and 5 s.
+	AdmissionRefreshInterval, AdmissionMaxStaleness time.Duration
+	// AdmissionConsistency is "bounded", the default, or "strict".
+	AdmissionConsistency string
+	// AdmissionWebhookBreaker says which failures in a row make a webhook server be
+	// skipped until it answers again: "connect", the default, "timeout" for calls
+	// that are not answered in time besides, or "off". It holds for conversion
+	// webhooks, too.
+	AdmissionWebhookBreaker string
+	// AdmissionWebhookMaxInFlight limits the concurrent calls of an admission plugin
+	// to one webhook server, and those of all conversions to one; 0
+	// means 200.
+	AdmissionWebhookMaxInFlight int
+	// AdmissionTraceBytes is about how much memory the traces of the latest requests may
+	// take, in bytes; 0 means 8 MiB, and less than 0 that none are kept.
+	// AdmissionTraceRedact leaves the values of patches out of what is shown of them;
+	// those of secrets never are shown.
+	AdmissionTraceBytes  int
+	AdmissionTraceRedact bool
+	// AdmissionTraceSkips has traces say why webhooks and policies did not judge a request.
+	// It is for tests: with many registrations, these reasons are most of a trace.
+	AdmissionTraceSkips bool
+	// InitializerTimeout is how long an initializer may take; InitializerRepairAfter
+	// the age at which an object that was left uninitialized is repaired when it is
+	// read; 0 means 5 s and 10 min.
+	InitializerTimeout, InitializerRepairAfter time.Duration
+	// InitializerReleaseTimeout is how long an object that was deleted before it was
+	// initialized is kept for initializers that have to release something; 0 means 1 h.
+	InitializerReleaseTimeout time.Duration
+
+	// Controllers names the controllers to run, as --controllers of a
+	// kube-controller-manager does: names, "*" for those that run by default, "-name",
+	// and besides "+name", or "-*" for none. Empty means those that run by default.
+	Controllers []string
+	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
+	// are bound to them and become ready. 0 means none.
+	FakeNodes int
+
+	// ServiceAddresses say where webhooks are whose services lead nowhere here, each as
+	// NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the service.
+	ServiceAddresses []string
+
+	// DialWebhook opens connections to webhooks, with what their service or URL
+	// resolves to as address, and those of the proxies of pods and services. It is
+	// for programs that embed a server and know another way to where its webhooks
+	// run; nil means TCP.
+	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver
+	// that gets the spans of requests, and how many requests are traced. Empty means
+	// that requests are not traced.
+	TracingConfigFile string
+
+	// Audit says what is written to the audit log, and where; nil for nothing.
+	// These are the library's own options, with its flags.
+	Audit *options.AuditOptions
+}
+
+// The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
+const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.DefaultQuota
+
+// NoControllers, as Options.Controllers, runs no controller.
+const NoControllers = controllers.None
+
+// The values of --admission-consistency.
+const (
+	consistencyBounded = "bounded"
+	consistencyStrict  = "strict"
+)
+
+// Defaults returns what the fields of Options mean that are zero. DataDir has no default,
+// the one of KubeconfigOut is in DataDir, and that of SecurePort is any free port.
+func Defaults() Options {
+	authorization := kubeoptions.NewBuiltInAuthorizationOptions()
+	authorization.Modes = []string{"RBAC"}
+	return Options{
+		BindAddress:                 "127.0.0.1",
+		EtcdPrefix:                  "/registry",
+		MinFreeDisk:                 DefaultMinFreeDisk,
+		EtcdQuota:                   DefaultEtcdQuota,
+		Authentication:              kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC().WithWebHook(),
+		Authorization:               authorization,
+		ServiceClusterIPRange:       "10.0.0.0/24",
+		NodePorts:                   utilnet.PortRange{Base: 30000, Size: 2768},
+		MaxRequestsInFlight:         400,
+		MaxMutatingRequestsInFlight: 200,
+		EventTTL:                    time.Hour,
+		AdmissionRefreshInterval:    time.Second,
+		AdmissionMaxStaleness:       5 * time.Second,
+		AdmissionConsistency:        consistencyBounded,
+		AdmissionWebhookBreaker:     call.BreakerConnect.String(),
+		AdmissionWebhookMaxInFlight: 200,
+		AdmissionTraceBytes:         8 << 20,
+		InitializerTimeout:          5 * time.Second,
+		InitializerRepairAfter:      10 * time.Minute,
+		InitializerReleaseTimeout:   time.Hour,
+		Controllers:                 controllers.Default(),
+		Audit:                       options.NewAuditOptions(),
+		RequestHeader:               &options.RequestHeaderAuthenticationOptions{},
+	}
+}
+
+// withDefaults returns the options with the defaults in the fields that are zero.
+func (o Options) withDefaults() Options {
+	d := Defaults()
+	o.BindAddress = cmp.Or(o.BindAddress, d.BindAddress)
+	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
+	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
+	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
+	o.Authentication = cmp.Or(o.Authentication, d.Authentication)
+	o.Authorization = cmp.Or(o.Authorization, d.Authorization)
+	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)
+	o.NodePorts = cmp.Or(o.NodePorts, d.NodePorts)
+	o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, d.MaxRequestsInFlight)
+	o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight, d.MaxMutatingRequestsInFlight)
+	o.EventTTL = cmp.Or(o.EventTTL, d.EventTTL)
+	o.AdmissionRefreshInterval = cmp.Or(o.AdmissionRefreshInterval, d.AdmissionRefreshInterval)
+	o.AdmissionMaxStaleness = cmp.Or(o.AdmissionMaxStaleness, d.AdmissionMaxStaleness)
+	o.AdmissionConsistency = cmp.Or(o.AdmissionConsistency, d.AdmissionConsistency)
+	o.AdmissionWebhookBreaker = cmp.Or(o.AdmissionWebhookBreaker, d.AdmissionWebhookBreaker)
+	o.AdmissionWebhookMaxInFlight = cmp.Or(o.AdmissionWebhookMaxInFlight, d.AdmissionWebhookMaxInFlight)
+	o.AdmissionTraceBytes = cmp.Or(o.AdmissionTraceBytes, d.AdmissionTraceBytes)
+	o.InitializerTimeout = cmp.Or(o.InitializerTimeout, d.InitializerTimeout)
+	o.InitializerRepairAfter = cmp.Or(o.InitializerRepairAfter, d.InitializerRepairAfter)
+	o.InitializerReleaseTimeout = cmp.Or(o.InitializerReleaseTimeout, d.InitializerReleaseTimeout)
+	if len(o.Controllers) == 0 {
+		o.Controllers = d.Controllers
+	}
+	o.Audit = cmp.Or(o.Audit, d.Audit)
+	o.RequestHeader = cmp.Or(o.RequestHeader, d.RequestHeader)
+	return o
+}

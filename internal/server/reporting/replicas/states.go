@@ -1,0 +1,365 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/announce"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+)
+
+// Resource is the plural under which States are served.
+const Resource = "registrationstates"
+
+// States is a storage of RegistrationStates, which can be read only. It is safe
+// for concurrent use.
+type States struct {
+	etcd        clientv3.KV
+	prefix      string
+	mark        string
+	collections []registrations.Collection
+	// problems says what is wrong with a registration.
+	problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
+	// costs says what the expressions of a registration cost.
+	costs func(resource, name string) []v1alpha1.ExpressionCost
+}
+
+// WithCosts has the states tell what the expressions of policies cost. It is called before
+// the states are served.
+func (s *States) WithCosts(costs func(resource, name string) []v1alpha1.ExpressionCost) *States {
+	s.costs = costs
+	return s
+}
+
+// WithProblems has the states tell what is wrong with registrations. It is called before
+// the states are served.
+func (s *States) WithProblems(problems func(ctx context.Context, resource, name string) []v1alpha1.Problem) *States {
+	s.problems = problems
+	return s
+}
+
+// NewStates returns the states of the registrations below root. The servers are
+// announced below prefix, and mark is the key that every write of a registration
+// sets.
+func NewStates(etcd clientv3.KV, root, prefix, mark string) *States {
+	return &States{etcd: etcd, prefix: prefix + "/", mark: mark, collections: registrations.Collections(root)}
+}
+
+var (
+	_ rest.Getter               = (*States)(nil)
+	_ rest.Lister               = (*States)(nil)
+	_ rest.Scoper               = (*States)(nil)
+	_ rest.SingularNameProvider = (*States)(nil)
+)
+
+// New implements rest.Storage.
+func (s *States) New() runtime.Object { return &v1alpha1.RegistrationState{} }
+
+// NewList implements rest.Lister.
+func (s *States) NewList() runtime.Object { return &v1alpha1.RegistrationStateList{} }
+
+// Destroy implements rest.Storage.
+func (s *States) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (s *States) NamespaceScoped() bool { return false }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (s *States) GetSingularName() string { return "registrationstate" }
+
+// Get implements rest.Getter. It is consistent: a registration whose write was
+// acknowledged is there. One that was deleted is there as long as a server
+// enforces it.
+func (s *States) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	resource, object, ok := strings.Cut(name, ".")
+	i := slices.IndexFunc(s.collections, func(c registrations.Collection) bool { return c.Resource == resource })
+	if !ok || i < 0 || object == "" {
+		return nil, notFound(name)
+	}
+	found, err := s.read(ctx, name, func(revision int64) []clientv3.Op {
+		return []clientv3.Op{clientv3.OpGet(s.collections[i].Prefix+object, clientv3.WithKeysOnly(), clientv3.WithRev(revision))}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, notFound(name)
+	}
+	return &found[0], nil
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), name)
+}
+
+// List implements rest.Lister. Of field selectors it knows metadata.name.
+func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (runtime.Object, error) {
+	found, err := s.read(ctx, "", func(revision int64) []clientv3.Op {
+		var ops []clientv3.Op
+		for _, c := range s.collections {
+			ops = append(ops, clientv3.OpGet(c.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(revision)))
+		}
+		return ops
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o != nil && (o.FieldSelector != nil || o.LabelSelector != nil) {
+		found = slices.DeleteFunc(found, func(state v1alpha1.RegistrationState) bool {
+			return o.FieldSelector != nil && !o.FieldSelector.Matches(fields.Set{"metadata.name": state.Name}) ||
+				o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(nil))
+		})
+	}
+	return &v1alpha1.RegistrationStateList{Items: found}, nil
+}
+
+// versions are the revisions at which registrations were last modified, by the
+// names of their states.
+type versions map[string]int64
+
+// server is one that is announced.
+type server struct {
+	name string
+	announce.Announcement
+	// enforces is what it judges requests by; nil when it has taken in the last
+	// write of all, and so enforces what is stored.
+	enforces versions
+}
+
+// ignores reports whether the server enforces no registration of the kind that the
+// state of this name is of.
+func (s *server) ignores(name string) bool {
+	resource, _, _ := strings.Cut(name, ".")
+	return slices.Contains(s.Off, resource)
+}
+
+// static stands for the revision of a registration of a manifest file.
+const static = -1
+
+// read returns the states of the registrations that the operations get, and of those of
+// manifest files. If wanted is set, it is the name of the only one that is wanted of these.
+func (s *States) read(ctx context.Context, wanted string, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
+	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
+	response, err := s.etcd.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return nil, apierrors.NewInternalError(fmt.Errorf("reading what servers announce: %w", err))
+	}
+	var last int64
+	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		last = kvs[0].ModRevision
+	}
+	stored := s.versions(response, 2)
+	var servers []server
+	names := maps.Clone(stored)
+	for _, kv := range response.Responses[1].GetResponseRange().Kvs {
+		one := server{name: path.Base(string(kv.Key))}
+		if err := json.Unmarshal(kv.Value, &one.Announcement); err != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("reading what server %s announces: %w", one.name, err))
+		}
+		if one.Newest() < last {
+			if one.enforces, err = s.enforced(ctx, at, one.Newest(), last); err != nil {
+				return nil, apierrors.NewInternalError(fmt.Errorf("reading what server %s enforces: %w", one.name, err))
+			}
+			maps.DeleteFunc(one.enforces, func(name string, _ int64) bool { return one.ignores(name) })
+			for name, revision := range one.enforces {
+				if _, ok := names[name]; !ok {
+					names[name] = revision
+				}
+			}
+		}
+		servers = append(servers, one)
+	}
+	for i := range servers {
+		for _, name := range servers[i].Static {
+			if wanted == "" || wanted == name {
+				names[name] = static
+			}
+		}
+	}
+	states := make([]v1alpha1.RegistrationState, 0, len(names))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		var one v1alpha1.RegistrationState
+		if names[name] == static {
+			one = staticState(name, servers)
+		} else {
+			one = state(name, stored[name], servers)
+		}
+		if s.problems != nil {
+			one.Problems = s.problems(ctx, one.Registration.Resource, one.Registration.Name)
+		}
+		if s.costs != nil {
+			one.Costs = s.costs(one.Registration.Resource, one.Registration.Name)
+		}
+		states = append(states, one)
+	}
+	return states, nil
+}
+
+// enforced returns the registrations of a server that has yet to take in the last
+// write, and took in the newest one at the given revision.
+func (s *States) enforced(ctx context.Context, at func(int64) []clientv3.Op, newest, last int64) (versions, error) {
+	if newest == 0 {
+		// It has read nothing and judges nothing.
+		return versions{}, nil
+	}
+	response, err := s.etcd.Txn(ctx).Then(at(newest)...).Commit()
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		// It has been quiet for long, and the last write is of this moment.
+		response, err = s.etcd.Txn(ctx).Then(at(last - 1)...).Commit()
+	}
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return versions{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.versions(response, 0), nil
+}
+
+// versions reads the answers to the operations from the given one on.
+func (s *States) versions(response *clientv3.TxnResponse, from int) versions {
+	found := versions{}
+	for _, part := range response.Responses[from:] {
+		for _, kv := range part.GetResponseRange().Kvs {
+			for _, c := range s.collections {
+				if name, ok := strings.CutPrefix(string(kv.Key), c.Prefix); ok {
+					found[c.Resource+"."+name] = kv.ModRevision
+				}
+			}
+		}
+	}
+	return found
+}
+
+// state makes the state of a registration that is stored at a revision, 0 if it
+// is not.
+func state(name string, stored int64, servers []server) v1alpha1.RegistrationState {
+	resource, object, _ := strings.Cut(name, ".")
+	out := v1alpha1.RegistrationState{
+		ObjectMeta:   metav1.ObjectMeta{Name: name},
+		Registration: v1alpha1.Registration{Resource: resource, Name: object, ResourceVersion: text(stored)},
+		InForce:      true,
+		Replicas:     make([]v1alpha1.Replica, 0, len(servers)),
+	}
+	for _, one := range servers {
+		enforced := stored
+		switch {
+		case one.ignores(name):
+			enforced = 0
+		case one.enforces != nil && (stored == 0 || one.Newest() < stored):
+			enforced = one.enforces[name]
+		}
+		r := v1alpha1.Replica{
+			Name: one.name, Address: one.Address, ResourceVersion: text(enforced),
+			InForce: enforced == stored && one.Newest() > 0, Off: one.ignores(name),
+		}
+		if at := one.Since(enforced); enforced > 0 && at != nil {
+			r.Since = &metav1.MicroTime{Time: *at}
+		}
+		for _, skipped := range one.Skipped {
+			if skipped.Registration == name {
+				r.Skipped = append(r.Skipped, v1alpha1.SkippedWebhook{
+					Webhook: skipped.Webhook, Target: skipped.Target, Since: metav1.MicroTime{Time: skipped.Since}, Reason: skipped.Reason,
+				})
+			}
+		}
+		out.InForce = out.InForce && r.InForce
+		out.Replicas = append(out.Replicas, r)
+	}
+	return out
+}
+
+// staticState makes the state of a registration of a manifest file. All servers should have
+// the same files.
+func staticState(name string, servers []server) v1alpha1.RegistrationState {
+	resource, object, _ := strings.Cut(name, ".")
+	out := v1alpha1.RegistrationState{
+		ObjectMeta:   metav1.ObjectMeta{Name: name},
+		Registration: v1alpha1.Registration{Resource: resource, Name: object, Source: "static"},
+		InForce:      true,
+		Replicas:     make([]v1alpha1.Replica, 0, len(servers)),
+	}
+	plugin := ""
+	for _, d := range registration.Sources() {
+		if d.Resource == resource {
+			plugin = d.Plugin
+		}
+	}
+	hash := ""
+	for i := range servers {
+		one := &servers[i]
+		if !one.ReadsManifests {
+			continue
+		}
+		if len(out.Replicas) == 0 {
+			hash = one.Manifests[plugin]
+		}
+		r := v1alpha1.Replica{
+			Name: one.name, Address: one.Address, ManifestsHash: one.Manifests[plugin],
+			InForce: slices.Contains(one.Static, name), Off: one.ignores(name),
+		}
+		out.InForce = out.InForce && r.InForce && r.ManifestsHash == hash
+		out.Replicas = append(out.Replicas, r)
+	}
+	return out
+}
+
+func text(revision int64) string {
+	if revision == 0 {
+		return ""
+	}
+	return strconv.FormatInt(revision, 10)
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (s *States) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: v1alpha1.RegistrationState{}.SwaggerDoc()[""]},
+		{Name: "In Force", Type: "boolean", Description: v1alpha1.RegistrationState{}.SwaggerDoc()["inForce"]},
+		{Name: "Replicas", Type: "string", Description: "How many servers enforce the stored version, out of all servers."},
+		{Name: "Version", Type: "string", Description: v1alpha1.Registration{}.SwaggerDoc()["resourceVersion"]},
+	}}
+	items := []v1alpha1.RegistrationState{}
+	switch o := obj.(type) {
+	case *v1alpha1.RegistrationState:
+		items = append(items, *o)
+	case *v1alpha1.RegistrationStateList:
+		items = o.Items
+		table.ResourceVersion = o.ResourceVersion
+	default:
+		return nil, fmt.Errorf("a table of %T", obj)
+	}
+	for i := range items {
+		item, enforce := &items[i], 0
+		for _, r := range item.Replicas {
+			if r.InForce {
+				enforce++
+			}
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{
+			Cells:  []any{item.Name, item.InForce, fmt.Sprintf("%d/%d", enforce, len(item.Replicas)), item.Registration.ResourceVersion},
+			Object: runtime.RawExtension{Object: item},
+		})
+	}
+	return table, nil
+}

@@ -1,0 +1,249 @@
+package traces
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+)
+
+// Resource is the plural under which traces are served.
+const Resource = "admissiontraces"
+
+// Storage is a storage of AdmissionTraces, which can be read only. It is safe for
+// concurrent use.
+type Storage struct {
+	ring    *Ring
+	options trace.RecordOptions
+}
+
+// NewStorage returns a storage of the traces in a ring; nil stands for a server that keeps
+// none.
+func NewStorage(ring *Ring, o trace.RecordOptions) *Storage {
+	if ring == nil {
+		ring = NewRing(0)
+	}
+	return &Storage{ring, o}
+}
+
+var (
+	_ rest.Getter               = (*Storage)(nil)
+	_ rest.Lister               = (*Storage)(nil)
+	_ rest.Watcher              = (*Storage)(nil)
+	_ rest.Scoper               = (*Storage)(nil)
+	_ rest.SingularNameProvider = (*Storage)(nil)
+)
+
+// New implements rest.Storage.
+func (s *Storage) New() runtime.Object { return &v1alpha1.AdmissionTrace{} }
+
+// NewList implements rest.Lister.
+func (s *Storage) NewList() runtime.Object { return &v1alpha1.AdmissionTraceList{} }
+
+// Destroy implements rest.Storage.
+func (s *Storage) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (s *Storage) NamespaceScoped() bool { return true }
+
+// Unplaced says that some objects are in no namespace, and that all can be read by name
+// without one.
+func (s *Storage) Unplaced() {}
+
+// GetSingularName implements rest.SingularNameProvider.
+func (s *Storage) GetSingularName() string { return "admissiontrace" }
+
+// Get implements rest.Getter. Without a namespace in ctx, it finds the traces of all.
+func (s *Storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	if k, ok := s.ring.get(name); ok {
+		if t := s.convert(k, request.NamespaceValue(ctx), nil, nil); t != nil {
+			return t, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), name)
+}
+
+// List implements rest.Lister.
+func (s *Storage) List(ctx context.Context, o *metainternalversion.ListOptions) (runtime.Object, error) {
+	kept, version := s.ring.list()
+	list := &v1alpha1.AdmissionTraceList{Items: []v1alpha1.AdmissionTrace{}}
+	list.ResourceVersion = versionText(version)
+	fields, labels := selectors(o)
+	for _, k := range kept {
+		if t := s.convert(k, request.NamespaceValue(ctx), fields, labels); t != nil {
+			list.Items = append(list.Items, *t)
+		}
+	}
+	return list, nil
+}
+
+// Watch implements rest.Watcher. A trace that makes room for others is deleted; one that
+// did so between a list and a watch from its version is deleted without an event.
+func (s *Storage) Watch(ctx context.Context, o *metainternalversion.ListOptions) (watch.Interface, error) {
+	var after int64
+	bookmark := false
+	if o != nil {
+		var err error
+		if after, err = parseVersion(o.ResourceVersion); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		latest := s.ring.version()
+		if after > 0 && (after < s.ring.first || after > latest) {
+			return nil, apierrors.NewResourceExpired("the resourceVersion is from another server, or from an earlier run of this one: list again, then watch")
+		}
+		if o.SendInitialEvents != nil {
+			bookmark = *o.SendInitialEvents && o.AllowWatchBookmarks
+			if *o.SendInitialEvents {
+				after = 0
+			} else if after == 0 {
+				after = latest
+			}
+		}
+	}
+	namespace := request.NamespaceValue(ctx)
+	fields, labels := selectors(o)
+	return s.ring.watch(ctx, after, bookmark, func(k kept) *v1alpha1.AdmissionTrace {
+		return s.convert(k, namespace, fields, labels)
+	}), nil
+}
+
+func selectors(o *metainternalversion.ListOptions) (fields.Selector, labels.Selector) {
+	if o == nil {
+		return nil, nil
+	}
+	return o.FieldSelector, o.LabelSelector
+}
+
+// convert returns a trace as it is served, nil when it is not in the namespace, or not
+// selected. An empty namespace stands for all.
+func (s *Storage) convert(k kept, namespace string, fields fields.Selector, selector labels.Selector) *v1alpha1.AdmissionTrace {
+	subject := k.trace.Subject()
+	own := subject.Namespace
+	if subject.Resource.Group == "" && subject.Resource.Resource == "namespaces" {
+		// To admission a namespace is in itself. A user who may read objects in a
+		// namespace need not be allowed to read the namespace.
+		own = ""
+	}
+	if namespace != "" && own != namespace || selector != nil && !selector.Matches(labels.Set{}) {
+		return nil
+	}
+	t := &v1alpha1.AdmissionTrace{Record: k.trace.Record(s.options)}
+	t.Name, t.Namespace = t.ID, own
+	t.ResourceVersion = versionText(k.version)
+	t.CreationTimestamp = metav1.NewTime(t.Start.Truncate(time.Second))
+	if fields != nil && !selects(fields, t) {
+		return nil
+	}
+	return t
+}
+
+// selects reports whether a selector selects a trace.
+func selects(s fields.Selector, t *v1alpha1.AdmissionTrace) bool {
+	for _, r := range s.Requirements() {
+		if slices.Contains(values(t, r.Field), r.Value) != (r.Operator != selection.NotEquals) {
+			return false
+		}
+	}
+	return true
+}
+
+// values are those of a field, as v1alpha1.Fields says.
+func values(t *v1alpha1.AdmissionTrace, field string) []string {
+	switch r := &t.Request; field {
+	case "metadata.name":
+		return []string{t.Name}
+	case "metadata.namespace":
+		return []string{t.Namespace}
+	case "outcome":
+		return []string{string(t.Outcome)}
+	case "user":
+		return []string{r.User}
+	case "operation":
+		return []string{r.Operation}
+	case "resource":
+		return []string{r.Resource.Resource, r.Resource.Resource + "." + r.Resource.Group}
+	case "name":
+		return []string{r.Name}
+	case "dryRun":
+		return []string{strconv.FormatBool(r.DryRun)}
+	}
+	var list []string
+	for i := range t.Steps {
+		step := &t.Steps[i]
+		if field == "plugin" {
+			list = append(list, step.Plugin)
+		}
+		if field == "webhook" {
+			list = append(list, step.Pending...)
+			list = append(list, step.Initializing...)
+		}
+		for _, calls := range [][]trace.CallRecord{step.Calls, step.Discarded} {
+			for i := range calls {
+				switch field {
+				case "webhook":
+					list = append(list, calls[i].Webhook.Name)
+				case "configuration":
+					list = append(list, calls[i].Webhook.Configuration)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// ConvertToTable implements rest.TableConvertor.
+func (s *Storage) ConvertToTable(_ context.Context, obj, _ runtime.Object) (*metav1.Table, error) {
+	docs := v1alpha1.AdmissionTrace{}.SwaggerDoc()
+	table := &metav1.Table{ColumnDefinitions: []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: docs[""]},
+		{Name: "Operation", Type: "string", Description: "The requested operation."},
+		{Name: "Object", Type: "string", Description: "The resource, and the name as far as it was known."},
+		{Name: "Outcome", Type: "string", Description: "The outcome of admission."},
+		{Name: "Calls", Type: "integer", Description: "How many reviews the server delivered to webhooks."},
+		{Name: "Total", Type: "string", Description: "How long the request took."},
+		{Name: "Own", Type: "string", Description: "How long admission took without waiting for webhooks."},
+		{Name: "Age", Type: "string", Description: "When the request arrived."},
+		{Name: "User", Type: "string", Priority: 1, Description: "The user that made the request."},
+	}}
+	items := []v1alpha1.AdmissionTrace{}
+	switch o := obj.(type) {
+	case *v1alpha1.AdmissionTrace:
+		items = append(items, *o)
+	case *v1alpha1.AdmissionTraceList:
+		items = o.Items
+		table.ResourceVersion = o.ResourceVersion
+	default:
+		return nil, fmt.Errorf("a table of %T", obj)
+	}
+	for i := range items {
+		t := &items[i]
+		table.Rows = append(table.Rows, metav1.TableRow{
+			Cells: []any{
+				t.Name, t.Request.Operation, t.Request.Object(), string(t.Outcome), int64(t.Reviews()),
+				micros(t.TotalMicros), micros(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)), t.Request.User,
+			},
+			Object: runtime.RawExtension{Object: t},
+		})
+	}
+	return table, nil
+}
+
+func micros(n int64) string {
+	return (time.Duration(n) * time.Microsecond).String()
+}

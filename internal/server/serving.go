@@ -1,0 +1,266 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+)
+
+// serving is how clients reach the server: its certificates, its address, and the
+// kubeconfig of the admin.
+type serving struct {
+	pki *auth.PKI
+	// tokens signs and verifies the tokens of service accounts.
+	tokens *tokens
+	info   *genericapiserver.SecureServingInfo
+	// loopback is how the server reaches itself.
+	loopback *restclient.Config
+	address  Address
+	// ca are the PEM certificates by which clients verify the server.
+	ca []byte
+	// port is where the server listens.
+	port int
+	// connections are those of clients, the server itself among them; nil unless they
+	// are to be closed at the end.
+	connections *connections
+	// advertised is the address under which others reach this server; nil when there is
+	// none.
+	advertised net.IP
+	// clientCA verifies the certificates of callers.
+	clientCA dynamiccertificates.CAContentProvider
+	// proxies says who may tell in headers who a caller is; nil for nobody.
+	proxies *authenticatorfactory.RequestHeaderConfig
+	// toAggregated is the certificate by which aggregated servers know this one.
+	toAggregated *pairFile
+}
+
+// newServing loads or makes the certificates, and writes the kubeconfig.
+func newServing(ctx context.Context, s *settings, listener net.Listener, db *database) (*serving, error) {
+	v := &serving{port: listener.Addr().(*net.TCPAddr).Port}
+	var err error
+	if v.advertised, err = s.advertised(); err != nil {
+		klog.ErrorS(err, "Cannot add this server to the endpoints of the service kubernetes: set --advertise-address")
+	}
+	var shared *auth.Shared
+	if s.sharesEtcd() {
+		shared = &auth.Shared{Etcd: db.client.KV, Prefix: s.ownKey("pki")}
+	}
+	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
+		return nil, err
+	}
+	if v.tokens, err = s.tokens(ctx, v.pki.TokenKey); err != nil {
+		return nil, err
+	}
+	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA
+	if s.TLSCertFile != "" {
+		certFile, keyFile = s.TLSCertFile, s.TLSPrivateKeyFile
+		if ca, err = files.Read(certFile, files.Configuration); err != nil {
+			return nil, fmt.Errorf("--tls-cert-file: %w", err)
+		}
+	}
+	if err := v.secure(s, listener, certFile, keyFile); err != nil {
+		return nil, err
+	}
+	v.ca = ca
+	return v, v.writeKubeconfig(s)
+}
+
+// advertised returns the address under which others reach this server. The error
+// says that there is none.
+func (s *settings) advertised() (net.IP, error) {
+	if s.AdvertiseAddress != "" {
+		return net.ParseIP(s.AdvertiseAddress), nil
+	}
+	ip, err := utilnet.ResolveBindAddress(net.ParseIP(s.BindAddress))
+	if err != nil {
+		return nil, fmt.Errorf("address of this host: %w", err)
+	}
+	return ip, nil
+}
+
+// hosts lists the names and addresses at which clients reach this server; pods do by
+// those of the service kubernetes, and by the server's own.
+func (s *settings) hosts(advertised net.IP) []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	if ip := net.ParseIP(s.BindAddress); !ip.IsUnspecified() && !slices.Contains(hosts, ip.String()) {
+		hosts = append(hosts, ip.String())
+	}
+	if name, err := os.Hostname(); err == nil {
+		hosts = append(hosts, name)
+	}
+	hosts = append(hosts, s.serviceIP.String())
+	if advertised != nil {
+		hosts = append(hosts, advertised.String())
+	}
+	return hosts
+}
+
+// secure sets up TLS, and the server's own connection to itself.
+func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile string) error {
+	cert, err := newPairFile("serving", certFile, keyFile)
+	if err != nil {
+		return fmt.Errorf("serving certificate: %w", err)
+	}
+	clientCA, err := newAuthorityFile("client-ca", v.pki.CAFile)
+	if err != nil {
+		return fmt.Errorf("client CA: %w", err)
+	}
+	var clients dynamiccertificates.CAContentProvider = clientCA
+	if s.ClientCAFile != "" {
+		given, err := newAuthorityFile("client-ca-file", s.ClientCAFile)
+		if err != nil {
+			return fmt.Errorf("--client-ca-file: %w", err)
+		}
+		clients = dynamiccertificates.NewUnionCAContentProvider(clientCA, given)
+	}
+	if err := v.front(s); err != nil {
+		return err
+	}
+	v.clientCA = clients
+	if v.proxies != nil {
+		// Clients present the certificates of authorities that the server names.
+		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
+	}
+	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
+	if err != nil {
+		return fmt.Errorf("loopback certificate: %w", err)
+	}
+	loopback, err := dynamiccertificates.NewStaticSNICertKeyContent("loopback", loopbackCert, loopbackKey, genericapiserver.LoopbackClientServerNameOverride)
+	if err != nil {
+		return fmt.Errorf("loopback certificate: %w", err)
+	}
+	if s.EndAtOnce {
+		v.connections = newConnections(listener)
+		listener = v.connections
+	}
+	v.info = &genericapiserver.SecureServingInfo{
+		Listener: inflight.Pace(listener), Cert: cert, ClientCA: clients,
+		SNICerts:                     []dynamiccertificates.SNICertKeyContentProvider{loopback},
+		HTTP2MaxStreamsPerConnection: 1000,
+	}
+	if v.loopback, err = v.info.NewLoopbackClientConfig(auth.NewToken(), loopbackCert); err != nil {
+		return fmt.Errorf("loopback client: %w", err)
+	}
+	v.loopback.QPS, v.loopback.Burst = -1, -1
+	// What never leaves the machine need not be small.
+	v.loopback.DisableCompression = true
+	v.loopback.ContentType = runtime.ContentTypeProtobuf
+	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return nil
+}
+
+// front sets up how this server is known to aggregated servers, and which proxies it trusts
+// itself.
+func (v *serving) front(s *settings) error {
+	var err error
+	if v.proxies, err = s.proxies.ToAuthenticationRequestHeaderConfig(); err != nil {
+		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+	}
+	if v.proxies != nil {
+		if v.proxies.CAContentProvider, err = newAuthorityFile("request-header", s.proxies.ClientCAFile); err != nil {
+			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		}
+	}
+	certFile, keyFile := s.ProxyClientCertFile, s.ProxyClientKeyFile
+	if certFile == "" {
+		certFile, keyFile = v.pki.FrontProxyCertFile, v.pki.FrontProxyKeyFile
+		own := s.proxies
+		own.ClientCAFile = v.pki.FrontProxyCAFile
+		own.AllowedNames = append(slices.Clone(own.AllowedNames), auth.FrontProxyName)
+		trusted, err := own.ToAuthenticationRequestHeaderConfig()
+		if err != nil {
+			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+		}
+		if trusted.CAContentProvider, err = newAuthorityFile("front-proxy", own.ClientCAFile); err != nil {
+			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
+		}
+		if v.proxies != nil {
+			trusted.CAContentProvider = dynamiccertificates.NewUnionCAContentProvider(trusted.CAContentProvider, v.proxies.CAContentProvider)
+			if len(s.proxies.AllowedNames) == 0 {
+				trusted.AllowedClientNames = v.proxies.AllowedClientNames
+			}
+		}
+		v.proxies = trusted
+	}
+	if v.toAggregated, err = newPairFile("aggregator-proxy-cert", certFile, keyFile); err != nil {
+		return fmt.Errorf("certificate for aggregated servers: %w", err)
+	}
+	return nil
+}
+
+// self is the HOST:PORT at which the server reaches itself.
+func (v *serving) self() string { return strings.TrimPrefix(v.loopback.Host, "https://") }
+
+// writeKubeconfig writes the credentials of the admin.
+func (v *serving) writeKubeconfig(s *settings) error {
+	host := s.BindAddress
+	if net.ParseIP(host).IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	v.address = Address{URL: "https://" + net.JoinHostPort(host, strconv.Itoa(v.port)), Kubeconfig: s.KubeconfigOut}
+	kubeconfig := v.pki.Kubeconfig(v.address.URL, v.ca)
+	var err error
+	if v.address.Admin, err = clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig(); err != nil {
+		return err
+	}
+	data, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.KubeconfigOut), 0o755); err != nil {
+		return fmt.Errorf("--kubeconfig-out: %w", err)
+	}
+	return s.files().Write(s.KubeconfigOut, data, 0o600)
+}
+
+// loopback is the server as a client of itself. Its requests go through admission like
+// everybody's.
+type loopback struct {
+	config    *restclient.Config
+	client    *kubernetes.Clientset
+	informers informers.SharedInformerFactory
+	// mapper knows the resources of kinds, custom ones included. It asks when it is first
+	// used.
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	// reads bounds what aggregated servers answer.
+	reads *aggregation.Reads
+	// stopped is closed when the server is to end.
+	stopped <-chan struct{}
+}
+
+func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback, error) {
+	reads := &aggregation.Reads{}
+	config.Wrap(reads.Wrap)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &loopback{
+		reads:  reads,
+		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
+		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+	}, nil
+}

@@ -1,0 +1,268 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+)
+
+// settings are what Options mean: with the defaults, checked, and parsed once, by New.
+// They do not change.
+type settings struct {
+	Options
+	// plugins names the admission plugins to run, in order.
+	plugins []string
+	// versionsOff are the versions of the registrations' group that are not served.
+	versionsOff []string
+	// builtin says which versions of the built-in groups are served, of those that upstream has.
+	builtin *serverstorage.ResourceConfig
+	// legacyVersions are the served ones of the versions that upstream no longer serves, and
+	// legacy says that clients of 2017 find the rest that they need.
+	legacyVersions []schema.GroupVersion
+	legacy         bool
+	// notEnforced are the resources of the registrations that no request is judged by,
+	// because the kind is switched off or its plugin does not run.
+	notEnforced []string
+	// breaker is AdmissionWebhookBreaker.
+	breaker call.Breaker
+	// proxies is RequestHeader, with the usual headers where none are given.
+	proxies options.RequestHeaderAuthenticationOptions
+	// addresses is ServiceAddresses.
+	addresses ServiceAddresses
+	// serviceRange is ServiceClusterIPRange, and serviceIP the address in it that the
+	// service kubernetes has.
+	serviceRange *net.IPNet
+	serviceIP    net.IP
+	// modes are those of Authorization.
+	modes []string
+	// tracing is TracingConfigFile; nil for no file.
+	tracing *tracingapi.TracingConfiguration
+}
+
+// sharesEtcd reports whether other servers may store objects in the same etcd.
+func (s *settings) sharesEtcd() bool { return len(s.EtcdServers) > 0 }
+
+// strict reports whether a registration is in force everywhere when its write is
+// acknowledged.
+func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyStrict }
+
+// runs reports whether the admission plugin of a name is in the chain.
+func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
+
+// files writes the server's own files.
+func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
+
+// ownKey is the place in etcd of what servers keep there besides objects.
+func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }
+
+// newSettings says in one sentence what is wrong with the options, naming the flag.
+func newSettings(o Options) (*settings, error) {
+	s := &settings{Options: o.withDefaults()}
+	for _, parse := range []func() error{
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkTokens, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
+	} {
+		if err := parse(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *settings) parsePaths() error {
+	if s.DataDir == "" {
+		return errors.New("--data-dir must not be empty")
+	}
+	dir, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		return fmt.Errorf("--data-dir %q: %w", s.DataDir, err)
+	}
+	s.DataDir = dir
+	if s.KubeconfigOut == "" {
+		s.KubeconfigOut = filepath.Join(s.DataDir, "admin.kubeconfig")
+	}
+	if !strings.HasPrefix(s.EtcdPrefix, "/") {
+		return fmt.Errorf("--etcd-prefix %q must start with a slash", s.EtcdPrefix)
+	}
+	return nil
+}
+
+func (s *settings) parseAddresses() error {
+	if net.ParseIP(s.BindAddress) == nil {
+		return fmt.Errorf("--bind-address %q is not an IP address", s.BindAddress)
+	}
+	if s.SecurePort < 0 || s.SecurePort > 65535 {
+		return fmt.Errorf("--secure-port %d is not a port: it must be between 0 and 65535", s.SecurePort)
+	}
+	var err error
+	if _, s.serviceRange, err = net.ParseCIDR(s.ServiceClusterIPRange); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range %q is not a range such as 10.0.0.0/24", s.ServiceClusterIPRange)
+	}
+	if s.serviceIP, err = kubernetesservice.IP(s.serviceRange); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range %s: %w", s.ServiceClusterIPRange, err)
+	}
+	if s.addresses, err = ParseServiceAddresses(s.ServiceAddresses); err != nil {
+		return err
+	}
+	if s.AdvertiseAddress == "" {
+		return nil
+	}
+	ip := net.ParseIP(s.AdvertiseAddress)
+	if ip == nil {
+		return fmt.Errorf("--advertise-address %q is not an IP address", s.AdvertiseAddress)
+	}
+	// The API accepts no other addresses as endpoints.
+	if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
+		return fmt.Errorf("--advertise-address %s is not an address at which others reach this server", ip)
+	}
+	return nil
+}
+
+// checkFiles says which file cannot be read, or is missing although another one needs it.
+func (s *settings) checkFiles() error {
+	for _, pair := range []struct{ one, other, oneFlag, otherFlag string }{
+		{s.TLSCertFile, s.TLSPrivateKeyFile, "--tls-cert-file", "--tls-private-key-file"},
+		{s.EtcdCertFile, s.EtcdKeyFile, "--etcd-certfile", "--etcd-keyfile"},
+		{s.ProxyClientCertFile, s.ProxyClientKeyFile, "--proxy-client-cert-file", "--proxy-client-key-file"},
+	} {
+		if (pair.one == "") != (pair.other == "") {
+			return fmt.Errorf("%s and %s go together: one is set and the other is not", pair.oneFlag, pair.otherFlag)
+		}
+	}
+	all := append(s.accessFiles(), []optionFile{
+		{"--tls-cert-file", s.TLSCertFile}, {"--tls-private-key-file", s.TLSPrivateKeyFile},
+		{"--client-ca-file", s.ClientCAFile}, {"--requestheader-client-ca-file", s.RequestHeader.ClientCAFile}, {"--token-auth-file", s.TokenAuthFile},
+		{"--service-account-signing-key-file", s.ServiceAccountSigningKeyFile},
+		{"--admission-control-config-file", s.AdmissionConfigFile}, {"--tracing-config-file", s.TracingConfigFile},
+		{"--proxy-client-cert-file", s.ProxyClientCertFile}, {"--proxy-client-key-file", s.ProxyClientKeyFile},
+		{"--etcd-cafile", s.EtcdCAFile}, {"--etcd-certfile", s.EtcdCertFile}, {"--etcd-keyfile", s.EtcdKeyFile},
+	}...)
+	for _, path := range s.ServiceAccountKeyFiles {
+		all = append(all, optionFile{"--service-account-key-file", path})
+	}
+	if s.Audit != nil {
+		all = append(all, optionFile{"--audit-policy-file", s.Audit.PolicyFile}, optionFile{"--audit-webhook-config-file", s.Audit.WebhookOptions.ConfigFile})
+	}
+	for _, file := range all {
+		if file.path == "" {
+			continue
+		}
+		// Libraries open most of these files, and do not look what they are.
+		if err := files.Check(file.path, files.Configuration); err != nil {
+			return fmt.Errorf("%s: %w", file.flag, err)
+		}
+	}
+	return nil
+}
+
+func (s *settings) checkChoices() error {
+	if s.AdmissionConsistency != consistencyBounded && s.AdmissionConsistency != consistencyStrict {
+		return fmt.Errorf("--admission-consistency %q is neither %s nor %s", s.AdmissionConsistency, consistencyBounded, consistencyStrict)
+	}
+	breaker := slices.Index(call.Breakers, s.AdmissionWebhookBreaker)
+	if breaker < 0 {
+		return fmt.Errorf("--admission-webhook-breaker %q is not one of %s", s.AdmissionWebhookBreaker, strings.Join(call.Breakers, ", "))
+	}
+	s.breaker = call.Breaker(breaker)
+	return nil
+}
+
+func (s *settings) checkNumbers() error {
+	if s.AdmissionRefreshInterval < 0 || s.AdmissionRefreshInterval >= s.AdmissionMaxStaleness {
+		return fmt.Errorf("--admission-refresh-interval %s must be more than 0 and less than --admission-max-staleness %s", s.AdmissionRefreshInterval, s.AdmissionMaxStaleness)
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{
+		{"--fake-nodes", s.FakeNodes},
+		{"--admission-webhook-max-inflight", s.AdmissionWebhookMaxInFlight},
+		{"--max-requests-inflight", s.MaxRequestsInFlight}, {"--max-mutating-requests-inflight", s.MaxMutatingRequestsInFlight},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%s %d must not be negative", n.flag, n.value)
+		}
+	}
+	if s.EtcdQuota < 0 {
+		return errors.New("--etcd-quota must be more than 0")
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"--initializer-timeout", s.InitializerTimeout}, {"--initializer-repair-after", s.InitializerRepairAfter}, {"--initializer-release-timeout", s.InitializerReleaseTimeout}} {
+		if d.value < 0 {
+			return fmt.Errorf("%s %s must not be negative", d.flag, d.value)
+		}
+	}
+	return nil
+}
+
+func (s *settings) parseAdmission() error {
+	var err error
+	if s.plugins, err = (admission.Selection{
+		Control: s.AdmissionControl, Enable: s.EnableAdmissionPlugins, Disable: s.DisableAdmissionPlugins,
+	}).Names(knownPlugins()); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	if err := s.parseVersions(); err != nil {
+		return err
+	}
+	for _, k := range registration.Sources() {
+		if !served(k, s.versionsOff) || !s.runs(k.Plugin) {
+			s.notEnforced = append(s.notEnforced, k.Resource)
+		}
+	}
+	return nil
+}
+
+func (s *settings) checkControllers() error {
+	if err := controllers.Check(s.Controllers); err != nil {
+		return fmt.Errorf("--controllers: %w", err)
+	}
+	return nil
+}
+
+func (s *settings) checkAudit() error {
+	if errs := s.Audit.Validate(); len(errs) > 0 {
+		return errs[0]
+	}
+	return nil
+}
+
+// checkProxies completes what callers' proxies are known by.
+func (s *settings) checkProxies() error {
+	given := &s.proxies
+	*given = *s.RequestHeader
+	if errs := given.Validate(); len(errs) > 0 {
+		return errs[0]
+	}
+	for _, headers := range []struct {
+		list *[]string
+		name string
+	}{
+		{&given.UsernameHeaders, "X-Remote-User"}, {&given.UIDHeaders, "X-Remote-Uid"},
+		{&given.GroupHeaders, "X-Remote-Group"}, {&given.ExtraHeaderPrefixes, "X-Remote-Extra-"},
+	} {
+		if len(*headers.list) == 0 {
+			*headers.list = []string{headers.name}
+		}
+	}
+	return nil
+}

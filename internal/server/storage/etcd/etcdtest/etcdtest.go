@@ -1,0 +1,61 @@
+package etcdtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+)
+
+// Start starts an etcd without data and returns a client to it. Both end with the
+// test.
+func Start(tb testing.TB) *kubernetes.Client {
+	tb.Helper()
+	client, stop, err := start(tb.Context(), tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(stop)
+	return client
+}
+
+// Main runs the tests of a package that share one etcd, and returns the code to exit
+// with. A client to the etcd is put into client before the first test. Tests that
+// share an etcd need prefixes of their own.
+func Main(m *testing.M, client **kubernetes.Client) int {
+	dir, err := os.MkdirTemp("", "etcd-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	made, stop, err := start(context.Background(), dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stop()
+	*client = made
+	return m.Run()
+}
+
+func start(ctx context.Context, dir string) (*kubernetes.Client, func(), error) {
+	server, err := etcd.Start(ctx, etcd.Options{Dir: dir})
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := etcd.NewClient(ctx, etcd.ClientOptions{Endpoints: []string{server.Endpoint()}})
+	if err != nil {
+		server.Close()
+		return nil, nil, err
+	}
+	server.Direct(client.Client)
+	return client, func() {
+		client.Close()
+		server.Close()
+	}, nil
+}

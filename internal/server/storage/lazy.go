@@ -1,0 +1,265 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+)
+
+// lazy is a storage that is opened by the first call that needs it.
+type lazy struct {
+	versioner apistorage.Versioner
+	open      func() (*opened, error)
+	// written is called after each write.
+	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
+	// filled is set once the watch cache has been ready.
+	filled atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		opened *opened
+		closed bool
+	}
+}
+
+var _ apistorage.Interface = (*lazy)(nil)
+
+var errClosed = errors.New("storage is closed: the server is shutting down")
+
+// opened is the storage of a resource that is in use.
+type opened struct {
+	apistorage.Interface
+	// raw is the storage without its watch cache.
+	raw     apistorage.Interface
+	filling *filling
+	destroy func()
+	// past bounds the watches of what was before the cache.
+	past *past
+}
+
+func (l *lazy) get() (*opened, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return nil, apistorage.NewInternalError(errClosed)
+	}
+	if l.mu.opened == nil {
+		o, err := l.open()
+		if err != nil {
+			return nil, apistorage.NewInternalError(err)
+		}
+		l.mu.opened = o
+	}
+	return l.mu.opened, nil
+}
+
+// cached calls a read that may need the watch cache. The cache turns away what it
+// cannot answer while it is being filled (429), as that of a kube-apiserver does,
+// which fills most of its caches before it begins to serve. Here the first use of a
+// resource opens the cache: such a read waits until it is filled, once, and in nobody's
+// place. When the cache could not be filled, or not soon, nobody waits any more.
+func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	if l.filled.Load() {
+		return read(o)
+	}
+	if o.ReadinessCheck() == nil {
+		l.filled.Store(true)
+		return read(o)
+	}
+	if err = read(o); !apierrors.IsTooManyRequests(err) || !o.filling.wait(ctx, o) {
+		return err
+	}
+	return read(o)
+}
+
+// used returns the storage if some call has opened it already, else nil.
+func (l *lazy) used() *opened {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.opened
+}
+
+func (l *lazy) close() {
+	l.mu.Lock()
+	o, closed := l.mu.opened, l.mu.closed
+	l.mu.closed = true
+	l.mu.Unlock()
+	if o != nil && !closed {
+		o.destroy()
+	}
+}
+
+func (l *lazy) Versioner() apistorage.Versioner { return l.versioner }
+
+func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	err = o.Create(ctx, key, obj, out, ttl)
+	l.written(ctx, key, out, Created, err)
+	return explainWrite(ctx, err)
+}
+
+func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
+	validate apistorage.ValidateObjectFunc, cached runtime.Object, opts apistorage.DeleteOptions,
+) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	err = o.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	l.written(ctx, key, out, Deleted, err)
+	return explainWrite(ctx, err)
+}
+
+// Watch begins a watch in the watch cache, or else, from a version before the first
+// one that the cache knows, in etcd.
+func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (w watch.Interface, err error) {
+	err = l.cached(ctx, func(o *opened) (err error) {
+		if w, err = o.Watch(ctx, key, opts); err == nil {
+			w, err = o.past.watch(ctx, o.raw, key, opts, w)
+		}
+		return err
+	})
+	return w, err
+}
+
+func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, obj runtime.Object) error {
+	// While the cache is being filled, it leaves gets to etcd.
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	return explainRead(ctx, o.Get(ctx, key, opts, obj))
+}
+
+func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
+	err := l.cached(ctx, func(o *opened) error { return o.GetList(ctx, key, opts, list) })
+	return explainRead(ctx, err)
+}
+
+func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *apistorage.Preconditions, tryUpdate apistorage.UpdateFunc, cached runtime.Object,
+) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	err = o.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
+	l.written(ctx, key, destination, Updated, err)
+	return explainWrite(ctx, err)
+}
+
+func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {
+	o, err := l.get()
+	if err != nil {
+		return apistorage.Stats{}, err
+	}
+	return o.Stats(ctx)
+}
+
+// ReadinessCheck is nil for a storage that was never used: there is nothing in
+// it to wait for.
+func (l *lazy) ReadinessCheck() error {
+	if o := l.used(); o != nil {
+		return o.ReadinessCheck()
+	}
+	return nil
+}
+
+func (l *lazy) RequestWatchProgress(ctx context.Context) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	return o.RequestWatchProgress(ctx)
+}
+
+func (l *lazy) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	o, err := l.get()
+	if err != nil {
+		return 0, err
+	}
+	return o.GetCurrentResourceVersion(ctx)
+}
+
+func (l *lazy) EnableResourceSizeEstimation(keys apistorage.KeysFunc) error {
+	o, err := l.get()
+	if err != nil {
+		return err
+	}
+	return o.EnableResourceSizeEstimation(keys)
+}
+
+func (l *lazy) CompactRevision() int64 {
+	if o := l.used(); o != nil {
+		return o.CompactRevision()
+	}
+	return 0
+}
+
+// fillingTimeout is how long reads wait for a watch cache from when it was opened.
+const fillingTimeout = 5 * time.Second
+
+// filling is the time in which a watch cache is filled first.
+type filling struct {
+	until time.Time
+	// failed ends when it could not be filled.
+	failed context.Context
+	fail   context.CancelFunc
+}
+
+func newFilling() *filling {
+	f := &filling{until: time.Now().Add(fillingTimeout)}
+	f.failed, f.fail = context.WithDeadline(context.Background(), f.until)
+	return f
+}
+
+// wait waits until the cache is ready, and reports whether it is. It does not wait
+// longer than anybody may, nor when the request cannot give back its place.
+func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() error }) bool {
+	if f.failed.Err() == nil {
+		inflight.Aside(ctx, func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for cache.ReadinessCheck() != nil {
+				select {
+				case <-tick.C:
+				case <-f.failed.Done():
+					return
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return cache.ReadinessCheck() == nil
+}
+
+// filler is the storage that a watch cache is filled from, by a list.
+type filler struct {
+	apistorage.Interface
+	*filling
+}
+
+func (f filler) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
+	err := f.Interface.GetList(ctx, key, opts, list)
+	if err != nil {
+		f.fail()
+	}
+	return err
+}

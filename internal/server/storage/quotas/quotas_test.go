@@ -1,0 +1,98 @@
+package quotas
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+)
+
+// counting is a plugin that counts how often it charges, and refuses from some time on.
+type counting struct {
+	admission.Interface
+	charges, most int
+}
+
+var errFull = errors.New("exceeded quota")
+
+func (c *counting) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+	if c.charges == c.most {
+		return errFull
+	}
+	c.charges++
+	return nil
+}
+
+// S9.21: what was charged before the fence moved is charged again before it is stored, or refused.
+func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	for _, tc := range []struct {
+		name string
+		// moves says who moves the fence between the charge and the write.
+		moves             func(own, other *Fences) *Fences
+		most, charges     int
+		taken, dry, fails bool
+		want              error
+	}{
+		{name: "nobody counts", most: 9, charges: 1},
+		{name: "this server counts", moves: func(own, _ *Fences) *Fences { return own }, most: 9, charges: 2},
+		{name: "another server counts", moves: func(_, other *Fences) *Fences { return other }, most: 9, charges: 2},
+		{name: "nothing is left after the count", moves: func(_, other *Fences) *Fences { return other }, most: 1, charges: 1, want: errFull},
+		{name: "the name is taken", taken: true, most: 9, charges: 1, fails: true},
+		{name: "a dry run is not charged", dry: true, moves: func(_, other *Fences) *Fences { return other }, most: 9, charges: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := "/" + t.Name()
+			own, other := New(etcd.KV, root), New(etcd.KV, root)
+			plugin := &counting{most: tc.most}
+			charging := own.Charging(plugin, func(string) bool { return true })
+			key := root + "/secrets/ns/name"
+			if tc.taken {
+				if _, err := etcd.Put(t.Context(), key, "first"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			info := &request.RequestInfo{IsResourceRequest: true, Namespace: "ns", Verb: "create"}
+			req := httptest.NewRequestWithContext(request.WithRequestInfo(t.Context(), info), "POST", "/", nil)
+			Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+				a := admission.NewAttributesRecord(nil, nil, corev1.SchemeGroupVersion.WithKind("Secret"), "ns", "name",
+					corev1.SchemeGroupVersion.WithResource("secrets"), "", admission.Create, nil, tc.dry, nil)
+				if err := charging.Validate(req.Context(), a, nil); err != nil {
+					t.Fatal(err)
+				}
+				if tc.moves != nil {
+					if err := tc.moves(own, other).Move(t.Context(), "ns"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				response, err := own.KV(etcd.KV).Txn(req.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
+					Then(clientv3.OpPut(key, "second")).Else(clientv3.OpGet(key)).Commit()
+				if !errors.Is(err, tc.want) {
+					t.Fatalf("error %v, want %v", err, tc.want)
+				}
+				if err == nil && response.Succeeded == tc.fails {
+					t.Errorf("succeeded: %t", response.Succeeded)
+				}
+				// Who asked for the key when the write fails gets the key, and nothing of the fence.
+				if tc.fails && (len(response.Responses) != 1 || string(response.Responses[0].GetResponseRange().Kvs[0].Value) != "first") {
+					t.Errorf("responses: %v", response.Responses)
+				}
+			})).ServeHTTP(httptest.NewRecorder(), req)
+			if plugin.charges != tc.charges {
+				t.Errorf("charged %d times, want %d", plugin.charges, tc.charges)
+			}
+			if len(own.busy) != 0 {
+				t.Errorf("still busy: %v", own.busy)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
+)
+
+// database is the etcd that objects are stored in.
+type database struct {
+	client    *etcdkubernetes.Client
+	endpoints []string
+	// embedded is nil for an external etcd.
+	embedded *etcd.Server
+}
+
+// openDatabase starts or connects to etcd. It stops the server when an embedded etcd ends
+// by itself.
+func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings) (*database, error) {
+	db := &database{endpoints: s.EtcdServers}
+	var err error
+	if !s.sharesEtcd() {
+		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.DataDir, "etcd"), MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
+		if err != nil {
+			return nil, err
+		}
+		db.endpoints = []string{db.embedded.Endpoint()}
+	}
+	db.client, err = etcd.NewClient(ctx, etcd.ClientOptions{
+		Endpoints: db.endpoints, CAFile: s.EtcdCAFile, CertFile: s.EtcdCertFile, KeyFile: s.EtcdKeyFile,
+	})
+	if err != nil {
+		if db.embedded != nil {
+			db.embedded.Close()
+		}
+		return nil, err
+	}
+	if db.embedded != nil {
+		db.embedded.Direct(db.client.Client)
+		go func() {
+			select {
+			case err := <-db.embedded.Err():
+				stop(err)
+				// Requests that wait for an answer of etcd would hold up the end.
+				db.client.Close()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return db, nil
+}
+
+func (db *database) close() {
+	db.client.Close()
+	if db.embedded != nil {
+		db.embedded.Close()
+	}
+}
+
+// forObjects returns the client with which objects are stored, and not what servers keep
+// in etcd besides.
+func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernetes.Client {
+	client := *db.client
+	guarded := clientv3.NewCtxClient(client.Ctx())
+	guarded.KV = fences.KV(client.KV)
+	client.Kubernetes = revisionmark.Client(quotas.Client(client.Kubernetes, guarded), guarded.KV, fresh.Marks(s.EtcdPrefix)...)
+	// A server alone on its etcd knows of all creates, and a namespace that is being
+	// deleted waits for them. Servers that share an etcd refuse what comes too late.
+	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
+		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
+	}
+	// Nothing may fill the disk of an embedded etcd.
+	if db.embedded != nil {
+		client.Kubernetes = db.embedded.Guard(client.Kubernetes)
+	}
+	return &client
+}
+
+// stores is where every resource is kept.
+type stores struct {
+	// places says where each resource is stored and in which version; factory opens the
+	// stores.
+	places  *serverstorage.DefaultStorageFactory
+	factory *storage.Factory
+	// initialization hides uninitialized objects, and has creators wait; nil when the
+	// plugin is off.
+	initialization *initialization.Decorator
+	// afterDelete is what is to be done when an object was deleted other than through
+	// its kind's storage. The kinds need stores, so that newKinds fills it in.
+	afterDelete map[schema.GroupResource]func(runtime.Object)
+}
+
+func newStores(s *settings, version compatibility.EffectiveVersion, db *database, admitter *admitter) (*stores, error) {
+	st := &stores{}
+	var err error
+	if st.places, err = places(s, version, db.endpoints); err != nil {
+		return nil, err
+	}
+	var decorator storage.Decorator
+	if s.runs(admission.InitializersName) {
+		mustAct, parallel := initialization.Registered(admitter.refresher.Current)
+		st.initialization = initialization.New(initialization.Options{
+			Timeout: s.InitializerTimeout, RepairAfter: s.InitializerRepairAfter,
+			ReleaseTimeout: s.InitializerReleaseTimeout, MustAct: mustAct, Parallel: parallel, Observe: admitter.observe,
+			Discarded: func(resource schema.GroupResource, obj runtime.Object) {
+				if after, ok := st.afterDelete[resource]; ok {
+					after(obj)
+				}
+			},
+		})
+		decorator = st.initialization
+	}
+	st.factory = storage.NewFactory(st.places, db.forObjects(s, admitter.fences), decorator, uncached...)
+	st.factory.OnWrite(admitter.written)
+	return st, nil
+}
+
+// uncached are the resources without a watch cache: those that are written often and hardly
+// ever read, and those of which there may be very many, and which this server reads from etcd.
+var uncached = []schema.GroupResource{
+	{Resource: "events"},
+	{Group: "events.k8s.io", Resource: "events"},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
+}
+
+// places says where each resource is stored and in which version, as kube-apiserver does.
+func places(s *settings, version compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
+	etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(s.EtcdPrefix, nil))
+	etcdOptions.StorageConfig.Transport.ServerList = endpoints
+	etcdOptions.StorageConfig.Transport.TrustedCAFile = s.EtcdCAFile
+	etcdOptions.StorageConfig.Transport.CertFile = s.EtcdCertFile
+	etcdOptions.StorageConfig.Transport.KeyFile = s.EtcdKeyFile
+	etcdOptions.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
+	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
+	factory.APIResourceConfig = s.builtin
+	return factory.Complete(etcdOptions).New()
+}
+
+// equivalents tells which resources are the same objects: those that share a place.
+func (st *stores) equivalents() runtime.EquivalentResourceRegistry {
+	return runtime.NewEquivalentResourceRegistryWithIdentity(st.places.ResourcePrefix)
+}
+
+// place implements params.Place.
+func (st *stores) place(resource schema.GroupResource) string {
+	if legacyscheme.Scheme.IsGroupRegistered(resource.Group) {
+		return "/" + st.places.ResourcePrefix(resource)
+	}
+	// Custom resources, and what defines them.
+	return "/" + resource.Group + "/" + resource.Resource
+}

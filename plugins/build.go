@@ -1,0 +1,179 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/kubernetes/pkg/quota/v1/install"
+	"sigs.k8s.io/yaml"
+)
+
+// Options are what plugins need. All but Configuration and Stored must be set.
+type Options struct {
+	// Client reaches the API server whose requests are judged.
+	Client kubernetes.Interface
+	// Informers is where plugins get what they read. A plugin asks for its informers while
+	// it is made; the caller starts the factory. Nothing is watched for plugins that
+	// were not made.
+	Informers informers.SharedInformerFactory
+	// Authorizer says what users may do.
+	Authorizer authorizer.Authorizer
+	// Mapper knows the resources of kinds, custom ones included.
+	Mapper meta.RESTMapper
+	// Version is the release whose behaviour the plugins have.
+	Version compatibility.EffectiveVersion
+	// Stopped is closed when no more requests come.
+	Stopped <-chan struct{}
+	// Configuration returns the configuration of the plugin of a name as it was written,
+	// nil if it has none. Nil means that no plugin has one.
+	Configuration func(plugin string) ([]byte, error)
+	// MakeAccount makes the service account "default" of a namespace that has none, and
+	// returns it. The plugin ServiceAccount calls it for a pod that comes before the
+	// controller has made the account. Nil means that the plugin waits for the account, up
+	// to two seconds, as in kube-apiserver.
+	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
+	// Stored maps resources that are other names of stored ones to these: plugins go by
+	// groups and resources, and judge a request through the other name as what it stores.
+	Stored map[schema.GroupVersionResource]schema.GroupVersionResource
+}
+
+// New makes a plugin. It stands ready for [admission.Chain]: it says what it is about, and
+// predicts its verdict where it can. The error is one sentence: the plugin is not known,
+// needs a configuration, or cannot read the one that it was given.
+func New(name string, o Options) (apiadmission.Interface, error) {
+	p, ok := Lookup(name)
+	if !ok {
+		return nil, errors.New("it is unknown")
+	}
+	if !p.makesAccounts || o.MakeAccount == nil {
+		made, err := p.make(o)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(p, made, made, o.Stored), nil
+	}
+	client := o.Client
+	o.Client = defaultAccounts{client, o.MakeAccount}
+	made, err := p.make(o)
+	if err != nil {
+		return nil, err
+	}
+	o.Client = defaultAccounts{client, newAccount}
+	trial, err := p.make(o)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(p, made, trial, o.Stored), nil
+}
+
+// make makes the plugin as upstream has it.
+func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
+	configuration, err := p.configuration(o)
+	if err != nil {
+		return nil, err
+	}
+	factory := liveFactory{o.Informers, livePods{o.Client}}
+	initializers := apiadmission.PluginInitializers{
+		initializer.New(o.Client, nil, factory, o.Authorizer, utilfeature.DefaultFeatureGate, o.Version, o.Stopped, o.Mapper),
+	}
+	quotas := &quotaInitializer{factory: factory}
+	registry := apiadmission.NewPlugins()
+	p.register(registry)
+	made, err := registry.InitPlugin(p.Name, configuration, append(initializers, quotas))
+	if quotas.err != nil {
+		return nil, quotas.err
+	}
+	if err != nil {
+		return nil, withoutName(p.Name, err)
+	}
+	return made, nil
+}
+
+// withoutName takes the name of the plugin off an error of the library, which callers add
+// in their own words.
+func withoutName(name string, err error) error {
+	for _, opening := range []string{"couldn't init admission plugin %q: ", "failed to initialize admission plugin %q: "} {
+		if rest, ok := strings.CutPrefix(err.Error(), fmt.Sprintf(opening, name)); ok {
+			return errors.New(rest)
+		}
+	}
+	return err
+}
+
+// configuration returns what the plugin is configured with; nil when it is not.
+func (p *Plugin) configuration(o Options) (io.Reader, error) {
+	var data []byte
+	if o.Configuration != nil {
+		var err error
+		if data, err = o.Configuration(p.Name); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case data == nil && p.NeedsConfiguration:
+		return nil, errors.New("it needs a configuration, and the admission configuration file (--admission-control-config-file) has none for it")
+	case data == nil:
+		return nil, nil
+	case !p.TakesConfiguration:
+		return nil, errors.New("it takes no configuration, and the admission configuration file has one for it")
+	case p.check != nil:
+		if err := p.check(data); err != nil {
+			return nil, err
+		}
+	}
+	return bytes.NewReader(data), nil
+}
+
+// checkNodeSelectors reads the configuration of PodNodeSelector, of which upstream leaves
+// out what it cannot read.
+func checkNodeSelectors(data []byte) error {
+	var content struct {
+		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
+	}
+	if err := yaml.UnmarshalStrict(data, &content); err != nil {
+		return err
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(content.Selectors)) {
+		if _, err := labels.ConvertSelectorToLabelsMap(content.Selectors[namespace]); err != nil {
+			return fmt.Errorf("podNodeSelectorPluginConfig.%s: %w", namespace, err)
+		}
+	}
+	return nil
+}
+
+// quotaInitializer gives a plugin the rules by which usage is counted. They are made only
+// for a plugin that wants them, because they bring informers.
+type quotaInitializer struct {
+	factory informers.SharedInformerFactory
+	err     error
+}
+
+// Initialize implements admission.PluginInitializer.
+func (i *quotaInitializer) Initialize(plugin apiadmission.Interface) {
+	wants, ok := plugin.(initializer.WantsQuotaConfiguration)
+	if !ok {
+		return
+	}
+	var configuration quota.Configuration
+	if configuration, i.err = install.NewQuotaConfigurationForAdmission(i.factory, nil); i.err == nil {
+		wants.SetQuotaConfiguration(configuration)
+	}
+}

@@ -1,0 +1,204 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/plugins"
+)
+
+// RegistrationName is the name of both registrations.
+const RegistrationName = "gatehouse-policies"
+
+// The passes, as they are in paths.
+const (
+	mutating   = "mutate"
+	validating = "validate"
+)
+
+// path is where the reviews of a pass of a plugin go.
+func path(pass, plugin string) string { return "/" + pass + "/" + plugin }
+
+// webhookName is the name of a plugin's webhook.
+func webhookName(plugin string) string {
+	return strings.ToLower(plugin) + ".policies.gatehouse.dev"
+}
+
+// Registrations returns the registrations of the plugins: one that changes objects, one that
+// does not. Either is nil if there is no plugin for it.
+func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
+	var m *admissionregistrationv1.MutatingWebhookConfiguration
+	var v *admissionregistrationv1.ValidatingWebhookConfiguration
+	meta := metav1.ObjectMeta{Name: RegistrationName, Labels: map[string]string{"app.kubernetes.io/managed-by": "gatehouse"}}
+	for i := range s.served {
+		p := &s.served[i]
+		if _, ok := p.Interface.(apiadmission.MutationInterface); ok {
+			if m == nil {
+				m = &admissionregistrationv1.MutatingWebhookConfiguration{
+					TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta,
+				}
+			}
+			// Compiled-in plugins are run again, too, when a webhook changed the object.
+			again := admissionregistrationv1.IfNeededReinvocationPolicy
+			m.Webhooks = append(m.Webhooks, admissionregistrationv1.MutatingWebhook{
+				Name: webhookName(p.Name), ClientConfig: s.clientConfig(mutating, p.Name), Rules: rules(p),
+				FailurePolicy: s.failurePolicy(), MatchPolicy: equivalent(), NamespaceSelector: s.namespaceSelector(),
+				SideEffects: p.sideEffects(), TimeoutSeconds: s.timeoutSeconds(), AdmissionReviewVersions: []string{"v1"},
+				ReinvocationPolicy: &again, MatchConditions: matchConditions(),
+			})
+		}
+		if _, ok := p.Interface.(apiadmission.ValidationInterface); ok {
+			if v == nil {
+				v = &admissionregistrationv1.ValidatingWebhookConfiguration{
+					TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: meta,
+				}
+			}
+			v.Webhooks = append(v.Webhooks, admissionregistrationv1.ValidatingWebhook{
+				Name: webhookName(p.Name), ClientConfig: s.clientConfig(validating, p.Name), Rules: rules(p),
+				FailurePolicy: s.failurePolicy(), MatchPolicy: equivalent(), NamespaceSelector: s.namespaceSelector(),
+				SideEffects: p.sideEffects(), TimeoutSeconds: s.timeoutSeconds(), AdmissionReviewVersions: []string{"v1"},
+				MatchConditions: matchConditions(),
+			})
+		}
+	}
+	return m, v
+}
+
+// operations are all, in the order in which rules have them.
+var operations = []apiadmission.Operation{apiadmission.Create, apiadmission.Update, apiadmission.Delete, apiadmission.Connect}
+
+// rules say which requests a plugin is about: for each resource, the operations that the
+// plugin looks at and handles.
+func rules(p *served) []admissionregistrationv1.RuleWithOperations {
+	var list []admissionregistrationv1.RuleWithOperations
+	for _, about := range p.About {
+		list = append(list, rule(p, about))
+	}
+	return list
+}
+
+func rule(p *served, about plugins.About) admissionregistrationv1.RuleWithOperations {
+	scope := admissionregistrationv1.AllScopes
+	if about.Namespaced {
+		scope = admissionregistrationv1.NamespacedScope
+	}
+	resource := about.Resource
+	if about.Subresource != "" {
+		resource += "/" + about.Subresource
+	}
+	r := admissionregistrationv1.RuleWithOperations{Rule: admissionregistrationv1.Rule{
+		APIGroups: []string{about.Group}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: &scope,
+	}}
+	for _, op := range operations {
+		if p.Handles(op) && (about.Operations == nil || slices.Contains(about.Operations, op)) {
+			r.Operations = append(r.Operations, admissionregistrationv1.OperationType(op))
+		}
+	}
+	return r
+}
+
+func (s *Server) clientConfig(pass, plugin string) admissionregistrationv1.WebhookClientConfig {
+	c := admissionregistrationv1.WebhookClientConfig{CABundle: s.trusted}
+	at := path(pass, plugin)
+	if namespace, name, ok := strings.Cut(s.options.Service, "/"); ok {
+		c.Service = &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: name, Path: &at}
+		return c
+	}
+	url := s.base + at
+	c.URL = &url
+	return c
+}
+
+func (s *Server) failurePolicy() *admissionregistrationv1.FailurePolicyType {
+	policy := admissionregistrationv1.Fail
+	if s.options.IgnoreFailures {
+		policy = admissionregistrationv1.Ignore
+	}
+	return &policy
+}
+
+func (s *Server) timeoutSeconds() *int32 {
+	seconds := int32(s.options.Timeout.Seconds())
+	return &seconds
+}
+
+func equivalent() *admissionregistrationv1.MatchPolicyType {
+	policy := admissionregistrationv1.Equivalent
+	return &policy
+}
+
+// sideEffects tells of a plugin that counts that it does not in a dry run.
+func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
+	class := admissionregistrationv1.SideEffectClassNone
+	if p.Counts() {
+		class = admissionregistrationv1.SideEffectClassNoneOnDryRun
+	}
+	return &class
+}
+
+// namespaceSelector leaves out what must work without this server: the control plane, and
+// the server's own namespace.
+func (s *Server) namespaceSelector() *metav1.LabelSelector {
+	excluded := slices.Clone(s.options.ExcludeNamespaces)
+	if namespace, _, ok := strings.Cut(s.options.Service, "/"); ok && !slices.Contains(excluded, namespace) {
+		excluded = append(excluded, namespace)
+	}
+	if len(excluded) == 0 {
+		return &metav1.LabelSelector{}
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: excluded},
+	}}
+}
+
+// matchConditions leave out the API server's own requests, which it may need to judge others.
+func matchConditions() []admissionregistrationv1.MatchCondition {
+	return []admissionregistrationv1.MatchCondition{{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}}
+}
+
+// register stores the registrations, and deletes one that is not needed any more.
+func (s *Server) register(ctx context.Context) error {
+	m, v := s.Registrations()
+	all := s.client.AdmissionregistrationV1()
+	mutations, validations := all.MutatingWebhookConfigurations(), all.ValidatingWebhookConfigurations()
+	var err error
+	if m != nil {
+		stored, getErr := mutations.Get(ctx, m.Name, metav1.GetOptions{})
+		switch err = getErr; {
+		case apierrors.IsNotFound(err):
+			_, err = mutations.Create(ctx, m, metav1.CreateOptions{})
+		case err == nil:
+			stored.Webhooks = m.Webhooks
+			_, err = mutations.Update(ctx, stored, metav1.UpdateOptions{})
+		}
+	} else if err = mutations.Delete(ctx, RegistrationName, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("registering the mutating webhooks: %w", err)
+	}
+	if v != nil {
+		stored, getErr := validations.Get(ctx, v.Name, metav1.GetOptions{})
+		switch err = getErr; {
+		case apierrors.IsNotFound(err):
+			_, err = validations.Create(ctx, v, metav1.CreateOptions{})
+		case err == nil:
+			stored.Webhooks = v.Webhooks
+			_, err = validations.Update(ctx, stored, metav1.UpdateOptions{})
+		}
+	} else if err = validations.Delete(ctx, RegistrationName, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("registering the validating webhooks: %w", err)
+	}
+	return nil
+}

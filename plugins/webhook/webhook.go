@@ -1,0 +1,320 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/plugins"
+)
+
+// kubernetesVersion is the release whose plugins these are.
+const kubernetesVersion = "1.37.1"
+
+const (
+	// drainTimeout is how long reviews that came before the end may take.
+	drainTimeout = 15 * time.Second
+	// maxReview bounds a review, in bytes: two objects of the largest size that etcd
+	// takes, and what is around them.
+	maxReview = 8 << 20
+)
+
+// Options configure a Server. Plugins and Cluster must be set.
+type Options struct {
+	// Plugins are the names of the plugins to serve.
+	Plugins []string
+	// Cluster is the configuration of a client of the cluster.
+	Cluster *rest.Config
+	// Configuration has the configurations of the plugins; nil means none.
+	Configuration *admission.Configuration
+	// BindAddress and Port are where to listen; empty means 127.0.0.1, and 0 any free port.
+	BindAddress string
+	Port        int
+	// Service is the service in front of the server, as NAMESPACE/NAME, and URL another
+	// way for the cluster to reach it. Without both, the URL is that of BindAddress.
+	Service, URL string
+	// CertDir is where the certificate is kept, for the next start and for other servers
+	// behind the same service. Empty means that each start makes a new one.
+	CertDir string
+	// ExcludeNamespaces are namespaces whose requests are not sent, those of the control
+	// plane above all.
+	ExcludeNamespaces []string
+	// IgnoreFailures lets requests pass that no answer came for.
+	IgnoreFailures bool
+	// Timeout is how long the cluster waits for an answer, at least a second; 0 means 10 s.
+	Timeout time.Duration
+}
+
+// Server serves plugins as webhooks. It is made by New and used once.
+type Server struct {
+	options   Options
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	served    []served
+	listener  net.Listener
+	// base is the URL of the server, without a path; empty behind a service.
+	base        string
+	certificate atomic.Pointer[certificate]
+	// trusted are the authorities that the registrations have, in PEM.
+	trusted []byte
+	ready   atomic.Bool
+	// drained is closed when no more reviews come.
+	drained chan struct{}
+}
+
+// served is a plugin, and where it is in the registrations.
+type served struct {
+	plugins.Plugin
+	apiadmission.Interface
+}
+
+// New makes the plugins, listens, and serves nothing yet. Close must be called unless Run
+// is. The error is one sentence that names the option.
+func New(o Options) (*Server, error) {
+	s := &Server{options: o, drained: make(chan struct{})}
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.client, err = kubernetes.NewForConfig(o.Cluster); err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	s.informers = informers.NewSharedInformerFactory(s.client, 0)
+	if err := s.makePlugins(); err != nil {
+		return nil, err
+	}
+	if s.listener, err = net.Listen("tcp", net.JoinHostPort(s.options.BindAddress, strconv.Itoa(o.Port))); err != nil {
+		close(s.drained)
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	if err = s.reachable(); err == nil {
+		err = s.firstCertificate()
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives back what New took.
+func (s *Server) Close() {
+	close(s.drained)
+	s.listener.Close()
+}
+
+// complete fills in the defaults and says what is wrong.
+func (s *Server) complete() error {
+	o := &s.options
+	if len(o.Plugins) == 0 {
+		return errors.New("name the plugins to serve with --plugins")
+	}
+	for i, name := range o.Plugins {
+		p, ok := plugins.Lookup(name)
+		switch {
+		case !ok:
+			return fmt.Errorf("--plugins: unknown plugin %q; plugins that can be served: %s", name, strings.Join(Names(), ", "))
+		case p.NoWebhook != "":
+			return fmt.Errorf("--plugins: cannot serve %s as a webhook: %s", name, p.NoWebhook)
+		case slices.Contains(o.Plugins[:i], name):
+			return fmt.Errorf("--plugins: %s is given twice", name)
+		}
+	}
+	if o.BindAddress == "" {
+		o.BindAddress = "127.0.0.1"
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Timeout < time.Second || o.Timeout > 30*time.Second {
+		return fmt.Errorf("--timeout %s must be between 1s and 30s", o.Timeout)
+	}
+	if o.Configuration == nil {
+		o.Configuration = &admission.Configuration{}
+	}
+	for _, name := range o.Configuration.Plugins() {
+		if !slices.Contains(o.Plugins, name) {
+			return fmt.Errorf("--admission-control-config-file: plugin %q is configured and not served: add it to --plugins, or remove its entry", name)
+		}
+	}
+	return nil
+}
+
+// Names lists the plugins that can be served, in order.
+func Names() []string {
+	var names []string
+	for _, p := range plugins.All() {
+		if p.NoWebhook == "" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// makePlugins makes the plugins, in the order in which an API server runs them.
+func (s *Server) makePlugins() error {
+	authorizer, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: s.client.AuthorizationV1(),
+		AllowCacheTTL:             10 * time.Second,
+		DenyCacheTTL:              10 * time.Second,
+		WebhookRetryBackoff:       options.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return fmt.Errorf("authorizer: %w", err)
+	}
+	parts := plugins.Options{
+		Client: s.client, Informers: s.informers, Authorizer: authorizer,
+		Mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(s.client.Discovery())),
+		Version: compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", ""),
+		Stopped: s.drained, Configuration: s.options.Configuration.Raw,
+	}
+	for _, row := range plugins.All() {
+		if !slices.Contains(s.options.Plugins, row.Name) {
+			continue
+		}
+		plugin, err := plugins.New(row.Name, parts)
+		if err != nil {
+			return fmt.Errorf("admission plugin %s: %w", row.Name, err)
+		}
+		s.served = append(s.served, served{row, plugin})
+	}
+	return nil
+}
+
+// Run reads what the plugins need, registers them, and serves reviews until ctx ends. It
+// then lets the reviews that came before end, and returns nil. The registrations stay: other
+// servers may be behind them. It calls ready, which may be nil, once.
+func (s *Server) Run(ctx context.Context, ready func(url string)) error {
+	defer s.informers.Shutdown()
+	defer close(s.drained)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.certificate.Load().pair, nil
+		}},
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			stop(fmt.Errorf("serving: %w", err))
+		}
+	}()
+	defer func() {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		s.ready.Store(false)
+		if err := server.Shutdown(drain); err != nil {
+			klog.ErrorS(err, "Some reviews did not end in time")
+			server.Close()
+		}
+		<-ended
+	}()
+	if err := s.prepare(ctx); err != nil {
+		return ending(ctx, err)
+	}
+	s.ready.Store(true)
+	if ready != nil {
+		ready(s.base)
+	}
+	s.keepCertificate(ctx)
+	return ending(ctx, nil)
+}
+
+// ending returns what Run ends with: nil when its context ended.
+func ending(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.Canceled):
+		return nil
+	default:
+		return cause
+	}
+}
+
+// prepare reads what the plugins need, and registers them.
+func (s *Server) prepare(ctx context.Context) error {
+	s.informers.Start(ctx.Done())
+	for kind, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("reading %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	return s.register(ctx)
+}
+
+// reachable works out how the cluster reaches the server.
+func (s *Server) reachable() error {
+	o := &s.options
+	if o.Service != "" && o.URL != "" {
+		return errors.New("--service and --url exclude each other")
+	}
+	if o.Service != "" {
+		namespace, name, ok := strings.Cut(o.Service, "/")
+		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			return fmt.Errorf("--service %q is not NAMESPACE/NAME", o.Service)
+		}
+		return nil
+	}
+	if s.base = strings.TrimSuffix(o.URL, "/"); s.base != "" {
+		if !strings.HasPrefix(s.base, "https://") {
+			return fmt.Errorf("--url %q must begin with https://", o.URL)
+		}
+		return nil
+	}
+	if net.ParseIP(o.BindAddress).IsUnspecified() {
+		return fmt.Errorf("--bind-address %s does not say how the cluster reaches this server: add --service or --url", o.BindAddress)
+	}
+	s.base = "https://" + s.listener.Addr().String()
+	return nil
+}
+
+// handler serves the reviews of each plugin, health and metrics.
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for i := range s.served {
+		p := &s.served[i]
+		if _, ok := p.Interface.(apiadmission.MutationInterface); ok {
+			mux.Handle("POST "+path(mutating, p.Name), newReviewer(p, mutating))
+		}
+		if _, ok := p.Interface.(apiadmission.ValidationInterface); ok {
+			mux.Handle("POST "+path(validating, p.Name), newReviewer(p, validating))
+		}
+	}
+	healthy := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.HandleFunc("GET /livez", healthy)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if !s.ready.Load() {
+			http.Error(w, "the server is starting or ending", http.StatusServiceUnavailable)
+			return
+		}
+		healthy(w, r)
+	})
+	mux.Handle("GET /metrics", legacyregistry.Handler())
+	return mux
+}

@@ -224,6 +224,10 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 // setFeatureGates switches feature gates, which Kubernetes keeps once for a process, and warns
 // of those that change nothing here.
 func setFeatureGates(entries []string, warn func(string, ...any)) error {
+	if len(entries) == 0 {
+		// The library would report what an earlier call in this process got wrong.
+		return nil
+	}
 	gates, idle := make([]string, len(entries)), []string(nil)
 	for i, entry := range entries {
 		// Gates of other components are none of an API server's business.

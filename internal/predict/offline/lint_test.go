@@ -370,7 +370,7 @@ webhooks:
 	// fail closed would need each other to start. The one of exclusions is none of them: its
 	// webhook hangs on purpose, and the server's configuration, which is not a registration,
 	// has the rules that save the leases.
-	all, err := filepath.Glob("../../examples/*/*.yaml")
+	all, err := filepath.Glob("../../../examples/*/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

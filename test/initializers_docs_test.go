@@ -142,9 +142,15 @@ func TestTheInitializerGuide(t *testing.T) {
 	refusal := r.Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid).Message
 	want(t, "the cycle", "The "+strings.Replace(refusal, ".admissionregistration.k8s.io", "", 1), words(d.block(`The InitializerConfiguration "two" is invalid`)))
 
+	// An initializer with a finalizer of its own (S1.39).
+	paired := "metadata: {name: address}\n" + d.block("initializers:\n- name: address.example.com", "rules: ...", `rules: [{apiGroups: [""], apiVersions: [v1], resources: [services]}]`)
+	h.Must(http.StatusCreated, "POST", configurations, paired, "Content-Type", "application/yaml")
+	h.Must(http.StatusOK, "DELETE", configurations+"/address", "")
+
 	// The example in Go names fields that there are.
 	options := reflect.TypeFor[initializer.Options]()
-	fields := regexp.MustCompile(`(?m)^ +(\w+): `).FindAllStringSubmatch(d.block("controller, err := initializer.New(initializer.Options{"), -1)
+	examples := d.block("controller, err := initializer.New(initializer.Options{") + d.block("// with a function that releases")
+	fields := regexp.MustCompile(`(?m)^ +(\w+): `).FindAllStringSubmatch(examples, -1)
 	for _, f := range fields {
 		if _, ok := options.FieldByName(f[1]); !ok {
 			t.Errorf("the example has %s, which is no field of initializer.Options", f[1])

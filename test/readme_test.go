@@ -45,7 +45,7 @@ func TestTheQuickStart(t *testing.T) {
 	out, err = d.sh(trace)
 	want(t, trace, err == nil && strings.Contains(out, "Denied"), true)
 	out, err = d.sh(blame)
-	want(t, blame, err == nil && strings.Contains(out, "/spec/containers/1") && strings.Contains(out, "podpolicy/inject.podpolicy.gatehouse.dev"), true)
+	want(t, blame, err == nil && strings.Contains(out, "spec.containers[name=") && strings.Contains(out, "podpolicy/inject.podpolicy.gatehouse.dev"), true)
 	if t.Failed() {
 		t.Logf("the last command printed\n%s", out)
 	}

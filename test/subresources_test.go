@@ -344,7 +344,8 @@ func TestCommandsInContainersAskForCreate(t *testing.T) {
 		want(t, sub, status.Message, `pods "p" is forbidden: `)
 		as.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "POST", pods+"/p/"+sub, "")
 	}
-	s.HTTP(t, s.As(user)).Refused(http.StatusNotImplemented, metav1.StatusReasonMethodNotAllowed, "GET", pods+"/p/proxy", "")
+	// The pod has no address yet.
+	s.HTTP(t, s.As(user)).Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "GET", pods+"/p/proxy", "")
 	allow(t, s, ns, user, `{apiGroups: [""], resources: [pods/exec, pods/attach, pods/portforward], verbs: [get, create]}`)
 	for _, sub := range []string{"exec", "attach", "portforward"} {
 		for _, method := range []string{"GET", "POST"} {

@@ -63,7 +63,7 @@ func TestTextOfOthersStaysText(t *testing.T) {
 		"explain with files":      {"explain", "-f", file, "--as", evil, "--registrations", registrations},
 		"blame":                   {"blame", "clusterrole/" + evil},
 		"trace list":              {"trace", "-A"},
-		"trace slowest":           {"trace", "-A", "--slowest"},
+		"trace slowest":           {"trace", "-A", "--slowest", "500"},
 		"trace":                   {"trace", denied.Header.Get("Gatehouse-Trace")},
 		"initializers list":       {"initializers", "list", "clusterroles", "-A"},
 		"initializers complete":   {"initializers", "complete", "clusterrole/" + evil + " waits", evil},

@@ -231,7 +231,7 @@ func TestTraces(t *testing.T) {
 			{"trace --outcome Denied", "configmaps denied"},
 			{"trace -A", elsewhere.Text("id")},
 			{"trace " + created.Text("id") + " -o yaml", "kind: AdmissionTrace"},
-			{"blame configmap/" + created.Text("request", "name"), "/metadata/labels label." + shop + "/label." + shop + ".example.com same CREATE by gatehouse-admin"},
+			{"blame configmap/" + created.Text("request", "name"), `metadata.labels + {"team":"red"} label.` + shop + "/label." + shop + ".example.com same CREATE by gatehouse-admin"},
 			{"blame configmap/" + created.Text("request", "name") + " -o json", `"created": true`},
 		} {
 			r := command(strings.Fields(c.args)...)

@@ -180,6 +180,7 @@ func TestTheWebhookGuide(t *testing.T) {
 	}
 
 	want(t, "the first command", d.block("gatehouse serve"), "gatehouse serve")
+	want(t, "the old versions", d.block("# the versions of 2017"), "# the versions of 2017, too\ngatehouse serve --runtime-config=api/legacy=true")
 	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", AdmissionConfigFile: filepath.Join(d.dir, "admission.yaml")})
 	for link, to := range map[string]string{"bin/gatehouse": harness.Binary(t), "gatehouse.data": s.DataDir} {
 		link = filepath.Join(d.dir, link)
@@ -229,6 +230,10 @@ func TestTheWebhookGuide(t *testing.T) {
 	t.Run("Gatekeeper", func(t *testing.T) { d.gatekeeper(t) })
 	t.Run("cert-manager", func(t *testing.T) { d.certManager(t) })
 	t.Run("Kyverno", func(t *testing.T) { d.kyverno(t) })
+	// Annotations that ask for an order (S5.29).
+	mutating := "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+	s.HTTP(t, nil).Must(http.StatusCreated, "POST", mutating, d.block("metadata:\n  name: sidecars"), "Content-Type", "application/yaml")
+	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", mutating+"/sidecars", "")
 	for _, b := range d.blocks {
 		if !d.used[b] {
 			t.Errorf("this example is not tried:\n%s", b)

@@ -87,7 +87,7 @@ omitStages: [RequestReceived]
 rules: [{level: Request, verbs: [create, update, patch, delete, deletecollection, get]}]
 `)
 	tokens := writeFile(t, filepath.Join(dir, "tokens.csv"), `alice-token,alice,uid-alice,"devs"`+"\n")
-	j.Server = harness.InProcess(t, server.Options{Audit: audit, TokenAuthFile: tokens, AdmissionConsistency: "strict"})
+	j.Server = harness.InProcess(t, server.Options{Audit: audit, TokenAuthFile: tokens, AdmissionConsistency: "strict", RuntimeConfig: []string{"api/legacy=true"}})
 	return j
 }
 

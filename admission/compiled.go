@@ -63,7 +63,7 @@ type watched struct {
 	before runtime.Object
 	// size is about how many bytes an object takes; 0 while nothing has changed.
 	size int
-	// chained tells that before is what a change has, too.
+	// chained reports whether before is what a change has, too.
 	chained bool
 	// since is how many plugins of other kinds had been there when the copy was made.
 	since int

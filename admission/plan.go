@@ -32,7 +32,7 @@ type PlanOptions struct {
 	// Unread, if set, says of compiled-in plugins, by name, why whoever asks may not see
 	// what they read: these are not asked.
 	Unread map[string]string
-	// Prepares tells that the server prepares an object between the passes, as those do that
+	// Prepares reports whether the server prepares an object between the passes, as those do that
 	// store objects: it generates the name, and may take nothing but the status of an object
 	// that was sent for its status. What depends on the rest of that object is then unknown.
 	Prepares bool

@@ -12,7 +12,7 @@
 // The package is for any server that is built on k8s.io/apiserver, and does not import the
 // rest of this one. Such a server opens its stores by Decorator.RESTOptions, puts
 // Decorator.Handler around the handler of its API, and reads and writes objects on the wire
-// by NewCodec; Registered tells what is registered. Package examples/aggregated of this
+// by NewCodec; Registered returns what is registered. Package examples/aggregated of this
 // module is one. The server of this module gives its stores the Decorator itself, and has
 // Reading and Creation for what Handler does.
 //

@@ -58,7 +58,7 @@ const initializedField = "metadata.initialized"
 
 var initialized = fields.OneTermEqualSelector(initializedField, "true")
 
-// withInitialized adds the field to what get tells of an object. notice, unless nil, is
+// withInitialized adds the field to what get returns about an object. notice, unless nil, is
 // called with uninitialized ones.
 func withInitialized(get apistorage.AttrFunc, notice func(runtime.Object)) apistorage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {

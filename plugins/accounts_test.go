@@ -40,7 +40,7 @@ func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 		// account is the one that the pod names.
 		account string
 		dryRun  bool
-		// fails is why the account cannot be made; nobody tells that nothing makes accounts.
+		// fails is why the account cannot be made; nobody reports whether nothing makes accounts.
 		fails  error
 		nobody bool
 		makes  bool

@@ -53,11 +53,11 @@ type Plugin struct {
 	Does string
 	// About are the requests that the plugin may change or refuse.
 	About []About
-	// Reads are the resources that the plugin reads to decide; Asks tells that it asks the
+	// Reads are the resources that the plugin reads to decide; Asks reports whether it asks the
 	// authorizer what the user may do.
 	Reads []admission.Read
 	Asks  bool
-	// NeedsConfiguration tells that the plugin does not start without one, and
+	// NeedsConfiguration reports whether the plugin does not start without one, and
 	// TakesConfiguration that it can have one.
 	TakesConfiguration, NeedsConfiguration bool
 	// NoWebhook says why the plugin cannot be served as a webhook; empty if it can.
@@ -68,10 +68,10 @@ type Plugin struct {
 	check    func(configuration []byte) error
 	place    place
 	forecast forecast
-	// onlyRefuses tells that the plugin changes no object, although it takes part in the
+	// onlyRefuses reports whether the plugin changes no object, although it takes part in the
 	// mutating pass.
 	onlyRefuses bool
-	// makesAccounts tells that the plugin calls Options.MakeAccount.
+	// makesAccounts reports whether the plugin calls Options.MakeAccount.
 	makesAccounts bool
 }
 
@@ -82,7 +82,7 @@ type About struct {
 	Group, Resource, Subresource string
 	// Operations are those the plugin looks at; nil means all that it handles.
 	Operations []apiadmission.Operation
-	// Namespaced tells that only objects in namespaces are looked at.
+	// Namespaced reports whether only objects in namespaces are looked at.
 	Namespaced bool
 }
 

@@ -52,7 +52,7 @@ func TestExplanationsLeakNothing(t *testing.T) {
 		args    []string
 		// says is what the answer must say, hides what must be nowhere in it.
 		says, hides []string
-		// code is the exit code. api tells that it holds only where the server explains.
+		// code is the exit code. api reports whether it holds only where the server explains.
 		code int
 		api  bool
 	}{

@@ -1,4 +1,4 @@
-// Package announce tells a main server which registrations another server enforces.
+// Package announce reports to a main server which registrations another server enforces.
 //
 // A server that is judged by the registrations of a main server announces itself there as an
 // AdmissionServer of gatehouse.dev: Announcer writes the object, which lasts for its lifetime and

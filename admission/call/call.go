@@ -135,7 +135,7 @@ type Invocation struct {
 
 // Facts are what is to be recorded of a call besides its outcome.
 type Facts struct {
-	// Sent tells that the whole review was written to a connection.
+	// Sent reports whether the whole review was written to a connection.
 	Sent bool
 	// Host is the host that the webhook's certificate has to be valid for, and
 	// Deprecated names what is deprecated about it: MissingSAN, InsecureSHA1. Both are

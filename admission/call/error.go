@@ -101,15 +101,15 @@ type Failure struct {
 	// Elapsed is the time from the start of the call to its failure, and Limit
 	// the time it was given; both zero when nothing was called.
 	Elapsed, Limit time.Duration
-	// RequestLimited tells that Limit is what the API request had left, less than
+	// RequestLimited reports whether Limit is what the API request had left, less than
 	// the hook's own timeout.
 	RequestLimited bool
-	// TimedOut tells that Limit passed.
+	// TimedOut reports whether Limit passed.
 	TimedOut bool
-	// ClientGone tells that the API request was cancelled, so that the failure
+	// ClientGone reports whether the API request was cancelled, so that the failure
 	// says nothing about the webhook (S7.10).
 	ClientGone bool
-	// Dial tells that no connection was made, hence nothing was sent.
+	// Dial reports whether no connection was made, hence nothing was sent.
 	Dial bool
 }
 

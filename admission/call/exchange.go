@@ -62,7 +62,7 @@ type exchange struct {
 	connected atomic.Bool
 	// sent is set when the whole request was written.
 	sent atomic.Bool
-	// entered is when the call got its place, zero until then; probe tells that it
+	// entered is when the call got its place, zero until then; probe reports whether it
 	// tries the server for all.
 	entered time.Time
 	probe   bool
@@ -344,7 +344,7 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// isCertificateError reports whether a server was not trusted, which another
+// isCertificateError reports whether the error says that a server was not trusted, which another
 // connection would not change.
 func isCertificateError(err error) bool {
 	var verification *tls.CertificateVerificationError

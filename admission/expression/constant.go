@@ -82,7 +82,7 @@ type Known struct {
 	Operation string
 	// Group and Resource are those of request.resource; nil if there are several.
 	Group, Resource *string
-	// Namespace tells that namespaceObject is the namespace, as in policies. In the
+	// Namespace reports whether namespaceObject is the namespace, as in policies. In the
 	// conditions of webhooks it is null.
 	Namespace bool
 }
@@ -204,7 +204,7 @@ func (a *Analysis) Cost(size uint64) uint64 {
 		return 0
 	}
 	// Most of what expressions see has no type. The first estimate finds out what they loop
-	// over, and the second one tells lists from texts by that.
+	// over, and the second estimate distinguishes lists from texts by that.
 	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}}}}
 	if _, err := a.env.EstimateCost(a.checked, known); err != nil {
 		return math.MaxUint64

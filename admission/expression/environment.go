@@ -181,7 +181,7 @@ func looksAt(expression string, variables ...string) bool {
 type CompileError struct {
 	// Detail says what is wrong, with the place in the expression.
 	Detail string
-	// Internal tells that it is not the expression's fault.
+	// Internal reports whether it is not the expression's fault.
 	Internal bool
 }
 

@@ -53,7 +53,7 @@ const (
 	ConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
 )
 
-// ErrOutOfBudget tells that the expressions of a Run cost more together than they may.
+// ErrOutOfBudget means that the expressions of a Run cost more together than they may.
 var ErrOutOfBudget = errors.New("validation failed due to running out of cost budget, no further validation rules will be run")
 
 // Expression is one expression. It is compiled when it is first needed, and once.

@@ -42,7 +42,7 @@ type Input struct {
 	// Authorizer answers the variable authorizer. With nil, an expression that
 	// uses it fails.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Plain tells that expressions see objects of built-in kinds as maps and lists, like
+	// Plain reports whether expressions see objects of built-in kinds as maps and lists, like
 	// custom ones. Otherwise they see the Go types, which is cheaper, and looks the same
 	// unless parts of an object are joined with values that the expression makes (S18.17).
 	Plain bool
@@ -105,7 +105,7 @@ type Options struct {
 	// Resource is request.resource: that of the request itself for match conditions
 	// (S2.31), and the one that matched for everything else of a policy (S16.5).
 	Resource schema.GroupVersionResource
-	// Namespace tells that namespaceObject is the namespace of the request. Otherwise it
+	// Namespace reports whether namespaceObject is the namespace of the request. Otherwise it
 	// is null, as match conditions see it.
 	Namespace bool
 	// Authorizer binds authorizer and authorizer.requestResource.

@@ -59,7 +59,7 @@ func NewChange(t Type, value ref.Val) (*Change, error) {
 	return &Change{Type: t, Patch: patch}, nil
 }
 
-// Empty tells that there is nothing to be changed.
+// Empty reports whether there is nothing to be changed.
 func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch) == 0 }
 
 // MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one

@@ -46,7 +46,7 @@ func TestAPatchOfSomeMembersIsThatOfTheWhole(t *testing.T) {
 	}
 	patches := []struct {
 		patch string
-		// whole tells that nothing but the whole object will do.
+		// whole reports whether nothing but the whole object will do.
 		whole bool
 	}{
 		{patch: `[{"op":"add","path":"/metadata/labels/x","value":"y"}]`},

@@ -207,7 +207,7 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 	return Candidate{}, false
 }
 
-// unknownKindError tells that a resource's kind is not known (S2.26).
+// unknownKindError means that a resource's kind is not known (S2.26).
 type unknownKindError struct{ resource schema.GroupVersionResource }
 
 func (e *unknownKindError) Error() string {

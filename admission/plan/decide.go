@@ -64,7 +64,7 @@ type Input struct {
 	// webhooks see them if nothing but the status of what was sent counts. It is for plans:
 	// while a request runs, the server has decided what counts.
 	Status Objects
-	// Generates tells that the server generates names between the passes. It is for plans.
+	// Generates reports whether the server generates names between the passes. It is for plans.
 	Generates bool
 	// NamespaceLabels returns the labels of a namespace. When there is none of that
 	// name, the error is the API status NotFound. It is asked only for an entry with
@@ -93,9 +93,9 @@ type Input struct {
 // Decision is what Decide found: the entry applies, or it is Unknown whether it does, or
 // Err rejects the request; else it does not apply, and Reason says why.
 type Decision struct {
-	// Applies tells that the entry applies.
+	// Applies reports whether the entry applies.
 	Applies bool
-	// Unknown tells that the Input could not say what had to be known.
+	// Unknown reports whether the Input could not say what had to be known.
 	Unknown bool
 	// Reason says which test the entry failed, or which test could not be made. It is
 	// zero when the entry applies.
@@ -107,7 +107,7 @@ type Decision struct {
 	// Forgiven is the *ConditionError of an entry with failure policy Ignore, which does
 	// not apply (S2.32).
 	Forgiven error
-	// Evaluated tells that match conditions were evaluated, which took Elapsed, and
+	// Evaluated reports whether match conditions were evaluated, which took Elapsed, and
 	// ConditionErrors counts the expressions that failed.
 	Evaluated       bool
 	Elapsed         time.Duration
@@ -310,7 +310,7 @@ func (in *Input) unseen(kind string, conditions []registration.MatchCondition) e
 	return nil
 }
 
-// ConditionError tells that an entry's match conditions could not be evaluated. With
+// ConditionError means that an entry's match conditions could not be evaluated. With
 // failure policy Fail the request is rejected with its Status; with Ignore the entry
 // does not apply (S2.32).
 type ConditionError struct {
@@ -337,7 +337,7 @@ func (e *ConditionError) forbidden() *apierrors.StatusError {
 }
 
 // Beforehand says what keeps a webhook that applies from being called, whatever is the
-// matter with its server: the zero Reason when nothing does. Final tells that the request
+// matter with its server: the zero Reason when nothing does. Final reports whether the request
 // is rejected for it whatever the failure policy is (S7.6); otherwise the webhook has
 // failed (S3.6, S7.4).
 func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {

@@ -27,7 +27,7 @@ func (About) SwaggerDoc() map[string]string {
 		"namespace":   "Namespace and Name are those of the object.",
 		"name":        "Namespace and Name are those of the object.",
 		"user":        "User is the name of the user who makes the request.",
-		"dryRun":      "DryRun tells that nothing is to be stored.",
+		"dryRun":      "DryRun reports whether nothing is to be stored.",
 	}
 }
 
@@ -47,8 +47,8 @@ func (Step) SwaggerDoc() map[string]string {
 		"evaluations":    "Evaluations are what the expressions of a policy say, with each param; Consequences what its bindings make of that, in the order in which they count; and Bindings are those that do not apply, if the plan was asked for what does not.",
 		"consequences":   "Evaluations are what the expressions of a policy say, with each param; Consequences what its bindings make of that, in the order in which they count; and Bindings are those that do not apply, if the plan was asked for what does not.",
 		"bindings":       "Evaluations are what the expressions of a policy say, with each param; Consequences what its bindings make of that, in the order in which they count; and Bindings are those that do not apply, if the plan was asked for what does not.",
-		"mayGoAhead":     "MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that the webhook may be called, or the policy evaluated, a second time.",
-		"mayReinvoke":    "MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that the webhook may be called, or the policy evaluated, a second time.",
+		"mayGoAhead":     "MayGoAhead reports whether the webhook may be called before its turn, MayReinvoke whether the webhook may be called, or the policy evaluated, a second time.",
+		"mayReinvoke":    "MayGoAhead reports whether the webhook may be called before its turn, MayReinvoke whether the webhook may be called, or the policy evaluated, a second time.",
 		"order":          "Order says why the step stands where it does: what the entry and others ask of the order, and what of that is not granted. Empty when names alone decide.",
 		"reason":         "Reason says why the step does not do what it is there for; nil when it does.",
 		"exclusions":     "Exclusions are the rules of the administrator that have an effect on the step (S23).",
@@ -99,7 +99,7 @@ func (As) SwaggerDoc() map[string]string {
 		"resource":           "Resource is the resource of the review, Subresource its subresource.",
 		"subresource":        "Resource is the resource of the review, Subresource its subresource.",
 		"resourceAPIVersion": "ResourceAPIVersion is the group and version of the resource when they are not those of the kind, as with the subresource scale.",
-		"equivalent":         "Equivalent tells that this is another group or version than the request's own, to which the objects are converted (S2.24).",
+		"equivalent":         "Equivalent reports whether this is another group or version than the request's own, to which the objects are converted (S2.24).",
 	}
 }
 
@@ -166,8 +166,8 @@ func (PolicyConsequence) SwaggerDoc() map[string]string {
 		"message": "Code is what is wrong, for programs, and Message for people.",
 		"reason":  "Reason is the reason of the status that the request would be rejected with.",
 		"actions": "Actions are the validationActions of the binding.",
-		"denied":  "Denied tells that the request is rejected for it, Ignored that nothing follows, because the failure policy is Ignore.",
-		"ignored": "Denied tells that the request is rejected for it, Ignored that nothing follows, because the failure policy is Ignore.",
+		"denied":  "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"ignored": "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
 	}
 }
 

@@ -41,7 +41,7 @@ type Evaluation struct {
 	// Mutations are those of a mutating policy, in order; none when a condition is false, or
 	// there is no object to change.
 	Mutations []Mutation
-	// Spared tells that nothing but the conditions was evaluated, because this is the second
+	// Spared reports whether nothing but the conditions was evaluated, because this is the second
 	// mutating pass and the evaluation need not be repeated (S18.26).
 	Spared bool
 	// Failure is why a mutating policy could not be evaluated at all.
@@ -66,7 +66,7 @@ type Consequence struct {
 	// Message and Reason are for the user.
 	Message string
 	Reason  metav1.StatusReason
-	// Forgiven tells that the failure policy is Ignore, and nothing follows (S17.6).
+	// Forgiven reports whether the failure policy is Ignore, and nothing follows (S17.6).
 	Forgiven bool
 	// Denies, Warns and Audits tell what follows. Actions are those of the binding, in
 	// order; they are nil if they do not count (S17.13).

@@ -29,7 +29,7 @@ type Mutation struct {
 	// Outcome is what the expression gave; Err also says why that could not be applied.
 	// Elapsed covers both.
 	policy.Outcome
-	// Changed tells that the object is another one afterwards.
+	// Changed reports whether the object is another one afterwards.
 	Changed bool
 }
 
@@ -266,7 +266,7 @@ func (p *Param) bare() runtime.Object {
 	return object
 }
 
-// Changed tells that the object is another one now.
+// Changed reports whether the object is another one now.
 func (v *Values) Changed() { v.kinds = v.kinds[:0] }
 
 // follows adds what follows of the evaluations of a mutating policy: all errors are kept,

@@ -79,7 +79,7 @@ type About struct {
 	Name      string `json:"name,omitempty"`
 	// User is the name of the user who makes the request.
 	User string `json:"user,omitempty"`
-	// DryRun tells that nothing is to be stored.
+	// DryRun reports whether nothing is to be stored.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -142,7 +142,7 @@ type Step struct {
 	Evaluations  []PolicyEvaluation  `json:"evaluations,omitempty"`
 	Consequences []PolicyConsequence `json:"consequences,omitempty"`
 	Bindings     []SkippedBinding    `json:"bindings,omitempty"`
-	// MayGoAhead tells that the webhook may be called before its turn, MayReinvoke that
+	// MayGoAhead reports whether the webhook may be called before its turn, MayReinvoke whether
 	// the webhook may be called, or the policy evaluated, a second time.
 	MayGoAhead  bool `json:"mayGoAhead,omitempty"`
 	MayReinvoke bool `json:"mayReinvoke,omitempty"`
@@ -229,7 +229,7 @@ type As struct {
 	// ResourceAPIVersion is the group and version of the resource when they are not those
 	// of the kind, as with the subresource scale.
 	ResourceAPIVersion string `json:"resourceAPIVersion,omitempty"`
-	// Equivalent tells that this is another group or version than the request's own, to
+	// Equivalent reports whether this is another group or version than the request's own, to
 	// which the objects are converted (S2.24).
 	Equivalent bool `json:"equivalent,omitempty"`
 }

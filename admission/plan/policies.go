@@ -82,7 +82,7 @@ type PolicyConsequence struct {
 	Reason string `json:"reason,omitempty"`
 	// Actions are the validationActions of the binding.
 	Actions []string `json:"actions,omitempty"`
-	// Denied tells that the request is rejected for it, Ignored that nothing follows,
+	// Denied reports whether the request is rejected for it, Ignored whether nothing follows,
 	// because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`

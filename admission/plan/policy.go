@@ -206,7 +206,7 @@ func (c *Candidate) scope(ctx context.Context, in *Input) (namespaced bool, d De
 	return false, failed(Reason{Code: ParamKindNotFound, entry: c.Entry}, &PolicyError{Policy: c.Entry.Entry, Err: err})
 }
 
-// ParamKindError tells that the kind of params is not served.
+// ParamKindError means that the kind of params is not served.
 type ParamKindError struct{ Kind schema.GroupVersionKind }
 
 // Error says what upstream says (S15.4).

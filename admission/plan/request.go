@@ -23,7 +23,7 @@ type Request struct {
 	Options   runtime.Object
 	User      user.Info
 	DryRun    bool
-	// ClusterScoped tells that the object has no namespace although Namespace is set:
+	// ClusterScoped reports whether the object has no namespace although Namespace is set:
 	// the library takes the name of a custom resource that is called namespaces for a
 	// namespace (S2.10).
 	ClusterScoped bool

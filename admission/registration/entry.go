@@ -109,7 +109,7 @@ type Webhook struct {
 // Initializer is the action of adding a name to metadata.initializers.pending of a new
 // object. The name is that of the entry.
 type Initializer struct {
-	// Parallel tells that it may act at the same time as its neighbours.
+	// Parallel reports whether it may act at the same time as its neighbours.
 	Parallel bool
 	// Finalizer is what the object gets together with the name; empty means nothing.
 	Finalizer string

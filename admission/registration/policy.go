@@ -52,7 +52,7 @@ type AuditAnnotation struct {
 
 // Mutation is an expression that says how the object is changed.
 type Mutation struct {
-	// JSONPatch tells that the value is a list of operations; otherwise it is an object
+	// JSONPatch reports whether the value is a list of operations; otherwise it is an object
 	// that is merged.
 	JSONPatch  bool
 	Expression string
@@ -76,7 +76,7 @@ type ParamRef struct {
 	// Namespace is where they are; empty means that of the request, for a kind in
 	// namespaces (S15.4).
 	Namespace string
-	// DenyMissing tells that it is an error when there are none (S15.7).
+	// DenyMissing reports whether it is an error when there are none (S15.7).
 	DenyMissing bool
 }
 

@@ -74,15 +74,15 @@ type Descriptor struct {
 	// CallsAfter is how many plugins that call webhooks come after this one, in the
 	// recommended order (S9.3).
 	CallsAfter int
-	// Policies tells that the entries are admission policies. They are in force by the
+	// Policies reports whether the entries are admission policies. They are in force by the
 	// entries of Bindings, another source.
 	Policies bool
 	Bindings Source
-	// Binds tells that the entries put policies into force, which are those of Bound,
+	// Binds reports whether the entries put policies into force, which are those of Bound,
 	// and do nothing themselves.
 	Binds bool
 	Bound Source
-	// Manifests tells that manifest files may register entries, too (S21.6).
+	// Manifests reports whether manifest files may register entries, too (S21.6).
 	Manifests bool
 	// parse returns the entries of an object of the kind; ok is false when the
 	// object has another kind.

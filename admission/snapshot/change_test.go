@@ -145,7 +145,7 @@ func TestChangesOfAnotherPastDoNotFit(t *testing.T) {
 	}
 }
 
-// crowd is policies with so many bindings each, as they are stored. own tells that each binding
+// crowd is policies with so many bindings each, as they are stored. own reports whether each binding
 // names a param of its own.
 func crowd(policies, bindings int, own bool) []apiruntime.Object {
 	var list []apiruntime.Object

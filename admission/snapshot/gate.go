@@ -30,7 +30,7 @@ type Subject struct {
 // LoadingConfiguration, to be tried again after a second (S11.11).
 type NotReadyError struct {
 	Subject Subject
-	// Never tells that no read has succeeded yet. Otherwise Since is when the last
+	// Never reports whether no read has succeeded yet. Otherwise Since is when the last
 	// one that did began.
 	Never bool
 	Since time.Time

@@ -15,7 +15,7 @@ type Target struct {
 	Operation   admission.Operation
 	Resource    schema.GroupVersionResource
 	Subresource string
-	// Namespaced tells that the target counts as namespaced for the scope of a
+	// Namespaced reports whether the target counts as namespaced for the scope of a
 	// rule (S2.8).
 	Namespaced bool
 }

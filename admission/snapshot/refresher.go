@@ -74,12 +74,12 @@ type Read struct {
 	Latency time.Duration
 	// Err is why it failed; nil when it succeeded.
 	Err error
-	// Late tells that it succeeded after it counted as failed, because it took longer than
+	// Late reports whether it succeeded after it counted as failed, because it took longer than
 	// ReadTimeout.
 	Late bool
 	// Snapshot is the one in use after it; nil when there is none yet.
 	Snapshot *Snapshot
-	// Changed tells that the read found other registrations than the one before.
+	// Changed reports whether the read found other registrations than the one before.
 	Changed bool
 }
 

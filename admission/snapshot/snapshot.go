@@ -57,7 +57,7 @@ type Registrations struct {
 	// Version identifies what was read. Two reads with the same Version found the
 	// same. Empty means that nobody knows: every read is then news.
 	Version Version
-	// Unchanged tells that Version is the one the reader was asked to compare with;
+	// Unchanged reports whether Version is the one the reader was asked to compare with;
 	// Objects are then not needed.
 	Unchanged bool
 	// Revision is the storage revision of the read, for people.
@@ -69,7 +69,7 @@ type Registrations struct {
 	// Rest reads the objects that are not among Objects and calls a function with them, some
 	// at a time; nil when there are no more. It may take longer than a Read.
 	Rest func(ctx context.Context, take func([]runtime.Object)) error
-	// Partial tells that Changes are all that differs from the Version that the reader was
+	// Partial reports whether Changes are all that differs from the Version that the reader was
 	// asked to compare with. Objects are not needed then.
 	Partial bool
 	Changes []Change
@@ -81,7 +81,7 @@ type Registrations struct {
 	Disabled []string
 	// Forbidden are those of Disabled that the reader is not allowed to read.
 	Forbidden []string
-	// NamesOnly tells that the server whose registrations these are ignores what objects ask
+	// NamesOnly reports whether the server whose registrations these are ignores what objects ask
 	// of the order of webhooks and policies, as a kube-apiserver does (S5.29).
 	NamesOnly bool
 	// Local is what does not come from the API; nil for nothing. A Refresher sets it.

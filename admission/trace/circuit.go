@@ -14,7 +14,7 @@ import (
 type Circuit struct {
 	// Target is the webhook server, HOST:PORT.
 	Target string
-	// Open tells that it is not called. Then Failures is how many calls have failed in a
+	// Open reports whether it is not called. Then Failures is how many calls have failed in a
 	// row, the first at Since, the latest with Err.
 	Open     bool
 	Failures int

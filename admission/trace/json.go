@@ -106,7 +106,7 @@ type Record struct {
 	// the time in which a webhook was waited for.
 	TotalMicros int64 `json:"totalMicros"`
 	OwnMicros   int64 `json:"ownMicros"`
-	// Redacted tells that contents are left out: values of patches, and, for a request
+	// Redacted reports whether contents are left out: values of patches, and, for a request
 	// about secrets, what webhooks wrote.
 	Redacted bool `json:"redacted,omitempty"`
 	// Steps are what the plugins did, in the order in which they ended.
@@ -129,7 +129,7 @@ type RequestRecord struct {
 	UID       string `json:"uid,omitempty"`
 	// User is the name of the user.
 	User string `json:"user,omitempty"`
-	// DryRun tells that nothing was to be stored.
+	// DryRun reports whether nothing was to be stored.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
@@ -198,7 +198,7 @@ type StepRecord struct {
 	// Start is when the step began, Micros how long it took.
 	Start  Time  `json:"start"`
 	Micros int64 `json:"micros"`
-	// Allowed tells that the plugin let the request go on. Otherwise Error is why it did
+	// Allowed reports whether the plugin let the request go on. Otherwise Error is why it did
 	// not.
 	Allowed bool   `json:"allowed"`
 	Error   string `json:"error,omitempty"`
@@ -262,7 +262,7 @@ type CallRecord struct {
 	// Rule is the index of the rule that matched.
 	Rule int `json:"rule"`
 	// Kind, Resource and Subresource are what the review said the request is about.
-	// Equivalent tells that this differs from the request's own.
+	// Equivalent reports whether this differs from the request's own.
 	Kind        KindRecord     `json:"kind"`
 	Resource    ResourceRecord `json:"resource"`
 	Subresource string         `json:"subresource,omitempty"`
@@ -276,7 +276,7 @@ type CallRecord struct {
 	Micros int64 `json:"micros"`
 	// Turn is InTurn, Ahead or Again.
 	Turn string `json:"turn"`
-	// Sent tells that the review was delivered as a whole. Fate is what became of the
+	// Sent reports whether the review was delivered as a whole. Fate is what became of the
 	// answer: Used, Superseded or NotReached.
 	Sent bool   `json:"sent"`
 	Fate string `json:"fate"`
@@ -290,13 +290,13 @@ type CallRecord struct {
 	// webhook from being called.
 	Class  string `json:"class,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Ignored tells that the call failed and the request went on without it.
+	// Ignored reports whether the call failed and the request went on without it.
 	Ignored bool `json:"ignored,omitempty"`
-	// ClientGone tells that nobody waited for the request any more.
+	// ClientGone reports whether nobody waited for the request any more.
 	ClientGone bool `json:"clientGone,omitempty"`
 	// Deprecated names what is deprecated about the webhook's certificate.
 	Deprecated []string `json:"deprecated,omitempty"`
-	// Mutated tells that the call changed the object. Patch is the JSON patch that did.
+	// Mutated reports whether the call changed the object. Patch is the JSON patch that did.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
 	// Warnings and AuditAnnotations are the webhook's.
@@ -332,7 +332,7 @@ type ConditionRecord struct {
 	Micros int64 `json:"micros"`
 	// Errors counts the expressions that failed.
 	Errors int `json:"errors,omitempty"`
-	// Excluded tells that the webhook was not called because of its conditions. Error is
+	// Excluded reports whether the webhook was not called because of its conditions. Error is
 	// how they failed, when they did.
 	Excluded bool   `json:"excluded,omitempty"`
 	Error    string `json:"error,omitempty"`

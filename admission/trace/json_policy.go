@@ -10,7 +10,7 @@ type JudgementRecord struct {
 	// Rule is the index of the rule that matched.
 	Rule int `json:"rule"`
 	// Kind, Resource and Subresource are what the policy sees the request is about.
-	// Equivalent tells that this differs from the request's own.
+	// Equivalent reports whether this differs from the request's own.
 	Kind        KindRecord     `json:"kind"`
 	Resource    ResourceRecord `json:"resource"`
 	Subresource string         `json:"subresource,omitempty"`
@@ -43,7 +43,7 @@ type EvaluationRecord struct {
 	Validations []ValidationRecord `json:"validations,omitempty"`
 	// AuditAnnotations are those that were evaluated.
 	AuditAnnotations []AnnotationRecord `json:"auditAnnotations,omitempty"`
-	// Mutations are those of a mutating policy that were evaluated. Spared tells that there
+	// Mutations are those of a mutating policy that were evaluated. Spared reports whether there
 	// are none because the evaluation was not to be repeated.
 	Mutations []MutationRecord `json:"mutations,omitempty"`
 	Spared    bool             `json:"spared,omitempty"`
@@ -57,7 +57,7 @@ type MutationRecord struct {
 	// JSONPatch.
 	Index int    `json:"index"`
 	Type  string `json:"type"`
-	// Mutated tells that the mutation changed the object. Patch is what it said.
+	// Mutated reports whether the mutation changed the object. Patch is what it said.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
 	// Error is why nothing was changed.
@@ -115,7 +115,7 @@ type ConsequenceRecord struct {
 	Reason  string `json:"reason,omitempty"`
 	// Actions are those of the binding that count, in order.
 	Actions []string `json:"actions,omitempty"`
-	// Denied tells that the request is rejected for it, Ignored that nothing follows,
+	// Denied reports whether the request is rejected for it, Ignored whether nothing follows,
 	// because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`

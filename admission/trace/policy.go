@@ -17,7 +17,7 @@ type Judgement struct {
 	Policy        registration.Origin
 	FailurePolicy registration.FailurePolicy
 	// Rule is the index of the rule that matched. Kind, Resource and Subresource are what
-	// the policy sees the request is about; Equivalent tells that this differs from the
+	// the policy sees the request is about; Equivalent reports whether this differs from the
 	// request's own.
 	Rule        int
 	Kind        schema.GroupVersionKind
@@ -43,7 +43,7 @@ type Evaluation struct {
 	Latency  time.Duration
 	// Cost is what all expressions cost together, in the units of CEL.
 	Cost uint64
-	// Conditions tells that there were match conditions, which took ConditionLatency and
+	// Conditions reports whether there were match conditions, which took ConditionLatency and
 	// of which ConditionErrors failed. False is the name of the one that was false: nothing
 	// else was evaluated then.
 	Conditions       bool
@@ -83,7 +83,7 @@ type Mutation struct {
 	Patch []byte
 	// Edits are what the operations of a JSON patch were about, if it changed the object.
 	Edits []Edit
-	// Changed tells that the object is another one afterwards.
+	// Changed reports whether the object is another one afterwards.
 	Changed bool
 	// Err is why nothing was changed.
 	Err     error
@@ -107,11 +107,11 @@ func (p *Param) String() string {
 
 // Validation is one validation that was evaluated.
 type Validation struct {
-	// Index is its place in the policy; Whole tells that it stands for all that were not
+	// Index is its place in the policy; Whole reports whether it stands for all that were not
 	// evaluated, and there is no index.
 	Index int
 	Whole bool
-	// Violated tells that it is false. Err is why it could not be evaluated.
+	// Violated reports whether it is false. Err is why it could not be evaluated.
 	Violated bool
 	Err      error
 	// Message is what the user gets about it; empty when it holds.
@@ -148,7 +148,7 @@ type Consequence struct {
 	// about an evaluation.
 	Binding string
 	Param   *Param
-	// Code is that of package plan. Configuration tells that the policy could not be
+	// Code is that of package plan. Configuration reports whether the policy could not be
 	// evaluated, Index is the place of the expression, and Key the audit annotation, if it
 	// is about one.
 	Code          string
@@ -158,7 +158,7 @@ type Consequence struct {
 	// Message is what the user gets, Reason the reason of a rejection.
 	Message string
 	Reason  metav1.StatusReason
-	// Actions are those of the binding that count, in order. Denied tells that the request
+	// Actions are those of the binding that count, in order. Denied reports whether the request
 	// is rejected for it, Forgiven that nothing follows, because the failure policy is
 	// Ignore.
 	Actions  []string

@@ -402,7 +402,7 @@ type Call struct {
 	Start         time.Time
 	Latency       time.Duration
 	Turn          Turn
-	// Sent tells that the whole review was written to a connection.
+	// Sent reports whether the whole review was written to a connection.
 	Sent bool
 	// Fate says whether the answer was used.
 	Fate Fate
@@ -418,12 +418,12 @@ type Call struct {
 	Code int
 	// Err is why the call did not end as allowed.
 	Err error
-	// Ignored tells that the call failed and the request went on without it.
+	// Ignored reports whether the call failed and the request went on without it.
 	Ignored bool
-	// ClientGone tells that the call failed because nobody waits for the
+	// ClientGone reports whether the call failed because nobody waits for the
 	// request any more (S7.10).
 	ClientGone bool
-	// Skipped tells that nothing was called, because the webhook's server could
+	// Skipped reports whether nothing was called, because the webhook's server could
 	// not be reached several times in a row.
 	Skipped bool
 	// Class names the step at which a call failed, such as "Transport", and Reason the
@@ -436,7 +436,7 @@ type Call struct {
 	Stack []byte
 
 	// Patch is the JSON patch that was applied; nil when there was none, or it
-	// was empty. Mutated tells that it changed the object (S5.5), and Edits are then what its
+	// was empty. Mutated reports whether it changed the object (S5.5), and Edits are then what its
 	// operations were about.
 	Patch   []byte
 	Edits   []Edit
@@ -458,7 +458,7 @@ type Condition struct {
 	Latency time.Duration
 	// Errors counts the expressions that failed (S2.33).
 	Errors int
-	// Excluded tells that the hook was not called because of its conditions:
+	// Excluded reports whether the hook was not called because of its conditions:
 	// one was false, or they failed and the failure policy is Ignore (S2.32). In
 	// the latter case, Err is how.
 	Excluded bool

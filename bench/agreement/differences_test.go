@@ -99,7 +99,7 @@ type comparison struct {
 // decision is a decided difference: one that a rule wants.
 type decision struct {
 	rule, title string
-	// explains tells that a difference in a pass is one the rule wants.
+	// explains reports whether a difference in a pass is one the rule wants.
 	explains func(c *comparison, pass int, d *difference) bool
 }
 
@@ -201,7 +201,7 @@ var conversion = regexp.MustCompile(`^(Internal error occurred: )converting to [
 // selector is what Gatehouse says before why a selector is bad.
 var selector = regexp.MustCompile(`(namespace|object)Selector: `)
 
-// refusedKind tells that Gatehouse refused a patch that changes the kind, and that
+// refusedKind reports whether Gatehouse refused a patch that changes the kind, and that
 // upstream rejected the request, too.
 func (c *comparison) refusedKind() bool {
 	err := c.gatehouse[0].err
@@ -212,7 +212,7 @@ func (c *comparison) refusedKind() bool {
 	return len(reviews) > 0 && slices.Contains(c.world.answers[reviews[len(reviews)-1].hook].Patch, rename)
 }
 
-// stopsEarlier tells that Gatehouse called the first of the hooks that upstream
+// stopsEarlier reports whether Gatehouse called the first of the hooks that upstream
 // called, in the mutating pass, and goesOn that it called those and more.
 func (c *comparison) stopsEarlier() bool {
 	return begins(c.upstream[0].received, c.gatehouse[0].received)
@@ -224,7 +224,7 @@ func begins(all, with []received) bool {
 	return len(with) <= len(all) && order(all[:len(with)], false) == order(with, false)
 }
 
-// gaveUp tells that upstream gave up the request in the mutating pass, because a
+// gaveUp reports whether upstream gave up the request in the mutating pass, because a
 // hook that may fail used up its time.
 func (c *comparison) gaveUp() bool {
 	reviews := c.upstream[0].received

@@ -85,7 +85,7 @@ type generator struct {
 	// focus are endpoints that rules and requests prefer.
 	focus []*endpoint
 	hooks int
-	// whole tells that all objects have their defaults.
+	// whole reports whether all objects have their defaults.
 	whole bool
 }
 
@@ -679,7 +679,7 @@ func options(o runtime.Object, kind string) runtime.Object {
 	return o
 }
 
-// custom tells that the request is about a custom resource.
+// custom reports whether the request is about a custom resource.
 func (r *request) custom() bool {
 	for _, o := range []runtime.Object{r.object, r.old} {
 		if _, ok := o.(*unstructured.Unstructured); ok {

@@ -35,7 +35,7 @@ type endpoint struct {
 	operations  []admission.Operation
 	// make makes an object of the kind, in any version.
 	make func(*generator, metav1.ObjectMeta) runtime.Object
-	// mapped tells that there is nothing but a mapping from the resource to a kind.
+	// mapped reports whether there is nothing but a mapping from the resource to a kind.
 	mapped bool
 }
 

@@ -110,7 +110,7 @@ func steps(w *world) (all []func(*world)) {
 	return all
 }
 
-// plain tells that an answer allows, without more.
+// plain reports whether an answer allows, without more.
 func (a answer) plain() bool {
 	return a.Allowed == true && a.Wire == "" && a.Status == 0 && a.Body == nil && !a.Gzip && a.Version == "" && a.Kind == "" && a.UID == "" &&
 		!a.Absent && a.Result == nil && a.Patch == nil && a.PatchType == nil && a.Warnings == nil && a.AuditAnnotations == nil && len(a.Header) == 0

@@ -229,7 +229,7 @@ func (a *answer) body(in *reviewed) []byte {
 // none to patch.
 type recipe struct {
 	name string
-	// fails tells that the patch cannot be applied to any object, or what it makes
+	// fails reports whether the patch cannot be applied to any object, or what it makes
 	// cannot be decoded.
 	fails bool
 	make  func(object map[string]any) []operation

@@ -97,7 +97,7 @@ var answers = []struct {
 	{"Explanations and traces", "", []answer{
 		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "internal/server/reporting/explain/explain.go"},
 		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "internal/server/reporting/explain/explain.go"},
-		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE tells of the stored object.", "Grant the verb `get`.", "internal/server/reporting/explain/explain.go"},
+		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE shows parts of the stored object.", "Grant the verb `get`.", "internal/server/reporting/explain/explain.go"},
 		{`the resourceVersion is from another server, or from an earlier run of this one: list again, then watch`, "410 Expired", "Traces live in the memory of one server.", "List, then watch from there; client-go does so by itself.", "internal/server/reporting/traces/storage.go"},
 		{`the watch is too far behind the new traces: list again, then watch`, "410 Expired", "The client reads more slowly than traces come.", "List, then watch from there.", "internal/server/reporting/traces/watcher.go"},
 	}},
@@ -108,7 +108,7 @@ var answers = []struct {
 var elsewhere = map[string]string{
 	"admission/plan/decide.go":                       "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
 	"admission/review/decode.go":                     "what a webhook answered, as the cause of its failure",
-	"internal/server/handling/auth/bootstrap.go":     "tells upstream's reconciliation inside the server that a role is missing; no client gets it",
+	"internal/server/handling/auth/bootstrap.go":     "upstream's reconciliation of roles gets it inside the server when a role is missing; no client does",
 	"internal/server/api/discovery/discovery.go":     "a version that is not served, as in any cluster",
 	"internal/server/api/customresources/storage.go": "a watch of a custom resource that changes: clients watch again by themselves",
 	"internal/server/reporting/explain/planning.go":  "ends the explained request inside the server; no client gets it",

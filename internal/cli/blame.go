@@ -76,7 +76,7 @@ type blame struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Changes are in the order in which they were made.
 	Changes []change `json:"changes"`
-	// KnownSince is how far the traces of the server go back. Created tells that the one
+	// KnownSince is how far the traces of the server go back. Created reports whether the one
 	// of the object's creation is among them.
 	KnownSince *metav1.MicroTime `json:"knownSince,omitempty"`
 	Created    bool              `json:"created"`

@@ -18,11 +18,11 @@ type client struct {
 	*registration.ClientConfig
 	// what names it.
 	what string
-	// closed tells that requests fail when it cannot be reached.
+	// closed reports whether requests fail when it cannot be reached.
 	closed bool
 	// at is its clientConfig.
 	at place
-	// promised tells that somebody else sets the caBundle.
+	// promised reports whether somebody else sets the caBundle.
 	promised bool
 }
 

@@ -43,7 +43,7 @@ const (
 // outcome is what an expression gives for every request with an operation.
 type outcome struct {
 	operation string
-	// known tells that it always gives the same: value, or an error.
+	// known reports whether it always gives the same: value, or an error.
 	known bool
 	value bool
 	err   error

@@ -31,10 +31,10 @@ type Rule struct {
 	Reads []Part
 	// Fails is a file that breaks the rule, and Passes one that does not.
 	Fails, Passes string
-	// OnWrite tells that the rule can be judged by what a server knows anyway, at little
+	// OnWrite reports whether the rule can be judged by what a server knows anyway, at little
 	// cost: the server tells its errors to who writes a registration.
 	OnWrite bool
-	// Upgrade tells that the rule runs only if the World has an Upgrade.
+	// Upgrade reports whether the rule runs only if the World has an Upgrade.
 	Upgrade bool
 
 	check func(*pass)

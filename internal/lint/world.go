@@ -38,7 +38,7 @@ type World struct {
 	Snapshot *snapshot.Snapshot
 	// Now is the time by which certificates expire.
 	Now time.Time
-	// Partial tells that what is not here may exist all the same, as with files.
+	// Partial reports whether what is not here may exist all the same, as with files.
 	Partial bool
 	// Unseen says why a part is not known at all: "may not list services". A part that is
 	// not in it is known.
@@ -103,7 +103,7 @@ type Resource struct {
 	Kind         schema.GroupVersionKind
 	Namespaced   bool
 	Subresources []Subresource
-	// Custom tells that a CustomResourceDefinition defines it.
+	// Custom reports whether a CustomResourceDefinition defines it.
 	Custom bool
 }
 

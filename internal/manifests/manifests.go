@@ -40,7 +40,7 @@ type Object struct {
 }
 
 // Problem is a part of a file that cannot be read, or that is read in another way than it
-// looks. Warning tells that the objects are there all the same.
+// looks. Warning reports whether the objects are there all the same.
 type Problem struct {
 	File    string
 	Line    int

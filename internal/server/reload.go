@@ -50,7 +50,7 @@ func (r *reloading) RunOnce(ctx context.Context) error {
 func (r *reloading) Run(ctx context.Context, _ int) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	// A change is in use at once where the system tells of it.
+	// Where the system reports changes of files, a change is in use at once.
 	var changes chan fsnotify.Event
 	if w, err := fsnotify.NewWatcher(); err == nil {
 		defer w.Close()
@@ -81,7 +81,7 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 	}
 }
 
-// look returns what tells a change of the files.
+// look returns what differs when a file has changed.
 func (r *reloading) look() []string {
 	found := make([]string, len(r.paths))
 	for i, path := range r.paths {

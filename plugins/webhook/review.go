@@ -51,7 +51,7 @@ var interfaces = apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 // reviewer answers the reviews of one pass of a plugin.
 type reviewer struct {
 	judge func(context.Context, apiadmission.Attributes) error
-	// changes tells that the plugin may change objects.
+	// changes reports whether the plugin may change objects.
 	changes bool
 }
 

@@ -32,7 +32,7 @@ type Expectation struct {
 	// Ahead are those of the mutating pass that may be sent although the request is
 	// rejected before their turn.
 	Ahead []Call
-	// Rejected tells that admission rejects the request.
+	// Rejected reports whether admission rejects the request.
 	Rejected bool
 	// Unknown are the webhooks of which the plan does not know whether they are called.
 	Unknown []string

@@ -35,7 +35,7 @@ const patience = 2 * time.Minute
 type Options struct {
 	// Admin is the configuration of the server's administrator.
 	Admin *rest.Config
-	// Gatehouse tells that the server is a Gatehouse server: it explains by itself, and
+	// Gatehouse reports whether the server is a Gatehouse server: it explains by itself, and
 	// calls webhooks ahead of their turn.
 	Gatehouse bool
 	// Recorder has the webhooks.
@@ -60,7 +60,7 @@ type Session struct {
 type way struct {
 	name string
 	args []string
-	// files tells that the command does not ask a server.
+	// files reports whether the command does not ask a server.
 	files bool
 }
 

@@ -80,7 +80,7 @@ const markers = "markers"
 // endpoint is what requests may be about.
 type endpoint struct {
 	group, version, resource, sub, kind string
-	// cluster tells that the objects are in no namespace.
+	// cluster reports whether the objects are in no namespace.
 	cluster bool
 	// only are the operations; all if it is empty.
 	only []string

@@ -127,7 +127,7 @@ func mutatingPolicy(name string, kind map[string]any, label, value string) map[s
 	}}
 }
 
-// withoutParams tells that a write was rejected because a param, which was there before
+// withoutParams reports whether a write was rejected because a param, which was there before
 // the binding that names it, was not found. That is an escape. A write that was rejected
 // because params could not be read is none.
 func (a *answer) withoutParams() bool {

@@ -35,7 +35,7 @@ type Finding struct {
 	// evaluation it is that of no validation: Whole is set.
 	Index int
 	Whole bool
-	// Violated tells that the expression is false. Otherwise it is true, unless Err says
+	// Violated reports whether the expression is false. Otherwise it is true, unless Err says
 	// why it could not be evaluated: that is what the failure policy is about (S17.6).
 	Violated bool
 	Err      error

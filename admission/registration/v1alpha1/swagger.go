@@ -57,7 +57,7 @@ var map_Initializer = map[string]string{
 	"failurePolicy": "FailurePolicy defines what happens when the initializer does not act in time. Ignore removes it from the pending initializers. Fail leaves the object uninitialized. It may be Fail only for an initializer that was created with Ignore before. Defaults to Ignore.",
 	"after":         "After names initializers that act before this one, when they apply to the same object. Names that are not registered are ignored.",
 	"before":        "Before names initializers that act after this one, when they apply to the same object. Names that are not registered are ignored.",
-	"parallel":      "Parallel tells that the initializer may act at the same time as those next to it in the order that say the same.",
+	"parallel":      "Parallel reports whether the initializer may act at the same time as those next to it in the order that say the same.",
 	"finalizer":     "Finalizer is a finalizer of the initializer's own, of the form example.com/name. An object that gets the initializer gets the finalizer, too. When the initialization of the object fails or the object is deleted, the object stays until an initializer that has acted has removed its finalizer.",
 }
 

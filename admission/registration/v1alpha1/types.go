@@ -50,7 +50,7 @@ type Initializer struct {
 	// same object. Names that are not registered are ignored.
 	Before []string `json:"before,omitempty" protobuf:"bytes,1001,rep,name=before"`
 
-	// Parallel tells that the initializer may act at the same time as those next to
+	// Parallel reports whether the initializer may act at the same time as those next to
 	// it in the order that say the same.
 	Parallel bool `json:"parallel,omitempty" protobuf:"varint,1002,opt,name=parallel"`
 

@@ -37,7 +37,7 @@ const webhookScenarios = "none,pods,nonmatching=2000,patch+validate,validating=1
 type scenario struct {
 	name, title                     string
 	nonmatching, patch, validations int
-	// pods tells that pods are created, and not ConfigMaps.
+	// pods reports whether pods are created, and not ConfigMaps.
 	pods bool
 	// policies is nil for webhooks.
 	policies *policies

@@ -30,7 +30,7 @@ type task struct {
 	namespace, name string
 
 	// answer is what the server said; nil before it is asked, and when a mistake keeps the
-	// object from being sent. stored tells that there was such an object.
+	// object from being sent. stored reports whether there was such an object.
 	answer *answer
 	stored bool
 	// dryRun reports whether the object is judged and not stored: a later document has another

@@ -15,7 +15,7 @@ import (
 // operations. The rest, such as labels, may be another one when the engine is called.
 type asked struct {
 	about *plan.About
-	// mutating tells that the engine is called in the mutating pass.
+	// mutating reports whether the engine is called in the mutating pass.
 	mutating bool
 }
 

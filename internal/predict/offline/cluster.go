@@ -50,7 +50,7 @@ func Discover(config *rest.Config) (*Kinds, error) {
 	return k, failure
 }
 
-// resources returns what discovery tells of, in the cluster's order of groups and versions:
+// resources returns what discovery lists, in the cluster's order of groups and versions:
 // equivalent resources are tried in it. There may be some although there is an error.
 func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList, error) {
 	groups, lists, err := discover.ServerGroupsAndResources()

@@ -345,5 +345,5 @@ func (f *files) find(_ context.Context, kind *Kind, namespace, name string) (*un
 	return nil, apierrors.NewNotFound(kind.Resource.GroupResource(), name)
 }
 
-// errNoObject tells that a request lacks its object.
+// errNoObject means that a request lacks its object.
 var errNoObject = errors.New("the request has no object")

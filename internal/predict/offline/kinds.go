@@ -24,7 +24,7 @@ type Kind struct {
 	Kind       schema.GroupVersionKind
 	Resource   schema.GroupVersionResource
 	Namespaced bool
-	// Guessed tells that the plural and the scope are a guess.
+	// Guessed reports whether the plural and the scope are a guess.
 	Guessed bool
 	// singular and short are other names of the resource.
 	singular string
@@ -49,7 +49,7 @@ type Kinds struct {
 	incomplete string
 }
 
-// NewKinds returns the kinds that discovery tells of.
+// NewKinds returns the kinds that discovery lists.
 func NewKinds(lists []*metav1.APIResourceList) (*Kinds, error) {
 	k := &Kinds{equivalents: runtime.NewEquivalentResourceRegistryWithIdentity(family), unconverted: map[schema.GroupKind]bool{}}
 	for _, l := range lists {

@@ -56,7 +56,7 @@ type World struct {
 	locate func(e *plan.Entry, rule *int) *plan.Location
 	// behind names what stands behind the webhook of a step; nil when nobody knows.
 	behind func(ctx context.Context, about *plan.About, step *plan.Step) []string
-	// converts tells that Stored returns an object in any version that is served, whatever it
+	// converts reports whether Stored returns an object in any version that is served, whatever it
 	// is stored in.
 	converts bool
 	// define finds out how a custom resource is converted; nil when that is known.
@@ -368,7 +368,7 @@ type custom struct {
 	kinds *Kinds
 	// stored returns the stored object in another version; nil when no cluster does that.
 	stored func(schema.GroupVersionKind) (*unstructured.Unstructured, error)
-	// unchanged tells that the request changes nothing.
+	// unchanged reports whether the request changes nothing.
 	unchanged bool
 }
 

@@ -205,7 +205,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// change tells that something has changed. The zero value is ready.
+// change reports whether something has changed. The zero value is ready.
 type change struct {
 	mu   sync.Mutex
 	next chan struct{}

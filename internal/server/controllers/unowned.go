@@ -133,7 +133,7 @@ func (u *unowned) sees(obj *metav1.PartialObjectMetadata) bool {
 }
 
 // page leaves out of a page of a list what is not shown, and returns how many objects are hidden.
-// first tells that it is the first page.
+// first reports whether it is the first page.
 func (u *unowned) page(list *metav1.PartialObjectMetadataList, first bool) (hidden int) {
 	u.owners.mu.Lock()
 	defer u.owners.mu.Unlock()

@@ -98,7 +98,7 @@ type Aggregator struct {
 	// initiated is closed when all APIServices that were stored at the start are known.
 	initiated chan struct{}
 
-	// ctx is that of Know; up tells that Run has begun.
+	// ctx is that of Know; up reports whether Run has begun.
 	ctx context.Context
 	up  atomic.Bool
 

@@ -53,7 +53,7 @@ type source struct {
 	gv       schema.GroupVersion
 	priority Priority
 	proxy    *Proxy
-	// changed tells that the APIService has.
+	// changed reports whether the APIService has.
 	changed chan struct{}
 	stop    chan struct{}
 

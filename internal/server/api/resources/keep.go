@@ -16,7 +16,7 @@ import (
 // annotations the pod gets, have no such field (S11.41).
 type keeper struct {
 	admission.Interface
-	// unstored tells that creates store something else than what is sent.
+	// unstored reports whether creates store something else than what is sent.
 	unstored bool
 }
 

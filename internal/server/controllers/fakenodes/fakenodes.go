@@ -347,7 +347,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// errNoNode tells that a pod is allowed on none of the nodes that there are now.
+// errNoNode means that a pod is allowed on none of the nodes that there are now.
 var errNoNode = errors.New("no fake node has the labels and the free host ports that the pod wants, is schedulable, and has only taints that the pod tolerates")
 
 // unschedulable is what a scheduler says of a pod for which it has no node.

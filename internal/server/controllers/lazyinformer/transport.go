@@ -74,7 +74,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Next.RoundTrip(again)
 }
 
-// errEnded tells that etcd ended a watch.
+// errEnded means that etcd ended a watch.
 var errEnded = errors.New("the watch ended")
 
 // first waits until something is stored below prefix after a revision, and returns the

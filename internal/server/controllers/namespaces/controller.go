@@ -118,7 +118,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// errCreating tells that a namespace is empty and may not stay so.
+// errCreating means that a namespace is empty and may not stay so.
 var errCreating = errors.New("objects are being created in it")
 
 // remaining says what is still in a namespace.

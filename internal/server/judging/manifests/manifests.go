@@ -78,7 +78,7 @@ type directory struct {
 
 	// stamps are those of the last attempt; nil when it tells nothing.
 	stamps []stamp
-	// hash is that of the last set that was looked at; bad tells that it was not used, and
+	// hash is that of the last set that was looked at; bad reports whether it was not used, and
 	// when is when that was said last.
 	hash string
 	bad  bool

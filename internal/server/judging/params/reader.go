@@ -114,7 +114,7 @@ type read struct {
 	done    chan struct{}
 	objects []runtime.Object
 	err     error
-	// timedOut tells that it failed because it took too long.
+	// timedOut reports whether it failed because it took too long.
 	timedOut bool
 }
 

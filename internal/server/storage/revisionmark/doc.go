@@ -1,4 +1,4 @@
-// Package revisionmark tells at the price of one key whether anything below some
+// Package revisionmark reports at the price of one key whether anything below some
 // prefixes of etcd has changed.
 //
 // A mark is a key of its own that is written in the same transaction as every

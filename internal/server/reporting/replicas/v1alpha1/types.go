@@ -18,7 +18,7 @@ type RegistrationState struct {
 
 	// Registration is the registration as it is stored.
 	Registration Registration `json:"registration"`
-	// InForce tells that every server enforces the registration as it is stored.
+	// InForce reports whether every server enforces the registration as it is stored.
 	InForce bool `json:"inForce"`
 	// Replicas are the servers that judge requests, by name.
 	Replicas []Replica `json:"replicas"`
@@ -80,9 +80,9 @@ type Replica struct {
 	// Since is from when on at the latest the server judged requests by it; it is
 	// absent when ResourceVersion is empty.
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// InForce tells that this is the registration as it is stored.
+	// InForce reports whether this is the registration as it is stored.
 	InForce bool `json:"inForce"`
-	// Off tells that the server enforces no registration of this kind: its admission
+	// Off reports whether the server enforces no registration of this kind: its admission
 	// plugin does not run, or --runtime-config switches the kind off.
 	Off bool `json:"off,omitempty"`
 	// Skipped are the webhooks of the registration that the server does not call,
@@ -161,7 +161,7 @@ func (RegistrationState) SwaggerDoc() map[string]string {
 		"":             "RegistrationState tells for one registration what each server enforces. It is computed when it is read. Its name is the registration's resource and name, as in mutatingwebhookconfigurations.podpolicy.",
 		"metadata":     "Standard object metadata.",
 		"registration": "Registration is the registration as it is stored.",
-		"inForce":      "InForce tells that every server enforces the registration as it is stored.",
+		"inForce":      "InForce reports whether every server enforces the registration as it is stored.",
 		"replicas":     "Replicas are the servers that judge requests, by name.",
 		"problems":     "Problems are what keeps an admission policy or a binding from doing what it is there for, as the server that answers sees it.",
 		"costs":        "Costs are what the expressions of an admission policy cost, as the server that answers knows it, in the order of the fields.",
@@ -197,8 +197,8 @@ func (Replica) SwaggerDoc() map[string]string {
 		"resourceVersion": "ResourceVersion is that of the object that the server judges requests by. It is empty when there is none.",
 		"manifestsHash":   "ManifestsHash is the hash of the manifest files of the plugin that the server enforces, for a registration of a manifest file. It is empty when there are none.",
 		"since":           "Since is from when on at the latest the server judged requests by it.",
-		"inForce":         "InForce tells that this is the registration as it is stored.",
-		"off":             "Off tells that the server enforces no registration of this kind: its admission plugin does not run, or --runtime-config switches the kind off.",
+		"inForce":         "InForce reports whether this is the registration as it is stored.",
+		"off":             "Off reports whether the server enforces no registration of this kind: its admission plugin does not run, or --runtime-config switches the kind off.",
 		"skipped":         "Skipped are the webhooks of the registration that the server does not call, because their servers could not be reached several times in a row. Requests get at once what failurePolicy says.",
 	}
 }

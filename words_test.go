@@ -34,6 +34,10 @@ var turns = []struct {
 		instead: `"is not a ..."`,
 	},
 	{
+		pattern: regexp.MustCompile(`(?i)\btells\s+that\b`),
+		instead: `"reports whether" or "is true if" of a field, "means that" of an error`,
+	},
+	{
 		pattern: regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`),
 		instead: "repair, fix or correct",
 	},
@@ -84,6 +88,8 @@ func TestTurns(t *testing.T) {
 	for _, tc := range []struct{ text, match string }{
 		{"the client is told why", "is told"},
 		{"it was\n told twice", "was\n told"},
+		{"Sent tells that the review arrived", "tells that"},
+		{"Sent reports whether the review arrived", ""},
 		{"a list is no object", "list is no object"},
 		{"there is no such kind", ""},
 		{"the version is no longer served", ""},

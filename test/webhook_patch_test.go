@@ -26,7 +26,7 @@ func testPatches(t *testing.T, j *judged) {
 		answer harness.Answer
 		lines  []string
 		// refusal is how the message begins, when the request is refused; always
-		// tells that it is with failurePolicy Ignore, too.
+		// says that it is with failurePolicy Ignore, too.
 		refusal string
 		always  bool
 		// mutated and patched are what the audit event says.

@@ -54,8 +54,8 @@ type Evaluation struct {
 	Validations []Validation
 	// Annotations are the audit annotations that were evaluated, in order.
 	Annotations []Annotation
-	// Mutations are those of a mutating policy that were evaluated, in order. Spared tells
-	// that there are none because the evaluation need not be repeated in the second round.
+	// Mutations are those of a mutating policy that were evaluated, in order. Spared reports
+	// whether there are none because the evaluation need not be repeated in the second round.
 	Mutations []Mutation
 	Spared    bool
 	// Err is why a mutating policy could not be evaluated at all.

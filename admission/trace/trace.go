@@ -388,7 +388,7 @@ type Call struct {
 	Matched  int
 	// Rule is the index of the rule that matched. Kind, Resource and
 	// Subresource are what the review said the request is about; Equivalent
-	// tells that this differs from the request's own (S2.24).
+	// reports whether this differs from the request's own (S2.24).
 	Rule        int
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource

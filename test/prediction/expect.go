@@ -126,8 +126,8 @@ func nameOf(step *plan.Step) string {
 }
 
 // Compare says how what happened differs from what was expected: nothing if it does not.
-// calls are the reviews that webhooks received, in order of their arrival; rejected tells
-// that the request was rejected. Reviews that may be sent ahead of their turn have no order,
+// calls are the reviews that webhooks received, in order of their arrival; rejected reports
+// whether the request was rejected. Reviews that may be sent ahead of their turn have no order,
 // and are sent once more when the object changed (S5.26).
 func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string {
 	var differences []string

@@ -20,7 +20,7 @@ import (
 
 const (
 	// lookEvery is how often the server looks whether files of certificates have changed when
-	// the system does not tell.
+	// the system reports no changes.
 	lookEvery = time.Second
 	// readEvery is how often the server reads them all the same.
 	readEvery = time.Minute
@@ -52,12 +52,13 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 	defer look.Stop()
 	// Where the system reports changes of files, a change is in use at once.
 	var changes chan fsnotify.Event
+	var lost chan error
 	if w, err := fsnotify.NewWatcher(); err == nil {
 		defer w.Close()
 		for _, path := range r.paths {
 			_ = w.Add(filepath.Dir(path))
 		}
-		changes = w.Events
+		changes, lost = w.Events, w.Errors
 	}
 	var seen []string
 	var read time.Time
@@ -74,6 +75,12 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 		case _, ok := <-changes:
 			if !ok {
 				changes = nil
+			}
+		case _, ok := <-lost:
+			// Events that were lost are made up for by the next look; an error that is not
+			// received would hold up the events after it.
+			if !ok {
+				lost = nil
 			}
 		case <-ctx.Done():
 			return

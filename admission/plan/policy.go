@@ -86,17 +86,6 @@ type MatchedGroup struct {
 	Params []Param
 }
 
-// Policies says which policies are for a request, by the object as it is now (S14.13). It
-// reads the params that they are evaluated with. With all, bindings without a rule for the
-// request are among the groups, too.
-func Policies(ctx context.Context, candidates []Candidate, r *Request, e Equivalents, in *Input, all bool) []Matched {
-	list := make([]Matched, len(candidates))
-	for i := range candidates {
-		list[i] = candidates[i].bindings(ctx, r, e, in, all)
-	}
-	return list
-}
-
 // bindings says what the bindings of a policy say about a request.
 func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in *Input, all bool) Matched {
 	m := Matched{Candidate: c, Decision: c.selected(ctx, r, in)}

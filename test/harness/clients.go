@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -69,16 +68,6 @@ func Client(t testing.TB, c *rest.Config) *kubernetes.Clientset {
 func Dynamic(t testing.TB, c *rest.Config) dynamic.Interface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// Metadata returns a client for the metadata of objects.
-func Metadata(t testing.TB, c *rest.Config) metadata.Interface {
-	t.Helper()
-	client, err := metadata.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,13 +71,6 @@ func NewWebhookServer(t testing.TB, names []string, tweaks ...func(*httptest.Ser
 	return w
 }
 
-// Connections is how many connections are open.
-func (w *WebhookServer) Connections() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mu.connections
-}
-
 // Address is where it listens, HOST:PORT.
 func (w *WebhookServer) Address() string { return w.Listener.Addr().String() }
 

@@ -2,7 +2,6 @@ package check
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -202,13 +201,4 @@ func convertsByWebhook(u *unstructured.Unstructured) bool {
 	}
 	strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy")
 	return strategy == "Webhook"
-}
-
-// decodeObject reads an object of an answer.
-func decodeObject(body []byte) map[string]any {
-	var content map[string]any
-	if json.Unmarshal(body, &content) != nil {
-		return nil
-	}
-	return content
 }

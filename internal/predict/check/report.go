@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -350,17 +349,6 @@ func (r *Report) finish() {
 			s.Warnings++
 		}
 	}
-}
-
-// place returns where the object of a kind and name is written, and one of its fields.
-func (r *run) place(kind, name, field string) (manifests.Object, int) {
-	for _, t := range r.tasks {
-		if t.name == name && t.result.Kind == kind {
-			line, _ := t.object.Place(field)
-			return *t.object, line
-		}
-	}
-	return manifests.Object{}, 0
 }
 
 // JSON writes the report for programs.

@@ -96,18 +96,6 @@ func Check(selection []string) error {
 	return err
 }
 
-// Names lists what the controllers are called that run by default, and those that do not.
-func Names() (on, off []string) {
-	for _, r := range table {
-		if r.off {
-			off = append(off, r.name)
-		} else {
-			on = append(on, r.name)
-		}
-	}
-	return on, off
-}
-
 // elsewhere are the controllers of a kube-controller-manager that are not in the table,
 // with the names of older releases: they are about nodes, clouds, metrics, or storage
 // that is attached to nodes.

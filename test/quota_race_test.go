@@ -34,7 +34,7 @@ func newQuotaRace(t *testing.T, ns string, servers ...*harness.Server) *quotaRac
 	for _, s := range servers {
 		q.clients = append(q.clients, harness.Client(t, s.Admin))
 	}
-	hard := corev1.ResourceList{"count/secrets": resource.MustParse(fmt.Sprint(q.limit))}
+	hard := corev1.ResourceList{"count/secrets": resource.MustParse(fmt.Sprint(q.limit)), "count/configmaps": resource.MustParse("0")}
 	if _, err := q.clients[0].CoreV1().ResourceQuotas(ns).Create(harness.Context(t), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "race"}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
 	}, metav1.CreateOptions{}); err != nil {
@@ -47,6 +47,16 @@ func newQuotaRace(t *testing.T, ns string, servers ...*harness.Server) *quotaRac
 		}
 		return err
 	})
+	// Servers other than the first hear of the quota a moment later.
+	for i, c := range q.clients[1:] {
+		harness.Eventually(t, fmt.Sprintf("server %d knows the quota", i+1), func() error {
+			_, err := c.CoreV1().ConfigMaps(ns).Create(harness.Context(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("%v", err)
+			}
+			return nil
+		})
+	}
 	return q
 }
 
@@ -160,4 +170,40 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 	killed.Wait()
 	servers[0].Restart(t)
 	q.check()
+}
+
+// S9.21: a quota holds as soon as anyone can see that it was counted.
+func TestACountedQuotaHolds(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	c, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	quotas := c.CoreV1().ResourceQuotas(ns)
+	const rounds = 40
+	late := 0
+	for n := range rounds {
+		name := fmt.Sprintf("none-%d", n)
+		hard := corev1.ResourceList{corev1.ResourceName("count/secrets"): resource.MustParse("0")}
+		if _, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx := harness.Context(t)
+		for counted := false; !counted; {
+			found, err := quotas.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted = len(found.Status.Hard) > 0
+		}
+		if _, err := c.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
+			late++
+		} else if !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+		if err := quotas.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d of %d secrets were let in by a quota of none that was counted", late, rounds)
+	}
 }

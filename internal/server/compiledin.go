@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -46,11 +46,8 @@ type charged struct {
 
 // charging has the plugin note what it charges.
 func (p pluginParts) charging(plugin chargingPlugin) apiadmission.Interface {
-	limits := p.self.informers.Core().V1().ResourceQuotas().Lister()
-	return charged{p.fences.Charging(plugin, func(namespace string) bool {
-		list, err := limits.ResourceQuotas(namespace).List(labels.Everything())
-		return err != nil || len(list) > 0
-	}), plugin, plugin}
+	limits := quotas.Limits{Cached: p.self.informers.Core().V1().ResourceQuotas().Lister(), Stored: p.self.client.CoreV1()}
+	return charged{p.fences.Charging(plugin, limits), plugin, plugin}
 }
 
 // compiledIn makes an admission plugin of kube-apiserver.

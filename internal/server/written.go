@@ -36,9 +36,9 @@ func newParams(s *settings, db *database) *params.Reader {
 // caches are the informers that requests are judged by, by resource.
 type caches map[schema.GroupResource]cache.SharedIndexInformer
 
-// notAwaited are resources that requests are judged by whose writes are answered at once:
-// there are very many, or, of resourcequotas, each write of what is counted writes one.
-var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes", "resourcequotas"}
+// notAwaited are resources that requests are judged by whose writes are answered at once,
+// because there are very many.
+var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes"}
 
 // readLive are resources of which a new object is read from the storage until the cache has
 // it.

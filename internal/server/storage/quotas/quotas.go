@@ -91,23 +91,29 @@ func (c *charge) end() {
 	}
 }
 
-// Charging returns a plugin that charges quotas as inner does, and notes what was charged. limited
-// reports whether a namespace has a quota.
-func (f *Fences) Charging(inner admission.ValidationInterface, limited func(namespace string) bool) admission.ValidationInterface {
-	return &charging{inner, f, limited}
+// Charging returns a plugin that charges quotas as inner does, and notes what was charged.
+func (f *Fences) Charging(inner admission.ValidationInterface, limits Limits) admission.ValidationInterface {
+	return &charging{inner, f, limits}
 }
 
 type charging struct {
 	admission.ValidationInterface
-	fences  *Fences
-	limited func(namespace string) bool
+	fences *Fences
+	limits Limits
 }
 
 // Validate implements admission.ValidationInterface. Its errors are those of inner, and of etcd.
 func (p *charging) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	c, namespace := chargeOf(ctx), a.GetNamespace()
 	status := a.GetResource().Resource == "resourcequotas" && a.GetSubresource() != ""
-	if c == nil || a.IsDryRun() || namespace == "" || status || !p.limited(namespace) {
+	if namespace == "" || status {
+		return p.ValidationInterface.Validate(ctx, a, o)
+	}
+	limited, err := p.limits.hold(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	if c == nil || a.IsDryRun() || !limited {
 		return p.ValidationInterface.Validate(ctx, a, o)
 	}
 	c.mu.Lock()

@@ -10,8 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
@@ -35,6 +38,9 @@ func (c *counting) Validate(context.Context, admission.Attributes, admission.Obj
 // S9.21: what was charged before the fence moved is charged again before it is stored, or refused.
 func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 	etcd := etcdtest.Start(t)
+	cache := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	_ = cache.Add(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "limits"}})
+	limits := Limits{Cached: listers.NewResourceQuotaLister(cache)}
 	for _, tc := range []struct {
 		name string
 		// moves says who moves the fence between the charge and the write.
@@ -54,7 +60,7 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 			root := "/" + t.Name()
 			own, other := New(etcd.KV, root), New(etcd.KV, root)
 			plugin := &counting{most: tc.most}
-			charging := own.Charging(plugin, func(string) bool { return true })
+			charging := own.Charging(plugin, limits)
 			key := root + "/secrets/ns/name"
 			if tc.taken {
 				if _, err := etcd.Put(t.Context(), key, "first"); err != nil {

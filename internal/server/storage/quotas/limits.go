@@ -1,0 +1,75 @@
+package quotas
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	clients "k8s.io/client-go/kubernetes/typed/core/v1"
+	listers "k8s.io/client-go/listers/core/v1"
+)
+
+// lookInterval is how often a cache is looked at that does not have a count yet.
+const lookInterval = time.Millisecond
+
+// Limits are the quotas of namespaces, as the plugin that charges them knows them: by a cache. Stored
+// reads what is stored, and is asked only about a quota whose limits the cache does not have as
+// counted.
+type Limits struct {
+	Cached listers.ResourceQuotaLister
+	Stored clients.ResourceQuotasGetter
+}
+
+// hold reports whether a namespace has quotas. It returns when the cache has the counted limits that
+// were stored before; the plugin lets pass what exceeds limits without a count.
+func (l Limits) hold(ctx context.Context, namespace string) (bool, error) {
+	known, err := l.Cached.ResourceQuotas(namespace).List(labels.Everything())
+	if err != nil {
+		return true, err
+	}
+	for _, q := range known {
+		if !quota.Equals(q.Spec.Hard, q.Status.Hard) {
+			if err := l.await(ctx, q); err != nil {
+				return true, err
+			}
+		}
+	}
+	return len(known) > 0, nil
+}
+
+// await returns when the cache has a quota as it is stored now, or after a moment.
+func (l Limits) await(ctx context.Context, q *corev1.ResourceQuota) error {
+	stored, err := l.Stored.ResourceQuotas(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the quota %s of namespace %s: %w", q.Name, q.Namespace, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		cached, err := l.Cached.ResourceQuotas(q.Namespace).Get(q.Name)
+		if err != nil || revision(cached) >= revision(stored) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func revision(q *corev1.ResourceQuota) uint64 {
+	n, _ := strconv.ParseUint(q.ResourceVersion, 10, 64)
+	return n
+}

@@ -1,0 +1,21 @@
+package access
+
+import "github.com/gatehouse-dev/gatehouse/test/harness"
+
+// What tests of several packages share.
+const (
+	applyPatch         = harness.ApplyPatch
+	authenticationPath = harness.AuthenticationPath
+	authorizationPath  = harness.AuthorizationPath
+	mergePatch         = harness.MergePatch
+	rbacPath           = harness.RBACPath
+)
+
+var (
+	allow     = harness.Permit
+	configMap = harness.ConfigMap
+	in        = harness.Contains
+	pod       = harness.Pod
+	toJSON    = harness.ToJSON
+	want      = harness.Want
+)

@@ -1,0 +1,33 @@
+package harness
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
+
+const StatesPath = "/apis/gatehouse.dev/v1alpha1/registrationstates"
+
+const TracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces"
+
+// TracesIn is where the traces of a namespace are.
+func TracesIn(ns string) string {
+	return "/apis/gatehouse.dev/v1alpha1/namespaces/" + ns + "/admissiontraces"
+}
+
+// TraceOf reads the trace of the request that r answers. It is there when the answer is.
+func TraceOf(t *testing.T, admin *HTTP, r *Response) *Response {
+	t.Helper()
+	id := r.Header.Get("Gatehouse-Trace")
+	if id == "" {
+		t.Fatalf("no Gatehouse-Trace in the answer %d %s", r.Code, r.Raw)
+	}
+	// The trace is kept when the handlers have returned, which is after the answer.
+	Eventually(t, "the trace", func() error {
+		if r := admin.Do("GET", TracesPath+"/"+id, ""); r.Code != http.StatusOK {
+			return fmt.Errorf("%d %s", r.Code, r.Raw)
+		}
+		return nil
+	})
+	return admin.Get(TracesPath + "/" + id)
+}

@@ -1,0 +1,38 @@
+package objects
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// A client that has created a definition finds it in discovery with the next request.
+func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
+	t.Parallel()
+	h := harness.Shared(t).HTTP(t, nil)
+	for i := range 10 {
+		group := fmt.Sprintf("at-once-%d.discovery.example.com", i)
+		h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.`+group+`}
+spec:
+  group: `+group+`
+  scope: Namespaced
+  names: {plural: things, singular: thing, kind: Thing}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+`))
+		path := []string{"/apis/" + group + "/v1", "/apis/" + group, "/apis"}[i%3]
+		wanted := []string{`"things"`, `"v1"`, `"` + group + `"`}[i%3]
+		if answer := h.Do("GET", path, ""); answer.Code != http.StatusOK || !strings.Contains(string(answer.Raw), wanted) {
+			t.Errorf("GET %s right after the definition of %s: %d %s", path, group, answer.Code, answer.Raw)
+		}
+	}
+}

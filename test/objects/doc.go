@@ -1,0 +1,3 @@
+// Package objects holds end-to-end tests of the API of objects: every verb, format, subresource and
+// client.
+package objects

@@ -1,0 +1,17 @@
+package objects
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+func TestMain(m *testing.M) {
+	// controller-runtime complains when nobody tells it where to log.
+	log.SetLogger(logr.Discard())
+	os.Exit(harness.Main(m))
+}

@@ -1,0 +1,3 @@
+// Package plugins holds end-to-end tests of the compiled-in plugins, inside the server and as
+// webhooks.
+package plugins

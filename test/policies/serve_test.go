@@ -1,0 +1,158 @@
+package policies
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// atMost lets deployments have as many replicas as a ConfigMap says.
+const atMost = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s, labels: {stage: %[1]s}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s.replicas.example.com}
+spec:
+  failurePolicy: Fail
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  variables:
+  - {name: most, expression: int(params.data.most)}
+  validations:
+  - expression: object.metadata.name != '' && object.spec.replicas <= variables.most
+    messageExpression: "'at most ' + string(variables.most) + ' replicas, not ' + string(object.spec.replicas)"
+    reason: Forbidden
+  auditAnnotations:
+  - {key: replicas, valueExpression: string(object.spec.replicas)}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s-binding}
+spec:
+  policyName: %[1]s.replicas.example.com
+  validationActions: [Deny]
+  paramRef: {name: limits, parameterNotFoundAction: Deny}
+  matchResources: {namespaceSelector: {matchLabels: {stage: %[1]s}}}
+`
+
+// A policy, a binding and a param as people write them, judged from the answer of the write
+// on; and explain and trace say of it what happened. Policy scenarios 1, 14 and 15; S15.7,
+// S15.13, S17.15, S20.7, S20.8.
+func TestAPolicyAsPeopleWriteIt(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"bounded", "strict"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := harness.Start(t, "--admission-consistency", mode)
+			h := s.HTTP(t, nil)
+			ns := "shop"
+			kubectl := s.Kubectl(t, ns)
+			if out := kubectl.MustWith(fmt.Sprintf(atMost, ns), "apply", "-f", "-"); strings.Contains(out, "Warning") {
+				t.Errorf("a policy that is enforced was applied with a warning:\n%s", out)
+			}
+			create := func(name string, replicas int) *harness.Response {
+				return h.Do("POST", "/apis/apps/v1/namespaces/"+ns+"/deployments?dryRun=All", fmt.Sprintf(
+					`{"metadata":{"name":%q},"spec":{"replicas":%d,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x"}]}}}}`, name, replicas))
+			}
+			text := func(message string) string {
+				return `deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'shop.replicas.example.com' with binding 'shop-binding' denied request: ` + message
+			}
+			// The policy is in force as soon as its writer has the answer, and has no param yet.
+			missing := create("web", 1).Refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+			if want := text("failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"); missing.Message != want {
+				t.Errorf("S15.7: %q, want %q", missing.Message, want)
+			}
+
+			settle := func() {
+				if mode == "bounded" {
+					// The test is that it takes no longer.
+					time.Sleep(time.Second)
+				}
+			}
+			kubectl.Must("create", "configmap", "limits", "--from-literal=most=5")
+			settle()
+			denied := create("web", 6)
+			status := denied.Refusal(http.StatusForbidden, metav1.StatusReasonForbidden)
+			if want := text("at most 5 replicas, not 6"); status.Message != want {
+				t.Errorf("S17.15: %q, want %q", status.Message, want)
+			}
+			if n := len(status.Details.Causes); n != 1 || status.Details.Causes[0].Message != strings.TrimPrefix(status.Message, `deployments.apps "web" is forbidden: `) {
+				t.Errorf("S17.15: causes %+v", status.Details.Causes)
+			}
+			if r := create("web", 5); r.Code != http.StatusCreated {
+				t.Errorf("5 replicas: %d %s", r.Code, r.Raw)
+			}
+
+			// S20.8: the param counts that any server acknowledged last.
+			for most := range 5 {
+				kubectl.MustWith(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"limits","namespace":%q},"data":{"most":"%d"}}`, ns, 10+most), "replace", "-f", "-")
+				settle()
+				if got := create("web", 11+most).Refusal(http.StatusForbidden, metav1.StatusReasonForbidden).Message; got != text(fmt.Sprintf("at most %d replicas, not %d", 10+most, 11+most)) {
+					t.Errorf("S15.13: after most=%d: %s", 10+most, got)
+				}
+				if r := create("web", 10+most); r.Code != http.StatusCreated {
+					t.Errorf("S15.13: after most=%d: %d %s", 10+most, r.Code, r.Raw)
+				}
+			}
+
+			// The trace of the denial has what was evaluated.
+			found := traceOf(t, h, denied)
+			var judgement any
+			for _, step := range found.At("steps").([]any) {
+				if list, ok := harness.At(step, "judgements").([]any); ok {
+					judgement = list[0]
+				}
+			}
+			if judgement == nil {
+				t.Fatalf("the trace has no judgement: %s", found.Raw)
+			}
+			evaluation := harness.At(judgement, "evaluations").([]any)[0]
+			if got := fmt.Sprint(harness.At(judgement, "policy", "configuration"), harness.At(evaluation, "param", "name"), harness.At(evaluation, "bindings")); got != "shop.replicas.example.comlimits[shop-binding]" {
+				t.Errorf("the trace says %s", got)
+			}
+			if cost, ok := harness.At(evaluation, "cost").(float64); !ok || cost < 1 {
+				t.Errorf("the trace says cost %v", harness.At(evaluation, "cost"))
+			}
+			shown := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-n", ns, denied.Header.Get("Gatehouse-Trace"))
+			for _, want := range []string{"shop.replicas.example.com", "with shop/limits", "violated", "object.spec.replicas <= variables.most", "at most 5 replicas, not 6 (Deny)"} {
+				if !strings.Contains(shown.Out, want) {
+					t.Errorf("gatehouse trace does not say %q:\n%s%s", want, shown.Out, shown.Err)
+				}
+			}
+
+			// Explain evaluates the policy for real, and names the part that is to blame.
+			object := filepath.Join(t.TempDir(), "web.yaml")
+			manifest := kubectl.Must("create", "deployment", "web", "--image=x", "--replicas=99", "--dry-run=client", "-o", "yaml")
+			if err := os.WriteFile(object, []byte(manifest), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			explained := harness.Run(t, "explain", "--kubeconfig", s.Kubeconfig, "-n", ns, "-f", object, "--all")
+			for _, want := range []string{"reject", text("at most 14 replicas, not 99"), "because this is false: object.spec.replicas <= variables.most", "cost"} {
+				if !strings.Contains(explained.Out, want) {
+					t.Errorf("gatehouse explain does not say %q:\n%s%s", want, explained.Out, explained.Err)
+				}
+			}
+			if metrics := h.Get("/metrics").Raw; !strings.Contains(string(metrics), `apiserver_validating_admission_policy_check_total{enforcement_action="deny",error_type="invalid_error",policy="shop.replicas.example.com",policy_binding="shop-binding"}`) {
+				t.Error("S17.21: the denials are not counted")
+			}
+			// Elsewhere nothing is judged, and without the binding nothing here.
+			kubectl.Must("delete", "validatingadmissionpolicybinding", "shop-binding")
+			if r := create("web", 99); r.Code != http.StatusCreated {
+				t.Errorf("S14.18: without a binding: %d %s", r.Code, r.Raw)
+			}
+		})
+	}
+}

@@ -1,0 +1,33 @@
+package reporting
+
+import "github.com/gatehouse-dev/gatehouse/test/harness"
+
+// What tests of several packages share.
+const (
+	applyPatch = harness.ApplyPatch
+	including  = harness.Including
+	mergePatch = harness.MergePatch
+	mutating   = harness.Mutating
+	tracesPath = harness.TracesPath
+	validating = harness.Validating
+)
+
+var (
+	asJSON            = harness.AsJSON
+	configMaps        = harness.ConfigMaps
+	configuration     = harness.Configuration
+	convertColor      = harness.ConvertColor
+	definition        = harness.Definition
+	mutatingPolicy    = harness.MutatingPolicy
+	pending           = harness.Pending
+	register          = harness.Register
+	registrationsPath = harness.RegistrationsPath
+	rule              = harness.Rule
+	rules             = harness.Rules
+	toJSON            = harness.ToJSON
+	traceOf           = harness.TraceOf
+	tracesIn          = harness.TracesIn
+	want              = harness.Want
+	webhook           = harness.Webhook
+	writeFile         = harness.WriteFile
+)

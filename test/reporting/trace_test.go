@@ -1,0 +1,293 @@
+package reporting
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// traceNames are the names of the objects in a list.
+func traceNames(list *harness.Response) []string {
+	found := []string{}
+	for _, item := range list.At("items").([]any) {
+		found = append(found, harness.At(item, "metadata", "name").(string))
+	}
+	return found
+}
+
+// grant lets a user do something in a namespace, or everywhere if that is empty.
+func grant(admin *harness.HTTP, user, ns, group, resource, verbs string) {
+	kind, path := "Role", "/apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/role"
+	if ns == "" {
+		kind, path = "ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterrole"
+	}
+	name := user + "-" + resource
+	admin.Must(http.StatusCreated, "POST", path+"s", fmt.Sprintf(
+		`{"metadata":{"name":%q},"rules":[{"apiGroups":[%q],"resources":[%q],"verbs":%s}]}`, name, group, resource, verbs))
+	admin.Must(http.StatusCreated, "POST", path+"bindings", fmt.Sprintf(
+		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"User","name":%q}]}`, name, kind, name, user))
+}
+
+// TestTraces shows what a server tells of the requests that it judged, and to whom.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	// No controller writes anything between the requests of the test.
+	s := harness.Start(t, "--admission-consistency", "strict", "--controllers", "namespace-controller",
+		"--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "alice-token,alice,alice\nroot-token,root,root\n"))
+	admin := s.HTTP(t, nil)
+	hooks := harness.NewWebhookServer(t, nil)
+	shop, other := s.EmptyNamespace(t), s.EmptyNamespace(t)
+	anyOf := rules(rule("*", "/v1/configmaps", "/v1/secrets", "/v1/pods"))
+
+	label := hooks.Hook("/label", harness.Respond(map[string]any{"allowed": true, "patchType": "JSONPatch",
+		"patch":    []byte(`[{"op":"add","path":"/metadata/labels","value":{"team":"red"}},{"op":"add","path":"/data","value":{"top":"c2VjcmV0"}}]`),
+		"warnings": []any{"the value is c2VjcmV0"}, "auditAnnotations": map[string]any{"saw": "c2VjcmV0"}}))
+	judge := hooks.Hook("/judge", harness.Allow)
+	register(t, s, "v1", mutating, webhook("label", shop, label, anyOf, `reinvocationPolicy: Never`))
+	register(t, s, "v1", validating, webhook("judge", shop, judge, anyOf))
+
+	created := traceOf(t, admin, admin.Must(http.StatusCreated, "POST", configMaps(shop), `{"metadata":{"generateName":"plain-"}}`))
+	judge.Answer(harness.Deny(map[string]any{"code": 403, "message": "no c2VjcmV0 here"}))
+	denied := traceOf(t, admin, admin.Must(http.StatusForbidden, "POST", configMaps(shop), `{"metadata":{"name":"denied"}}`))
+	secret := traceOf(t, admin, admin.Must(http.StatusForbidden, "POST", "/api/v1/namespaces/"+shop+"/secrets", `{"metadata":{"name":"s"}}`))
+	elsewhere := traceOf(t, admin, admin.Must(http.StatusCreated, "POST", configMaps(other), `{"metadata":{"name":"o"}}`))
+	namespace := traceOf(t, admin, admin.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+shop, `{"metadata":{"labels":{"a":"b"}}}`,
+		"Content-Type", "application/merge-patch+json"))
+
+	t.Run("a trace tells what happened", func(t *testing.T) {
+		want(t, "outcome", created.Text("outcome"), "Allowed")
+		want(t, "operation", created.Text("request", "operation"), "CREATE")
+		want(t, "user", created.Text("request", "user"), "gatehouse-admin")
+		if name := created.Text("request", "name"); !strings.HasPrefix(name, "plain-") || len(name) == len("plain-") {
+			t.Errorf("the name is %q, which the server has generated", name)
+		}
+		stored := admin.Get(configMaps(shop) + "/" + created.Text("request", "name"))
+		want(t, "uid", created.Text("request", "uid"), stored.Text("metadata", "uid"))
+		want(t, "namespace", created.Text("metadata", "namespace"), shop)
+		var plugins, paths []string
+		for _, step := range created.At("steps").([]any) {
+			plugins = append(plugins, fmt.Sprint(harness.At(step, "pass"), " ", harness.At(step, "plugin")))
+			calls, _ := harness.At(step, "calls").([]any)
+			for _, call := range calls {
+				patch, _ := harness.At(call, "patch").([]any)
+				for _, p := range patch {
+					paths = append(paths, fmt.Sprint(harness.At(p, "path")))
+				}
+			}
+		}
+		want(t, "steps", plugins, []string{
+			"mutating NamespaceLifecycle", "mutating MutatingAdmissionWebhook",
+			"mutating NamespaceLifecycle", "mutating MutatingAdmissionWebhook",
+			"validating ValidatingAdmissionWebhook", "validating ResourceQuota",
+		})
+		want(t, "patched", paths, []string{"/metadata/labels", "/data"})
+		want(t, "outcome of what was denied", denied.Text("outcome"), "Denied")
+		if text := string(denied.Raw); !strings.Contains(text, "no c2VjcmV0 here") {
+			t.Errorf("what the webhook said is missing: %s", text)
+		}
+	})
+
+	t.Run("what is read has no trace, and what is asked for on trial has one", func(t *testing.T) {
+		want(t, "header of a read", admin.Get(configMaps(shop)).Header.Get("Gatehouse-Trace"), "")
+		trial := traceOf(t, admin, admin.Must(http.StatusCreated, "POST", configMaps(other)+"?dryRun=All", `{"metadata":{"name":"trial"}}`))
+		want(t, "dryRun", trial.At("request", "dryRun"), any(true))
+	})
+
+	t.Run("nobody sees what is in a secret", func(t *testing.T) {
+		if text := string(secret.Raw); strings.Contains(text, "c2VjcmV0") || strings.Contains(text, `/data/`) {
+			t.Errorf("the trace shows the secret: %s", text)
+		}
+		want(t, "redacted", secret.At("redacted"), any(true))
+	})
+
+	t.Run("field selectors", func(t *testing.T) {
+		for selector, ids := range map[string][]*harness.Response{
+			"webhook=judge." + shop + ".example.com":       {created, denied, secret},
+			"configuration=judge." + shop:                  {created, denied, secret},
+			"outcome=Denied":                               {denied, secret},
+			"outcome!=Allowed":                             {denied, secret},
+			"resource=secrets":                             {secret},
+			"resource=configmaps,operation=CREATE":         {created, denied},
+			"name=denied":                                  {denied},
+			"user=nobody":                                  {},
+			"metadata.name=" + denied.Text("id"):           {denied},
+			"plugin=ValidatingAdmissionWebhook,name=s":     {secret},
+			"metadata.namespace=" + shop + ",name!=denied": {created, secret},
+		} {
+			wanted := []string{}
+			for _, r := range ids {
+				wanted = append(wanted, r.Text("id"))
+			}
+			want(t, selector, traceNames(admin.Get(tracesIn(shop)+"?fieldSelector="+selector)), wanted)
+		}
+		admin.Refused(http.StatusBadRequest, metav1.StatusReasonBadRequest, "GET", tracesPath+"?fieldSelector=colour=red", "")
+	})
+
+	t.Run("rights", func(t *testing.T) {
+		grant(admin, "alice", shop, "gatehouse.dev", "admissiontraces", `["get","list","watch"]`)
+		grant(admin, "root", "", "gatehouse.dev", "admissiontraces", `["get","list","watch"]`)
+		alice, root := s.HTTP(t, s.WithToken("alice-token")), s.HTTP(t, s.WithToken("root-token"))
+		harness.Eventually(t, "the roles", func() error {
+			if alice.Do("GET", tracesIn(shop), "").Code == http.StatusOK && root.Do("GET", tracesPath, "").Code == http.StatusOK {
+				return nil
+			}
+			return errors.New("forbidden")
+		})
+		want(t, "what alice sees of her namespace", traceNames(alice.Get(tracesIn(shop)+"?fieldSelector=resource!=roles,resource!=rolebindings")),
+			[]string{created.Text("id"), denied.Text("id"), secret.Text("id")})
+		alice.Get(tracesIn(shop) + "/" + denied.Text("id"))
+		for _, path := range []string{
+			tracesPath, tracesPath + "/" + denied.Text("id"), tracesIn(other), tracesIn(other) + "/" + elsewhere.Text("id"),
+			tracesPath + "?watch=1", tracesIn(other) + "?watch=1",
+		} {
+			alice.Refused(http.StatusForbidden, metav1.StatusReasonForbidden, "GET", path, "")
+		}
+		for _, r := range []*harness.Response{elsewhere, namespace} {
+			alice.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", tracesIn(shop)+"/"+r.Text("id"), "")
+		}
+		all := traceNames(root.Get(tracesPath))
+		for _, r := range []*harness.Response{created, denied, secret, elsewhere, namespace} {
+			root.Get(tracesPath + "/" + r.Text("id"))
+			if !slices.Contains(all, r.Text("id")) {
+				t.Errorf("who may read all is not shown %s", r.Raw)
+			}
+		}
+		if text := string(root.Get(tracesPath + "?fieldSelector=resource=secrets").Raw); strings.Contains(text, "c2VjcmV0") {
+			t.Errorf("the list shows the secret: %s", text)
+		}
+	})
+
+	t.Run("traces are read only", func(t *testing.T) {
+		admin.Refused(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "DELETE", tracesIn(shop)+"/"+denied.Text("id"), "")
+		admin.Refused(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "POST", tracesIn(shop), `{}`)
+	})
+
+	t.Run("watch", func(t *testing.T) {
+		version := admin.Get(tracesPath).Text("metadata", "resourceVersion")
+		w := admin.Watch(tracesIn(shop) + "?watch=1&fieldSelector=outcome=Denied&resourceVersion=" + version)
+		admin.Must(http.StatusCreated, "POST", configMaps(other), `{"metadata":{"name":"unseen"}}`)
+		id := admin.Must(http.StatusForbidden, "POST", configMaps(shop), `{"metadata":{"name":"seen"}}`).Header.Get("Gatehouse-Trace")
+		e := w.Next()
+		want(t, "event", e.Type, "ADDED")
+		want(t, "id", harness.At(e.Object, "metadata", "name"), any(id))
+		initial := admin.Watch(tracesIn(shop) + "?watch=1&fieldSelector=name=denied&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+		want(t, "first event", initial.Next().Type, "ADDED")
+		want(t, "second event", initial.Next().Type, "BOOKMARK")
+		admin.Refused(http.StatusGone, metav1.StatusReasonExpired, "GET", tracesPath+"?watch=1&resourceVersion=5", "")
+	})
+
+	t.Run("discovery, table and OpenAPI", func(t *testing.T) {
+		k := s.Kubectl(t, shop)
+		if out := k.Must("get", "admissiontraces"); !strings.Contains(out, "configmaps denied") {
+			t.Errorf("kubectl get printed:\n%s", out)
+		}
+		if out := k.Must("explain", "admissiontraces.steps.calls.verdict"); !strings.Contains(out, "allowed, denied, failed or refused") {
+			t.Errorf("kubectl explain printed:\n%s", out)
+		}
+	})
+
+	t.Run("commands", func(t *testing.T) {
+		command := func(args ...string) harness.Result {
+			return harness.Run(t, append(args, "--kubeconfig", s.Kubeconfig, "-n", shop)...)
+		}
+		for _, c := range []struct {
+			args, out string
+		}{
+			{"trace " + denied.Text("id"), "no c2VjcmV0 here"},
+			{"trace --webhook judge." + shop + ".example.com", denied.Text("id")},
+			{"trace --slowest 1 -A", "TOTAL"},
+			{"trace --outcome Denied", "configmaps denied"},
+			{"trace -A", elsewhere.Text("id")},
+			{"trace " + created.Text("id") + " -o yaml", "kind: AdmissionTrace"},
+			{"blame configmap/" + created.Text("request", "name"), `metadata.labels + {"team":"red"} label.` + shop + "/label." + shop + ".example.com same CREATE by gatehouse-admin"},
+			{"blame configmap/" + created.Text("request", "name") + " -o json", `"created": true`},
+		} {
+			r := command(strings.Fields(c.args)...)
+			if said := strings.Join(strings.Fields(r.Out), " "); r.Code != 0 || !strings.Contains(said, c.out) {
+				t.Errorf("%s: %d, %s%s", c.args, r.Code, r.Out, r.Err)
+			}
+		}
+		// A value that is changed later differs from one that is still there.
+		judge.Answer(harness.Allow)
+		label.Answer(harness.Allow)
+		admin.Must(http.StatusOK, "PATCH", configMaps(shop)+"/"+created.Text("request", "name"), `{"data":{"top":"other"}}`, "Content-Type", "application/merge-patch+json")
+		var b struct{ Changes []struct{ Path, Now string } }
+		r := command("blame", "configmap/"+created.Text("request", "name"), "-o", "json")
+		if err := json.Unmarshal([]byte(r.Out), &b); err != nil {
+			t.Fatalf("%v in %s%s", err, r.Out, r.Err)
+		}
+		want(t, "changes", b.Changes, []struct{ Path, Now string }{{"/metadata/labels", "same"}, {"/data", "changed"}})
+	})
+}
+
+// TestOwnersAreTold shows that who looks at an owner sees why it has no objects.
+func TestOwnersAreTold(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--admission-consistency", "strict")
+	admin := s.HTTP(t, nil)
+	hooks := harness.NewWebhookServer(t, nil)
+	ns := s.Namespace(t)
+	judge := hooks.Hook("/judge", harness.Deny(map[string]any{"code": 403, "message": "too big"}))
+	register(t, s, "v1", validating, webhook("judge", ns, judge, rules(rule("*", "/v1/secrets", "/v1/pods"))))
+	owner := admin.Must(http.StatusCreated, "POST", configMaps(ns), `{"metadata":{"name":"owner"}}`)
+	owned := func(kind, uid, name string) string {
+		return fmt.Sprintf(`{"metadata":{"generateName":%q,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q,"controller":true}]},`+
+			`"spec":{"containers":[{"name":"c","image":"i"}]}}`, name, uid)
+	}
+	pods := "/api/v1/namespaces/" + ns + "/pods"
+	uid := owner.Text("metadata", "uid")
+	// None of these leaves an event.
+	admin.Must(http.StatusForbidden, "POST", pods+"?dryRun=All", owned("Pod", uid, "trial-"))
+	admin.Must(http.StatusForbidden, "POST", pods, owned("Pod", "00000000-0000-0000-0000-000000000000", "impostor-"))
+	admin.Must(http.StatusForbidden, "POST", pods, `{"metadata":{"name":"orphan"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	for range 3 {
+		admin.Must(http.StatusForbidden, "POST", pods, owned("Pod", uid, "web-"))
+	}
+	judge.Answer(harness.Raw(http.StatusInternalServerError, "text/plain", "broken"))
+	admin.Must(http.StatusInternalServerError, "POST", pods, owned("Pod", uid, "web-"))
+	events := map[string]any{}
+	harness.Eventually(t, "the events", func() error {
+		clear(events)
+		for _, e := range admin.Get("/api/v1/namespaces/" + ns + "/events").At("items").([]any) {
+			if harness.At(e, "reason") == "FailedAdmission" {
+				events[fmt.Sprint(harness.At(e, "message"))] = harness.At(e, "count")
+				want(t, "owner", harness.At(e, "involvedObject", "uid"), any(uid))
+			}
+		}
+		if fmt.Sprint(events[denial(ns)]) != "3" || len(events) < 2 {
+			return fmt.Errorf("got %v", events)
+		}
+		return nil
+	})
+	for message := range events {
+		if strings.Contains(message, "trial") || strings.Contains(message, "impostor") || strings.Contains(message, "orphan") {
+			t.Errorf("there is an event %q", message)
+		}
+		if !strings.Contains(message, "judge."+ns+".example.com") {
+			t.Errorf("the event %q names no webhook", message)
+		}
+	}
+	want(t, "events", len(events), 2)
+}
+
+func denial(ns string) string {
+	return `Create of Pod "web-*" was rejected: admission webhook "judge.` + ns + `.example.com" denied the request: too big`
+}
+
+// TestTracesAreOffWhenTheirMemoryIsZero shows --admission-trace-bytes 0.
+func TestTracesAreOffWhenTheirMemoryIsZero(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--admission-trace-bytes", "0")
+	admin := s.HTTP(t, nil)
+	r := admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"n"}}`)
+	want(t, "header", r.Header.Get("Gatehouse-Trace"), "")
+	want(t, "traces", traceNames(admin.Get(tracesPath)), []string{})
+}

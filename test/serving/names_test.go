@@ -1,0 +1,24 @@
+package serving
+
+import "github.com/gatehouse-dev/gatehouse/test/harness"
+
+// What tests of several packages share.
+const (
+	applyPatch     = harness.ApplyPatch
+	jsonPatch      = harness.JSONPatch
+	mergePatch     = harness.MergePatch
+	strategicPatch = harness.StrategicPatch
+	validating     = harness.Validating
+)
+
+var (
+	configMap         = harness.ConfigMap
+	configMaps        = harness.ConfigMaps
+	configuration     = harness.Configuration
+	line              = harness.Line
+	names             = harness.Names
+	registrationsPath = harness.RegistrationsPath
+	rule              = harness.Rule
+	toJSON            = harness.ToJSON
+	want              = harness.Want
+)

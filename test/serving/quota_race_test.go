@@ -1,0 +1,209 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// quotaRace has clients create and delete objects under a quota, and looks whether there are ever
+// more than it allows.
+type quotaRace struct {
+	*testing.T
+	clients                       []*kubernetes.Clientset
+	ns                            string
+	limit                         int
+	created, refused, lists, over atomic.Int64
+}
+
+func newQuotaRace(t *testing.T, ns string, servers ...*harness.Server) *quotaRace {
+	q := &quotaRace{T: t, ns: ns, limit: 10}
+	for _, s := range servers {
+		q.clients = append(q.clients, harness.Client(t, s.Admin))
+	}
+	hard := corev1.ResourceList{"count/secrets": resource.MustParse(fmt.Sprint(q.limit)), "count/configmaps": resource.MustParse("0")}
+	if _, err := q.clients[0].CoreV1().ResourceQuotas(ns).Create(harness.Context(t), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "race"}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the quota is counted", func() error {
+		found, err := q.clients[0].CoreV1().ResourceQuotas(ns).Get(harness.Context(t), "race", metav1.GetOptions{})
+		if err == nil && len(found.Status.Used) == 0 {
+			err = fmt.Errorf("%v", found.Status)
+		}
+		return err
+	})
+	// Servers other than the first hear of the quota a moment later.
+	for i, c := range q.clients[1:] {
+		harness.Eventually(t, fmt.Sprintf("server %d knows the quota", i+1), func() error {
+			_, err := c.CoreV1().ConfigMaps(ns).Create(harness.Context(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("%v", err)
+			}
+			return nil
+		})
+	}
+	return q
+}
+
+// run works with some clients until ctx ends.
+func (q *quotaRace) run(ctx context.Context, writers int) {
+	var running sync.WaitGroup
+	for w := range writers {
+		secrets := q.clients[w%len(q.clients)].CoreV1().Secrets(q.ns)
+		running.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				name := fmt.Sprintf("s-%d-%d", w, n)
+				_, err := secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+				switch {
+				case err == nil:
+					q.created.Add(1)
+				case apierrors.IsForbidden(err):
+					q.refused.Add(1)
+				default:
+					// Its server is away.
+					select {
+					case <-ctx.Done():
+					case <-time.After(50 * time.Millisecond):
+					}
+				}
+				// Each client makes room at times.
+				if list, err := secrets.List(ctx, metav1.ListOptions{}); err == nil {
+					q.lists.Add(1)
+					if len(list.Items) > q.limit {
+						q.over.Add(1)
+					}
+					if len(list.Items) > 0 && rand.N(2) == 0 {
+						_ = secrets.Delete(ctx, list.Items[rand.N(len(list.Items))].Name, metav1.DeleteOptions{})
+					}
+				}
+			}
+		})
+	}
+	running.Wait()
+}
+
+func (q *quotaRace) check() {
+	q.Helper()
+	q.Logf("%d creates, %d refused, %d lists, %d of them over the quota", q.created.Load(), q.refused.Load(), q.lists.Load(), q.over.Load())
+	if q.over.Load() > 0 {
+		q.Errorf("%d of %d lists had more than %d objects", q.over.Load(), q.lists.Load(), q.limit)
+	}
+	if q.created.Load() == 0 {
+		q.Error("nothing was created")
+	}
+	// When all is quiet, the use is what is there.
+	harness.Eventually(q, "the use is what is there", func() error {
+		list, err := q.clients[0].CoreV1().Secrets(q.ns).List(harness.Context(q), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		quota, err := q.clients[0].CoreV1().ResourceQuotas(q.ns).Get(harness.Context(q), "race", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if used := quota.Status.Used["count/secrets"]; used.Value() != int64(len(list.Items)) {
+			return fmt.Errorf("%s are used, %d are there", used.String(), len(list.Items))
+		}
+		return nil
+	})
+}
+
+// raceFor is how long clients race; GATEHOUSE_RACE changes it.
+func raceFor(t *testing.T) time.Duration {
+	given := os.Getenv("GATEHOUSE_RACE")
+	if given == "" {
+		return 5 * time.Second
+	}
+	d, err := time.ParseDuration(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// S9.21: creates and deletes at the same time never exceed a quota.
+func TestAQuotaIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	q := newQuotaRace(t, s.Namespace(t), s)
+	ctx, cancel := context.WithTimeout(t.Context(), raceFor(t))
+	defer cancel()
+	q.run(ctx, 24)
+	q.check()
+}
+
+// S9.21, with three servers on one etcd, of which one is killed and comes back.
+func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	var servers []*harness.Server
+	for range 3 {
+		servers = append(servers, harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*"))
+	}
+	q := newQuotaRace(t, servers[0].Namespace(t), servers...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*raceFor(t))
+	defer cancel()
+	var killed sync.WaitGroup
+	killed.Go(func() {
+		select {
+		case <-time.After(raceFor(t)):
+			servers[0].Kill(t)
+		case <-ctx.Done():
+		}
+	})
+	q.run(ctx, 24)
+	killed.Wait()
+	servers[0].Restart(t)
+	q.check()
+}
+
+// S9.21: a quota holds as soon as anyone can see that it was counted.
+func TestACountedQuotaHolds(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers", "*")
+	c, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	quotas := c.CoreV1().ResourceQuotas(ns)
+	const rounds = 40
+	late := 0
+	for n := range rounds {
+		name := fmt.Sprintf("none-%d", n)
+		hard := corev1.ResourceList{corev1.ResourceName("count/secrets"): resource.MustParse("0")}
+		if _, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx := harness.Context(t)
+		for counted := false; !counted; {
+			found, err := quotas.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted = len(found.Status.Hard) > 0
+		}
+		if _, err := c.CoreV1().Secrets(ns).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err == nil {
+			late++
+		} else if !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+		if err := quotas.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if late > 0 {
+		t.Errorf("%d of %d secrets were let in by a quota of none that was counted", late, rounds)
+	}
+}

@@ -1,0 +1,331 @@
+package webhooks
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// TestRegistrationsComeIntoForce is about a server as it is by default, in which registrations
+// are in force within about a second (S9.14).
+func TestRegistrationsComeIntoForce(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{})
+	h := s.HTTP(t, nil)
+	hooks := harness.NewWebhookServer(t, nil)
+	hook := hooks.Hook("/", harness.Deny(nil))
+	// within polls until writes are refused, or are not.
+	within := func(what string, refused bool) {
+		t.Helper()
+		began := time.Now()
+		harness.Eventually(t, what, func() error {
+			if r := h.Do("POST", configMaps("default")+"?dryRun=All", configMap("c")); (r.Code >= 400) != refused {
+				return fmt.Errorf("%d", r.Code)
+			}
+			return nil
+		})
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("S9.14 %s took %s", what, took)
+		}
+	}
+	for _, kind := range []string{mutating, validating} {
+		w := webhook("deny", "default", hook)
+		register(t, s, "v1", kind, w)
+		within(kind+" is in force", true)
+		path := registrationsPath("v1", kind) + "/deny.default"
+		h.Must(http.StatusOK, "PATCH", path, `[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["secrets"]}]`, "Content-Type", jsonPatch)
+		within("an update of "+kind, false)
+		h.Must(http.StatusOK, "PATCH", path, `[{"op":"replace","path":"/webhooks/0/rules/0/resources","value":["configmaps"]}]`, "Content-Type", jsonPatch)
+		within("another update of "+kind, true)
+		h.Must(http.StatusOK, "DELETE", path, "")
+		within("the end of "+kind, false)
+	}
+}
+
+// TestExemptKinds has webhooks that break everything, and registrations that can
+// be repaired all the same.
+func TestExemptKinds(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", Controllers: []string{"namespace-controller"}})
+	h := s.HTTP(t, nil)
+	hooks := harness.NewWebhookServer(t, nil)
+	hook := hooks.Hook("/", harness.Deny(nil))
+	// A configuration of every kind, before everything breaks.
+	objects := map[string]string{}
+	for _, kind := range []string{mutating, validating} {
+		objects[registrationsPath("v1", kind)] = toJSON(`{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: NAME}, webhooks: []}`, kind)
+		objects[registrationsPath("v1beta1", kind)] = toJSON(`{apiVersion: admissionregistration.k8s.io/v1beta1, kind: %s, metadata: {name: NAME}, webhooks: []}`, kind)
+	}
+	objects[registrationsPath("v1alpha1", "ExternalAdmissionHookConfiguration")] = toJSON(`{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: ExternalAdmissionHookConfiguration, metadata: {name: NAME}, externalAdmissionHooks: []}`)
+	objects[registrationsPath("v1alpha1", "InitializerConfiguration")] = toJSON(`{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: NAME}, initializers: []}`)
+	everything := "rules: [{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}]"
+	for _, kind := range []string{mutating, validating} {
+		register(t, s, "v1", kind, webhook("everything", "default", hook, everything, "namespaceSelector: {}"))
+	}
+	h.Refused(http.StatusBadRequest, "", "POST", configMaps("default"), configMap("c"))
+	hook.Forget()
+	i := 0
+	for path, object := range objects {
+		i++
+		name := fmt.Sprintf("n%d", i)
+		t.Run("S2.38 S2.39 "+path, func(t *testing.T) {
+			h := s.HTTP(t, nil)
+			h.Must(http.StatusCreated, "POST", path, strings.Replace(object, "NAME", name, 1))
+			h.Must(http.StatusOK, "PATCH", path+"/"+name, `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch)
+			h.Must(http.StatusOK, "DELETE", path+"/"+name, "")
+		})
+	}
+	t.Run("S2.41 reviews of access", func(t *testing.T) {
+		s.HTTP(t, nil).Must(http.StatusCreated, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			toJSON(`{apiVersion: authorization.k8s.io/v1, kind: SelfSubjectAccessReview, spec: {resourceAttributes: {verb: get, resource: pods}}}`))
+	})
+	for _, review := range hook.Reviews() {
+		t.Errorf("S2.38 called for %v by %v", review.Request("resource"), review.Request("userInfo", "username"))
+	}
+}
+
+// TestAdmissionControl has the plugins in an order of their own: the webhooks
+// come before the initializers, and nothing checks that namespaces exist.
+func TestAdmissionControl(t *testing.T) {
+	t.Parallel()
+	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict",
+		AdmissionControl: []string{"MutatingAdmissionWebhook", "Initializers", "ValidatingAdmissionWebhook"}})
+	h := s.HTTP(t, nil)
+	hooks := harness.NewWebhookServer(t, nil)
+	before, after := hooks.Hook("/m", harness.Allow), hooks.Hook("/v", harness.Allow)
+	const all, selected = "namespaceSelector: {}", "namespaceSelector: {matchLabels: {a: b}}"
+	h.Must(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", toJSON(`
+{apiVersion: admissionregistration.k8s.io/v1alpha1, kind: InitializerConfiguration, metadata: {name: c}, initializers: [
+ {name: a.example.com, rules: [{apiGroups: [apps], apiVersions: ["*"], resources: [deployments]}]}]}`))
+	register(t, s, "v1", mutating, webhook("m", "default", before, all, rules(rule("*", "apps/v1/deployments"))))
+	register(t, s, "v1", validating, webhook("v", "default", after, all, rules(rule("*", "apps/v1/deployments"))))
+	r := h.Must(http.StatusAccepted, "POST", "/apis/apps/v1/namespaces/default/deployments"+including, deployment("apps/v1", "d"))
+	want(t, "stored", pending(r.Body), "a")
+	want(t, "S9.6 the mutating webhook comes before the initializers", pending(before.Last(t).Request("object")), "none")
+	want(t, "S9.1 the validating pass comes after both", pending(after.Last(t).Request("object")), "a")
+
+	for _, policy := range []string{"Fail", "Ignore"} {
+		t.Run("S2.15 a namespace that does not exist, "+policy, func(t *testing.T) {
+			register(t, s, "v1", validating, webhook("selected", "default", after, selected, "failurePolicy: "+policy))
+			h := s.HTTP(t, nil)
+			status := h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "POST", configMaps("nowhere"), configMap("c"))
+			want(t, "message", status.Message, `namespaces "nowhere" not found`)
+			h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/nowhere/secrets", toJSON(`{apiVersion: v1, kind: Secret, metadata: {name: %s}}`, strings.ToLower(policy)))
+		})
+	}
+	t.Run("S2.11 an empty selector needs no namespace", func(t *testing.T) {
+		after.Forget()
+		register(t, s, "v1", validating, webhook("empty", "default", after, all))
+		s.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps("nowhere"), configMap("c"))
+		want(t, "calls", len(after.Reviews()), 1)
+	})
+}
+
+// TestPositions has the indices of audit annotations and of messages: those of
+// mutating webhooks count all there are, those of validating ones only what
+// matched.
+func TestPositions(t *testing.T) {
+	t.Parallel()
+	j := newJudged(t)
+	down := "clientConfig: {url: 'https://" + harness.Refused(t) + "'}"
+	hook := j.hooks.Hook("/", harness.Allow)
+	const never, ignore = "objectSelector: {matchLabels: {nothing: here}}", "failurePolicy: Ignore"
+	for _, kind := range []string{mutating, validating} {
+		registerAs(t, j.Server, "v1", kind, "b", webhook("b0", "default", hook, never), webhook("b1", "default", hook))
+		registerAs(t, j.Server, "v1", kind, "a", webhook("a0", "default", hook, never), webhook("a1", "default", hook, down, ignore))
+	}
+	r := j.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps("default"), configMap("c"))
+	found := map[string]string{}
+	for k, v := range j.annotations(t, r) {
+		if strings.Contains(k, "webhook.admission.k8s.io/") {
+			found[k] = v
+		}
+	}
+	want(t, "S5.25 S5.27 S6.7 annotations", found, map[string]string{
+		"mutation.webhook.admission.k8s.io/round_0_index_1":               `{"configuration":"a","webhook":"a1.default.example.com","mutated":false}`,
+		"failed-open.mutation.webhook.admission.k8s.io/round_0_index_1":   "a1.default.example.com",
+		"mutation.webhook.admission.k8s.io/round_0_index_3":               `{"configuration":"b","webhook":"b1.default.example.com","mutated":false}`,
+		"failed-open.validating.webhook.admission.k8s.io/round_0_index_0": "a1.default.example.com",
+	})
+	t.Run("S5.1 the order of calls", func(t *testing.T) {
+		seen := map[string]int{}
+		var order []string
+		record := func(name string) harness.Answer {
+			return harness.Answer(func(w http.ResponseWriter, r *harness.Review) {
+				order = append(order, name)
+				seen[name]++
+				harness.Allow(w, r)
+			})
+		}
+		const serial = "sideEffects: NoneOnDryRun"
+		of := func(name string) map[string]any {
+			return webhook(name, "default", j.hooks.Hook("/"+name, record(name)), serial)
+		}
+		registerAs(t, j.Server, "v1", mutating, "d.b", of("d0"))
+		registerAs(t, j.Server, "v1beta1", mutating, "d-b", of("d1"), of("d2"))
+		registerAs(t, j.Server, "v1", mutating, "c10", of("c1"))
+		registerAs(t, j.Server, "v1", mutating, "c2", of("c2"))
+		j.HTTP(t, nil).Must(http.StatusCreated, "POST", configMaps("default"), configMap("d"))
+		want(t, "order", order, []string{"c1", "c2", "d1", "d2", "d0"})
+	})
+}
+
+// TestRegistrationsCannotBeRead takes the etcd away for longer than a server may
+// go on with what it has read.
+func TestRegistrationsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		leave, back func(*harness.Etcd)
+		disabled    []string
+		// The gate's answer: the operation, the cause, and how the message begins.
+		operation, cause, message string
+	}{
+		{"S11.10 S11.11 reads hang, the gate of initializers", func(e *harness.Etcd) { e.Pause(t) }, func(e *harness.Etcd) { e.Resume(t) }, []string{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
+			"create", "InitializerConfigurationFailure", "Unable to refresh the initializer configuration: "},
+		{"S11.10 S11.11 reads fail, the gate of webhooks", func(e *harness.Etcd) { e.Kill(t) }, func(e *harness.Etcd) { e.Start(t) }, []string{"Initializers", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"},
+			"CREATE", "MutatingWebhookConfigurationFailure", "Unable to refresh the Webhook configuration: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			etcd := harness.StartEtcd(t)
+			s := harness.InProcess(t, server.Options{EtcdServers: []string{etcd.URL}, DisableAdmissionPlugins: c.disabled})
+			h := s.HTTP(t, nil)
+			began := time.Now()
+			c.leave(etcd)
+			gone := true
+			t.Cleanup(func() {
+				if gone {
+					c.back(etcd)
+				}
+			})
+			harness.Eventually(t, "the gate", func() error {
+				// Until then the write is what takes too long.
+				code, err := h.Try(harness.Context(t), "POST", configMaps("default")+"?timeout=1s", configMap("c"))
+				if err != nil || code != http.StatusInternalServerError {
+					return fmt.Errorf("%d, %v", code, err)
+				}
+				return nil
+			})
+			if took := time.Since(began); took < 4*time.Second {
+				t.Errorf("S11.10 refused after %s already", took)
+			}
+			asked := time.Now()
+			refused := h.Do("POST", configMaps("default")+"?timeout=2s", configMap("c"))
+			if waited := time.Since(asked); waited < time.Second {
+				t.Errorf("S11.13 refused after %s, with 2s to wait", waited)
+			}
+			status := refused.Refusal(http.StatusInternalServerError, "LoadingConfiguration")
+			want(t, "S11.11 Retry-After", refused.Header.Get("Retry-After"), "1")
+			want(t, "S11.11 details", []string{status.Details.Name, status.Details.Kind, fmt.Sprint(status.Details.RetryAfterSeconds), string(status.Details.Causes[0].Type)},
+				[]string{c.operation, "configmaps", "1", c.cause})
+			if !strings.HasPrefix(status.Message, c.message) {
+				t.Errorf("S11.11 message is %q", status.Message)
+			}
+			// It cannot be stored, but that is not for want of a snapshot.
+			code, err := h.Try(harness.Context(t), "POST", registrationsPath("v1", validating)+"?timeout=1s", toJSON(
+				`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: v}, webhooks: []}`))
+			if err != nil || code != http.StatusGatewayTimeout {
+				t.Errorf("S2.40 an exempt kind: %d, %v, want no gate and no time left", code, err)
+			}
+
+			c.back(etcd)
+			gone = false
+			began = time.Now()
+			harness.Eventually(t, "writes", func() error {
+				code, err := h.Try(harness.Context(t), "POST", configMaps("default")+"?timeout=1s", configMap("after"))
+				if err != nil || code != http.StatusCreated && code != http.StatusConflict {
+					return fmt.Errorf("%d, %v", code, err)
+				}
+				return nil
+			})
+			took := time.Since(began).Round(time.Millisecond)
+			t.Logf("writes work again after %s", took)
+			if took > 5*time.Second {
+				t.Errorf("scenario 15: recovered after %s only", took)
+			}
+		})
+	}
+}
+
+// TestHooksComeAndGo has webhooks and their servers come and go, and looks at
+// what is left of them in the server.
+func TestHooksComeAndGo(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--admission-consistency", "strict")
+	h := s.HTTP(t, nil)
+	measure := func() (goroutines, files float64) {
+		m := h.Metrics()
+		return m.Single("go_goroutines"), m.Single("process_open_fds")
+	}
+	round := func() {
+		const servers = 10
+		var hooks []*harness.WebhookServer
+		var webhooks []map[string]any
+		for i := range servers {
+			w := harness.NewWebhookServer(t, nil)
+			hooks = append(hooks, w)
+			webhooks = append(webhooks, webhook(fmt.Sprintf("w%d", i), "default", w.Hook("/", harness.Allow)))
+		}
+		for _, kind := range []string{mutating, validating} {
+			register(t, s, "v1", kind, webhooks...)
+			h.Must(http.StatusCreated, "POST", configMaps("default")+"?dryRun=All", configMap("c"))
+			// Another authority is another client, of which nothing is left either.
+			slices.Reverse(webhooks)
+			webhooks[0]["clientConfig"] = map[string]any{"url": hooks[0].URL, "caBundle": append(slices.Clone(hooks[0].Authority.Bundle), hooks[1].Authority.Bundle...)}
+			h.Must(http.StatusOK, "PATCH", registrationsPath("v1", kind)+"/w0.default", asJSON(map[string]any{"webhooks": webhooks}), "Content-Type", mergePatch)
+			h.Must(http.StatusCreated, "POST", configMaps("default")+"?dryRun=All", configMap("c"))
+			h.Must(http.StatusOK, "DELETE", registrationsPath("v1", kind)+"/w0.default", "")
+			slices.Reverse(webhooks)
+		}
+		for _, w := range hooks {
+			w.CloseClientConnections()
+			w.Close()
+		}
+	}
+	round()
+	goroutines, files := measure()
+	for range 5 {
+		round()
+	}
+	harness.Eventually(t, "S8.7 nothing is left", func() error {
+		g, f := measure()
+		if g > goroutines+20 || f > files+10 {
+			return fmt.Errorf("%v goroutines after the first round, %v now; %v files, %v now", goroutines, g, files, f)
+		}
+		return nil
+	})
+}
+
+// TestIgnoredFailuresAreLogged proves of S7.3 that a server logs them without any flag
+// about its log.
+func TestIgnoredFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
+		t.Skip("the server logs into the test's own output")
+	}
+	h, ns := s.HTTP(t, nil), s.Namespace(t)
+	w := webhook("down", ns, harness.NewWebhookServer(t, nil).Hook("/", harness.Abort), "failurePolicy: Ignore")
+	register(t, s, "v1", validating, w)
+	line := fmt.Sprintf("webhook=%q configuration=%q operation=\"CREATE\"", w["name"], "down."+ns)
+	harness.Eventually(t, "the failure is in the log", func() error {
+		h.Must(http.StatusCreated, "POST", configMaps(ns)+"?dryRun=All", configMap("c"))
+		for l := range strings.Lines(s.Log()) {
+			if strings.Contains(l, "Webhook call failed; ignoring it because failurePolicy is Ignore") && strings.Contains(l, line) {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+}

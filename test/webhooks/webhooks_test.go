@@ -1,0 +1,175 @@
+package webhooks
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/options"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// TestWebhooks runs what needs no server of its own on one server, in which
+// registrations are in force as soon as they are written. Every test has a
+// namespace and webhooks that are called for that namespace only.
+func TestWebhooks(t *testing.T) {
+	t.Parallel()
+	j := newJudged(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *judged)
+	}{
+		{"denials", testDenials},
+		{"side data", testSideData},
+		{"several rejections", testSeveralRejections},
+		{"external hooks", testExternalHooks},
+		{"faults", testFaults},
+		{"timeouts", testTimeouts},
+		{"patches", testPatches},
+		{"patches of two versions", testPatchesOfTwoVersions},
+		{"reinvocation", testReinvocation},
+		{"namespace selectors", testNamespaceSelectors},
+		{"object selectors", testObjectSelectors},
+		{"equivalent matches", testEquivalentMatches},
+		{"match conditions", testMatchConditions},
+		{"bad match conditions", testBadMatchConditions},
+		{"dry run", testDryRun},
+		{"operations", testOperations},
+		{"generated names", testGeneratedNames},
+		{"connections to pods", testConnect},
+		{"rollbacks", testRollbacks},
+		{"conflicts", testConflicts},
+		{"collections", testDeleteCollection},
+		{"custom kinds", testCustomKinds},
+		{"initializers", testInitializersSeenByWebhooks},
+		{"registered initializers", testRegisteredInitializers},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, j)
+		})
+	}
+}
+
+// judged is a server for tests of webhooks.
+type judged struct {
+	*harness.Server
+	hooks *harness.WebhookServer
+	audit string
+}
+
+func newJudged(t *testing.T) *judged {
+	t.Helper()
+	dir := t.TempDir()
+	j := &judged{audit: filepath.Join(dir, "audit.log"), hooks: harness.NewWebhookServer(t, nil)}
+	audit := options.NewAuditOptions()
+	audit.LogOptions.Path = j.audit
+	audit.PolicyFile = writeFile(t, filepath.Join(dir, "policy.yaml"), `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Request, verbs: [create, update, patch, delete, deletecollection, get]}]
+`)
+	tokens := writeFile(t, filepath.Join(dir, "tokens.csv"), `alice-token,alice,uid-alice,"devs"`+"\n")
+	j.Server = harness.InProcess(t, server.Options{Audit: audit, TokenAuthFile: tokens, AdmissionConsistency: "strict", RuntimeConfig: []string{"api/legacy=true"}})
+	return j
+}
+
+// annotations returns the annotations of the audit event of a request.
+func (j *judged) annotations(t *testing.T, r *harness.Response) map[string]string {
+	t.Helper()
+	id := r.Header.Get("Audit-Id")
+	var found map[string]string
+	harness.Eventually(t, "the audit event "+id, func() error {
+		data, err := os.ReadFile(j.audit)
+		if err != nil {
+			return err
+		}
+		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+			if !strings.Contains(lines.Text(), id) {
+				continue
+			}
+			var event struct {
+				AuditID, Stage string
+				Annotations    map[string]string
+			}
+			if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+				// The line is being written.
+				return err
+			}
+			if event.AuditID == id && event.Stage == "ResponseComplete" {
+				found = event.Annotations
+				return nil
+			}
+		}
+		return errors.New("none")
+	})
+	return found
+}
+
+var position = regexp.MustCompile(`index_\d+$`)
+
+// webhookAnnotations are those that admission has made. Other tests may have
+// registered webhooks, so positions are shown as index_N; TestPositions looks at them.
+func (j *judged) webhookAnnotations(t *testing.T, r *harness.Response) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for k, v := range j.annotations(t, r) {
+		if strings.Contains(k, "webhook.admission.k8s.io/") || strings.Contains(k, ".example.com/") {
+			found[position.ReplaceAllString(k, "index_N")] = v
+		}
+	}
+	return found
+}
+
+// decoded is a JSON object.
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	content := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return content
+}
+
+// sortedKeys are the names of an object's fields.
+func sortedKeys(v any) []string {
+	m, _ := v.(map[string]any)
+	return slices.Sorted(maps.Keys(m))
+}
+
+// cancelled returns a context that is cancelled as soon as the condition holds.
+func cancelled(t *testing.T, when func() bool) context.Context {
+	ctx, cancel := context.WithCancel(harness.Context(t))
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer cancel()
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for !when() {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		done.Wait()
+	})
+	return ctx
+}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -555,8 +554,8 @@ func (b *blame) print(out, notes io.Writer) error {
 	if len(b.Changes) == 0 {
 		terminal.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
 	} else {
-		w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-		fmt.Fprint(w, "FIELD\tCHANGE\tSET BY\tNOW\tREQUEST\tAGE\tTRACE\n")
+		table := terminal.NewTable(terminal.Column{Title: "FIELD"}, terminal.Column{Title: "CHANGE"}, terminal.Column{Title: "SET BY"}, terminal.Column{Title: "NOW"},
+			terminal.Column{Title: "REQUEST", Below: true}, terminal.Column{Title: "AGE"}, terminal.Column{Title: "TRACE", Below: true})
 		for i := range b.Changes {
 			c := &b.Changes[i]
 			by := c.By
@@ -564,10 +563,10 @@ func (b *blame) print(out, notes io.Writer) error {
 				by = c.ByKind + " " + by
 			}
 			for _, row := range c.rows() {
-				terminal.Fprintf(w, "%s\t%s\t%s\t%s\t%s by %s\t%s\t%s\n", row.field, row.change, by, row.now, c.Operation, c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
+				table.Row(row.field, row.change, by, row.now, c.Operation+" by "+c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
 			}
 		}
-		if err := w.Flush(); err != nil {
+		if err := writeTable(out, table); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 type checkOptions struct {
@@ -151,12 +152,12 @@ func (e errRejected) Error() string {
 }
 
 func (o *checkOptions) run(ctx context.Context, streams Streams) error {
-	shown := &progress{}
+	shown := &terminal.Progress{}
 	if o.verbosity < 2 {
 		// Logs say more.
-		shown = newProgress(streams.Err, "Reading files")
+		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
 	}
-	defer shown.end()
+	defer shown.End()
 	set, err := manifests.Read(o.paths, streams.In)
 	if err != nil {
 		return usageError{err}
@@ -172,7 +173,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff,
 	}
-	shown.set("Reading the cluster")
+	shown.Set("Reading the cluster")
 	if options.Snapshot, err = o.cluster(ctx); err != nil {
 		return err
 	}
@@ -187,10 +188,10 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		// The process ends soon, and most of what it makes lives until then.
 		debug.SetGCPercent(checkCollectAt)
 	}
-	shown.set("Starting a server")
-	options.Progress = func(what string, done, of int) { shown.set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
+	shown.Set("Starting a server")
+	options.Progress = func(what string, done, of int) { shown.Set(fmt.Sprintf("%s %d of %d objects", what, done, of)) }
 	report, err := check.Run(ctx, options)
-	shown.end()
+	shown.End()
 	if err != nil {
 		return err
 	}

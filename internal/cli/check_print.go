@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -52,19 +51,19 @@ func counted(n int, one string) string {
 // printText writes a report for people: a line for each finding, then what was not seen,
 // then the sum.
 func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
-	var b bytes.Buffer
+	b := terminal.NewPage(out)
 	for _, object := range r.Objects {
 		if object.Diff == "" {
 			continue
 		}
-		terminal.Fprintf(&b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
+		terminal.Fprintf(b, "%s: %s\n", place(object.File, object.Line, 0), object.Title())
 		for line := range strings.Lines(object.Diff) {
-			b.WriteString("    " + line)
+			terminal.Fprintf(b, "    %s\n", diffPainted(strings.TrimSuffix(line, "\n")))
 		}
 		for _, c := range object.Changes {
-			terminal.Fprintf(&b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
+			terminal.Fprintf(b, "    set by %s: %s\n", c.By, strings.Join(c.Paths, ", "))
 		}
-		fmt.Fprintln(&b)
+		terminal.Fprintf(b, "\n")
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -72,50 +71,49 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if f.Object != "" {
 			about = f.Object + ": "
 		}
-		terminal.Fprintf(&b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), f.Level, about, terminal.Indented(f.Text(), "    "))
+		terminal.Fprintf(b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), levelPainted(string(f.Level)), about, terminal.Indented(f.Text(), "    "))
 	}
 	if len(r.Findings) > 0 {
-		fmt.Fprintln(&b)
+		terminal.Fprintf(b, "\n")
 	}
 	for i, w := range r.Webhooks {
 		if i == 0 {
-			fmt.Fprintln(&b, "Not called (--call calls webhooks):")
+			fmt.Fprintln(b, "Not called (--call calls webhooks):")
 		}
 		policy := ""
 		if w.FailurePolicy != "" {
 			policy = ", failure policy " + w.FailurePolicy
 		}
-		terminal.Fprintf(&b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
+		terminal.Fprintf(b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
 	}
 	if o.verbosity >= 1 {
 		for i, s := range r.Skipped {
 			if i == 0 {
-				fmt.Fprintln(&b, "Skipped:")
+				fmt.Fprintln(b, "Skipped:")
 			}
-			terminal.Fprintf(&b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
+			terminal.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
 		}
 	} else {
-		hints(&b, r)
+		hints(b, r)
 	}
 	for i, note := range r.Notes {
 		if i == 0 {
-			fmt.Fprintln(&b, "Not seen:")
+			fmt.Fprintln(b, "Not seen:")
 		}
-		terminal.Fprintf(&b, "  - %s\n", note)
+		terminal.Fprintf(b, "%s", b.Item(note))
 	}
 	s := &r.Summary
-	terminal.Fprintf(&b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
+	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
 	if s.Unknown > 0 {
-		terminal.Fprintf(&b, ", %d not checked", s.Unknown)
+		terminal.Fprintf(b, ", %d not checked", s.Unknown)
 	}
-	terminal.Fprintf(&b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
-	_, err := out.Write(b.Bytes())
-	return err
+	terminal.Fprintf(b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
+	return b.Flush()
 }
 
 // hints writes what was skipped in short: what can be checked in another way, and how much
 // else there was.
-func hints(b *bytes.Buffer, r *check.Report) {
+func hints(b *terminal.Page, r *check.Report) {
 	other, title := 0, false
 	for _, s := range r.Skipped {
 		if !strings.Contains(s.Message, "gatehouse check -") {
@@ -133,6 +131,16 @@ func hints(b *bytes.Buffer, r *check.Report) {
 	} else if other > 0 {
 		terminal.Fprintf(b, "  - %s that are not Kubernetes objects (-v 1 lists them)\n", counted(other, "document"))
 	}
+}
+
+// diffPainted is a line of a diff.
+func diffPainted(line string) any {
+	for begin, colour := range map[string]terminal.Colour{"+": terminal.Green, "-": terminal.Red, "@": terminal.Cyan} {
+		if strings.HasPrefix(line, begin) {
+			return terminal.Paint(colour, line)
+		}
+	}
+	return line
 }
 
 // printSARIF writes the findings for code hosts.

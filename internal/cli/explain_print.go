@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"path"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -40,35 +38,33 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 
 // printExplanation writes an explanation for people.
 func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
-	var b bytes.Buffer
+	b := terminal.NewPage(out)
 	p := e.Status.Plan
 	if p == nil {
-		terminal.Fprintf(&b, "%s\n", asked(e))
+		terminal.Fprintf(b, "%s\n", asked(e))
 		message := "the server gave no reason"
 		if e.Status.Error != nil {
 			message = e.Status.Error.Message
 		}
-		terminal.Fprintf(&b, "Rejected before admission: %s\n", terminal.Indented(message, "  "))
-		_, err := out.Write(b.Bytes())
-		return err
+		terminal.Fprintf(b, "Rejected before admission: %s\n", terminal.Indented(message, "  "))
+		return b.Flush()
 	}
-	terminal.Fprintf(&b, "%s\n", title(&p.Request))
-	fmt.Fprintln(&b)
-	printSteps(&b, p)
+	terminal.Fprintf(b, "%s\n", title(&p.Request))
+	fmt.Fprintln(b)
+	printSteps(b, p)
 	if p.WorstCaseSeconds > 0 {
-		terminal.Fprintf(&b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
+		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
 	}
 	if p.Rejection != "" {
-		terminal.Fprintf(&b, "\nThe request would be rejected: %s\n", terminal.Indented(p.Rejection, "  "))
+		terminal.Fprintf(b, "\n%s: %s\n", terminal.Paint(terminal.Red, "The request would be rejected"), terminal.Indented(p.Rejection, "  "))
 	}
 	for i, note := range p.Notes {
 		if i == 0 {
-			terminal.Fprintf(&b, "\nUnknown to this plan:\n")
+			terminal.Fprintf(b, "\nUnknown to this plan:\n")
 		}
-		terminal.Fprintf(&b, "  - %s\n", note)
+		terminal.Fprintf(b, "  - %s\n", note)
 	}
-	_, err := out.Write(b.Bytes())
-	return err
+	return b.Flush()
 }
 
 // title says what a request is about: CREATE Deployment shop/web (apps/v1 deployments),
@@ -103,14 +99,14 @@ func asked(e *v1alpha1.AdmissionExplanation) string {
 }
 
 // printSteps writes the table of what is done, in order.
-func printSteps(b *bytes.Buffer, p *plan.Plan) {
+func printSteps(b *terminal.Page, p *plan.Plan) {
 	if len(p.Steps) == 0 {
 		fmt.Fprintln(b, "Nothing applies.")
 		return
 	}
-	var table bytes.Buffer
-	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	terminal.Fprintf(t, "#\tPHASE\tEFFECT\tBY\tAS\tIF IT FAILS\tTIMEOUT\tREMARKS\n")
+	columns := terminal.Titles("#", "PHASE", "EFFECT", "BY", "AS", "IF IT FAILS", "TIMEOUT")
+	table := terminal.NewTable(append(columns, terminal.Column{Title: "REMARKS", Bare: true})...)
+	table.Gap = 2
 	acts := 0
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -129,12 +125,10 @@ func printSteps(b *bytes.Buffer, p *plan.Plan) {
 		if s.TimeoutSeconds > 0 {
 			timeout = seconds(s.TimeoutSeconds)
 		}
-		terminal.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
+		table.Row(number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
 	}
-	t.Flush()
-	for line := range strings.Lines(table.String()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
+	// A page takes everything.
+	_ = table.Print(b)
 }
 
 // remarks say why a step is what it is.

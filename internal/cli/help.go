@@ -111,7 +111,11 @@ gatehouse kubectl exits with what kubectl exits with.`,
 		{
 			Use:   "environment",
 			Short: "Which environment variables are read",
-			Long: `GATEHOUSE_DATA_DIR
+			Long: `COLUMNS
+    How many columns the output of commands may have that goes to no terminal.
+    Tables then fit it, as they fit a terminal.
+
+GATEHOUSE_DATA_DIR
     The data directory: where serve writes when --data-dir is not given, and
     where kubectl finds admin.kubeconfig. Default ./gatehouse.data.
 
@@ -132,6 +136,9 @@ GATEHOUSE_END_WITH_PARENT
 GATEHOUSE_PROGRAM
     The name to go by, instead of that of the file: kube-apiserver, etcd,
     kubectl, or gatehouse.
+
+NO_COLOR
+    If it is set, output on a terminal has no colours.
 
 HTTPS_PROXY, NO_PROXY
     How serve reaches webhooks, as with any Kubernetes API server.`,

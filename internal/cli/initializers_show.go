@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -190,24 +189,24 @@ func printObjects(out io.Writer, format string, found []listed) error {
 }
 
 func printTable(out io.Writer, found []listed, policies func(string) string, namespaces bool) error {
-	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	heading := "OBJECT\tPENDING\tPOLICY\tAGE\n"
+	titles := []string{"OBJECT", "PENDING", "POLICY", "AGE"}
 	if namespaces {
-		heading = "NAMESPACE\t" + heading
+		titles = append([]string{"NAMESPACE"}, titles...)
 	}
-	terminal.Fprintf(w, heading)
+	table := terminal.NewTable(terminal.Titles(titles...)...)
 	for _, f := range found {
-		if namespaces {
-			terminal.Fprintf(w, "%s\t", f.object.GetNamespace())
-		}
 		policy := "Ignore"
 		if len(f.pending) > 0 {
 			policy = policies(f.pending[0])
 		}
 		age := duration.HumanDuration(time.Since(f.object.GetCreationTimestamp().Time))
-		terminal.Fprintf(w, "%s\t%s\t%s\t%s\n", f.title(), strings.Join(f.pending, ","), policy, age)
+		cells := []any{f.title(), strings.Join(f.pending, ","), policy, age}
+		if namespaces {
+			cells = append([]any{f.object.GetNamespace()}, cells...)
+		}
+		table.Row(cells...)
 	}
-	return w.Flush()
+	return writeTable(out, table)
 }
 
 // title names the object as commands take it.

@@ -37,6 +37,7 @@ type lintOptions struct {
 	upgradeTo string
 	level     string
 	output    string
+	verbosity int
 	// now is the time by which certificates expire; nil means the clock.
 	now func() time.Time
 }
@@ -60,9 +61,9 @@ Without, it reads a cluster, any Kubernetes cluster, as far as you may read it,
 and writes nothing. With PATH and --kubeconfig or --context, it judges the
 files as if they were applied to that cluster.
 
-No finding does not mean that nothing is wrong: the output says which rules were
-checked, and what could not be seen. The exit code is 1 if there are findings of
-level error, or a file cannot be read or parsed.`,
+No finding does not mean that nothing is wrong: the output says how many rules
+were checked, and what could not be seen. The exit code is 1 if there are
+findings of level error, or a file cannot be read or parsed.`,
 		Example: `  # the manifests of a repository
   gatehouse lint deploy/
 
@@ -99,6 +100,7 @@ level error, or a file cannot be read or parsed.`,
 		f.SortFlags = false
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
 	})
 	o.cluster = &cluster{flags: genericclioptions.NewConfigFlags(true)}
 	addSection(cmd, "Server", func(f *pflag.FlagSet) {
@@ -148,7 +150,7 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := r.print(streams.Out, o.output, lint.Level(o.level)); err != nil {
+	if err := r.print(streams.Out, o.output, lint.Level(o.level), o.verbosity); err != nil {
 		return err
 	}
 	var problems []string

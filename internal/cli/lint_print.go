@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -52,7 +51,7 @@ func (r *lintReport) findings(least lint.Level) []placed {
 	return list
 }
 
-func (r *lintReport) print(out io.Writer, format string, least lint.Level) error {
+func (r *lintReport) print(out io.Writer, format string, least lint.Level, verbosity int) error {
 	list := r.findings(least)
 	switch format {
 	case "json":
@@ -60,11 +59,11 @@ func (r *lintReport) print(out io.Writer, format string, least lint.Level) error
 	case "sarif":
 		return r.printSARIF(terminal.Exact(out), list)
 	}
-	return r.printText(out, list)
+	return r.printText(out, list, verbosity)
 }
 
-func (r *lintReport) printText(out io.Writer, list []placed) error {
-	var b bytes.Buffer
+func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) error {
+	page := terminal.NewPage(out)
 	for i := range list {
 		p := &list[i]
 		where := lint.Object{Kind: p.Object.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}.String()
@@ -74,53 +73,31 @@ func (r *lintReport) printText(out io.Writer, list []placed) error {
 		if p.File != "" {
 			where = fmt.Sprintf("%s:%d: %s", p.File, p.Line, where)
 		}
-		terminal.Fprintf(&b, "%s\n", where)
-		b.WriteString(wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    "))
+		text := page.Wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    ")
+		terminal.Fprintf(page, "%s\n    %s%s", terminal.Paint(terminal.Bold, where), levelPainted(string(p.Level)), text[len("    ")+len(p.Level):])
 	}
 	if len(list) > 0 {
-		fmt.Fprintln(&b)
+		terminal.Fprintf(page, "\n")
 	}
-	terminal.Fprintf(&b, "%s, %s and %s in %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject)
-	names := make([]string, len(r.Checked))
-	for i, rule := range r.Checked {
-		names[i] = rule.ID
+	terminal.Fprintf(page, "%s, %s and %s in %s, by %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject, count(len(r.Checked), "rule"))
+	if verbosity > 0 {
+		names := make([]string, len(r.Checked))
+		for i, rule := range r.Checked {
+			names[i] = rule.ID
+		}
+		terminal.Fprintf(page, "\nChecked:\n%s", page.Wrapped(strings.Join(names, ", "), "    "))
 	}
-	terminal.Fprintf(&b, "\nChecked %s:\n%s", count(len(names), "rule"), terminal.Lines(wrapped(strings.Join(names, ", "), "    ")))
 	if len(r.Unseen) > 0 {
-		terminal.Fprintf(&b, "\nNot seen:\n")
+		terminal.Fprintf(page, "\nNot seen:\n")
 		for _, text := range r.Unseen {
-			b.WriteString(hanging(text))
+			terminal.Fprintf(page, "  - %s", page.Wrapped(text, "    ")[len("    "):])
 		}
 	}
 	if len(list) > 0 {
-		terminal.Fprintf(&b, "\nRun 'gatehouse lint --explain RULE' for what a rule is about, and what to do.\n")
+		terminal.Fprintf(page, "\nRun 'gatehouse lint --explain RULE' for what a rule is about, and what to do.\n")
 	}
-	_, err := out.Write(b.Bytes())
-	return err
+	return page.Flush()
 }
-
-// textWidth is how long the lines of texts are.
-const textWidth = 100
-
-// wrapped breaks a text into lines that begin with an indent.
-func wrapped(text, indent string) string {
-	var b strings.Builder
-	line := indent
-	for _, word := range strings.Fields(text) {
-		if len(line) > len(indent) && len(line)+1+len(word) > textWidth {
-			b.WriteString(line + "\n")
-			line = indent
-		}
-		if len(line) > len(indent) {
-			line += " "
-		}
-		line += word
-	}
-	return b.String() + line + "\n"
-}
-
-// hanging is an item of a list.
-func hanging(text string) string { return "  - " + strings.TrimLeft(wrapped(text, "    "), " ") }
 
 func (r *lintReport) printJSON(out io.Writer, list []placed) error {
 	report := struct {
@@ -160,22 +137,21 @@ func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
 
 // explainRule prints all that there is to say about a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
-	var b bytes.Buffer
-	terminal.Fprintf(&b, "%s (%s)\n\n%s.\n\n", r.ID, r.Level, r.Title)
-	terminal.Fprintf(&b, "Why\n%s\nWhat to do\n%s", terminal.Lines(wrapped(r.Why, "    ")), terminal.Lines(wrapped(r.Fix, "    ")))
+	b := terminal.NewPage(out)
+	terminal.Fprintf(b, "%s (%s)\n\n%s.\n\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(string(r.Level)), r.Title)
+	terminal.Fprintf(b, "Why\n%s\nWhat to do\n%s", b.Wrapped(r.Why, "    "), b.Wrapped(r.Fix, "    "))
 	if r.Advice != "" {
-		terminal.Fprintf(&b, "\nSee also\n    %s#%s\n", practicesURI, r.Advice)
+		terminal.Fprintf(b, "\nSee also\n    %s#%s\n", practicesURI, r.Advice)
 	}
 	if len(r.Reads) > 0 {
 		parts := make([]string, len(r.Reads))
 		for i, p := range r.Reads {
 			parts[i] = string(p)
 		}
-		terminal.Fprintf(&b, "\nBesides the registrations, the rule looks at\n    %s\n", strings.Join(parts, ", "))
+		terminal.Fprintf(b, "\nBesides the registrations, the rule looks at\n    %s\n", strings.Join(parts, ", "))
 	}
-	terminal.Fprintf(&b, "\nAn example that fails\n%s\nAn example that passes\n%s", terminal.Lines(shifted(r.Fails)), terminal.Lines(shifted(r.Passes)))
-	_, err := out.Write(b.Bytes())
-	return err
+	terminal.Fprintf(b, "\nAn example that fails\n%s\nAn example that passes\n%s", terminal.Lines(shifted(r.Fails)), terminal.Lines(shifted(r.Passes)))
+	return b.Flush()
 }
 
 func shifted(text string) string {

@@ -76,36 +76,3 @@ func TestCheckShowsItsProgress(t *testing.T) {
 		t.Errorf("without a terminal, there is %q, %v, %v", plain.String(), info, err)
 	}
 }
-
-// What is shown is written over what was shown before.
-func TestProgressIsOneLine(t *testing.T) {
-	defer func(before time.Duration) { progressAfter = before }(progressAfter)
-	progressAfter = 0
-	terminal, screen := openTerminal(t)
-	p := newProgress(terminal, "a long text")
-	next := func(want string) {
-		t.Helper()
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(screen, got); err != nil || string(got) != want {
-			t.Fatalf("got %q, want %q, %v", got, want, err)
-		}
-	}
-	next("\ra long text")
-	p.set("short")
-	for {
-		got := make([]byte, len("\ra long text"))
-		if _, err := io.ReadFull(screen, got); err != nil {
-			t.Fatal(err)
-		}
-		if string(got) == "\rshort      " {
-			break
-		}
-	}
-	p.end()
-	p.end()
-	terminal.Close()
-	rest, _ := io.ReadAll(screen)
-	if !strings.HasSuffix(string(rest), "\r           \r") {
-		t.Errorf("at the end: %q", rest)
-	}
-}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -207,20 +206,24 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
 		return nil
 	}
-	w := tabwriter.NewWriter(streams.Out, 0, 8, 3, ' ', 0)
-	heading := "ID\tOPERATION\tOBJECT\tOUTCOME\tREVIEWS\tTOTAL\tOWN\tAGE\n"
+	columns := terminal.Titles("ID", "OPERATION", "OBJECT", "OUTCOME", "REVIEWS", "TOTAL", "OWN", "AGE")
+	for i := range columns {
+		// The object is what people look for.
+		columns[i].Below = slices.Contains([]string{"REVIEWS", "TOTAL", "OWN"}, columns[i].Title)
+	}
 	if o.allNamespaces {
-		heading = "NAMESPACE\t" + heading
+		columns = append(terminal.Titles("NAMESPACE"), columns...)
 	}
-	terminal.Fprintf(w, heading)
+	table := terminal.NewTable(columns...)
 	for _, t := range items {
+		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
+			brief(t.TotalMicros), brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
 		if o.allNamespaces {
-			terminal.Fprintf(w, "%s\t", t.Namespace)
+			cells = append([]any{t.Namespace}, cells...)
 		}
-		terminal.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", t.ID, t.Request.Operation, t.Request.Object(), t.Outcome, t.Reviews(),
-			brief(t.TotalMicros), brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time)))
+		table.Row(cells...)
 	}
-	return w.Flush()
+	return writeTable(streams.Out, table)
 }
 
 // openTraces returns a client for the traces of all namespaces, and one for those of the

@@ -1,4 +1,5 @@
-// Package terminal makes text that others wrote safe to print.
+// Package terminal prints for people: text that others wrote is safe, tables fit the terminal, and
+// what matters has a colour.
 //
 // Names of files and objects, answers of webhooks and messages of policies come from people who
 // must not move the cursor of a reader, hide or reorder text, or give orders to the program that

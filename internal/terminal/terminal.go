@@ -106,10 +106,13 @@ func Indented(text, indent string) Lines {
 // is printed as one Line, unless its type is Lines.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	safe := make([]any, len(args))
+	paints := false
 	for i, arg := range args {
 		switch v := arg.(type) {
+		case Painted:
+			safe[i], paints = paint(v), true
 		case Lines:
-			safe[i] = string(v)
+			safe[i] = unmarked.Replace(string(v))
 		case error:
 			safe[i] = line(v.Error())
 		case fmt.Stringer:
@@ -121,7 +124,18 @@ func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 			}
 		}
 	}
+	if paints {
+		return writeMarked(w, fmt.Sprintf(format, safe...))
+	}
 	return fmt.Fprintf(w, format, safe...)
+}
+
+// paint is Painted between marks.
+type paint Painted
+
+// Format implements fmt.Formatter.
+func (p paint) Format(f fmt.State, verb rune) {
+	io.WriteString(f, marked(p.colour, fmt.Sprintf(fmt.FormatString(f, verb), line(p.text))))
 }
 
 // line is text that is printed as one Line. With %q it has its usual form.

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"fmt"
@@ -9,20 +9,15 @@ import (
 	"time"
 
 	"golang.org/x/term"
-
-	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
-
-// progressAfter is how long a command works before it shows its progress.
-var progressAfter = 2 * time.Second
 
 // progressEvery is how often a command shows its progress from then on.
 const progressEvery = 200 * time.Millisecond
 
-// progress shows on a terminal how far a command is: one line, which it writes over, and which is
-// gone at the end. The zero progress shows nothing.
-type progress struct {
-	out io.Writer
+// Progress shows on a terminal how far a command is: one line, which it writes over, and which is
+// gone at the end. The zero Progress shows nothing.
+type Progress struct {
+	out *os.File
 
 	mu    sync.Mutex
 	text  string
@@ -32,27 +27,28 @@ type progress struct {
 	once          sync.Once
 }
 
-// newProgress returns a progress that shows itself after some time, until its end, with what is
+// NewProgress returns a Progress that shows itself after some time, until its End, with what is
 // done first. It shows nothing when out is not a terminal.
-func newProgress(out io.Writer, text string) *progress {
+func NewProgress(out io.Writer, text string, after time.Duration) *Progress {
 	// A return to the begin of the line is meant.
-	file, ok := terminal.Exact(out).(*os.File)
+	file, ok := Exact(out).(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return &progress{}
+		return &Progress{}
 	}
-	p := &progress{out: file, text: text, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go p.show(progressAfter)
+	p := &Progress{out: file, text: text, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go p.show(after)
 	return p
 }
 
-// set says what is done now. The text is the program's own.
-func (p *progress) set(text string) {
+// Set says what is done now. The text is the program's own. It is shortened to the width of the
+// terminal.
+func (p *Progress) Set(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.text = text
 }
 
-func (p *progress) show(after time.Duration) {
+func (p *Progress) show(after time.Duration) {
 	defer close(p.stopped)
 	next := time.NewTimer(after)
 	defer next.Stop()
@@ -62,6 +58,10 @@ func (p *progress) show(after time.Duration) {
 			p.mu.Lock()
 			text := p.text
 			p.mu.Unlock()
+			// A longer line could not be written over.
+			if columns, _, err := term.GetSize(int(p.out.Fd())); err == nil && columns > 1 && Columns(text) >= columns {
+				text = text[:breakAt(text, columns-1)]
+			}
 			fmt.Fprintf(p.out, "\r%-*s", p.width, text)
 			p.width = max(p.width, len(text))
 			next.Reset(progressEvery)
@@ -74,8 +74,8 @@ func (p *progress) show(after time.Duration) {
 	}
 }
 
-// end takes the line away. It may be called again.
-func (p *progress) end() {
+// End takes the line away. It may be called again.
+func (p *Progress) End() {
 	if p.stop == nil {
 		return
 	}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"io"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+// progressAfter is how long a command works before it shows its progress.
+var progressAfter = 2 * time.Second
+
+// writeTable writes a table as wide as the terminal.
+func writeTable(out io.Writer, t *terminal.Table) error {
+	page := terminal.NewPage(out)
+	// A page takes everything.
+	_ = t.Print(page)
+	return page.Flush()
+}
+
+// outcomePainted is the outcome of a request, which stands out when something failed.
+func outcomePainted(outcome trace.Outcome) terminal.Painted {
+	switch outcome {
+	case trace.OutcomeAllowed:
+		return terminal.Paint(terminal.Green, string(outcome))
+	case trace.OutcomeFailedOpen:
+		return terminal.Paint(terminal.Yellow, string(outcome))
+	}
+	return terminal.Paint(terminal.Red, string(outcome))
+}
+
+// levelPainted is the level of a finding.
+func levelPainted(level string) terminal.Painted {
+	switch level {
+	case "error":
+		return terminal.Paint(terminal.Red, level)
+	case "warning":
+		return terminal.Paint(terminal.Yellow, level)
+	}
+	return terminal.Paint(terminal.Cyan, level)
+}

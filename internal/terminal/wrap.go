@@ -1,0 +1,115 @@
+package terminal
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/width"
+)
+
+// textWidth is how long lines of texts are where there is room for more: longer ones are hard to
+// read.
+const textWidth = 100
+
+// Wrapped breaks a text into lines that begin with an indent, as long as the page has room.
+func (p *Page) Wrapped(text, indent string) Lines {
+	most := textWidth
+	if p.width > 0 {
+		most = min(most, p.width)
+	}
+	return Wrapped(text, indent, most)
+}
+
+// Item is an item of a list, in lines as long as the page has room: one where there is no terminal.
+func (p *Page) Item(text string) Lines {
+	if p.width == 0 {
+		return Lines("  - " + Line(text) + "\n")
+	}
+	return "  - " + Lines(strings.TrimLeft(string(p.Wrapped(text, "    ")), " "))
+}
+
+// Wrapped breaks a text into lines of at most some columns that begin with an indent. Words stay
+// whole.
+func Wrapped(text, indent string, most int) Lines {
+	var b strings.Builder
+	line, columns := indent, len(indent)
+	for _, word := range strings.Fields(text) {
+		if line != indent && columns+1+Columns(word) > most {
+			b.WriteString(line + "\n")
+			line, columns = indent, len(indent)
+		}
+		if line != indent {
+			line, columns = line+" ", columns+1
+		}
+		line, columns = line+word, columns+Columns(word)
+	}
+	return Lines(b.String() + line + "\n")
+}
+
+// Columns is how many columns of a terminal a text of one line takes.
+func Columns(text string) int {
+	n := 0
+	for _, r := range text {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+func columnsOf(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// breaks are the characters after which a word may be broken that is too long for its column.
+const breaks = "/.,:;=-_}])"
+
+// broken returns a cell as lines of at most some columns: between words if possible, else after
+// a character that ends a part of a word.
+func broken(text string, most int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Split(text, " ") {
+		switch {
+		case line == "":
+			line = word
+		case Columns(line)+1+Columns(word) <= most:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+		for Columns(line) > most {
+			at := breakAt(line, most)
+			lines = append(lines, line[:at])
+			line = line[at:]
+		}
+	}
+	return append(lines, line)
+}
+
+// breakAt returns how many bytes of a text fit into some columns, at least one character.
+func breakAt(text string, most int) int {
+	columns, fits, good := 0, 0, 0
+	for i, r := range text {
+		if columns += columnsOf(r); columns > most && i > 0 {
+			break
+		}
+		fits = i + len(string(r))
+		if strings.ContainsRune(breaks, r) && columns > most/2 {
+			good = fits
+		}
+	}
+	if good > 0 {
+		return good
+	}
+	return fits
+}

@@ -97,7 +97,7 @@ var followed = []struct {
 	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "applyConfigPatcher.Patch", "236d9b2ea53cfbf7"},
 	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "validatePatch", "00fb4470ed98c687"},
 	{"admission/mutation/merge.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/smd.go", "findAtomics", "b37ee77404e4e50a"},
-	{"internal/server/schemas.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/typeconverter.go", "typeConverterManager.GetTypeConverter", "76178bbebb3722d0"},
+	{"internal/server/judging/schemas/applied.go", apiserver, "pkg/admission/plugin/policy/mutating/patch/typeconverter.go", "typeConverterManager.GetTypeConverter", "76178bbebb3722d0"},
 	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "compiler.CompileCELExpression", "43ebe6220533efbe"},
 	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "mustBuildEnvs", "e30bb7b9df2b80ed"},
 	{"admission/expression/environment.go", apiserver, "pkg/admission/plugin/cel/compile.go", "createEnvForOpts", "f2678d38ca018908"},

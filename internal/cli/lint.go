@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -32,7 +33,7 @@ type lintOptions struct {
 	connect bool
 	// serviceAddresses say where services are that run outside of the cluster.
 	serviceAddresses []string
-	addresses        server.ServiceAddresses
+	addresses        webhookservices.Addresses
 	// upgradeTo is a release, 1.38; empty for the present one.
 	upgradeTo string
 	level     string
@@ -120,7 +121,7 @@ func (o *lintOptions) complete() error {
 		return err
 	}
 	var err error
-	if o.addresses, err = server.ParseServiceAddresses(o.serviceAddresses); err != nil {
+	if o.addresses, err = webhookservices.ParseAddresses(o.serviceAddresses); err != nil {
 		return usageError{err}
 	}
 	if o.upgradeTo != "" && !regexp.MustCompile(`^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?$`).MatchString(o.upgradeTo) {

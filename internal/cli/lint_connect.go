@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
 // connectTimeout bounds one connection to a webhook, and connectAtOnce how many are made at a
@@ -29,7 +29,7 @@ type connector struct {
 	world *lint.World
 	// addresses are those of services outside of the cluster. inside reports whether this
 	// process runs in the cluster, where the cluster IPs of services are reachable.
-	addresses server.ServiceAddresses
+	addresses webhookservices.Addresses
 	inside    bool
 }
 

@@ -27,10 +27,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/exclusions"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/inforce"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/params"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/revision"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/rejections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
@@ -50,14 +54,15 @@ type admitter struct {
 	chain      apiadmission.Interface
 	plugins    []admission.Plugin
 	rejections *rejections.Teller
-	// manifests reads registrations from files. configured has the exclusion rules in use;
-	// after the start it belongs to followExclusions.
+	// manifests reads registrations from files, and configured is the AdmissionConfiguration.
 	manifests  *manifests.Source
 	configured *admission.Configuration
 	// params reads what policies refer to; it learns where from the API.
 	params *params.Reader
 	// schemas are those of the kinds that policies change; it learns them from the API.
-	schemas *schemas
+	schemas *schemas.Applied
+	// inForce holds the answers to writes of registrations until these are in force.
+	inForce inforce.Holder
 	// makeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
 	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
@@ -88,7 +93,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas{}, drained: make(chan struct{})}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, drained: make(chan struct{})}
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
@@ -118,15 +123,16 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}); err != nil {
 		return nil, err
 	}
+	a.inForce = inforce.Holder{Refresher: a.refresher, MaxStaleness: s.AdmissionMaxStaleness}
 	if a.engine, err = admission.New(admission.Options{
-		Snapshots:     snapshots{a.refresher},
+		Snapshots:     revision.Snapshots{Refresher: a.refresher},
 		Registrations: reader,
 		Namespaces:    cached,
 		Params:        a.params,
 		Schemas:       a.schemas,
 		Authorizer:    controllers.Initializing(authorize),
 		Configuration: configuration,
-		Resolver:      s.addresses.before(self.services()),
+		Resolver:      self.services(s),
 		Dial:          s.DialWebhook,
 		Breaker:       s.breaker,
 		MaxInFlight:   s.AdmissionWebhookMaxInFlight,
@@ -180,7 +186,9 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	running.Go(func() { a.announcer.Run(ctx) })
 	running.Go(func() { a.params.Run(ctx) })
 	running.Go(func() { a.manifests.Run(ctx) })
-	running.Go(func() { a.followExclusions(ctx) })
+	running.Go(func() {
+		exclusions.Follow(ctx, a.settings.AdmissionConfigFile, a.configured, a.manifests.SetExclusions)
+	})
 	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })
 	defer running.Wait()
 	return a.refresher.Run(ctx)

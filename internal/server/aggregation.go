@@ -33,7 +33,7 @@ func (a *api) newAggregator(p apiParts, builtin []discovery.Version) error {
 	s := p.settings
 	o := aggregation.Options{
 		Loopback: p.self.config, Informers: p.self.informers,
-		Resolver: s.addresses.before(p.self.services()), Placed: s.addresses.Has,
+		Resolver: p.self.services(s), Placed: s.addresses.Has,
 		Self:              p.serving.self(),
 		ClientCertificate: p.serving.toAggregated.CurrentCertKeyContent,
 		MaxInFlight:       s.MaxRequestsInFlight, LongRunning: p.config.LongRunningFunc,

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
@@ -32,6 +34,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/revision"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/typechecking"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
@@ -50,7 +54,7 @@ type api struct {
 	discovery   *discovery.Handler
 	mapper      meta.ResettableRESTMapper
 	openapi     *openapi.Handler
-	// types checks the types of policies' expressions.
+	// types writes status.typeChecking of policies (D61).
 	types *typechecking.Controller
 	// aggregator passes requests on to other servers.
 	aggregator *aggregation.Aggregator
@@ -96,7 +100,7 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 // newAPI makes the resources, and what describes them.
 func newAPI(p apiParts) (*api, error) {
 	s, authorizer := p.settings, p.config.Authorization.Authorizer
-	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.hold, func(resource string) registrations.Warn {
+	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.inForce.Hold, func(resource string) registrations.Warn {
 		return func(ctx context.Context, name string) []string {
 			return p.admitter.dangers(ctx, kindOf(resource), name)
 		}
@@ -108,7 +112,11 @@ func newAPI(p apiParts) (*api, error) {
 		delete(registrationStorage, version)
 	}
 	holdPolicies(p.kinds, p.admitter)
-	ring := newRing(s)
+	// Without a ring no traces are kept.
+	var ring *traces.Ring
+	if s.AdmissionTraceBytes >= 0 {
+		ring = traces.NewRing(s.AdmissionTraceBytes)
+	}
 	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate})
 	// The resources of gatehouse.dev.
 	own := map[string]rest.Storage{
@@ -128,8 +136,11 @@ func newAPI(p apiParts) (*api, error) {
 	}
 	shown := versions(builtin)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
-	described := newDescribed(p.self.client.Discovery(), models)
-	a.types = newTypeChecking(p.self.client.Discovery(), described)
+	described := schemas.NewDescribed(p.self.client.Discovery(), models)
+	a.types = typechecking.New(typechecking.Options{
+		Schemas: described, Kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(p.self.client.Discovery())),
+		Builtin: legacyscheme.Scheme.IsGroupRegistered,
+	})
 	p.admitter.costs = expressioncost.New(described, p.self.mapper)
 	if err := a.addCustom(p, append(slices.Clip(shown), definitions)); err != nil {
 		return nil, err
@@ -152,14 +163,14 @@ func newAPI(p apiParts) (*api, error) {
 	})
 	explanations.Serve(a.aggregator.Server, a.static, a.custom)
 	p.admitter.params.Serve(a.static, a.custom, a.custom, p.stores.place)
-	p.admitter.schemas.serve(append(builtin, endpoints...), a.custom)
+	p.admitter.schemas.Serve(append(builtin, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}
 	a.own = through(&resources.Handler{
 		Sources:   sources,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
-	}, showRevision, traced(ring))
+	}, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	return a, nil
 }
@@ -214,7 +225,7 @@ func (a *api) addCustom(p apiParts, builtin []discovery.Version) error {
 	}
 	var err error
 	if a.conversions, err = customresources.NewCaller(call.Options{
-		Resolver:    p.settings.addresses.before(p.self.services()),
+		Resolver:    p.self.services(p.settings),
 		Dial:        p.settings.DialWebhook,
 		Breaker:     p.settings.breaker,
 		MaxInFlight: p.settings.AdmissionWebhookMaxInFlight,

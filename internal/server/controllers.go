@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,7 +82,7 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 		return controllers.New(o)
 	}
 	o.Namespaces.Settle = p.admitter.settle
-	leases, err := leasesOf(p.kinds)
+	leases, err := election.Stored(catalog.Find(p.kinds, coordinationv1.SchemeGroupVersion.WithResource("leases")))
 	if err != nil {
 		return nil, err
 	}

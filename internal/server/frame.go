@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/deadline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
@@ -131,7 +132,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		room.Doorway,
 		stack.Handler,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
-		withTimeToAnswer,
+		deadline.Handler,
 		stack.Handler,
 		limiter.Limit,
 		quotas.Handler,

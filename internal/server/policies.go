@@ -47,7 +47,7 @@ func holdPolicies(kinds []catalog.Group, a *admitter) {
 					// A status changes nothing about who is judged.
 					continue
 				}
-				v.Storage[path] = registrations.Held(store, a.hold, func(ctx context.Context, name string) []string {
+				v.Storage[path] = registrations.Held(store, a.inForce.Hold, func(ctx context.Context, name string) []string {
 					var warnings []string
 					for _, p := range a.problems(ctx, path, name) {
 						if !toldByStrategy(path, p.Code) {

@@ -20,6 +20,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 )
 
 // assembly is a server with all its parts in place, not yet serving. Each part is made
@@ -67,8 +69,8 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if err != nil {
 		return nil, err
 	}
-	if a.tracer, err = newTracer(ctx, s, config.APIServerID); err != nil {
-		return nil, err
+	if a.tracer, err = spans.New(ctx, s.tracing, config.APIServerID); err != nil {
+		return nil, fmt.Errorf("--tracing-config-file %s: %w", s.TracingConfigFile, err)
 	}
 	config.TracerProvider = a.tracer
 	if a.admitter, err = newAdmitter(s, a.serving.address.URL, a.loopback, config.Authorization.Authorizer, db); err != nil {
@@ -252,13 +254,13 @@ func (a *assembly) afterStart(ctx context.Context) {
 
 // serve handles requests until ctx ends.
 func (a *assembly) serve(ctx context.Context) error {
-	stopHangUp, err := a.loopback.hangUp(ctx)
+	stopHangUp, err := connections.HangUp(ctx, a.loopback.config)
 	if err != nil {
 		return err
 	}
 	defer stopHangUp()
-	if connections := a.serving.connections; connections != nil {
-		defer context.AfterFunc(ctx, connections.closeAll)()
+	if clients := a.serving.connections; clients != nil {
+		defer context.AfterFunc(ctx, clients.CloseAll)()
 	}
 	a.generic.ShutdownTimeout = shutdownTimeout
 	return a.generic.PrepareRun().RunWithContext(ctx)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -13,7 +12,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
-	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
 // KubernetesVersion is the Kubernetes release whose kinds this server has.
@@ -57,7 +57,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	if err := s.settings.prepareProcess(); err != nil {
 		return err
 	}
-	if err := s.settings.prepareDataDir(); err != nil {
+	if err := datadir.Prepare(s.settings.files(), s.settings.DataDir); err != nil {
 		return err
 	}
 	listener, err := s.settings.listen()
@@ -92,17 +92,6 @@ func (s *settings) prepareProcess() error {
 	// Histograms ask for it when they are registered.
 	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
 	return nil
-}
-
-func (s *settings) prepareDataDir() error {
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-		return fmt.Errorf("--data-dir: %w", err)
-	}
-	if info, err := os.Stat(s.DataDir); err == nil && info.Mode().Perm()&0o002 != 0 {
-		// A volume may be like this on purpose, and may not be ours to change.
-		klog.Warningf("All users of this machine may write to the data directory %s (mode %#o), and replace the server's keys and data: close it with chmod 700", s.DataDir, info.Mode().Perm())
-	}
-	return checkFormat(s.files(), s.DataDir)
 }
 
 func (s *settings) listen() (net.Listener, error) {

@@ -23,10 +23,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/certificates"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
 // serving is how clients reach the server: its certificates, its address, and the
@@ -45,7 +49,7 @@ type serving struct {
 	port int
 	// connections are those of clients, the server itself among them; nil unless they
 	// are to be closed at the end.
-	connections *connections
+	connections *connections.Listener
 	// advertised is the address under which others reach this server; nil when there is
 	// none.
 	advertised net.IP
@@ -54,7 +58,7 @@ type serving struct {
 	// proxies says who may tell in headers who a caller is; nil for nobody.
 	proxies *authenticatorfactory.RequestHeaderConfig
 	// toAggregated is the certificate by which aggregated servers know this one.
-	toAggregated *pairFile
+	toAggregated *certificates.Pair
 }
 
 // newServing loads or makes the certificates, and writes the kubeconfig.
@@ -120,17 +124,17 @@ func (s *settings) hosts(advertised net.IP) []string {
 
 // secure sets up TLS, and the server's own connection to itself.
 func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile string) error {
-	cert, err := newPairFile("serving", certFile, keyFile)
+	cert, err := certificates.NewPair("serving", certFile, keyFile)
 	if err != nil {
 		return fmt.Errorf("serving certificate: %w", err)
 	}
-	clientCA, err := newAuthorityFile("client-ca", v.pki.CAFile)
+	clientCA, err := certificates.NewAuthority("client-ca", v.pki.CAFile)
 	if err != nil {
 		return fmt.Errorf("client CA: %w", err)
 	}
 	var clients dynamiccertificates.CAContentProvider = clientCA
 	if s.ClientCAFile != "" {
-		given, err := newAuthorityFile("client-ca-file", s.ClientCAFile)
+		given, err := certificates.NewAuthority("client-ca-file", s.ClientCAFile)
 		if err != nil {
 			return fmt.Errorf("--client-ca-file: %w", err)
 		}
@@ -153,7 +157,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		return fmt.Errorf("loopback certificate: %w", err)
 	}
 	if s.EndAtOnce {
-		v.connections = newConnections(listener)
+		v.connections = connections.New(listener)
 		listener = v.connections
 	}
 	v.info = &genericapiserver.SecureServingInfo{
@@ -180,7 +184,7 @@ func (v *serving) front(s *settings) error {
 		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
 	}
 	if v.proxies != nil {
-		if v.proxies.CAContentProvider, err = newAuthorityFile("request-header", s.proxies.ClientCAFile); err != nil {
+		if v.proxies.CAContentProvider, err = certificates.NewAuthority("request-header", s.proxies.ClientCAFile); err != nil {
 			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
 		}
 	}
@@ -194,7 +198,7 @@ func (v *serving) front(s *settings) error {
 		if err != nil {
 			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
 		}
-		if trusted.CAContentProvider, err = newAuthorityFile("front-proxy", own.ClientCAFile); err != nil {
+		if trusted.CAContentProvider, err = certificates.NewAuthority("front-proxy", own.ClientCAFile); err != nil {
 			return fmt.Errorf("authority of the certificate for aggregated servers: %w", err)
 		}
 		if v.proxies != nil {
@@ -205,7 +209,7 @@ func (v *serving) front(s *settings) error {
 		}
 		v.proxies = trusted
 	}
-	if v.toAggregated, err = newPairFile("aggregator-proxy-cert", certFile, keyFile); err != nil {
+	if v.toAggregated, err = certificates.NewPair("aggregator-proxy-cert", certFile, keyFile); err != nil {
 		return fmt.Errorf("certificate for aggregated servers: %w", err)
 	}
 	return nil
@@ -263,4 +267,9 @@ func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback,
 		config: config, client: client, informers: informers.NewSharedInformerFactory(client, 0), stopped: stopped,
 		mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 	}, nil
+}
+
+// services returns what finds the webhooks behind services.
+func (l *loopback) services(s *settings) call.Resolver {
+	return s.addresses.Before(webhookservices.Resolver(l.informers, l.stopped))
 }

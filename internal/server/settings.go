@@ -22,6 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 )
 
 // settings are what Options mean: with the defaults, checked, and parsed once, by New.
@@ -46,7 +48,7 @@ type settings struct {
 	// proxies is RequestHeader, with the usual headers where none are given.
 	proxies options.RequestHeaderAuthenticationOptions
 	// addresses is ServiceAddresses.
-	addresses ServiceAddresses
+	addresses webhookservices.Addresses
 	// serviceRange is ServiceClusterIPRange, and serviceIP the address in it that the
 	// service kubernetes has.
 	serviceRange *net.IPNet
@@ -118,7 +120,7 @@ func (s *settings) parseAddresses() error {
 	if s.serviceIP, err = kubernetesservice.IP(s.serviceRange); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %s: %w", s.ServiceClusterIPRange, err)
 	}
-	if s.addresses, err = ParseServiceAddresses(s.ServiceAddresses); err != nil {
+	if s.addresses, err = webhookservices.ParseAddresses(s.ServiceAddresses); err != nil {
 		return err
 	}
 	if s.AdvertiseAddress == "" {
@@ -265,4 +267,10 @@ func (s *settings) checkProxies() error {
 		}
 	}
 	return nil
+}
+
+func (s *settings) parseTracing() error {
+	var err error
+	s.tracing, err = spans.Read(s.TracingConfigFile)
+	return err
 }

@@ -2,8 +2,16 @@ package server
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 )
+
+// A file that does not exist is one sentence, which names the flag.
+func TestAFileThatDoesNotExistIsNamed(t *testing.T) {
+	if _, err := newSettings(Options{DataDir: t.TempDir(), TracingConfigFile: "nowhere.yaml"}); err == nil || !strings.HasPrefix(err.Error(), "--tracing-config-file: open nowhere.yaml") {
+		t.Errorf("got %v for a file that does not exist", err)
+	}
+}
 
 // TestEveryDefaultIsUsed: Defaults has the settings of a server without options.
 func TestEveryDefaultIsUsed(t *testing.T) {

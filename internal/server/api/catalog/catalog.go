@@ -110,6 +110,18 @@ type Version struct {
 	Unadvertised bool
 }
 
+// Find returns the storage of a resource among groups; nil for one that is not there.
+func Find(groups []Group, resource schema.GroupVersionResource) rest.Storage {
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			if v.GroupVersion == resource.GroupVersion() {
+				return v.Storage[resource.Resource]
+			}
+		}
+	}
+	return nil
+}
+
 // Hook is something a group wants to have run once the server serves.
 type Hook struct {
 	Name string

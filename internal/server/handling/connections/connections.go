@@ -1,30 +1,31 @@
-package server
+package connections
 
 import (
 	"net"
 	"sync"
 )
 
-// connections are those that a listener has accepted and that are open. It is safe for
+// Listener knows the connections that it has accepted and that are open. It is safe for
 // concurrent use.
-type connections struct {
+type Listener struct {
 	net.Listener
 	mu struct {
 		sync.Mutex
 		open map[net.Conn]bool
-		// ended is set when no more are wanted.
+		// ended is set when connections are closed as they come.
 		ended bool
 	}
 }
 
-func newConnections(l net.Listener) *connections {
-	c := &connections{Listener: l}
+// New returns a Listener around another one.
+func New(l net.Listener) *Listener {
+	c := &Listener{Listener: l}
 	c.mu.open = map[net.Conn]bool{}
 	return c
 }
 
 // Accept implements net.Listener.
-func (c *connections) Accept() (net.Conn, error) {
+func (c *Listener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -39,22 +40,22 @@ func (c *connections) Accept() (net.Conn, error) {
 	return counted, nil
 }
 
-// closeAll closes the connections, and later ones as they come. Running requests get no
-// answer, and nothing waits for clients to hang up.
-func (c *connections) closeAll() {
+// CloseAll closes the open connections, and each later one as it comes. Running requests get no
+// answer, and the server does not wait for clients to hang up.
+func (c *Listener) CloseAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.ended = true
 	for conn := range c.mu.open {
-		// Its own Close would wait for the lock.
+		// The Close of connection would wait for the lock.
 		conn.(*connection).Conn.Close()
 	}
 }
 
-// connection is one that is counted until it is closed.
+// connection is a connection that its listener knows until it is closed.
 type connection struct {
 	net.Conn
-	of *connections
+	of *Listener
 }
 
 // Close implements net.Conn.

@@ -1,4 +1,4 @@
-package server
+package webhookservices
 
 import (
 	"context"
@@ -8,16 +8,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// services finds the endpoints of webhooks behind Services (S8.4). It
-// watches the cluster from the first call on: a server whose webhooks all
+// Resolver returns what finds the endpoints of webhooks behind Services (S8.4). The resolver
+// watches the cluster from its first call until stopped is closed: a server whose webhooks all
 // have URLs watches no services.
-func (l *loopback) services() call.Resolver {
-	core, discovery := l.informers.Core().V1(), l.informers.Discovery().V1()
+func Resolver(informers informers.SharedInformerFactory, stopped <-chan struct{}) call.Resolver {
+	core, discovery := informers.Core().V1(), informers.Discovery().V1()
 	resolver := call.ServiceResolver{
 		Service: func(namespace, name string) (*corev1.Service, error) {
 			return core.Services().Lister().Services(namespace).Get(name)
@@ -38,7 +39,7 @@ func (l *loopback) services() call.Resolver {
 				core.Endpoints().Informer().HasSynced,
 				discovery.EndpointSlices().Informer().HasSynced,
 			}
-			l.informers.Start(l.stopped)
+			informers.Start(stopped)
 			if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 				return nil, fmt.Errorf("reading services and their endpoints: %w", context.Cause(ctx))
 			}

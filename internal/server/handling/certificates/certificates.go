@@ -1,4 +1,4 @@
-package server
+package certificates
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	// lookEvery is how often the server looks whether files of certificates have changed when
 	// the system reports no changes.
 	lookEvery = time.Second
-	// readEvery is how often the server reads them all the same.
+	// readEvery is how often the server reads files of certificates that look unchanged.
 	readEvery = time.Minute
 )
 
@@ -105,38 +105,44 @@ func (r *reloading) look() []string {
 	return found
 }
 
-// pairFile is a certificate and its key in files.
-type pairFile struct {
+// Pair is a certificate and its key, in files that are read again when they change.
+type Pair struct {
 	*dynamiccertificates.DynamicCertKeyPairContent
 	files reloading
 }
 
-func newPairFile(name, cert, key string) (*pairFile, error) {
+// NewPair reads the files of a certificate and its key.
+func NewPair(name, cert, key string) (*Pair, error) {
 	p, err := dynamiccertificates.NewDynamicServingContentFromFiles(name, cert, key)
 	if err != nil {
 		return nil, err
 	}
-	return &pairFile{p, reloading{[]string{cert, key}, p}}, nil
+	return &Pair{p, reloading{[]string{cert, key}, p}}, nil
 }
 
-func (p *pairFile) RunOnce(ctx context.Context) error { return p.files.RunOnce(ctx) }
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (p *Pair) RunOnce(ctx context.Context) error { return p.files.RunOnce(ctx) }
 
-func (p *pairFile) Run(ctx context.Context, workers int) { p.files.Run(ctx, workers) }
+// Run implements dynamiccertificates.ControllerRunner.
+func (p *Pair) Run(ctx context.Context, workers int) { p.files.Run(ctx, workers) }
 
-// authorityFile are the certificates of authorities in a file.
-type authorityFile struct {
+// Authority has the certificates of authorities, in a file that is read again when it changes.
+type Authority struct {
 	*dynamiccertificates.DynamicFileCAContent
 	files reloading
 }
 
-func newAuthorityFile(name, path string) (*authorityFile, error) {
+// NewAuthority reads a file with certificates of authorities.
+func NewAuthority(name, path string) (*Authority, error) {
 	a, err := dynamiccertificates.NewDynamicCAContentFromFile(name, path)
 	if err != nil {
 		return nil, err
 	}
-	return &authorityFile{a, reloading{[]string{path}, a}}, nil
+	return &Authority{a, reloading{[]string{path}, a}}, nil
 }
 
-func (a *authorityFile) RunOnce(ctx context.Context) error { return a.files.RunOnce(ctx) }
+// RunOnce implements dynamiccertificates.ControllerRunner.
+func (a *Authority) RunOnce(ctx context.Context) error { return a.files.RunOnce(ctx) }
 
-func (a *authorityFile) Run(ctx context.Context, workers int) { a.files.Run(ctx, workers) }
+// Run implements dynamiccertificates.ControllerRunner.
+func (a *Authority) Run(ctx context.Context, workers int) { a.files.Run(ctx, workers) }

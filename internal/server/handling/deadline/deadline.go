@@ -1,4 +1,4 @@
-package server
+package deadline
 
 import (
 	"context"
@@ -15,11 +15,11 @@ const (
 	maxAnswering    = 100 * time.Millisecond
 )
 
-// withTimeToAnswer returns a handler that gives next a little less time than the
+// Handler returns a handler that gives next a little less time than the
 // request has. The library's own timeout resets the stream of a request whose
 // answer is just being written, so a handler that waited for etcd or a webhook to
 // the end would get nothing out, or a bare 504, by chance.
-func withTimeToAnswer(next http.Handler) http.Handler {
+func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		deadline, limited := req.Context().Deadline()
 		if !limited {

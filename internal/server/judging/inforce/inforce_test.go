@@ -1,4 +1,4 @@
-package server
+package inforce
 
 import (
 	"context"
@@ -87,9 +87,9 @@ func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 					defer cancel()
 					ctx = limited
 				}
-				a := &admitter{refresher: refresher, settings: &settings{Options: Options{AdmissionMaxStaleness: 5 * time.Second}}}
+				h := Holder{refresher, 5 * time.Second}
 				began := time.Now()
-				a.awaitInForce(ctx, 7)
+				h.await(ctx, 7)
 				if waited := time.Since(began); waited != tt.waited {
 					t.Errorf("waited %s, want %s", waited, tt.waited)
 				}
@@ -113,7 +113,7 @@ func TestAWriteThatStoresNothingDoesNotWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &admitter{refresher: refresher, settings: &settings{Options: Options{AdmissionMaxStaleness: time.Hour}}}
-	_, done := a.hold(t.Context())
+	h := Holder{refresher, time.Hour}
+	_, done := h.Hold(t.Context())
 	done()
 }

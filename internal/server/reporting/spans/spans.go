@@ -1,4 +1,4 @@
-package server
+package spans
 
 import (
 	"context"
@@ -14,36 +14,36 @@ import (
 )
 
 // lastSpans is how long the spans of the last requests may take on their way when the
-// server ends. A receiver that does not answer must not hold it up.
+// server ends. A receiver that does not answer must not hold up that end.
 const lastSpans = 2 * time.Second
 
-// parseTracing reads the TracingConfiguration.
-func (s *settings) parseTracing() error {
-	if s.TracingConfigFile == "" {
-		return nil
+// Read reads a TracingConfiguration; nil for no file. An error names --tracing-config-file.
+func Read(file string) (*tracingapi.TracingConfiguration, error) {
+	if file == "" {
+		return nil, nil
 	}
-	configuration, err := options.ReadTracingConfiguration(s.TracingConfigFile)
+	configuration, err := options.ReadTracingConfiguration(file)
 	if err != nil {
-		return fmt.Errorf("--tracing-config-file: %w", err)
+		return nil, fmt.Errorf("--tracing-config-file: %w", err)
 	}
 	if errs := tracingapi.ValidateTracingConfiguration(configuration, feature.DefaultFeatureGate, nil); len(errs) > 0 {
-		return fmt.Errorf("--tracing-config-file %s: %w", s.TracingConfigFile, errs.ToAggregate())
+		return nil, fmt.Errorf("--tracing-config-file %s: %w", file, errs.ToAggregate())
 	}
-	s.tracing = configuration
-	return nil
+	return configuration, nil
 }
 
-// newTracer makes what records the spans of requests and sends them to the receiver that
-// the settings name; without one, spans are not recorded. id names this run of the server.
-func newTracer(ctx context.Context, s *settings, id string) (tracing.TracerProvider, error) {
-	if s.tracing == nil {
+// New returns the provider that records the spans of requests and sends them to the receiver
+// that a configuration names. Without a configuration the provider records nothing. id names
+// this run of the server.
+func New(ctx context.Context, configuration *tracingapi.TracingConfiguration, id string) (tracing.TracerProvider, error) {
+	if configuration == nil {
 		return tracing.NewNoopTracerProvider(), nil
 	}
-	provider, err := tracing.NewProvider(ctx, s.tracing, nil, []resource.Option{
+	provider, err := tracing.NewProvider(ctx, configuration, nil, []resource.Option{
 		resource.WithAttributes(semconv.ServiceName("gatehouse"), semconv.ServiceInstanceID(id)),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--tracing-config-file %s: %w", s.TracingConfigFile, err)
+		return nil, err
 	}
 	return tracer{provider}, nil
 }

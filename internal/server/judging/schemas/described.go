@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"errors"
@@ -8,35 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
-	"github.com/gatehouse-dev/gatehouse/internal/server/judging/typechecking"
 )
 
-// newTypeChecking returns what writes status.typeChecking of policies (D61).
-func newTypeChecking(client discovery.DiscoveryInterface, schemas *described) *typechecking.Controller {
-	return typechecking.New(typechecking.Options{
-		Schemas: schemas,
-		Kinds:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)),
-		Builtin: legacyscheme.Scheme.IsGroupRegistered,
-	})
-}
-
-// newDescribed returns what finds the OpenAPI schemas of all kinds.
-func newDescribed(client discovery.DiscoveryInterface, models *openapi.Models) *described {
-	return &described{
+// NewDescribed returns what finds the OpenAPI schemas of all kinds: those of built-in kinds among
+// models, the others by a client.
+func NewDescribed(client discovery.DiscoveryInterface, models *openapi.Models) *Described {
+	return &Described{
 		builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client},
 		known: map[schema.GroupVersionKind]weak.Pointer[spec.Schema]{},
 	}
 }
 
-// described finds the OpenAPI schemas of all kinds. Those of built-in kinds are not read from the
+// Described finds the OpenAPI schemas of all kinds. Those of built-in kinds are not read from the
 // server's documents, which are long.
-type described struct {
+type Described struct {
 	builtin, custom resolver.SchemaResolver
 
 	mu sync.Mutex
@@ -46,7 +34,7 @@ type described struct {
 }
 
 // ResolveSchema implements resolver.SchemaResolver. The schema must not be changed.
-func (s *described) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
+func (s *Described) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	s.mu.Lock()
 	known := s.known[kind].Value()
 	s.mu.Unlock()

@@ -1,4 +1,4 @@
-package server
+package schemas
 
 import (
 	"sync/atomic"
@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// schemas has the schemas of all kinds that the server serves, for mutating policies. They
-// are those of server-side apply, so that a kind has one as soon as it is served (S18.22,
-// D51). It knows none before serve.
-type schemas struct{ served atomic.Pointer[servedSchemas] }
+// Applied has the schemas of all kinds that the server serves, for mutating policies. These
+// schemas are those of server-side apply, so that a kind has one as soon as it is served
+// (S18.22, D51). Before Serve there are none.
+type Applied struct{ served atomic.Pointer[served] }
 
-type servedSchemas struct {
+type served struct {
 	builtin map[schema.GroupVersionKind]managedfields.TypeConverter
 	custom  *customresources.Server
 }
 
-// serve makes the kinds of endpoints known, and those that users define.
-func (s *schemas) serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
+// Serve makes the kinds of endpoints known, and those that users define.
+func (s *Applied) Serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
 	builtin := make(map[schema.GroupVersionKind]managedfields.TypeConverter, len(endpoints))
 	for _, e := range endpoints {
 		// Upstream looks for a schema where the group and version of the kind are served,
@@ -30,17 +30,17 @@ func (s *schemas) serve(endpoints []*resources.Endpoint, custom *customresources
 			builtin[e.Kind] = e.TypeConverter
 		}
 	}
-	s.served.Store(&servedSchemas{builtin, custom})
+	s.served.Store(&served{builtin, custom})
 }
 
 // TypeConverter implements admission.Schemas.
-func (s *schemas) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
-	served := s.served.Load()
-	if served == nil {
+func (s *Applied) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	kinds := s.served.Load()
+	if kinds == nil {
 		return nil
 	}
-	if converter := served.builtin[kind]; converter != nil {
+	if converter := kinds.builtin[kind]; converter != nil {
 		return converter
 	}
-	return served.custom.TypeConverter(kind)
+	return kinds.custom.TypeConverter(kind)
 }

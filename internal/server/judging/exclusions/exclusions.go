@@ -1,4 +1,4 @@
-package server
+package exclusions
 
 import (
 	"bytes"
@@ -14,24 +14,25 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
 const (
-	// lookAtExclusions is how often the file with exclusion rules is looked at, besides the
-	// events of the file system, and settled what passes between two looks that must agree.
-	lookAtExclusions = time.Second
-	settled          = 100 * time.Millisecond
+	// lookEvery is how often Follow reads the file with exclusion rules, besides the events of
+	// the file system, and settled the time between two reads that must agree.
+	lookEvery = time.Second
+	settled   = 100 * time.Millisecond
 )
 
-// followExclusions takes changed exclusion rules of the AdmissionConfiguration into use,
-// until ctx ends. The rest of the file counts at the start only. A file that is bad changes
-// nothing (S23.8).
-func (a *admitter) followExclusions(ctx context.Context) {
-	file := a.settings.AdmissionConfigFile
+// Follow gives use the exclusion rules of an AdmissionConfiguration as they change in its file,
+// until ctx ends. first is what the file had at the start. The rest of the file counts only at
+// the start. A file that is bad changes nothing (S23.8).
+func Follow(ctx context.Context, file string, first *admission.Configuration, use func(*exclusion.Rules) error) {
 	if file == "" {
 		return
 	}
+	configured := first
 	var last []byte
 	var said string
 	bad := func(err error) {
@@ -62,20 +63,20 @@ func (a *admitter) followExclusions(ctx context.Context) {
 		last, said = now, ""
 		configuration, err := admission.LoadConfiguration(file)
 		if err == nil {
-			if configuration.SameExclusions(a.configured) {
+			if configuration.SameExclusions(configured) {
 				return
 			}
-			err = a.manifests.SetExclusions(configuration.Exclusions())
+			err = use(configuration.Exclusions())
 		}
 		if err != nil {
 			bad(err)
 			return
 		}
-		a.configured = configuration
+		configured = configuration
 		exclusionReloads().WithLabelValues("success").Inc()
 		klog.InfoS("Exclusion rules have changed and are in use", "file", file, "rules", len(configuration.Exclusions().List()))
 	}
-	filesystem.WatchUntil(ctx, lookAtExclusions, filepath.Dir(file), look, func(err error) {
+	filesystem.WatchUntil(ctx, lookEvery, filepath.Dir(file), look, func(err error) {
 		klog.V(1).InfoS("Cannot watch the file with exclusion rules; looking at it every second", "file", file, "err", err)
 	})
 }

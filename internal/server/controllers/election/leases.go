@@ -1,8 +1,7 @@
-package server
+package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,47 +11,33 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/apis/coordination"
-
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // leases reads and writes Leases where they are stored. No admission is asked: a webhook
 // for Leases that hangs must not decide which server runs the controllers.
-type leases struct {
-	storage interface {
-		rest.Getter
-		rest.Creater
-		rest.Updater
-	}
+type leases struct{ storage leaseStorage }
+
+type leaseStorage interface {
+	rest.Getter
+	rest.Creater
+	rest.Updater
 }
 
-// leasesOf finds the storage of Leases.
-func leasesOf(groups []catalog.Group) (*leases, error) {
-	for _, g := range groups {
-		for _, v := range g.Versions {
-			if v.GroupVersion != coordinationv1.SchemeGroupVersion {
-				continue
-			}
-			l := &leases{}
-			var ok bool
-			if l.storage, ok = v.Storage["leases"].(interface {
-				rest.Getter
-				rest.Creater
-				rest.Updater
-			}); ok {
-				return l, nil
-			}
-		}
+// Stored returns the Leases of a storage.
+func Stored(storage rest.Storage) (Leases, error) {
+	s, ok := storage.(leaseStorage)
+	if !ok {
+		return nil, fmt.Errorf("a %T does not store leases", storage)
 	}
-	return nil, errors.New("there is no storage of leases")
+	return &leases{s}, nil
 }
 
-// Get implements election.Leases.
+// Get implements Leases.
 func (l *leases) Get(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
 	return external(l.storage.Get(at(ctx, "get", namespace, name), name, &metav1.GetOptions{}))
 }
 
-// Create implements election.Leases.
+// Create implements Leases.
 func (l *leases) Create(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	obj, err := internal(lease)
 	if err != nil {
@@ -61,7 +46,7 @@ func (l *leases) Create(ctx context.Context, lease *coordinationv1.Lease) (*coor
 	return external(l.storage.Create(at(ctx, "create", lease.Namespace, lease.Name), obj, rest.ValidateAllObjectFunc, &metav1.CreateOptions{}))
 }
 
-// Update implements election.Leases.
+// Update implements Leases.
 func (l *leases) Update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	obj, err := internal(lease)
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package inforce
 
 import (
 	"context"
@@ -13,32 +13,40 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// timeToAnswer is what is kept of a request's time for answering it; half of what is
-// left if that is less.
+// timeToAnswer is how much of a request's time is kept for the answer; half of the time that
+// is left, if that is less.
 const timeToAnswer = 500 * time.Millisecond
 
-// hold implements registrations.Hold: a write is answered when this server judges
-// requests by it (S11.8), so that a client's next request is judged by what it wrote.
-// A write that stored nothing is answered at once.
-func (a *admitter) hold(ctx context.Context) (writing context.Context, done func()) {
+// Holder holds the answers to writes of registrations.
+type Holder struct {
+	// Refresher has the registrations that requests are judged by.
+	Refresher *snapshot.Refresher
+	// MaxStaleness is how old registrations may be that requests are judged by.
+	MaxStaleness time.Duration
+}
+
+// Hold implements registrations.Hold: a write is answered when this server judges
+// requests by what it stored (S11.8), so that a client's next request is judged by what the
+// client wrote. A write that stored nothing is answered at once.
+func (h Holder) Hold(ctx context.Context) (writing context.Context, done func()) {
 	writing, receipt := revisionmark.WithReceipt(ctx)
 	return writing, func() {
 		if revision := receipt.Revision(); revision > 0 {
-			a.awaitInForce(ctx, revision)
+			h.await(ctx, revision)
 		}
 	}
 }
 
-// awaitInForce returns when requests are judged by all registrations of a revision.
+// await returns when requests are judged by all registrations of a revision.
 // The wait is bounded by the request's time, and by the time after which no request
-// is judged any more when registrations cannot be read (S11.10). When it is over in
-// vain, there is a warning: the write itself was done.
+// is judged any more when registrations cannot be read (S11.10). When the wait ends and the
+// registrations are not in force, the client gets a warning: the write itself was done.
 //
 // Nothing waits for itself here: reading registrations needs no request, and writes of
 // registrations are judged by no webhook (S2.38).
-func (a *admitter) awaitInForce(ctx context.Context, revision int64) {
+func (h Holder) await(ctx context.Context, revision int64) {
 	defer inflight.StepAside(ctx)()
-	until := time.Now().Add(a.settings.AdmissionMaxStaleness)
+	until := time.Now().Add(h.MaxStaleness)
 	if deadline, limited := ctx.Deadline(); limited {
 		if last := deadline.Add(-min(timeToAnswer, time.Until(deadline)/2)); last.Before(until) {
 			until = last
@@ -46,7 +54,7 @@ func (a *admitter) awaitInForce(ctx context.Context, revision int64) {
 	}
 	waiting, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	err := a.refresher.Await(waiting, func(s *snapshot.Snapshot) bool {
+	err := h.Refresher.Await(waiting, func(s *snapshot.Snapshot) bool {
 		read, err := strconv.ParseInt(s.Revision, 10, 64)
 		return err == nil && read >= revision
 	})

@@ -1,4 +1,4 @@
-package server
+package webhookservices
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 
 // S8.21: a service leads to the address that is given for it, whatever is stored.
 func TestServiceAddresses(t *testing.T) {
-	addresses, err := ParseServiceAddresses([]string{"shop/check=127.0.0.1:9443", "shop/check:8443=[::1]:9444", "shop/other:443=hooks.example.com:1"})
+	addresses, err := ParseAddresses([]string{"shop/check=127.0.0.1:9443", "shop/check:8443=[::1]:9444", "shop/other:443=hooks.example.com:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolver := addresses.before(call.ResolverFunc(func(context.Context, string, string, int32) ([]string, error) {
+	resolver := addresses.Before(call.ResolverFunc(func(context.Context, string, string, int32) ([]string, error) {
 		return []string{"stored"}, nil
 	}))
 	for _, tc := range []struct {
@@ -48,12 +48,12 @@ func TestServiceAddressesThatMeanNothing(t *testing.T) {
 		"shop/check=:1":              "has no host",
 		"shop/check=127.0.0.1:70000": `port "70000" is not a number`,
 	} {
-		_, err := ParseServiceAddresses([]string{entry})
+		_, err := ParseAddresses([]string{entry})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--service-address") {
 			t.Errorf("%s: got %v, want %s", entry, err, want)
 		}
 	}
-	if _, err := ParseServiceAddresses([]string{"a/b=c:1", "a/b=d:1"}); err == nil || !strings.Contains(err.Error(), "already") {
+	if _, err := ParseAddresses([]string{"a/b=c:1", "a/b=d:1"}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("twice: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package revision
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// revisionHeader is in the answer to every write that admission judged: the
-// storage revision of the registrations it was judged by. Every registration
+// header is in the answer to every write that admission judged: the
+// storage revision of the registrations by which admission judged the write. Every registration
 // whose resourceVersion is not greater was in force. When several snapshots were
 // used, this is the oldest.
-const revisionHeader = "Gatehouse-Registration-Revision"
+const header = "Gatehouse-Registration-Revision"
 
 // oldest is kept in the context of a request that writes: the first snapshot that it was
 // admitted by, which is the oldest. The response may be written while admission goes on,
@@ -24,11 +24,11 @@ type oldest struct {
 
 type oldestKey struct{}
 
-// snapshots has the registrations in force, and notes which ones a request was admitted by.
-type snapshots struct{ *snapshot.Refresher }
+// Snapshots has the registrations in force, and notes which ones a request was admitted by.
+type Snapshots struct{ *snapshot.Refresher }
 
 // Acquire implements admission.Snapshots.
-func (s snapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {
+func (s Snapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error) {
 	found, err := s.Refresher.Acquire(ctx, subject)
 	if err == nil {
 		if o, ok := ctx.Value(oldestKey{}).(*oldest); ok {
@@ -38,8 +38,8 @@ func (s snapshots) Acquire(ctx context.Context, subject snapshot.Subject) (*snap
 	return found, err
 }
 
-// showRevision returns a handler that adds revisionHeader to the answers of next.
-func showRevision(next http.Handler) http.Handler {
+// Handler returns a handler that adds the header to the answers of next.
+func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.Method {
 		case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -47,9 +47,9 @@ func showRevision(next http.Handler) http.Handler {
 			return
 		}
 		o := &oldest{}
-		w = resources.AnsweringWith(w, func(header http.Header) {
+		w = resources.AnsweringWith(w, func(answer http.Header) {
 			if by := o.Load(); by != nil {
-				header.Set(revisionHeader, by.Revision)
+				answer.Set(header, by.Revision)
 			}
 		})
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), oldestKey{}, o)))

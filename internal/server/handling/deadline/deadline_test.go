@@ -1,4 +1,4 @@
-package server
+package deadline
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestTimeToAnswer(t *testing.T) {
 				ctx = limited
 			}
 			called := false
-			withTimeToAnswer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 				called = true
 				deadline, limited := req.Context().Deadline()
 				if limited != (c.time > 0) {

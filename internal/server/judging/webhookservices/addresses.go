@@ -1,4 +1,4 @@
-package server
+package webhookservices
 
 import (
 	"context"
@@ -18,13 +18,13 @@ type servicePort struct {
 	port            int32
 }
 
-// ServiceAddresses says where services are whose webhooks run outside of the cluster
+// Addresses says where services are whose webhooks run outside of the cluster
 // (S8.21).
-type ServiceAddresses map[servicePort]string
+type Addresses map[servicePort]string
 
-// ParseServiceAddresses reads entries NAMESPACE/NAME[:PORT]=HOST:PORT.
-func ParseServiceAddresses(entries []string) (ServiceAddresses, error) {
-	addresses := ServiceAddresses{}
+// ParseAddresses reads entries NAMESPACE/NAME[:PORT]=HOST:PORT.
+func ParseAddresses(entries []string) (Addresses, error) {
+	addresses := Addresses{}
 	for _, entry := range entries {
 		service, address, err := parseServiceAddress(entry)
 		if err != nil {
@@ -80,7 +80,7 @@ func parsePort(text string) (int32, error) {
 }
 
 // Has reports whether a service has an address for any port.
-func (s ServiceAddresses) Has(namespace, name string) bool {
+func (s Addresses) Has(namespace, name string) bool {
 	for key := range s {
 		if key.namespace == namespace && key.name == name {
 			return true
@@ -91,7 +91,7 @@ func (s ServiceAddresses) Has(namespace, name string) bool {
 
 // Of returns the address of a port of a service; ok is false for one without. A hook without
 // a port means 443.
-func (s ServiceAddresses) Of(namespace, name string, port int32) (address string, ok bool) {
+func (s Addresses) Of(namespace, name string, port int32) (address string, ok bool) {
 	wanted := servicePort{namespace, name, port}
 	if port == 0 {
 		wanted.port = 443
@@ -104,9 +104,9 @@ func (s ServiceAddresses) Of(namespace, name string, port int32) (address string
 	return "", false
 }
 
-// before returns a resolver that asks another one for the services that have no address
+// Before returns a resolver that asks another one for the services that have no address
 // here.
-func (s ServiceAddresses) before(other call.Resolver) call.Resolver {
+func (s Addresses) Before(other call.Resolver) call.Resolver {
 	if len(s) == 0 {
 		return other
 	}

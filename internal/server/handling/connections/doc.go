@@ -1,0 +1,3 @@
+// Package connections ends connections: those of clients when a server for tests ends at once,
+// and those of a server to itself when it ends.
+package connections

@@ -1,0 +1,3 @@
+// Package spans sends the spans of requests to an OpenTelemetry receiver, if a
+// TracingConfiguration names one.
+package spans

@@ -1,0 +1,3 @@
+// Package datadir prepares the directory in which a server keeps everything that it writes. The
+// file FORMAT says in which layout: a server refuses a directory with another layout.
+package datadir

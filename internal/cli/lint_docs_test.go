@@ -152,7 +152,7 @@ and on any Kubernetes cluster, and needs no Gatehouse server.
 A path is a file, a directory, or ` + "`-`" + ` for standard input, such as the output of
 ` + "`helm template`" + ` or ` + "`kubectl kustomize`" + `. The command also looks at services, workloads, namespaces,
 custom resource definitions, roles and params among the files. Files may not be all there is: the
-absence of an object in them is never an error, and the output lists what no file has. `+"`-v 1`"+` lists
+absence of an object in them is never an error, and the output lists what no file has. ` + "`-v 1`" + ` lists
 the rules that were checked.
 
 ## On a cluster

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/runtimeconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -270,11 +271,11 @@ func chooseAdmission(s *server.Options, warn func(string, ...any)) {
 	// A plugin that is not here is disabled already.
 	s.DisableAdmissionPlugins = slices.DeleteFunc(slices.Clone(s.DisableAdmissionPlugins), missing)
 	s.RuntimeConfig = slices.DeleteFunc(slices.Clone(s.RuntimeConfig), func(entry string) bool {
-		if server.CanSwitch(entry) {
+		if runtimeconfig.CanSwitch(entry) {
 			return false
 		}
 		// What is to be served may be served already.
-		if _, value, given := strings.Cut(entry, "="); given && value != "true" || !server.Serves(entry) {
+		if _, value, given := strings.Cut(entry, "="); given && value != "true" || !runtimeconfig.ServedByDefault(entry) {
 			warn("--runtime-config %s has no effect here", entry)
 		}
 		return true

@@ -5,9 +5,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,8 +27,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/caches"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/exclusions"
-	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/inforce"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/manifests"
@@ -66,12 +67,10 @@ type admitter struct {
 	// makeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
 	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
-	// costs estimates what the expressions of policies cost; the API sets it.
-	costs *expressioncost.Estimator
 	// namespaces are those that a watch has shown.
 	namespaces corelisters.NamespaceLister
-	// judgedBy are the caches that requests are judged by; nil before the server is ready.
-	judgedBy atomic.Pointer[caches]
+	// caches are those that requests are judged by.
+	caches *caches.Caches
 	// creations are those that the chain has let pass.
 	creations *namespaces.Creations
 	// fences keep quotas exact.
@@ -86,7 +85,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
-	if err := checkConfigured(configuration, s.plugins); err != nil {
+	if err := chain.CheckConfigured(configuration, s.plugins); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
 	makeAccount, err := controllers.MakeAccount(s.Controllers, self.client)
@@ -104,9 +103,10 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
+	a.caches = caches.New(self.informers, s.plugins, s.authorizes("RBAC"))
 	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
 	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
-	reader := onlyServed(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versionsOff)
+	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versions.Hidden())
 	if a.refresher, err = snapshot.NewRefresher(snapshot.Options{
 		Reader:       announced{reader, a.announcer},
 		Interval:     s.AdmissionRefreshInterval,
@@ -144,11 +144,11 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}); err != nil {
 		return nil, err
 	}
-	parts := pluginParts{
-		settings: s, self: self, authorizer: authorize, engine: a.engine, namespaces: cached, creations: a.creations, fences: a.fences,
-		configuration: configuration, makeAccount: a.makeAccount, drained: a.drained,
-	}
-	if a.plugins, err = parts.build(); err != nil {
+	if a.plugins, err = chain.New(chain.Options{
+		Names: s.plugins, Engine: a.engine, Authorizer: authorize, Client: self.client, Informers: self.informers, Mapper: self.mapper,
+		Namespaces: cached, Creations: a.creations, Fences: a.fences, Configuration: configuration, Version: newEffectiveVersion(),
+		MakeAccount: a.makeAccount, Drained: a.drained,
+	}); err != nil {
 		a.close()
 		return nil, err
 	}
@@ -192,6 +192,18 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	running.Go(func() { fresh.Watch(ctx, etcd, a.settings.EtcdPrefix, a.refresher.Poke) })
 	defer running.Wait()
 	return a.refresher.Run(ctx)
+}
+
+// newParams makes what reads params. A server alone on its etcd knows of all writes.
+func newParams(s *settings, db *database) *params.Reader {
+	o := params.Options{Strict: s.strict(), StepAside: inflight.StepAside, Observe: admission.CountParamsRead}
+	if s.sharesEtcd() && !s.strict() {
+		o.Follow = func(ctx context.Context, prefix string, changed func(string)) {
+			root := path.Clean("/" + s.EtcdPrefix)
+			fresh.WatchBelow(ctx, db.client.Client, root+prefix, func(key string) { changed(strings.TrimPrefix(key, root)) })
+		}
+	}
+	return params.New(o)
 }
 
 // manifestDirectories returns the directories of the plugins that run, by name.

@@ -2,14 +2,10 @@ package server
 
 import (
 	"context"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
@@ -18,14 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// addAPIServices adds the kind that puts other servers behind this one (S22.1).
-func (b *builder) addAPIServices(p apiParts) error {
-	_, err := b.add("apiregistration", &resources.Group{
+// apiServices are the kind that puts other servers behind this one (S22.1).
+func apiServices(p apiParts) *resources.Group {
+	return &resources.Group{
 		GroupVersion: aggregation.GroupVersion, Storage: aggregation.Storage(p.stores.factory, p.stores.places.StorageConfig),
 		Scheme: aggregation.Scheme, Codec: initialization.NewCodec(aggregation.Codecs),
 		ParameterCodec: runtime.NewParameterCodec(aggregation.Scheme),
-	})
-	return err
+	}
 }
 
 // newAggregator makes what passes requests on to other servers.
@@ -99,40 +94,4 @@ func prioritized(versions []discovery.Version) []discovery.Version {
 func (a *assembly) runAggregator(ctx context.Context) {
 	go a.serving.toAggregated.Run(ctx, 1)
 	a.api.aggregator.Run(ctx)
-}
-
-// authenticationInfo is the ConfigMap in kube-system where servers built on k8s.io/apiserver
-// find how callers are known (S22.18).
-const authenticationInfo = "extension-apiserver-authentication"
-
-// publishedWithin is how long a start waits for that ConfigMap. What refuses it may need this
-// server to be ready.
-const publishedWithin = 2 * time.Second
-
-// publishAuthentication keeps that ConfigMap until ctx ends, and returns when it is there.
-func (a *assembly) publishAuthentication(ctx context.Context) error {
-	v := a.serving
-	info := clusterauthenticationtrust.ClusterAuthenticationInfo{ClientCA: v.clientCA}
-	if p := v.proxies; p != nil {
-		info.RequestHeaderCA, info.RequestHeaderAllowedNames = p.CAContentProvider, p.AllowedClientNames
-		info.RequestHeaderUsernameHeaders, info.RequestHeaderUIDHeaders = p.UsernameHeaders, p.UIDHeaders
-		info.RequestHeaderGroupHeaders, info.RequestHeaderExtraHeaderPrefixes = p.GroupHeaders, p.ExtraHeaderPrefixes
-	}
-	c := clusterauthenticationtrust.NewClusterAuthenticationTrustController(info, a.loopback.client)
-	v.clientCA.AddListener(c)
-	if v.proxies != nil {
-		v.proxies.CAContentProvider.AddListener(c)
-	}
-	go c.Run(ctx, 1)
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, publishedWithin, true, func(ctx context.Context) (bool, error) {
-		_, err := a.loopback.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationInfo, metav1.GetOptions{})
-		return err == nil, nil
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		klog.InfoS("The ConfigMap by which aggregated servers know callers cannot be written yet; will retry", "configMap", authenticationInfo)
-	}
-	return nil
 }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"context"
+	"crypto/tls"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,7 +10,11 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
@@ -23,7 +27,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/builtin"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
@@ -38,6 +44,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/typechecking"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/explain"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/problems"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces"
@@ -67,6 +74,16 @@ type api struct {
 	legacy bool
 }
 
+// ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
+// only.
+var ownScheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(replicasv1alpha1.AddToScheme(s))
+	utilruntime.Must(tracesv1alpha1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, metav1.Unversioned)
+	return s
+}()
+
 // apiParts are what the API is made of.
 type apiParts struct {
 	settings *settings
@@ -86,9 +103,9 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 		Storage: st.places, RESTOptions: st.factory, Loopback: self.config, Client: self.client, Informers: self.informers,
 		Authenticator: config.Authentication.Authenticator, Audiences: config.Authentication.APIAudiences,
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
-		TokenIssuer: v.tokens.generator, MaxTokenExpiration: v.tokens.maxExpiration,
-		ProxyTransport: s.proxyTransport(), ServiceAddress: s.addresses.Of, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
-		EventTTL: s.EventTTL, Served: s.builtin, Version: config.EffectiveVersion.EmulationVersion(), Legacy: s.legacyVersions,
+		TokenIssuer: v.tokens.Generator, MaxTokenExpiration: v.tokens.MaxExpiration,
+		ProxyTransport: proxyTransport(s), ServiceAddress: s.addresses.Of, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
+		EventTTL: s.EventTTL, Served: s.versions.Builtin, Version: config.EffectiveVersion.EmulationVersion(), Legacy: s.versions.Legacy,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -97,51 +114,63 @@ func newKinds(s *settings, v *serving, self *loopback, config *genericapiserver.
 	return kinds, hooks, nil
 }
 
+// proxyTransport reaches pods and services, whose certificates no authority has signed: they are
+// dialed by address.
+func proxyTransport(s *settings) *http.Transport {
+	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
+}
+
 // newAPI makes the resources, and what describes them.
 func newAPI(p apiParts) (*api, error) {
 	s, authorizer := p.settings, p.config.Authorization.Authorizer
-	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.inForce.Hold, func(resource string) registrations.Warn {
-		return func(ctx context.Context, name string) []string {
-			return p.admitter.dangers(ctx, kindOf(resource), name)
-		}
-	})
+	models := openapi.NewModels(
+		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
+			&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{}),
+		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
+	described := schemas.NewDescribed(p.self.client.Discovery(), models)
+	wrong := &problems.Reporter{
+		Engine: p.admitter.engine, Current: p.admitter.refresher.Current, Namespaces: p.admitter.namespaces,
+		Costs: expressioncost.New(described, p.self.mapper),
+	}
+	registrationStorage, err := registrations.Storage(p.stores.factory, p.stores.places.StorageConfig, p.admitter.inForce.Hold, wrong.Warn)
 	if err != nil {
 		return nil, err
 	}
-	for _, version := range s.versionsOff {
+	for _, version := range s.versions.Off {
 		delete(registrationStorage, version)
 	}
-	holdPolicies(p.kinds, p.admitter)
+	registrations.HoldPolicies(p.kinds, p.admitter.inForce.Hold, wrong.Warn)
 	// Without a ring no traces are kept.
 	var ring *traces.Ring
 	if s.AdmissionTraceBytes >= 0 {
 		ring = traces.NewRing(s.AdmissionTraceBytes)
 	}
 	explanations := explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate})
-	// The resources of gatehouse.dev.
-	own := map[string]rest.Storage{
-		replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(p.admitter.problems).WithCosts(p.admitter.expressionCosts),
-		replicas.Servers:  replicas.NewAdmissionServers(p.etcd, s.ownKey("replicas")),
-		explain.Resource:  explanations,
-		traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
+	own := &resources.Group{
+		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion,
+		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)), ParameterCodec: runtime.NewParameterCodec(ownScheme),
+		Storage: map[string]rest.Storage{
+			replicas.Resource: replicas.NewStates(p.etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(wrong.Of).WithCosts(wrong.CostsOf),
+			replicas.Servers:  replicas.NewAdmissionServers(p.etcd, s.ownKey("replicas")),
+			explain.Resource:  explanations,
+			traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
+		},
 	}
-	models := openapi.NewModels(
-		openapi.Reflect(&v1alpha1.InitializerConfigurationList{}, &v1alpha1.ExternalAdmissionHookConfigurationList{}, &replicasv1alpha1.RegistrationStateList{},
-			&replicasv1alpha1.AdmissionExplanation{}, &replicasv1alpha1.AdmissionServerList{}, &tracesv1alpha1.AdmissionTraceList{}),
-		legacyscheme.Scheme, registrations.Scheme, customresources.Scheme(), ownScheme, aggregation.Scheme)
-	a := &api{mapper: p.self.mapper, legacy: s.legacy}
-	var builtin []*resources.Endpoint
-	if a.static, builtin, err = endpoints(p, registrationStorage, own, models); err != nil {
+	a := &api{mapper: p.self.mapper, legacy: s.versions.OldClients}
+	var builtinEndpoints []*resources.Endpoint
+	if a.static, builtinEndpoints, err = builtin.Endpoints(builtin.Options{
+		Kinds: p.kinds, LegacyVersions: s.versions.Legacy, Registrations: registrationStorage, NotEnforced: s.notEnforced,
+		Others: []*resources.Group{own, apiServices(p)}, Models: models, Equivalents: p.config.EquivalentResourceRegistry,
+		Authorizer: authorizer, MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
+	}); err != nil {
 		return nil, err
 	}
-	shown := versions(builtin)
+	shown := versions(builtinEndpoints)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
-	described := schemas.NewDescribed(p.self.client.Discovery(), models)
 	a.types = typechecking.New(typechecking.Options{
 		Schemas: described, Kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(p.self.client.Discovery())),
 		Builtin: legacyscheme.Scheme.IsGroupRegistered,
 	})
-	p.admitter.costs = expressioncost.New(described, p.self.mapper)
 	if err := a.addCustom(p, append(slices.Clip(shown), definitions)); err != nil {
 		return nil, err
 	}
@@ -159,11 +188,11 @@ func newAPI(p apiParts) (*api, error) {
 		return nil, err
 	}
 	a.openapi = openapi.New(openapi.Options{
-		Models: models, Endpoints: append(builtin, endpoints...), Version: "v" + KubernetesVersion, Custom: a.custom,
+		Models: models, Endpoints: append(builtinEndpoints, endpoints...), Version: "v" + KubernetesVersion, Custom: a.custom,
 	})
 	explanations.Serve(a.aggregator.Server, a.static, a.custom)
 	p.admitter.params.Serve(a.static, a.custom, a.custom, p.stores.place)
-	p.admitter.schemas.Serve(append(builtin, endpoints...), a.custom)
+	p.admitter.schemas.Serve(append(builtinEndpoints, endpoints...), a.custom)
 	// A request for a resource goes to the first source that has it.
 	sources := []resources.Source{a.static, a.custom}
 	a.own = through(&resources.Handler{

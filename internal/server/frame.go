@@ -149,12 +149,15 @@ func through(handler http.Handler, filters ...filter) http.Handler {
 
 // identify configures who a caller is.
 func identify(ctx context.Context, config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
-	config.Authentication.APIAudiences = s.audiences(v.tokens)
+	config.Authentication.APIAudiences = v.tokens.Issuers
+	if own := s.Authentication.APIAudiences; len(own) > 0 {
+		config.Authentication.APIAudiences = own
+	}
 	config.Authentication.RequestHeaderConfig = v.proxies
 	var err error
 	config.Authentication.Authenticator, err = auth.NewAuthenticator(ctx, auth.AuthenticationOptions{
 		ClientCA: v.clientCA, RequestHeader: v.proxies, TokenFile: s.TokenAuthFile, LoopbackToken: v.loopback.BearerToken,
-		Issuers: v.tokens.issuers, Keys: v.tokens.keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
+		Issuers: v.tokens.Issuers, Keys: v.tokens.Keys, Audiences: config.Authentication.APIAudiences, Client: self.client,
 		Others: s.Authentication, ServerID: config.APIServerID,
 	})
 	return err

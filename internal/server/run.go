@@ -18,8 +18,10 @@ import (
 	"k8s.io/component-base/tracing"
 	"k8s.io/klog/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 )
@@ -36,9 +38,9 @@ type assembly struct {
 	// generic is the library's server, which frame.go configures.
 	generic *genericapiserver.GenericAPIServer
 	api     *api
-	// boot is done once, when requests are served; furnisher does what was refused then.
-	boot      *boot
-	furnisher *furnisher
+	// boot is done once, when requests are served; objects makes what was refused then.
+	boot    *boot
+	objects *bootstrap.Objects
 	// tracer records the spans of requests.
 	tracer tracing.TracerProvider
 	// running are what runs until the server ends; controllers run from when it is ready.
@@ -87,7 +89,7 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 	if a.generic, err = config.Complete(a.loopback.informers).New("gatehouse", genericapiserver.NewEmptyDelegate()); err != nil {
 		return nil, err
 	}
-	s.describeIssuer(a.serving.tokens, config.ExternalAddress, a.generic)
+	a.serving.tokens.Describe(s.ServiceAccountJWKSURI, config.ExternalAddress, a.generic)
 	for _, g := range kinds {
 		for _, v := range g.Versions {
 			for _, store := range v.Storage {
@@ -114,13 +116,19 @@ func assemble(ctx context.Context, s *settings, listener net.Listener, db *datab
 			return nil, err
 		}
 	}
-	a.furnisher = &furnisher{client: a.loopback.client, serviceRange: s.ServiceClusterIPRange, makeAccount: a.admitter.makeAccount}
-	a.boot = newBoot(a.furnisher.inOrder(), slices.Concat(a.furnisher.atOnce(), []bootStep{
+	a.objects = &bootstrap.Objects{Client: a.loopback.client, ServiceRange: s.ServiceClusterIPRange, MakeAccount: a.admitter.makeAccount}
+	callers := aggregation.Callers{ClientCA: a.serving.clientCA, Proxies: a.serving.proxies}
+	a.boot = newBoot([]bootStep{
+		{name: bootNamespaces, do: a.objects.OrLater(a.objects.Namespaces)},
+		{name: bootServiceCIDR, do: a.objects.OrLater(a.objects.ServiceCIDR)},
+		{name: bootPriorityClasses, do: a.objects.OrLater(a.objects.PriorityClasses)},
+	}, slices.Concat([]bootStep{
+		{name: bootRoles, do: a.objects.OrLater(a.objects.Roles)},
 		{name: bootCustomKinds, do: a.api.custom.Ready},
-		{name: bootService, do: a.furnisher.orLater(publish(publisher))},
-		{name: bootRegistered, do: a.furnisher.orLater(a.api.aggregator.Register)},
+		{name: bootService, do: a.objects.OrLater(publisher.Start)},
+		{name: bootRegistered, do: a.objects.OrLater(a.api.aggregator.Register)},
 		{name: bootAggregation, do: a.api.aggregator.Know, lasting: true},
-		{name: bootAuthentication, do: a.publishAuthentication, lasting: true},
+		{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, a.loopback.client) }},
 	}, hookSteps(hooks, a.loopback)))
 	if err := a.generic.AddBootSequenceHealthChecks(a.boot.checks()...); err != nil {
 		return nil, err
@@ -221,14 +229,14 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 			}
 			return err
 		}
-		if err := a.admitter.awaitCaches(a.loopback.informers); err != nil {
+		if err := a.admitter.caches.Await(); err != nil {
 			return err
 		}
 		ready(a.serving.address)
 		// Starting took memory that serving does not need.
 		debug.FreeOSMemory()
 		close(up)
-		a.furnisher.makeUp(groupCtx)
+		a.objects.Retry(groupCtx)
 		return nil
 	})
 	err := group.Wait()

@@ -10,9 +10,11 @@ import (
 	"syscall"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
@@ -103,4 +105,29 @@ func (s *settings) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("listening on %s:%d: %w", s.BindAddress, s.SecurePort, err)
 	}
 	return listener, nil
+}
+
+// CaughtUp returns when requests are judged by all objects that were stored before the call. A
+// cluster needs a moment for that, because its admission plugins and its RBAC read caches.
+// Registrations need no wait: their writes are answered when they are in force. The server must
+// be ready. Deletions are not waited for.
+func (s *Server) CaughtUp(ctx context.Context) error {
+	a := s.assembly.Load()
+	if a == nil {
+		return errors.New("the server is not ready")
+	}
+	client, err := metadata.NewForConfig(a.loopback.config)
+	if err != nil {
+		return err
+	}
+	return a.admitter.caches.CaughtUp(ctx, client)
+}
+
+// PluginNames lists the admission plugins that Options may name.
+func PluginNames() []string {
+	var names []string
+	for _, p := range chain.Known() {
+		names = append(names, p.Name)
+	}
+	return names
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/certificates"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/connections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
@@ -38,7 +39,7 @@ import (
 type serving struct {
 	pki *auth.PKI
 	// tokens signs and verifies the tokens of service accounts.
-	tokens *tokens
+	tokens *tokens.Tokens
 	info   *genericapiserver.SecureServingInfo
 	// loopback is how the server reaches itself.
 	loopback *restclient.Config
@@ -75,7 +76,7 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err
 	}
-	if v.tokens, err = s.tokens(ctx, v.pki.TokenKey); err != nil {
+	if v.tokens, err = tokens.New(ctx, s.tokens(), v.pki.TokenKey); err != nil {
 		return nil, err
 	}
 	certFile, keyFile, ca := v.pki.ServerCertFile, v.pki.ServerKeyFile, v.pki.CA

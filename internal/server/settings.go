@@ -10,18 +10,19 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options"
-	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/runtimeconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 )
@@ -32,14 +33,8 @@ type settings struct {
 	Options
 	// plugins names the admission plugins to run, in order.
 	plugins []string
-	// versionsOff are the versions of the registrations' group that are not served.
-	versionsOff []string
-	// builtin says which versions of the built-in groups are served, of those that upstream has.
-	builtin *serverstorage.ResourceConfig
-	// legacyVersions are the served ones of the versions that upstream no longer serves, and
-	// legacy says that clients of 2017 find the rest that they need.
-	legacyVersions []schema.GroupVersion
-	legacy         bool
+	// versions is RuntimeConfig.
+	versions runtimeconfig.Versions
 	// notEnforced are the resources of the registrations that no request is judged by,
 	// because the kind is switched off or its plugin does not run.
 	notEnforced []string
@@ -79,7 +74,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.checkTokens, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -174,6 +169,50 @@ func (s *settings) checkFiles() error {
 	return nil
 }
 
+// optionFile is a file that a flag names.
+type optionFile struct{ flag, path string }
+
+// accessFiles lists the files that say who callers are and what they may do.
+func (s *settings) accessFiles() []optionFile {
+	files := []optionFile{
+		{"--authentication-config", s.Authentication.AuthenticationConfigFile},
+		{"--authorization-config", s.Authorization.AuthorizationConfigurationFile},
+		{"--authorization-webhook-config-file", s.Authorization.WebhookConfigFile},
+		{"--authorization-policy-file", s.Authorization.PolicyFile},
+	}
+	if o := s.Authentication.WebHook; o != nil {
+		files = append(files, optionFile{"--authentication-token-webhook-config-file", o.ConfigFile})
+	}
+	if o := s.Authentication.OIDC; o != nil {
+		files = append(files, optionFile{"--oidc-ca-file", o.CAFile})
+	}
+	return files
+}
+
+// tokens are the options for tokens of service accounts.
+func (s *settings) tokens() tokens.Options {
+	return tokens.Options{
+		Issuers: s.ServiceAccountIssuers, SigningKeyFile: s.ServiceAccountSigningKeyFile, KeyFiles: s.ServiceAccountKeyFiles,
+		SigningEndpoint: s.ServiceAccountSigningEndpoint, JWKSURI: s.ServiceAccountJWKSURI,
+	}
+}
+
+func (s *settings) checkAuthentication() error { return auth.CheckOthers(s.Authentication) }
+
+func (s *settings) parseAuthorization() error {
+	o := *s.Authorization
+	if len(o.Modes) == 0 {
+		o.Modes = Defaults().Authorization.Modes
+	}
+	s.Authorization = &o
+	var err error
+	s.modes, err = auth.Modes(&o)
+	return err
+}
+
+// authorizes reports whether an authorizer of a type decides what callers may do.
+func (s *settings) authorizes(mode string) bool { return slices.Contains(s.modes, mode) }
+
 func (s *settings) checkChoices() error {
 	if s.AdmissionConsistency != consistencyBounded && s.AdmissionConsistency != consistencyStrict {
 		return fmt.Errorf("--admission-consistency %q is neither %s nor %s", s.AdmissionConsistency, consistencyBounded, consistencyStrict)
@@ -220,14 +259,14 @@ func (s *settings) parseAdmission() error {
 	var err error
 	if s.plugins, err = (admission.Selection{
 		Control: s.AdmissionControl, Enable: s.EnableAdmissionPlugins, Disable: s.DisableAdmissionPlugins,
-	}).Names(knownPlugins()); err != nil {
+	}).Names(chain.Known()); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if err := s.parseVersions(); err != nil {
+	if s.versions, err = runtimeconfig.Parse(s.RuntimeConfig); err != nil {
 		return err
 	}
 	for _, k := range registration.Sources() {
-		if !served(k, s.versionsOff) || !s.runs(k.Plugin) {
+		if !s.versions.Serves(k) || !s.runs(k.Plugin) {
 			s.notEnforced = append(s.notEnforced, k.Resource)
 		}
 	}

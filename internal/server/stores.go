@@ -113,7 +113,7 @@ type stores struct {
 func newStores(s *settings, version compatibility.EffectiveVersion, db *database, admitter *admitter) (*stores, error) {
 	st := &stores{}
 	var err error
-	if st.places, err = places(s, version, db.endpoints); err != nil {
+	if st.places, err = newPlaces(s, version, db.endpoints); err != nil {
 		return nil, err
 	}
 	var decorator storage.Decorator
@@ -131,7 +131,10 @@ func newStores(s *settings, version compatibility.EffectiveVersion, db *database
 		decorator = st.initialization
 	}
 	st.factory = storage.NewFactory(st.places, db.forObjects(s, admitter.fences), decorator, uncached...)
-	st.factory.OnWrite(admitter.written)
+	st.factory.OnWrite(func(ctx context.Context, w storage.Write) {
+		admitter.params.Written(w.Place, w.Key)
+		admitter.caches.Written(ctx, w)
+	})
 	return st, nil
 }
 
@@ -144,8 +147,8 @@ var uncached = []schema.GroupResource{
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
 }
 
-// places says where each resource is stored and in which version, as kube-apiserver does.
-func places(s *settings, version compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
+// newPlaces returns where each resource is stored and in which version, as kube-apiserver does.
+func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
 	etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(s.EtcdPrefix, nil))
 	etcdOptions.StorageConfig.Transport.ServerList = endpoints
 	etcdOptions.StorageConfig.Transport.TrustedCAFile = s.EtcdCAFile
@@ -153,7 +156,7 @@ func places(s *settings, version compatibility.EffectiveVersion, endpoints []str
 	etcdOptions.StorageConfig.Transport.KeyFile = s.EtcdKeyFile
 	etcdOptions.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
 	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
-	factory.APIResourceConfig = s.builtin
+	factory.APIResourceConfig = s.versions.Builtin
 	return factory.Complete(etcdOptions).New()
 }
 

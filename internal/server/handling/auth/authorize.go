@@ -88,3 +88,24 @@ type moved struct{ authorizer.Attributes }
 
 // GetPath implements authorizer.Attributes.
 func (moved) GetPath() string { return "/openapi/v2" }
+
+// Modes returns the types of the authorizers that options of authorization name. An error says
+// in upstream's words what is wrong with the options.
+func Modes(o *options.BuiltInAuthorizationOptions) ([]string, error) {
+	file := o.AuthorizationConfigurationFile
+	if errs := o.Validate(); len(errs) > 0 {
+		if file != "" {
+			return nil, fmt.Errorf("--authorization-config %s: %w", file, errs[0])
+		}
+		return nil, fmt.Errorf("--%w", errs[0])
+	}
+	config, err := o.ToAuthorizationConfig(nil)
+	if err != nil {
+		return nil, fmt.Errorf("--authorization-config %s: %w", file, err)
+	}
+	var types []string
+	for _, a := range config.AuthorizationConfiguration.Authorizers {
+		types = append(types, string(a.Type))
+	}
+	return types, nil
+}

@@ -27,6 +27,23 @@ func Others(o *options.BuiltInAuthenticationOptions) *options.BuiltInAuthenticat
 	}
 }
 
+// CheckOthers says in upstream's words what is wrong with the options for tokens of others.
+func CheckOthers(o *options.BuiltInAuthenticationOptions) error {
+	if errs := Others(o).Validate(); len(errs) > 0 {
+		return fmt.Errorf("--%w", errs[0])
+	}
+	if !KnowsOthers(o) {
+		return nil
+	}
+	if _, err := Others(o).ToAuthenticationConfig(); err != nil {
+		if o.AuthenticationConfigFile != "" {
+			return fmt.Errorf("--authentication-config %s: %w", o.AuthenticationConfigFile, err)
+		}
+		return fmt.Errorf("--oidc-*: %w", err)
+	}
+	return nil
+}
+
 // newOthers returns what knows tokens of OpenID Connect and those that a webhook knows, by
 // upstream's code, and who callers without credentials are, if the configuration says so.
 func newOthers(ctx context.Context, o AuthenticationOptions) (authenticator.Request, *apiserver.AnonymousAuthConfig, error) {

@@ -1,4 +1,4 @@
-package server
+package problems
 
 import (
 	"context"
@@ -19,9 +19,10 @@ const lintTime = time.Second
 
 // dangers returns what is wrong with a registration so that it stops the cluster or never
 // works, by the rules of gatehouse lint that need nothing but what this server knows anyway.
-// It is asked once the registration is in force, and no request that is judged waits for it.
-func (a *admitter) dangers(ctx context.Context, kind, name string) []string {
-	s := a.refresher.Current()
+// A write asks for them once its registration is in force, and no request that is judged waits
+// for the answer.
+func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
+	s := r.Current()
 	if s == nil {
 		return nil
 	}
@@ -29,7 +30,7 @@ func (a *admitter) dangers(ctx context.Context, kind, name string) []string {
 	defer cancel()
 	about := lint.Object{Kind: kind, Name: name}
 	world := &lint.World{Snapshot: s, Now: time.Now(), Partial: true, Namespaces: map[string]map[string]string{}}
-	list, err := a.namespaces.List(labels.Everything())
+	list, err := r.Namespaces.List(labels.Everything())
 	if err != nil {
 		klog.ErrorS(err, "Cannot list namespaces for the warnings about a registration")
 	}

@@ -1,16 +1,14 @@
-package server
+package builtin
 
 import (
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
@@ -18,62 +16,68 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
-	replicasv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
-	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
-// only.
-var ownScheme = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(replicasv1alpha1.AddToScheme(s))
-	utilruntime.Must(tracesv1alpha1.AddToScheme(s))
-	metav1.AddToGroupVersion(s, metav1.Unversioned)
-	return s
-}()
+// Options are the kinds, and what their endpoints need.
+type Options struct {
+	// Kinds are upstream's groups, in the order of discovery, and LegacyVersions those of
+	// their versions that upstream no longer serves.
+	Kinds          []catalog.Group
+	LegacyVersions []schema.GroupVersion
+	// Registrations has the storage of the registrations, by version and path, and NotEnforced
+	// the resources among all that configure admission that no request is judged by.
+	Registrations map[string]map[string]rest.Storage
+	NotEnforced   []string
+	// Others are groups of this server that follow upstream's.
+	Others []*resources.Group
+
+	// Models describe the kinds.
+	Models              *openapi.Models
+	Equivalents         runtime.EquivalentResourceRegistry
+	Authorizer          authorizer.Authorizer
+	MaxRequestBodyBytes int64
+}
 
 // builder makes the endpoints of the built-in kinds.
 type builder struct {
-	config *genericapiserver.Config
-	models *openapi.Models
+	options Options
 	// static finds the endpoints, all has them in order.
 	static   resources.Static
 	all      []*resources.Endpoint
 	families map[string]*family
 }
 
-// family is the kinds whose objects are the same ones: the fields that a manager applied
-// through one version must be understood when the object is written through another. The converter is built by the first write, when the kinds are known.
+// family is a set of kinds whose objects are the same ones: the fields that a manager applied
+// through one version must be understood when the object is written through another. The first
+// write builds the converter, when the kinds are known.
 type family struct {
 	kinds     []schema.GroupVersionKind
 	converter managedfields.TypeConverter
 }
 
-// endpoints makes the endpoints of the groups, in their order, of the kinds that
-// configure admission, of our own group, and of APIServices.
-func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storage, own map[string]rest.Storage, models *openapi.Models) (resources.Static, []*resources.Endpoint, error) {
-	groups, notEnforced := p.kinds, p.settings.notEnforced
-	b := &builder{config: p.config, models: models, static: resources.Static{}, families: map[string]*family{}}
+// Endpoints makes the endpoints of all groups, in their order.
+func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
+	b := &builder{options: o, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
-	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(p.settings.legacyVersions, gv) })
+	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(o.LegacyVersions, gv) })
 	codec, registrationCodec := initialization.NewCodec(initialization.Codecs(legacyscheme.Scheme)), registrations.Codec()
 	addRegistrations := func(version string) error {
-		if registrationStorage[version] == nil {
+		if o.Registrations[version] == nil {
 			return nil
 		}
 		gv := schema.GroupVersion{Group: registrations.Group, Version: version}
 		_, err := b.add("registrations", &resources.Group{
-			GroupVersion: gv, Storage: registrationStorage[version], Hub: registrations.Hub(gv),
+			GroupVersion: gv, Storage: o.Registrations[version], Hub: registrations.Hub(gv),
 			Scheme: registrations.Scheme, Codec: registrationCodec, ParameterCodec: runtime.NewParameterCodec(registrations.Scheme),
-			Warnings: pluginsOff(notEnforced),
+			Warnings: pluginsOff(o.NotEnforced),
 		})
 		return err
 	}
-	for _, g := range groups {
+	for _, g := range o.Kinds {
 		for _, v := range g.Versions {
 			added, err := b.add(familyOf(g.Name), &resources.Group{
 				GroupVersion: v.GroupVersion, Storage: v.Storage, Scheme: legacyscheme.Scheme, Codec: codec,
-				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v, notEnforced), ResetLike: legacy,
+				ParameterCodec: legacyscheme.ParameterCodec, Warnings: warningsOf(v, o.NotEnforced), ResetLike: legacy,
 			})
 			if err != nil {
 				return nil, nil, err
@@ -102,15 +106,12 @@ func endpoints(p apiParts, registrationStorage map[string]map[string]rest.Storag
 			}
 		}
 	}
-	_, err := b.add("gatehouse", &resources.Group{
-		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion, Storage: own,
-		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)),
-		ParameterCodec: runtime.NewParameterCodec(ownScheme),
-	})
-	if err != nil {
-		return nil, nil, err
+	for _, g := range o.Others {
+		if _, err := b.add(g.GroupVersion.Group, g); err != nil {
+			return nil, nil, err
+		}
 	}
-	return b.static, b.all, b.addAPIServices(p)
+	return b.static, b.all, nil
 }
 
 // rollback is a request to a controller.
@@ -145,14 +146,14 @@ func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoin
 	if f == nil {
 		f = &family{}
 		f.converter = resources.NewTypeConverter(func() (managedfields.TypeConverter, error) {
-			return b.models.TypeConverter(group.Scheme, f.kinds)
+			return b.options.Models.TypeConverter(group.Scheme, f.kinds)
 		})
 		b.families[name] = f
 	}
 	group.TypeConverter = f.converter
-	group.Equivalents = b.config.EquivalentResourceRegistry
-	group.Authorizer = b.config.Authorization.Authorizer
-	group.MaxRequestBodyBytes = b.config.MaxRequestBodyBytes
+	group.Equivalents = b.options.Equivalents
+	group.Authorizer = b.options.Authorizer
+	group.MaxRequestBodyBytes = b.options.MaxRequestBodyBytes
 	list, err := group.Endpoints()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package server
+package bootstrap
 
 import (
 	"context"
@@ -20,20 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// makeUpInterval is how often a server tries to make what it could not make at
+// retryInterval is how often a server tries to make what it could not make at
 // its start.
-const makeUpInterval = 5 * time.Second
+const retryInterval = 5 * time.Second
 
-// furnisher makes the objects that every cluster has. Like everybody's, they go
-// through admission, and a webhook that is down may be for them. That must not
-// keep a server from starting: the administrator needs it to repair the webhook. makeUp
-// retries what the API refuses, and that step of the start counts as done.
-type furnisher struct {
-	client       kubernetes.Interface
-	serviceRange string
-	// makeAccount makes the service account of a namespace; nil if no controller of this
+// Objects makes the objects that every cluster has. Like all writes, theirs go through
+// admission, and a webhook that is down may be called for them. That must not keep a server
+// from starting: the administrator needs the server to repair the webhook. Retry makes later
+// what the API refuses, and that step of the start counts as done.
+type Objects struct {
+	Client kubernetes.Interface
+	// ServiceRange is where cluster IPs come from.
+	ServiceRange string
+	// MakeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
-	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
+	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
 
 	mu struct {
 		sync.Mutex
@@ -42,25 +43,9 @@ type furnisher struct {
 	}
 }
 
-// inOrder are the steps that later ones need.
-func (f *furnisher) inOrder() []bootStep {
-	return []bootStep{
-		{name: bootNamespaces, do: f.orLater(f.createNamespaces)},
-		{name: bootServiceCIDR, do: f.orLater(f.createServiceCIDR)},
-		{name: bootPriorityClasses, do: f.orLater(f.createPriorityClasses)},
-	}
-}
-
-// atOnce are the steps that nothing at the start needs.
-func (f *furnisher) atOnce() []bootStep {
-	return []bootStep{
-		{name: bootRoles, do: f.orLater(func(ctx context.Context) error { return auth.Bootstrap(ctx, f.client) })},
-	}
-}
-
-// orLater returns what creates objects, or leaves that for makeUp when the API refuses
+// OrLater returns what creates objects, or leaves that to Retry when the API refuses
 // them.
-func (f *furnisher) orLater(create func(context.Context) error) func(context.Context) error {
+func (o *Objects) OrLater(create func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := create(ctx)
 		// A denial of a webhook may have no reason; it is an answer of the API all the same.
@@ -68,20 +53,20 @@ func (f *furnisher) orLater(create func(context.Context) error) func(context.Con
 			return err
 		}
 		klog.ErrorS(err, "Could not create a default object; will retry")
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.mu.missing = append(f.mu.missing, create)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.mu.missing = append(o.mu.missing, create)
 		return nil
 	}
 }
 
-// makeUp makes what could not be made at the start, as soon as it can be. It is called
-// when all steps are done.
-func (f *furnisher) makeUp(ctx context.Context) {
-	f.mu.Lock()
-	missing := f.mu.missing
-	f.mu.Unlock()
-	tick := time.NewTicker(makeUpInterval)
+// Retry makes what could not be made at the start, as soon as it can be. The caller has
+// waited for all steps of the start.
+func (o *Objects) Retry(ctx context.Context) {
+	o.mu.Lock()
+	missing := o.mu.missing
+	o.mu.Unlock()
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for len(missing) > 0 {
 		select {
@@ -106,16 +91,17 @@ func (f *furnisher) makeUp(ctx context.Context) {
 // Those of other namespaces have time until the first pod: see controllers.MakeAccount.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-func (f *furnisher) createNamespaces(ctx context.Context) error {
+// Namespaces makes the namespaces of the system.
+func (o *Objects) Namespaces(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range systemNamespaces {
-		group.Go(func() error { return f.createNamespace(ctx, name) })
+		group.Go(func() error { return o.createNamespace(ctx, name) })
 	}
 	return group.Wait()
 }
 
-func (f *furnisher) createNamespace(ctx context.Context, name string) error {
-	namespaces := f.client.CoreV1().Namespaces()
+func (o *Objects) createNamespace(ctx context.Context, name string) error {
+	namespaces := o.Client.CoreV1().Namespaces()
 	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -123,25 +109,25 @@ func (f *furnisher) createNamespace(ctx context.Context, name string) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("namespace %s: %w", name, err)
 	}
-	if f.makeAccount == nil {
+	if o.MakeAccount == nil {
 		return nil
 	}
-	if _, err := f.makeAccount(ctx, name); err != nil {
+	if _, err := o.MakeAccount(ctx, name); err != nil {
 		return fmt.Errorf("service account of namespace %s: %w", name, err)
 	}
 	return nil
 }
 
-// createServiceCIDR makes the range that cluster IPs are taken from. A range
+// ServiceCIDR makes the range that cluster IPs are taken from. A range
 // that is there already stays: addresses of it are in use.
-func (f *furnisher) createServiceCIDR(ctx context.Context) error {
+func (o *Objects) ServiceCIDR(ctx context.Context) error {
 	const name = "kubernetes"
-	cidrs := f.client.NetworkingV1().ServiceCIDRs()
+	cidrs := o.Client.NetworkingV1().ServiceCIDRs()
 	_, err := cidrs.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = cidrs.Create(ctx, &networkingv1.ServiceCIDR{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{f.serviceRange}},
+			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{o.ServiceRange}},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -150,9 +136,9 @@ func (f *furnisher) createServiceCIDR(ctx context.Context) error {
 	return nil
 }
 
-// createPriorityClasses makes the two classes that every cluster has.
-func (f *furnisher) createPriorityClasses(ctx context.Context) error {
-	classes := f.client.SchedulingV1().PriorityClasses()
+// PriorityClasses makes the two classes that every cluster has.
+func (o *Objects) PriorityClasses(ctx context.Context) error {
+	classes := o.Client.SchedulingV1().PriorityClasses()
 	for _, class := range schedulingv1.SystemPriorityClasses() {
 		_, err := classes.Get(ctx, class.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -164,3 +150,6 @@ func (f *furnisher) createPriorityClasses(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Roles makes the roles of RBAC that every cluster has.
+func (o *Objects) Roles(ctx context.Context) error { return auth.Bootstrap(ctx, o.Client) }

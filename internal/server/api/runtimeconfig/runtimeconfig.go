@@ -1,16 +1,14 @@
-package server
+package runtimeconfig
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 )
@@ -75,8 +73,8 @@ func resourceOf(name string) (resource schema.GroupVersionResource, ok bool) {
 	return gv.WithResource(parts[2]), slices.Contains(optional(), gv)
 }
 
-// parseRuntimeConfig returns what the entries of --runtime-config say, by what they switch.
-func parseRuntimeConfig(config []string) (map[string]bool, error) {
+// valuesOf returns what the entries of --runtime-config say, by what they switch.
+func valuesOf(config []string) (map[string]bool, error) {
 	known, values := switches(), map[string]bool{}
 	for _, entry := range config {
 		name, value, given := strings.Cut(entry, "=")
@@ -112,43 +110,93 @@ func asked(values map[string]bool, gv schema.GroupVersion) (on, given bool) {
 	return false, false
 }
 
-// parseVersions chooses the versions that are served.
-func (s *settings) parseVersions() error {
-	values, err := parseRuntimeConfig(s.RuntimeConfig)
+// Versions are the versions that a server serves.
+type Versions struct {
+	// Off are the versions of the registrations' group that are not served.
+	Off []string
+	// Builtin says which versions of the built-in groups are served, of those that upstream has.
+	Builtin *serverstorage.ResourceConfig
+	// Legacy are the served ones of the versions that upstream no longer serves, and OldClients
+	// reports whether clients of 2017 find the rest that they need.
+	Legacy     []schema.GroupVersion
+	OldClients bool
+}
+
+// Parse chooses the versions that are served by the entries of --runtime-config.
+func Parse(config []string) (Versions, error) {
+	v := Versions{}
+	values, err := valuesOf(config)
 	if err != nil {
-		return err
+		return v, err
 	}
 	for _, version := range switchable {
 		if on, given := values[registrations.Group+"/"+version]; given && !on {
-			s.versionsOff = append(s.versionsOff, version)
+			v.Off = append(v.Off, version)
 		}
 	}
-	s.legacy = values[legacySwitch]
+	v.OldClients = values[legacySwitch]
 	for gv := range catalog.LegacyVersions() {
 		// A version's own entry is stronger.
 		on, given := values[gv.String()]
-		if on || (s.legacy && !given) {
-			s.legacyVersions = append(s.legacyVersions, gv)
+		if on || (v.OldClients && !given) {
+			v.Legacy = append(v.Legacy, gv)
 		}
 	}
-	s.builtin = catalog.Default()
+	v.Builtin = catalog.Default()
 	for _, gv := range optional() {
 		if on, _ := asked(values, gv); on {
-			s.builtin.EnableVersions(gv)
+			v.Builtin.EnableVersions(gv)
 		}
 	}
 	for name, on := range values {
 		if resource, ok := resourceOf(name); ok && on {
-			s.builtin.EnableResources(resource)
+			v.Builtin.EnableResources(resource)
 		} else if ok {
-			s.builtin.DisableResources(resource)
+			v.Builtin.DisableResources(resource)
 		}
 	}
 	// The version is on without an entry, for webhooks (S13.3, D45).
 	if on, _ := asked(values, betaPolicies[0].GroupVersion()); on {
-		s.builtin.EnableResources(betaPolicies...)
+		v.Builtin.EnableResources(betaPolicies...)
 	}
-	return nil
+	return v, nil
+}
+
+// Serves reports whether a kind of registrations has a version that is served.
+func (v Versions) Serves(k registration.Descriptor) bool {
+	return slices.ContainsFunc(k.Versions, func(version string) bool { return !slices.Contains(v.Off, version) })
+}
+
+// Hidden are the kinds of registrations that have no version that is served.
+func (v Versions) Hidden() []string {
+	var kinds []string
+	for _, k := range registration.Sources() {
+		if !v.Serves(k) {
+			kinds = append(kinds, k.Kind)
+		}
+	}
+	return kinds
+}
+
+// CanSwitch reports whether --runtime-config may have an entry.
+func CanSwitch(entry string) bool {
+	name, value, _ := strings.Cut(entry, "=")
+	if value == "false" && isStability(name) {
+		return false
+	}
+	_, resource := resourceOf(name)
+	return resource || slices.Contains(switches(), name)
+}
+
+// ServedByDefault reports whether the version, or the resource, that an entry of
+// --runtime-config names is served without the entry.
+func ServedByDefault(entry string) bool {
+	name, _, _ := strings.Cut(entry, "=")
+	parts := strings.Split(name, "/")
+	if name == "v1" || name == "api/ga" {
+		return true
+	}
+	return len(parts) > 1 && catalog.Default().GroupVersionConfigs[schema.GroupVersion{Group: parts[0], Version: parts[1]}]
 }
 
 // betaPolicies are the kinds of MutatingAdmissionPolicy in v1beta1. They are served only
@@ -156,61 +204,4 @@ func (s *settings) parseVersions() error {
 var betaPolicies = []schema.GroupVersionResource{
 	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicies"},
 	{Group: registrations.Group, Version: "v1beta1", Resource: "mutatingadmissionpolicybindings"},
-}
-
-// onlyServed leaves out of what a Reader finds the kinds that only have versions that
-// are switched off: they count as empty and give no error (S11.12). Registrations
-// stay stored.
-func onlyServed(reader snapshot.Reader, off []string) snapshot.Reader {
-	var hidden []string
-	for _, k := range registration.Sources() {
-		if !served(k, off) {
-			hidden = append(hidden, k.Kind)
-		}
-	}
-	if hidden == nil {
-		return reader
-	}
-	return &filtered{Reader: reader, hidden: hidden}
-}
-
-// served reports whether a kind has a version that is not switched off.
-func served(k registration.Descriptor, off []string) bool {
-	return slices.ContainsFunc(k.Versions, func(v string) bool { return !slices.Contains(off, v) })
-}
-
-// filtered is a Reader without some kinds.
-type filtered struct {
-	snapshot.Reader
-	hidden []string
-}
-
-// Read implements snapshot.Reader.
-func (f *filtered) Read(ctx context.Context, since snapshot.Version) (snapshot.Registrations, error) {
-	found, err := f.Reader.Read(ctx, since)
-	if err != nil {
-		return found, err
-	}
-	found.Disabled = slices.Concat(found.Disabled, f.hidden)
-	found.Changes = slices.DeleteFunc(slices.Clone(found.Changes), func(c snapshot.Change) bool {
-		return slices.Contains(f.hidden, c.Source.Descriptor().Kind)
-	})
-	if found.Kept != nil {
-		found.Kept = slices.DeleteFunc(found.Kept, func(k snapshot.Kept) bool {
-			return slices.Contains(f.hidden, k.Source.Descriptor().Kind)
-		})
-	}
-	served := func(objects []runtime.Object) []runtime.Object {
-		return slices.DeleteFunc(slices.Clone(objects), func(obj runtime.Object) bool {
-			source, ok := registration.SourceOf(obj)
-			return ok && slices.Contains(f.hidden, source.Descriptor().Kind)
-		})
-	}
-	found.Objects = served(found.Objects)
-	if rest := found.Rest; rest != nil {
-		found.Rest = func(ctx context.Context, take func([]runtime.Object)) error {
-			return rest(ctx, func(objects []runtime.Object) { take(served(objects)) })
-		}
-	}
-	return found, nil
 }

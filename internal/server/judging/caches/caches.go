@@ -1,10 +1,9 @@
-package server
+package caches
 
 import (
 	"context"
-	"path"
 	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,60 +12,54 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
-	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
-	"github.com/gatehouse-dev/gatehouse/internal/server/judging/params"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
-// newParams makes what reads params. A server alone on its etcd knows of all writes.
-func newParams(s *settings, db *database) *params.Reader {
-	o := params.Options{Strict: s.strict(), StepAside: inflight.StepAside, Observe: admission.CountParamsRead}
-	if s.sharesEtcd() && !s.strict() {
-		o.Follow = func(ctx context.Context, prefix string, changed func(string)) {
-			root := path.Clean("/" + s.EtcdPrefix)
-			fresh.WatchBelow(ctx, db.client.Client, root+prefix, func(key string) { changed(strings.TrimPrefix(key, root)) })
-		}
-	}
-	return params.New(o)
+// Caches are the caches that requests are judged by. They are safe for concurrent use.
+type Caches struct {
+	resources []schema.GroupVersionResource
+	factory   informers.SharedInformerFactory
+	// awaited are the caches that writes wait for; nil before Await.
+	awaited atomic.Pointer[map[schema.GroupResource]cache.SharedIndexInformer]
 }
 
-// caches are the informers that requests are judged by, by resource.
-type caches map[schema.GroupResource]cache.SharedIndexInformer
+// New returns the caches of a factory that requests are judged by, given the names of the
+// admission plugins that run, and whether RBAC decides what callers may do.
+func New(factory informers.SharedInformerFactory, running []string, rbac bool) *Caches {
+	return &Caches{resources: read(running, rbac), factory: factory}
+}
 
 // notAwaited are resources that requests are judged by whose writes are answered at once,
 // because there are very many.
 var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes"}
 
-// readLive are resources of which a new object is read from the storage until the cache has
-// it.
+// readLive are resources whose new objects are read from the storage until the cache has them.
 var readLive = []schema.GroupResource{{Resource: "namespaces"}, {Resource: "serviceaccounts"}}
 
-// awaitCaches has writes wait for the caches from now on. Before, nobody could tell the
-// difference, and the start would take longer.
-func (a *admitter) awaitCaches(factory informers.SharedInformerFactory) error {
-	all := caches{}
-	for _, gvr := range a.settings.cached() {
+// Await has writes wait for the caches from now on. While a server starts, no client could see
+// a difference, and the start would take longer.
+func (c *Caches) Await() error {
+	all := map[schema.GroupResource]cache.SharedIndexInformer{}
+	for _, gvr := range c.resources {
 		if slices.Contains(notAwaited, gvr.Resource) {
 			continue
 		}
-		informer, err := factory.ForResource(gvr)
+		informer, err := c.factory.ForResource(gvr)
 		if err != nil {
 			return err
 		}
 		all[gvr.GroupResource()] = informer.Informer()
 	}
-	a.judgedBy.Store(&all)
+	c.awaited.Store(&all)
 	return nil
 }
 
-// written is called with each write, before it is answered: the next request is judged by it
-// (S20.8).
-func (a *admitter) written(ctx context.Context, w storage.Write) {
-	a.params.Written(w.Place, w.Key)
-	if all := a.judgedBy.Load(); all != nil && w.Object != nil {
+// Written is called with each write, before it is answered: the next request is judged by the
+// write (S20.8).
+func (c *Caches) Written(ctx context.Context, w storage.Write) {
+	if all := c.awaited.Load(); all != nil && w.Object != nil {
 		if informer := (*all)[w.Resource]; informer != nil {
 			awaitCache(ctx, informer, w)
 		}

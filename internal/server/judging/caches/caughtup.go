@@ -1,8 +1,7 @@
-package server
+package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,31 +21,21 @@ import (
 // caughtUpInterval is how often CaughtUp looks at a cache that is behind.
 const caughtUpInterval = 2 * time.Millisecond
 
-// CaughtUp returns when requests are judged by all objects that were stored before it was
-// called. A cluster needs a moment for that, because its admission plugins and its RBAC
-// read caches. Registrations need no wait: their writes are answered when they are in force.
-// The server must be ready. Deletions are not waited for.
-func (s *Server) CaughtUp(ctx context.Context) error {
-	a := s.assembly.Load()
-	if a == nil {
-		return errors.New("the server is not ready")
-	}
-	client, err := metadata.NewForConfig(a.loopback.config)
-	if err != nil {
-		return err
-	}
+// CaughtUp returns when the caches have all objects that were stored before the call. Deletions
+// are not waited for. client reads what is stored.
+func (c *Caches) CaughtUp(ctx context.Context, client metadata.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, gvr := range a.settings.cached() {
-		group.Go(func() error { return a.caughtUp(ctx, client, gvr) })
+	for _, gvr := range c.resources {
+		group.Go(func() error { return c.caughtUp(ctx, client, gvr) })
 	}
 	return group.Wait()
 }
 
-// cached lists the resources that requests are judged by from caches.
-func (s *settings) cached() []schema.GroupVersionResource {
+// read lists the resources that plugins and RBAC read from caches.
+func read(running []string, rbac bool) []schema.GroupVersionResource {
 	var list []schema.GroupVersionResource
 	for _, p := range plugins.All() {
-		if !s.runs(p.Name) {
+		if !slices.Contains(running, p.Name) {
 			continue
 		}
 		for _, r := range p.Reads {
@@ -57,7 +46,7 @@ func (s *settings) cached() []schema.GroupVersionResource {
 			}
 		}
 	}
-	if s.authorizes("RBAC") {
+	if rbac {
 		for _, resource := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
 			list = append(list, schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource})
 		}
@@ -66,8 +55,8 @@ func (s *settings) cached() []schema.GroupVersionResource {
 }
 
 // caughtUp returns when the informer of a resource has what is stored now.
-func (a *assembly) caughtUp(ctx context.Context, client metadata.Interface, gvr schema.GroupVersionResource) error {
-	informer, err := a.loopback.informers.ForResource(gvr)
+func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr schema.GroupVersionResource) error {
+	informer, err := c.factory.ForResource(gvr)
 	if err != nil {
 		return err
 	}
@@ -89,7 +78,7 @@ func (a *assembly) caughtUp(ctx context.Context, client metadata.Interface, gvr 
 	return nil
 }
 
-// has tells whether a cache has an object as it is stored, or a later one.
+// has reports whether a cache has an object as it is stored, or a later one.
 func has(store cache.Store, stored *metav1.PartialObjectMetadata) bool {
 	key, err := cache.MetaNamespaceKeyFunc(stored)
 	if err != nil {

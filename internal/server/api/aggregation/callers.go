@@ -1,0 +1,57 @@
+package aggregation
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controlplane/controller/clusterauthenticationtrust"
+)
+
+// authenticationInfo is the ConfigMap in kube-system where servers built on k8s.io/apiserver
+// find how callers are known (S22.18).
+const authenticationInfo = "extension-apiserver-authentication"
+
+// publishedWithin is how long a start waits for the ConfigMap. A webhook that refuses it may need
+// this server to be ready.
+const publishedWithin = 2 * time.Second
+
+// Callers say how callers are known.
+type Callers struct {
+	// ClientCA verifies the certificates of callers.
+	ClientCA dynamiccertificates.CAContentProvider
+	// Proxies says which proxies may say in headers who a caller is; nil for none.
+	Proxies *authenticatorfactory.RequestHeaderConfig
+}
+
+// Publish keeps the ConfigMap until ctx ends, and returns when the ConfigMap is there.
+func (c Callers) Publish(ctx context.Context, client kubernetes.Interface) error {
+	info := clusterauthenticationtrust.ClusterAuthenticationInfo{ClientCA: c.ClientCA}
+	if p := c.Proxies; p != nil {
+		info.RequestHeaderCA, info.RequestHeaderAllowedNames = p.CAContentProvider, p.AllowedClientNames
+		info.RequestHeaderUsernameHeaders, info.RequestHeaderUIDHeaders = p.UsernameHeaders, p.UIDHeaders
+		info.RequestHeaderGroupHeaders, info.RequestHeaderExtraHeaderPrefixes = p.GroupHeaders, p.ExtraHeaderPrefixes
+	}
+	controller := clusterauthenticationtrust.NewClusterAuthenticationTrustController(info, client)
+	c.ClientCA.AddListener(controller)
+	if c.Proxies != nil {
+		c.Proxies.CAContentProvider.AddListener(controller)
+	}
+	go controller.Run(ctx, 1)
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, publishedWithin, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, authenticationInfo, metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		klog.InfoS("The ConfigMap by which aggregated servers know callers cannot be written yet; will retry", "configMap", authenticationInfo)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package registrations
+
+import (
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	mutatingpolicy "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy/storage"
+	mutatingbinding "k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding/storage"
+	validatingpolicy "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy/storage"
+	validatingbinding "k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding/storage"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+)
+
+// HoldPolicies makes writes of admission policies and of their bindings be answered when
+// they are in force, like those of other registrations (S11.8, S20.7). A write of one that
+// refers to something that does not exist gets a warning (S20.9).
+func HoldPolicies(kinds []catalog.Group, hold Hold, warn func(resource string) Warn) {
+	for _, g := range kinds {
+		if g.Name != Group {
+			continue
+		}
+		for _, v := range g.Versions {
+			for path, storage := range v.Storage {
+				var store *registry.Store
+				switch s := storage.(type) {
+				case *validatingpolicy.REST:
+					store = s.Store
+				case *validatingbinding.REST:
+					store = s.Store
+				case *mutatingpolicy.REST:
+					store = s.Store
+				case *mutatingbinding.REST:
+					store = s.Store
+				default:
+					// A status changes nothing about who is judged.
+					continue
+				}
+				v.Storage[path] = Held(store, hold, warn(path))
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package tokens
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/klog/v2"
+	authenticationvalidation "k8s.io/kubernetes/pkg/apis/authentication/validation"
+	"k8s.io/kubernetes/pkg/routes"
+	"k8s.io/kubernetes/pkg/serviceaccount"
+	externaljwt "k8s.io/kubernetes/pkg/serviceaccount/externaljwt/plugin"
+)
+
+// issuer names this server in the tokens of service accounts, unless the options do.
+const issuer = "https://kubernetes.default.svc.cluster.local"
+
+const (
+	// signerPatience is how long the first keys of an external signer may take, and
+	// signerAnswer its first answer to anything else, as in kube-apiserver.
+	signerPatience = 60 * time.Second
+	signerAnswer   = 10 * time.Second
+)
+
+// Options say with what tokens are signed and verified. The zero value means the server's own
+// key.
+type Options struct {
+	// Issuers are those of tokens that are accepted; the first one is that of new tokens.
+	Issuers []string
+	// SigningKeyFile has the key that signs tokens, and KeyFiles more keys that verify them.
+	SigningKeyFile string
+	KeyFiles       []string
+	// SigningEndpoint is the socket of an external signer, instead of keys.
+	SigningEndpoint string
+	// JWKSURI is where others find the keys that verify tokens; empty means this server.
+	JWKSURI string
+}
+
+// Tokens are what tokens of service accounts are signed and verified with.
+type Tokens struct {
+	// Issuers are those of tokens that are accepted; the first one is that of new tokens.
+	Issuers   []string
+	Generator serviceaccount.TokenGenerator
+	Keys      serviceaccount.PublicKeysGetter
+	// Key signs the tokens that are kept in Secrets; nil for an external signer, which
+	// signs none of them.
+	Key any
+	// MaxExpiration is how long a token may be valid; 0 means any time.
+	MaxExpiration time.Duration
+}
+
+// New reads the keys that the options name, or takes the server's own. An external signer is
+// used until ctx ends.
+func New(ctx context.Context, o Options, own crypto.Signer) (*Tokens, error) {
+	t := &Tokens{Issuers: o.Issuers, Key: own}
+	if len(t.Issuers) == 0 {
+		t.Issuers = []string{issuer}
+	}
+	if o.SigningEndpoint != "" {
+		if err := t.signOutside(ctx, o.SigningEndpoint); err != nil {
+			return nil, fmt.Errorf("--service-account-signing-endpoint %s: %w", o.SigningEndpoint, err)
+		}
+		return t, nil
+	}
+	if o.SigningKeyFile != "" {
+		var err error
+		if t.Key, err = keyutil.PrivateKeyFromFile(o.SigningKeyFile); err != nil {
+			return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+		}
+	}
+	signer, ok := t.Key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("--service-account-signing-key-file: a %T cannot sign tokens", t.Key)
+	}
+	public := []any{signer.Public()}
+	for _, file := range o.KeyFiles {
+		keys, err := keyutil.PublicKeysFromFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("--service-account-key-file: %w", err)
+		}
+		public = append(public, keys...)
+	}
+	var err error
+	if t.Keys, err = serviceaccount.StaticPublicKeysGetter(public); err != nil {
+		return nil, fmt.Errorf("key of service account tokens: %w", err)
+	}
+	if t.Generator, err = serviceaccount.JWTTokenGenerator(t.Issuers[0], t.Key); err != nil {
+		return nil, fmt.Errorf("key of service account tokens: %w", err)
+	}
+	return t, nil
+}
+
+// signOutside takes an external signer, and the keys with which its tokens are verified.
+func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
+	signer, keys, err := externaljwt.New(ctx, t.Issuers[0], endpoint, signerPatience, false)
+	if err != nil {
+		return err
+	}
+	answer, cancel := context.WithTimeout(ctx, signerAnswer)
+	defer cancel()
+	metadata, err := signer.GetServiceMetadata(answer)
+	if err != nil {
+		return err
+	}
+	if metadata.MaxTokenExpirationSeconds < authenticationvalidation.MinTokenAgeSec {
+		return fmt.Errorf("the signer's tokens are valid for %d s at most, and %d s are needed", metadata.MaxTokenExpirationSeconds, authenticationvalidation.MinTokenAgeSec)
+	}
+	t.Generator, t.Keys, t.Key = signer, keys, nil
+	t.MaxExpiration = time.Duration(metadata.MaxTokenExpirationSeconds) * time.Second
+	return nil
+}
+
+// abstractSocket is a socket of Linux that has no file.
+var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
+
+// Check says which options do not go together.
+func (o Options) Check() error {
+	if endpoint := o.SigningEndpoint; endpoint != "" {
+		if o.SigningKeyFile != "" || len(o.KeyFiles) > 0 {
+			return errors.New("--service-account-signing-endpoint excludes --service-account-signing-key-file and --service-account-key-file: the external signer has the keys")
+		}
+		if strings.HasPrefix(endpoint, "@") && !abstractSocket.MatchString(endpoint) {
+			return fmt.Errorf("--service-account-signing-endpoint %q is not the name of an abstract socket", endpoint)
+		}
+	}
+	if o.JWKSURI == "" {
+		return nil
+	}
+	u, err := url.Parse(o.JWKSURI)
+	if err != nil {
+		return fmt.Errorf("--service-account-jwks-uri: %w", err)
+	}
+	if u.Scheme != "https" {
+		return fmt.Errorf("--service-account-jwks-uri %q must be an https URL", o.JWKSURI)
+	}
+	return nil
+}
+
+// Describe serves what others need to verify tokens of service accounts:
+// /.well-known/openid-configuration and /openid/v1/jwks.
+func (t *Tokens) Describe(jwksURI, address string, server *genericapiserver.GenericAPIServer) {
+	metadata, err := serviceaccount.NewOpenIDMetadataProvider(t.Issuers[0], jwksURI, address, t.Keys)
+	if err != nil {
+		klog.ErrorS(err, "Not serving the discovery of the issuer of service account tokens: it needs an issuer that is an https URL", "issuer", t.Issuers[0])
+		return
+	}
+	routes.NewOpenIDMetadataServer(metadata).Install(server.Handler.GoRestfulContainer)
+}

@@ -1,0 +1,3 @@
+// Package chain makes the admission plugins of a server: those of the engine, and those that are
+// compiled into kube-apiserver.
+package chain

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -163,6 +166,11 @@ func TestAQuotaIsNeverExceededByThreeServers(t *testing.T) {
 		select {
 		case <-time.After(raceFor(t)):
 			servers[0].Kill(t)
+			// It ran the controllers. Others take them over when its Lease is over, or gone.
+			leases := q.clients[1].CoordinationV1().Leases(metav1.NamespaceSystem)
+			if err := leases.Delete(harness.Context(t), "gatehouse-controllers", metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
 		case <-ctx.Done():
 		}
 	})
@@ -206,4 +214,60 @@ func TestACountedQuotaHolds(t *testing.T) {
 	if late > 0 {
 		t.Errorf("%d of %d secrets were let in by a quota of none that was counted", late, rounds)
 	}
+}
+
+// S9.21: nothing of a namespace with a quota stays in etcd, however its namespace went.
+func TestNothingOfAQuotaStaysWhenItsNamespaceIsGone(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	stored, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.Close()
+	const fences = "/registry/gatehouse/quotas/"
+	// This one went while no server ran.
+	if _, err := stored.Put(harness.Context(t), fences+"long-gone", ""); err != nil {
+		t.Fatal(err)
+	}
+	s := harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*")
+	c, ns := harness.Client(t, s.Admin), s.Namespace(t)
+	left := func() (string, error) {
+		found, err := stored.Get(harness.Context(t), fences, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+		if err != nil {
+			return "", err
+		}
+		var names []string
+		for _, kv := range found.Kvs {
+			names = append(names, strings.TrimPrefix(string(kv.Key), fences))
+		}
+		return strings.Join(names, " "), nil
+	}
+	hard := corev1.ResourceList{"count/secrets": resource.MustParse("10")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
+	if _, err := c.CoreV1().ResourceQuotas(ns).Create(harness.Context(t), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secrets := c.CoreV1().Secrets(ns)
+	harness.Eventually(t, "a count makes a fence, and that of a namespace that is gone goes", func() error {
+		if _, err := secrets.Create(harness.Context(t), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := secrets.Delete(harness.Context(t), "s", metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		if got, err := left(); err != nil || got != ns {
+			return fmt.Errorf("fences of %q, %v", got, err)
+		}
+		return nil
+	})
+	if err := c.CoreV1().Namespaces().Delete(harness.Context(t), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "no fence is left", func() error {
+		if got, err := left(); err != nil || got != "" {
+			return fmt.Errorf("fences of %q, %v", got, err)
+		}
+		return nil
+	})
 }

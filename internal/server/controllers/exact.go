@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/informers"
@@ -30,6 +31,8 @@ const (
 	// countTries is how often a quota is counted that is charged meanwhile, before it is left for
 	// later. One that is full is charged no more.
 	countTries = 5
+	// nearlyFull is the share of a limit from which on a quota counts as full.
+	nearlyFull = 0.9
 	// lookAnew is after how long the keys are read again of which an object is not known.
 	lookAnew = 50 * time.Millisecond
 )
@@ -43,6 +46,7 @@ type exactQuotas struct {
 	self     clientv1.ResourceQuotasGetter
 	monitors *monitors
 	term     *term
+	turns    *turns
 
 	mu sync.Mutex
 	// registry counts with listers that have caught up.
@@ -77,16 +81,28 @@ type exactQuota struct {
 
 // UpdateStatus implements clientv1.ResourceQuotaInterface.
 func (q exactQuota) UpdateStatus(ctx context.Context, counted *corev1.ResourceQuota, o metav1.UpdateOptions) (*corev1.ResourceQuota, error) {
-	fences := q.term.options.Fences
+	if q.term.options.Fences == nil {
+		return q.ResourceQuotaInterface.UpdateStatus(ctx, counted, o)
+	}
+	id := types.NamespacedName{Namespace: q.namespace, Name: counted.Name}
+	if !q.turns.begin(id) {
+		return counted, nil
+	}
+	took := time.Duration(0)
+	defer func() { q.turns.end(id, took) }()
 	current, err := q.self.ResourceQuotas(q.namespace).Get(ctx, counted.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if fences == nil || !lowers(current.Status.Used, counted.Status.Used) {
+	if !lowers(current.Status.Used, counted.Status.Used) {
 		return q.ResourceQuotaInterface.UpdateStatus(ctx, counted, o)
 	}
+	began := time.Now()
 	for try := 1; ; try++ {
 		written, err := q.recount(ctx, counted, o)
+		if !frees(current, counted.Status.Used) {
+			took = time.Since(began)
+		}
 		if !apierrors.IsConflict(err) || try == countTries {
 			return written, err
 		}
@@ -97,6 +113,18 @@ func (q exactQuota) UpdateStatus(ctx context.Context, counted *corev1.ResourceQu
 func lowers(before, after corev1.ResourceList) bool {
 	for name, was := range before {
 		if now, ok := after[name]; ok && now.Cmp(was) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// frees reports whether a quota that is full, or nearly so, has room after it was counted. Its count
+// must not wait: creates that are refused do not notice it, and others need the room.
+func frees(full *corev1.ResourceQuota, after corev1.ResourceList) bool {
+	for name, hard := range full.Status.Hard {
+		used, now := full.Status.Used[name], after[name]
+		if now.Cmp(used) < 0 && used.AsApproximateFloat64() >= nearlyFull*hard.AsApproximateFloat64() {
 			return true
 		}
 	}

@@ -51,12 +51,16 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	if err != nil {
 		return nil, err
 	}
-	exactly := &exactQuotas{ResourceQuotasGetter: client.CoreV1(), self: self.CoreV1(), monitors: kinds, term: t, versions: map[schema.GroupResource]schema.GroupVersionResource{}}
+	exactly := &exactQuotas{ResourceQuotasGetter: client.CoreV1(), self: self.CoreV1(), monitors: kinds, term: t, turns: newTurns(), versions: map[schema.GroupResource]schema.GroupVersionResource{}}
 	exact, err := quotainstall.NewQuotaConfigurationForControllers(exactly.lister, t.informers)
 	if err != nil {
 		return nil, err
 	}
 	exactly.registry = generic.NewRegistry(exact.Evaluators())
+	forget, err := t.forgetFences()
+	if err != nil {
+		return nil, err
+	}
 	c, err := resourcequota.NewController(ctx, &resourcequota.ControllerOptions{
 		QuotaClient:               exactly,
 		ResourceQuotaInformer:     quotas,
@@ -78,6 +82,8 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 			t.everyKind(ctx, func(ctx context.Context) { c.Sync(ctx, discover, lookAgain) })
 		},
 		quotas.remind,
+		func(ctx context.Context) { exactly.turns.run(ctx, quotas.again) },
+		forget,
 	), nil
 }
 
@@ -117,6 +123,13 @@ func (q *quotaInformer) remind(ctx context.Context) {
 				q.handler.OnAdd(quota, false)
 			}
 		}
+	}
+}
+
+// again has the controller count a quota, if there is one.
+func (q *quotaInformer) again(id types.NamespacedName) {
+	if quota, err := q.Lister().ResourceQuotas(id.Namespace).Get(id.Name); err == nil {
+		q.handler.OnAdd(quota, false)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 // Fences are the fences of namespaces, as one server knows them. They are made by New, and safe for
 // concurrent use.
 type Fences struct {
-	etcd   clientv3.KV
-	prefix string
+	etcd clientv3.KV
+	// prefix is that of fences, namespaces that of namespaces.
+	prefix, namespaces string
 
 	mu sync.Mutex
 	// known has the revisions of fences.
@@ -45,7 +47,10 @@ type traffic struct {
 
 // New returns fences that are stored in etcd below root, where no resource is stored.
 func New(etcd clientv3.KV, root string) *Fences {
-	return &Fences{etcd: etcd, prefix: path.Join(root, "gatehouse", "quotas") + "/", known: lru.New(maxKnown), busy: map[string]*traffic{}}
+	return &Fences{
+		etcd: etcd, prefix: path.Join(root, "gatehouse", "quotas") + "/", namespaces: path.Join(root, "namespaces") + "/",
+		known: lru.New(maxKnown), busy: map[string]*traffic{},
+	}
 }
 
 // charge is what a request was charged with.
@@ -222,6 +227,36 @@ func (f *Fences) Move(ctx context.Context, namespace string) error {
 		return fmt.Errorf("moving the fence of the quotas of namespace %s: %w", namespace, err)
 	}
 	f.known.Add(namespace, moved.Header.Revision)
+	return nil
+}
+
+// Namespaces returns the namespaces that have a fence, at most limit of those that sort after one
+// of them; empty begins.
+func (f *Fences) Namespaces(ctx context.Context, after string, limit int64) ([]string, error) {
+	from := f.prefix + after
+	if after != "" {
+		from += "\x00"
+	}
+	found, err := f.etcd.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(f.prefix)), clientv3.WithKeysOnly(), clientv3.WithLimit(limit))
+	if err != nil {
+		return nil, fmt.Errorf("reading which namespaces have a fence: %w", err)
+	}
+	names := make([]string, len(found.Kvs))
+	for i, kv := range found.Kvs {
+		names[i] = strings.TrimPrefix(string(kv.Key), f.prefix)
+	}
+	return names, nil
+}
+
+// Forget deletes the fence of a namespace unless the namespace is there. What was charged before is
+// not stored any more, since its namespace is gone; a new namespace of the name begins without a
+// fence, and what a server remembers of the old one only makes it charge again.
+func (f *Fences) Forget(ctx context.Context, namespace string) error {
+	_, err := f.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(f.namespaces+namespace), "=", 0)).
+		Then(clientv3.OpDelete(f.prefix + namespace)).Commit()
+	if err != nil {
+		return fmt.Errorf("deleting the fence of the quotas of namespace %s: %w", namespace, err)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -100,5 +101,57 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 				t.Errorf("still busy: %v", own.busy)
 			}
 		})
+	}
+}
+
+// S9.21: the fence of a namespace ends with the namespace, and what a server remembers of it lets
+// nothing pass.
+func TestAFenceEndsWithItsNamespace(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	f := New(etcd.KV, "/registry")
+	for _, ns := range []string{"a", "b", "c"} {
+		if err := f.Move(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := func() string {
+		t.Helper()
+		var all []string
+		for after := ""; ; {
+			page, err := f.Namespaces(t.Context(), after, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				return strings.Join(all, " ")
+			}
+			all = append(all, page...)
+			after = page[len(page)-1]
+		}
+	}
+	if got := names(); got != "a b c" {
+		t.Errorf("fences of %q, want a b c", got)
+	}
+	if _, err := etcd.Put(t.Context(), "/registry/namespaces/b", "b"); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{"a", "b"} {
+		if err := f.Forget(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := names(); got != "b c" {
+		t.Errorf("fences of %q are left, want those of b, which is there, and c, which nobody asked for", got)
+	}
+	// The server still knows the old fence of a.
+	known, err := f.read(t.Context(), "a")
+	if err != nil || known == 0 {
+		t.Fatalf("fence %d, error %v: this test needs one that is remembered", known, err)
+	}
+	charged := 0
+	c := &charge{namespace: "a", fence: known, again: func() error { charged++; return nil }}
+	response, err := f.KV(etcd.KV).Txn(context.WithValue(t.Context(), chargeKey{}, c)).Then(clientv3.OpPut("/registry/secrets/a/name", "")).Commit()
+	if err != nil || !response.Succeeded || charged != 1 {
+		t.Errorf("error %v, stored %t, charged again %d times, want once", err, response.Succeeded, charged)
 	}
 }

@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// fencesPage is how many fences are read at a time.
+const fencesPage = 500
+
+// forgetFences returns what deletes the fences of namespaces that are gone, those included that went
+// while no server ran controllers. It is called while a controller is made.
+func (t *term) forgetFences() (func(context.Context), error) {
+	fences := t.options.Fences
+	if fences == nil {
+		return func(context.Context) {}, nil
+	}
+	namespaces := t.informers.Core().V1().Namespaces()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	gone, err := namespaces.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		if ns, ok := o.(*corev1.Namespace); ok {
+			queue.Add(ns.Name)
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	find := func(ctx context.Context) error {
+		for after := ""; ; {
+			names, err := fences.Namespaces(ctx, after, fencesPage)
+			if err != nil || len(names) == 0 {
+				return err
+			}
+			for _, name := range names {
+				if _, err := namespaces.Lister().Get(name); apierrors.IsNotFound(err) {
+					queue.Add(name)
+				}
+			}
+			after = names[len(names)-1]
+		}
+	}
+	// No namespace has an empty name: it stands for those that went before.
+	queue.Add("")
+	return func(ctx context.Context) {
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			<-ctx.Done()
+			queue.ShutDown()
+		})
+		defer ended.Wait()
+		if !cache.WaitForCacheSync(ctx.Done(), gone.HasSynced) {
+			return
+		}
+		for {
+			name, ended := queue.Get()
+			if ended {
+				return
+			}
+			err := error(nil)
+			if name == "" {
+				err = find(ctx)
+			} else {
+				err = fences.Forget(ctx, name)
+			}
+			if err == nil {
+				queue.Forget(name)
+			} else if ctx.Err() == nil {
+				klog.ErrorS(err, "Could not delete the fences of namespaces that are gone; will retry")
+				queue.AddRateLimited(name)
+			}
+			queue.Done(name)
+		}
+	}, nil
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // expression is a query as a user sees it.
@@ -146,7 +147,7 @@ func alerts(t *testing.T) []expression {
 // TestQueriesAskForWhatThereIs proves that every metric, label and value in the
 // dashboard and in the alerts is served by a server under traffic (S10).
 func TestQueriesAskForWhatThereIs(t *testing.T) {
-	s := harness.InProcess(t, server.Options{InitializerTimeout: 2 * time.Second})
+	s := inside.Start(t, server.Options{InitializerTimeout: 2 * time.Second})
 	h := s.HTTP(t, nil)
 	drive(t, h)
 	queries := append(dashboards(t), alerts(t)...)

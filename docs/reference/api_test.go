@@ -12,13 +12,13 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // docs/reference/api.md has the kinds of gatehouse.dev and their fields, as the server
 // describes them to clients.
 func TestTheReferenceHasTheAPI(t *testing.T) {
-	s := harness.InProcess(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
 	var document spec3.OpenAPI
 	if err := json.Unmarshal(s.HTTP(t, nil).Get("/openapi/v3/apis/gatehouse.dev/v1alpha1").Raw, &document); err != nil {
 		t.Fatal(err)

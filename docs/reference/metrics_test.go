@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // metric is one that a server serves at /metrics.
@@ -39,7 +40,7 @@ var families = []struct {
 // Go runtime and of the process.
 func TestTheReferenceHasAllMetrics(t *testing.T) {
 	// Controllers register metrics of their own when they start, at any time.
-	s := harness.InProcess(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
 	// The metrics of initializers are registered with the first event.
 	initialization.Count(initialization.Event{Kind: initialization.Followed})
 	initialization.Count(initialization.Event{Kind: initialization.Left})

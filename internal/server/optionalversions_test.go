@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // optional are the group versions that kube-apiserver 1.37 serves only with --runtime-config, with
@@ -25,7 +26,7 @@ var optional = map[string]string{
 // by default.
 func TestOptionalVersionsAreServed(t *testing.T) {
 	versions := func(config ...string) (*harness.HTTP, map[string]bool) {
-		s := harness.InProcess(t, server.Options{RuntimeConfig: config})
+		s := inside.Start(t, server.Options{RuntimeConfig: config})
 		h := s.HTTP(t, nil)
 		served := map[string]bool{}
 		for gv, resource := range optional {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 const (
@@ -53,7 +54,7 @@ func TestVersionsAreSwitched(t *testing.T) {
 	}
 	dir := t.TempDir()
 	start := func(config ...string) (*harness.Server, *harness.HTTP) {
-		s := harness.InProcess(t, server.Options{DataDir: dir, RuntimeConfig: config, DialWebhook: dial})
+		s := inside.Start(t, server.Options{DataDir: dir, RuntimeConfig: config, DialWebhook: dial})
 		return s, s.HTTP(t, nil)
 	}
 
@@ -123,7 +124,7 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 	}
 	cert, key := hooks.Authority.Pair(t, "apiserver")
 	kubeconfig := write("kubeconfig", `{"apiVersion":"v1","kind":"Config","users":[{"name":"known.default.svc","user":{"token":"secret"}}]}`)
-	s := harness.InProcess(t, server.Options{
+	s := inside.Start(t, server.Options{
 		ProxyClientCertFile: write("client.crt", string(cert)), ProxyClientKeyFile: write("client.key", string(key)),
 		AdmissionConfigFile: write("admission.yaml", fmt.Sprintf(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[
 			{"name":"GenericAdmissionWebhook","configuration":{"apiVersion":"apiserver.config.k8s.io/v1","kind":"WebhookAdmissionConfiguration","kubeConfigFile":%q}}]}`, kubeconfig)),
@@ -189,7 +190,7 @@ func TestMutatingPoliciesInV1beta1(t *testing.T) {
 		{"D45: with all versions that are off", []string{"api/beta=true"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := harness.InProcess(t, server.Options{DataDir: dir, RuntimeConfig: c.config})
+			s := inside.Start(t, server.Options{DataDir: dir, RuntimeConfig: c.config})
 			defer s.Stop(t)
 			h := s.HTTP(t, nil)
 			for path, served := range map[string]bool{

@@ -11,7 +11,7 @@ import (
 	signertesting "k8s.io/kubernetes/pkg/serviceaccount/externaljwt/plugin/testing/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // An external signer signs the tokens of service accounts, and says how long they are valid and
@@ -25,7 +25,7 @@ func TestAnExternalSignerSignsTokens(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
 	signer := signertesting.NewMockSigner(t, socket)
-	s := harness.InProcess(t, server.Options{ServiceAccountSigningEndpoint: socket})
+	s := inside.Start(t, server.Options{ServiceAccountSigningEndpoint: socket})
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/serviceaccounts/default/token", `{"spec":{"expirationSeconds":86400}}`)
 	end, err := time.Parse(time.RFC3339, made.Text("status", "expirationTimestamp"))

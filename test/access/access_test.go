@@ -23,7 +23,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -119,10 +118,8 @@ func eventuallyIs(t *testing.T, s *harness.Server, token, user string) *harness.
 func TestTokensOfOpenIDConnect(t *testing.T) {
 	t.Parallel()
 	issuer, other := newOpenID(t), newOpenID(t)
-	o := server.Defaults().Authentication
-	o.OIDC.IssuerURL, o.OIDC.ClientID, o.OIDC.GroupsClaim, o.OIDC.GroupsPrefix = issuer.URL, "gatehouse", "groups", "oidc:"
-	o.OIDC.CAFile, o.OIDC.FlagsSet = fileOf(t, "ca.crt", certificate(issuer.Server)), true
-	s := harness.InProcess(t, server.Options{Authentication: o})
+	s := harness.Start(t, "--oidc-issuer-url", issuer.URL, "--oidc-client-id", "gatehouse", "--oidc-groups-claim", "groups", "--oidc-groups-prefix", "oidc:",
+		"--oidc-ca-file", fileOf(t, "ca.crt", certificate(issuer.Server)))
 	who := eventuallyIs(t, s, issuer.token(t, map[string]any{"groups": []string{"ops"}}), issuer.URL+"#jane")
 	want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"oidc:ops", "system:authenticated"}))
 	for name, token := range map[string]string{
@@ -157,9 +154,7 @@ jwt:
 `, issuer.URL, certificate(issuer.Server), prefix)
 	}
 	file := fileOf(t, "authentication.json", configuration("first"))
-	o := server.Defaults().Authentication
-	o.AuthenticationConfigFile = file
-	s := harness.InProcess(t, server.Options{Authentication: o})
+	s := harness.Start(t, "--authentication-config", file)
 	jane := issuer.token(t, map[string]any{"team": "ops"})
 	who := eventuallyIs(t, s, jane, "first:jane")
 	want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"ops", "system:authenticated"}))
@@ -202,9 +197,7 @@ func TestTokensThatAWebhookKnows(t *testing.T) {
 		harness.WriteJSON(w, http.StatusOK, review)
 	}))
 	t.Cleanup(reviewer.Close)
-	o := server.Defaults().Authentication
-	o.WebHook.ConfigFile, o.WebHook.Version = askedThrough(t, reviewer), "v1"
-	s := harness.InProcess(t, server.Options{Authentication: o})
+	s := harness.Start(t, "--authentication-token-webhook-config-file", askedThrough(t, reviewer), "--authentication-token-webhook-version", "v1")
 	who := eventuallyIs(t, s, "sesame", "ali")
 	want(t, "groups", who.At("status", "userInfo", "groups"), any([]any{"baba", "system:authenticated"}))
 	want(t, "another token", s.HTTP(t, s.WithToken("barley")).Do("GET", "/version", "").Code, http.StatusUnauthorized)
@@ -236,9 +229,7 @@ func readsConfigMaps(r authorizationv1.SubjectAccessReviewSpec) bool {
 func TestAWebhookAuthorizes(t *testing.T) {
 	t.Parallel()
 	authority, asked := authorities(t, readsConfigMaps)
-	o := server.Defaults().Authorization
-	o.Modes, o.WebhookConfigFile, o.WebhookVersion = []string{"Webhook"}, askedThrough(t, authority), "v1"
-	s := harness.InProcess(t, server.Options{Authorization: o})
+	s := harness.Start(t, "--authorization-mode", "Webhook", "--authorization-webhook-config-file", askedThrough(t, authority), "--authorization-webhook-version", "v1")
 	alice := s.HTTP(t, s.As("alice"))
 	alice.Get("/api/v1/namespaces/default/configmaps")
 	refused := alice.Refused(http.StatusForbidden, "Forbidden", "GET", "/api/v1/namespaces/default/secrets", "")
@@ -275,9 +266,7 @@ authorizers:
 `, kubeconfig, namespace)
 	}
 	file := fileOf(t, "authorization.json", configuration("kube-public"))
-	o := server.Defaults().Authorization
-	o.AuthorizationConfigurationFile = file
-	s := harness.InProcess(t, server.Options{Authorization: o})
+	s := harness.Start(t, "--authorization-config", file)
 	alice := s.HTTP(t, s.As("alice"))
 	alice.Get("/api/v1/namespaces/kube-public/configmaps")
 	before := asked.Load()
@@ -314,9 +303,7 @@ authorizers:
 
 func TestNodesMayReadWhatTheirPodsUse(t *testing.T) {
 	t.Parallel()
-	o := server.Defaults().Authorization
-	o.Modes = []string{"Node", "RBAC"}
-	s := harness.InProcess(t, server.Options{Authorization: o})
+	s := harness.Start(t, "--authorization-mode", "Node,RBAC")
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	secrets := "/api/v1/namespaces/" + ns + "/secrets"
 	for _, name := range []string{"used", "unused"} {
@@ -339,44 +326,32 @@ func TestNodesMayReadWhatTheirPodsUse(t *testing.T) {
 func TestAccessOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name   string
-		change func(*server.Options)
-		err    string
+		name  string
+		flags []string
+		err   string
 	}{
-		{"a mode that there is not", func(o *server.Options) { o.Authorization.Modes = []string{"Some"} }, `--authorization-mode "Some" is not a valid mode`},
-		{"a mode twice", func(o *server.Options) { o.Authorization.Modes = []string{"RBAC", "RBAC"} }, `has mode specified more than once`},
-		{"a webhook without a file", func(o *server.Options) { o.Authorization.Modes = []string{"Webhook"} }, `authorization-mode Webhook's authorization config file not passed`},
-		{"an authorization file that is missing", func(o *server.Options) { o.Authorization.AuthorizationConfigurationFile = "/nowhere" }, `--authorization-config: open /nowhere: no such file or directory`},
-		{"an authorization file that is empty of authorizers", func(o *server.Options) {
-			o.Authorization.AuthorizationConfigurationFile = fileOf(t, "a", `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration"}`)
-		}, `authorizers: Required value: at least one authorization mode must be defined`},
-		{"a condition that is no CEL", func(o *server.Options) {
-			o.Authorization.AuthorizationConfigurationFile = fileOf(t, "a", toJSON(`
+		{"a mode that there is not", []string{"--authorization-mode", "Some"}, `--authorization-mode "Some" is not a valid mode`},
+		{"a mode twice", []string{"--authorization-mode", "RBAC,RBAC"}, `has mode specified more than once`},
+		{"a webhook without a file", []string{"--authorization-mode", "Webhook"}, `authorization-mode Webhook's authorization config file not passed`},
+		{"an authorization file that is missing", []string{"--authorization-config", "/nowhere"}, `--authorization-config: open /nowhere: no such file or directory`},
+		{"an authorization file that is empty of authorizers", []string{"--authorization-config",
+			fileOf(t, "a", `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration"}`)}, `authorizers: Required value: at least one authorization mode must be defined`},
+		{"a condition that is no CEL", []string{"--authorization-config", fileOf(t, "a", toJSON(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthorizationConfiguration
-authorizers: [{type: Webhook, name: w, webhook: {timeout: 3s, subjectAccessReviewVersion: v1, matchConditionSubjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: InClusterConfig}, matchConditions: [{expression: "request.nothing"}]}}]`))
-		}, `undefined field 'nothing'`},
-		{"half of the flags for OpenID Connect", func(o *server.Options) { o.Authentication.OIDC.ClientID, o.Authentication.OIDC.FlagsSet = "c", true }, `--oidc-issuer-url and oidc-client-id must be specified together`},
-		{"an issuer without TLS", func(o *server.Options) {
-			o.Authentication.OIDC.IssuerURL, o.Authentication.OIDC.ClientID, o.Authentication.OIDC.FlagsSet = "http://a", "c", true
-		}, `URL scheme must be https`},
-		{"an authentication file with an unknown field", func(o *server.Options) {
-			o.Authentication.AuthenticationConfigFile = fileOf(t, "a", `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwts":[]}`)
-		}, `unknown field "jwts"`},
-		{"a file and flags", func(o *server.Options) {
-			o.Authentication.OIDC.FlagsSet, o.Authentication.AuthenticationConfigFile = true, fileOf(t, "a", "")
-		}, `authentication-config file and oidc-* flags are mutually exclusive`},
-		{"keys that are not served by TLS", func(o *server.Options) { o.ServiceAccountJWKSURI = "http://a" }, `--service-account-jwks-uri "http://a" must be an https URL`},
-		{"two signers", func(o *server.Options) {
-			o.ServiceAccountSigningEndpoint, o.ServiceAccountKeyFiles = "/s", []string{fileOf(t, "key", "")}
-		}, `--service-account-signing-endpoint excludes`},
+authorizers: [{type: Webhook, name: w, webhook: {timeout: 3s, subjectAccessReviewVersion: v1, matchConditionSubjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: InClusterConfig}, matchConditions: [{expression: "request.nothing"}]}}]`))}, `undefined field 'nothing'`},
+		{"half of the flags for OpenID Connect", []string{"--oidc-client-id", "c"}, `--oidc-issuer-url and oidc-client-id must be specified together`},
+		{"an issuer without TLS", []string{"--oidc-issuer-url", "http://a", "--oidc-client-id", "c"}, `URL scheme must be https`},
+		{"an authentication file with an unknown field", []string{"--authentication-config",
+			fileOf(t, "a", `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwts":[]}`)}, `unknown field "jwts"`},
+		{"a file and flags", []string{"--oidc-client-id", "c", "--authentication-config", fileOf(t, "a", "")}, `authentication-config file and oidc-* flags are mutually exclusive`},
+		{"keys that are not served by TLS", []string{"--service-account-jwks-uri", "http://a"}, `--service-account-jwks-uri "http://a" must be an https URL`},
+		{"two signers", []string{"--service-account-signing-endpoint", "/s", "--service-account-key-file", fileOf(t, "key", "")}, `--service-account-signing-endpoint excludes`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := server.Defaults()
-			o := server.Options{DataDir: t.TempDir(), Authentication: d.Authentication, Authorization: d.Authorization}
-			tt.change(&o)
-			if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("error %v, want one with %q", err, tt.err)
+			t.Parallel()
+			if text := harness.Refuses(t, tt.flags...); !strings.Contains(text, tt.err) {
+				t.Errorf("refused with %q, want %q in it", text, tt.err)
 			}
 		})
 	}
@@ -440,10 +415,10 @@ func TestTheIssuerIsDescribed(t *testing.T) {
 	describesItsIssuer(t, harness.Shared(t), "")
 	t.Run("keys elsewhere", func(t *testing.T) {
 		const elsewhere = "https://keys.example.com/openid/v1/jwks"
-		describesItsIssuer(t, harness.InProcess(t, server.Options{ServiceAccountJWKSURI: elsewhere}), elsewhere)
+		describesItsIssuer(t, harness.Start(t, "--service-account-jwks-uri", elsewhere), elsewhere)
 	})
 	t.Run("an issuer that is no URL", func(t *testing.T) {
-		s := harness.InProcess(t, server.Options{ServiceAccountIssuers: []string{"gatehouse"}})
+		s := harness.Start(t, "--service-account-issuer", "gatehouse")
 		want(t, "code", s.HTTP(t, nil).Do("GET", "/.well-known/openid-configuration", "").Code, http.StatusNotFound)
 	})
 }
@@ -454,7 +429,7 @@ func TestKeptTokensAreSignedByTheGivenKey(t *testing.T) {
 	t.Parallel()
 	key := harness.NewAuthority(t, "signer")
 	_, pemKey := key.Pair(t, "signer")
-	s := harness.InProcess(t, server.Options{ServiceAccountSigningKeyFile: fileOf(t, "key.pem", string(pemKey)), Controllers: []string{"serviceaccount-token-controller", "namespace-controller"}})
+	s := harness.Start(t, "--service-account-signing-key-file", fileOf(t, "key.pem", string(pemKey)), "--controllers", "serviceaccount-token-controller,namespace-controller")
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/secrets", `{"metadata":{"name":"kept","annotations":{"kubernetes.io/service-account.name":"default"}},"type":"kubernetes.io/service-account-token"}`)
 	var token []byte

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // A service is found through its EndpointSlices, or through Endpoints when there are no slices.
@@ -19,7 +20,7 @@ func TestServicesAreFoundByTheirEndpoints(t *testing.T) {
 	// Endpoints must not have loopback addresses, where the servers of a test are.
 	routes := map[string]string{"10.9.0.1:8443": sliced.Listener.Addr().String(), "10.9.0.2:8443": plain.Listener.Addr().String()}
 	// No controller makes slices of Endpoints here.
-	main := harness.InProcess(t, server.Options{DialWebhook: func(ctx context.Context, network, address string) (net.Conn, error) {
+	main := inside.Start(t, server.Options{DialWebhook: func(ctx context.Context, network, address string) (net.Conn, error) {
 		to, ok := routes[address]
 		if !ok {
 			return nil, fmt.Errorf("no route to %s", address)

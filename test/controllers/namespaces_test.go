@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -169,7 +168,7 @@ func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
 // namespace, for whoever makes one of that name next (S9.10).
 func TestNamespaceDeletionWaitsForCreates(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict"})
+	s := harness.Start(t, "--admission-consistency", "strict")
 	h := s.HTTP(t, nil)
 	ns, other := s.Namespace(t), s.Namespace(t)
 	asked, answer := make(chan struct{}), make(chan struct{})

@@ -20,7 +20,6 @@ import (
 	v1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -170,7 +169,7 @@ func TestTheWebhookGuide(t *testing.T) {
 
 	want(t, "the first command", d.block("gatehouse serve"), "gatehouse serve")
 	want(t, "the old versions", d.block("# the versions of 2017"), "# the versions of 2017, too\ngatehouse serve --runtime-config=api/legacy=true")
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", AdmissionConfigFile: filepath.Join(d.dir, "admission.yaml")})
+	s := harness.Start(t, "--admission-consistency", "strict", "--admission-control-config-file", filepath.Join(d.dir, "admission.yaml"))
 	for link, to := range map[string]string{"bin/gatehouse": harness.Binary(t), "gatehouse.data": s.DataDir} {
 		link = filepath.Join(d.dir, link)
 		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {

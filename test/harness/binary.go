@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,13 +31,16 @@ var binary = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv("GATEHOUSE_BINARY"); given != "" {
 		return filepath.Abs(given)
 	}
+	if race {
+		return build("gatehouse-race", "./cmd/gatehouse", "-race")
+	}
 	return build("gatehouse", "./cmd/gatehouse")
 })
 
-// build builds a command of the module. The result stays in the user's cache,
-// where it costs nothing to build it again; other test processes may replace it
-// meanwhile, so this one gets a link of its own.
-func build(name, pkg string) (string, error) {
+// build builds a command of the module. The result stays in the user's cache, where the next
+// test process finds it; other test processes may replace it meanwhile, so this one gets a
+// link of its own.
+func build(name, pkg string, flags ...string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -63,11 +68,8 @@ func build(name, pkg string) (string, error) {
 		return own, nil
 	}
 	built := filepath.Join(cache, name)
-	// Without Go plugins, which only kustomize has, linking takes a fraction of the time.
-	cmd := exec.Command("go", "build", "-tags=kustomize_disable_go_plugin_support", "-o", built, pkg)
-	cmd.Dir = moduleRoot()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	if err := refresh(built, pkg, flags); err != nil {
+		return "", err
 	}
 	if err := os.Link(built, own); err == nil {
 		return own, nil
@@ -79,9 +81,84 @@ func build(name, pkg string) (string, error) {
 	return own, os.WriteFile(own, data, 0o755)
 }
 
+// refresh builds the command unless the file is up to date. What the file was built from
+// stands in a second file: a fingerprint, then the folders.
+func refresh(built, pkg string, flags []string) error {
+	note := built + ".sources"
+	if data, err := os.ReadFile(note); err == nil {
+		lines := strings.Split(string(data), "\n")
+		if _, err := os.Stat(built); err == nil && fingerprint(lines[1:]) == lines[0] {
+			return nil
+		}
+	}
+	// Without Go plugins, which only kustomize has, and without symbols for a debugger,
+	// linking takes half of the time.
+	flags = append([]string{"-tags=kustomize_disable_go_plugin_support"}, flags...)
+	list := append(append([]string{"list", "-deps"}, flags...), "-f", `{{if not .Standard}}{{if .Module.Main}}{{.Dir}}{{range .EmbedFiles}}
+{{$.Dir}}/{{.}}{{end}}{{end}}{{end}}`, pkg)
+	out, err := run("go", list...)
+	if err != nil {
+		return err
+	}
+	sources := []string{filepath.Join(moduleRoot(), "go.mod"), filepath.Join(moduleRoot(), "go.sum")}
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" {
+			sources = append(sources, line)
+		}
+	}
+	before := fingerprint(sources)
+	if err := os.RemoveAll(note); err != nil {
+		return err
+	}
+	if _, err := run("go", append(append([]string{"build"}, flags...), "-ldflags=-s -w", "-o", built, pkg)...); err != nil {
+		return err
+	}
+	return os.WriteFile(note, []byte(strings.Join(append([]string{before}, sources...), "\n")), 0o644)
+}
+
+// fingerprint is that of the files, and of all files in the folders, by time and size. Go
+// records what a test looks at, and does not reuse the result of the test after a change.
+func fingerprint(sources []string) string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), os.Getenv("GOFLAGS"))
+	for _, source := range sources {
+		info, err := os.Stat(source)
+		if err != nil {
+			fmt.Fprintln(sum, source, err)
+			continue
+		}
+		files := []os.FileInfo{info}
+		if info.IsDir() {
+			entries, _ := os.ReadDir(source)
+			for _, e := range entries {
+				if info, err := e.Info(); err == nil {
+					files = append(files, info)
+				}
+			}
+		}
+		for _, f := range files {
+			if f.Mode().IsRegular() {
+				fmt.Fprintln(sum, source, f.Name(), f.Size(), f.ModTime().UnixNano())
+			}
+		}
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+// run runs a command in the root of the module and returns its standard output.
+func run(name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = moduleRoot()
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%s: %w\n%s", cmd, err, exit.Stderr)
+	}
+	return string(out), err
+}
+
 // moduleRoot is the directory of go.mod. Tests that were built with -trimpath do not know
 // where their files are; Go knows the module of the directory they run in.
-func moduleRoot() string {
+var moduleRoot = sync.OnceValue(func() string {
 	if _, file, _, _ := runtime.Caller(0); filepath.IsAbs(file) {
 		return filepath.Join(filepath.Dir(file), "..", "..")
 	}
@@ -90,7 +167,7 @@ func moduleRoot() string {
 		return "."
 	}
 	return filepath.Dir(strings.TrimSpace(string(out)))
-}
+})
 
 // workDir is a directory for files that outlive a single test. Main removes it.
 var workDir = sync.OnceValues(func() (string, error) {

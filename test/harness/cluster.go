@@ -84,7 +84,7 @@ func StartEtcdCluster(t testing.TB, size int) *EtcdCluster {
 	t.Cleanup(func() {
 		for _, m := range c.Members {
 			if m.process != nil {
-				_ = m.process.kill()
+				_ = m.process.Kill()
 			}
 		}
 	})
@@ -157,7 +157,7 @@ func (m *EtcdMember) Kill(t testing.TB) {
 	t.Helper()
 	p := m.process
 	m.process = nil
-	if err := p.kill(); err != nil {
+	if err := p.Kill(); err != nil {
 		t.Error(err)
 	}
 }

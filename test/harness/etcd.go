@@ -64,7 +64,7 @@ func (e *Etcd) Kill(t testing.TB) {
 	t.Helper()
 	p := e.process
 	e.process = nil
-	if err := p.kill(); err != nil {
+	if err := p.Kill(); err != nil {
 		t.Error(err)
 	}
 }

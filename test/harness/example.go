@@ -20,7 +20,7 @@ func StartExample(t testing.TB, name string, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := p.Stop(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	})

@@ -18,10 +18,10 @@ type Result struct {
 // Run runs the gatehouse binary and waits for its end.
 func Run(t testing.TB, args ...string) Result {
 	t.Helper()
-	return run(t, "", nil, args...)
+	return command(t, "", nil, args...)
 }
 
-func run(t testing.TB, input string, env []string, args ...string) Result {
+func command(t testing.TB, input string, env []string, args ...string) Result {
 	t.Helper()
 	// It may have to be built, which is not the command's time.
 	binary := Binary(t)
@@ -58,7 +58,7 @@ func (s *Server) Kubectl(t testing.TB, namespace string) *Kubectl {
 func (k *Kubectl) Run(input string, args ...string) Result {
 	k.t.Helper()
 	args = append([]string{"kubectl", "--kubeconfig", k.server.Kubeconfig, "--namespace", k.namespace}, args...)
-	return run(k.t, input, k.Env, args...)
+	return command(k.t, input, k.Env, args...)
 }
 
 // Must is Run without input. It returns standard output, and fails the test when

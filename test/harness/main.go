@@ -1,15 +1,24 @@
 package harness
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 )
 
-// Main runs the tests and returns the exit code for os.Exit. It stops the
-// shared server, and fails when that logged a panic or when a test left a
+// Main runs the tests and returns the exit code for os.Exit. Tests that run in parallel
+// mostly wait, so more of them run at once than there are cores, unless -parallel says how
+// many. It stops the shared server, and fails when that logged a panic or when a test left a
 // process behind.
 func Main(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", fmt.Sprint(3*runtime.GOMAXPROCS(0)))
+	}
 	code := m.Run()
 	fail := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
@@ -17,14 +26,14 @@ func Main(m *testing.M) int {
 	}
 	if sharedStarted {
 		if s, err := shared(); err == nil {
-			if err := s.runner.stop(); err != nil {
+			if err := s.runner.Stop(); err != nil {
 				fail("shared server: %v", err)
 			}
 		}
 	}
 	for _, p := range living.list() {
 		fail("a test left a process behind: %s", p.cmd)
-		_ = p.kill()
+		_ = p.Kill()
 	}
 	if dir, err := workDir(); err == nil {
 		os.RemoveAll(dir)

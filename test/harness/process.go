@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// startTimeout is how long a server may take until it is ready, on a busy
+	// StartTimeout is how long a server may take until it is ready, on a busy
 	// machine.
-	startTimeout = 60 * time.Second
-	// stopTimeout is how long it may take to end after SIGTERM.
-	stopTimeout = 30 * time.Second
+	StartTimeout = 60 * time.Second
+	// StopTimeout is how long it may take to end after SIGTERM.
+	StopTimeout = 30 * time.Second
 )
 
 // process is a server, or an etcd, that runs as a process of its own.
@@ -67,7 +67,7 @@ func startProcessAs(attr *syscall.SysProcAttr, ready *regexp.Regexp, name string
 	}()
 	matches := make(chan []string, 1)
 	go p.readOutput(out, ready, matches)
-	timer := time.NewTimer(startTimeout)
+	timer := time.NewTimer(StartTimeout)
 	defer timer.Stop()
 	select {
 	case match := <-matches:
@@ -75,8 +75,8 @@ func startProcessAs(attr *syscall.SysProcAttr, ready *regexp.Regexp, name string
 	case <-p.done:
 		return nil, nil, fmt.Errorf("server ended before it was ready: %w\n%s", p.err, p.log.excerpt())
 	case <-timer.C:
-		_ = p.kill()
-		return nil, nil, fmt.Errorf("server was not ready within %s\n%s", startTimeout, p.log.excerpt())
+		_ = p.Kill()
+		return nil, nil, fmt.Errorf("server was not ready within %s\n%s", StartTimeout, p.log.excerpt())
 	}
 }
 
@@ -96,11 +96,11 @@ func (p *process) readOutput(out io.ReadCloser, ready *regexp.Regexp, matches ch
 }
 
 // stop asks the process to end and returns what was wrong with how it did.
-func (p *process) stop() error {
+func (p *process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	timer := time.NewTimer(stopTimeout)
+	timer := time.NewTimer(StopTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -108,7 +108,7 @@ func (p *process) stop() error {
 		// The goroutines' stacks say what it waits for.
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
 		<-p.done
-		return fmt.Errorf("server did not end within %s of SIGTERM\n%s", stopTimeout, p.log)
+		return fmt.Errorf("server did not end within %s of SIGTERM\n%s", StopTimeout, p.log)
 	}
 	if p.err != nil {
 		return fmt.Errorf("server ended with %w\n%s", p.err, p.log.excerpt())
@@ -116,7 +116,7 @@ func (p *process) stop() error {
 	return p.verify()
 }
 
-func (p *process) kill() error {
+func (p *process) Kill() error {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	return p.verify()

@@ -15,8 +15,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 // Server is a running gatehouse.
@@ -31,22 +29,23 @@ type Server struct {
 	Admin *rest.Config
 
 	args   []string
-	runner runner
+	runner Runner
 	// wrap, when set, says what is run in place of a command, and how.
 	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
 
-// controllers are those that servers of tests run unless a test says which: of those that
+// Controllers are those that servers of tests run unless a test says which: of those that
 // make objects of their own among those of the test, only the one that pods need.
-var controllers = []string{
+var Controllers = []string{
 	"serviceaccount-controller", "namespace-controller", "clusterrole-aggregation-controller", "validatingadmissionpolicy-status-controller",
 }
 
-type runner interface {
-	// stop ends the server in order, kill at once. The error is what was wrong
+// Runner is a server that runs.
+type Runner interface {
+	// Stop ends the server in order, Kill at once. The error is what was wrong
 	// with the server's life.
-	stop() error
-	kill() error
+	Stop() error
+	Kill() error
 }
 
 // Start runs a server with the given flags of serve, and with two controllers only if
@@ -80,18 +79,12 @@ func StartOn(t testing.TB, dir string, args ...string) *Server {
 	return s
 }
 
-// InProcess runs a server in the test process and stops it when the test is
-// over. An empty DataDir means a directory of the test.
-func InProcess(t testing.TB, o server.Options) *Server {
+// Adopt makes a Server of one that runs by other means, and stops it when the test is over.
+func Adopt(t testing.TB, r Runner, dataDir, url, kubeconfig string) *Server {
 	t.Helper()
-	if o.DataDir == "" {
-		o.DataDir = t.TempDir()
-	}
-	if o.Controllers == nil {
-		o.Controllers = controllers
-	}
-	s, err := startServerInside(o)
-	if err != nil {
+	s := &Server{DataDir: dataDir, runner: r}
+	if err := s.reached(url, kubeconfig); err != nil {
+		_ = r.Stop()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -102,13 +95,15 @@ func InProcess(t testing.TB, o server.Options) *Server {
 	return s
 }
 
-func startServerInside(o server.Options) (*Server, error) {
-	i, address, err := startInside(o)
-	if err != nil {
-		return nil, err
+// Refuses runs a server that must not start with the given flags of serve, and returns what
+// it says on standard error.
+func Refuses(t testing.TB, args ...string) string {
+	t.Helper()
+	r := Run(t, append([]string{"serve", "--data-dir", t.TempDir(), "--secure-port", "0"}, args...)...)
+	if r.Code == 0 || r.Out != "" {
+		t.Errorf("exit code %d, standard output %q", r.Code, r.Out)
 	}
-	s := &Server{DataDir: o.DataDir, runner: i}
-	return s, s.reached(address.URL, address.Kubeconfig)
+	return strings.TrimSpace(r.Err)
 }
 
 var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)
@@ -123,7 +118,7 @@ func (s *Server) start(port string) error {
 		args = append([]string{"serve"}, s.args...)
 	}
 	if !slices.Contains(s.args, "--controllers") {
-		args = append(args, "--controllers", strings.Join(controllers, ","))
+		args = append(args, "--controllers", strings.Join(Controllers, ","))
 	}
 	attr := tied()
 	if s.wrap != nil {
@@ -154,7 +149,7 @@ func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	r := s.runner
 	s.runner = nil
-	if err := r.stop(); err != nil {
+	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -164,7 +159,7 @@ func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	r := s.runner
 	s.runner = nil
-	if err := r.kill(); err != nil {
+	if err := r.Kill(); err != nil {
 		t.Error(err)
 	}
 }
@@ -223,9 +218,6 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	}
 	data := filepath.Join(dir, "shared")
 	sharedStarted = true
-	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
-		return startServerInside(server.Options{DataDir: data, TokenAuthFile: tokens, Controllers: controllers, RuntimeConfig: []string{legacy}})
-	}
 	s := &Server{DataDir: data, args: []string{"--token-auth-file", tokens, "--runtime-config", legacy}}
 	if err := s.start("0"); err != nil {
 		return nil, fmt.Errorf("shared server: %w", err)

@@ -69,7 +69,7 @@ func Interrupt(t testing.TB, after time.Duration, args ...string) (took time.Dur
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err = <-done:
-	case <-time.After(stopTimeout):
+	case <-time.After(StopTimeout):
 		// The goroutines' stacks say what it waits for.
 		_ = cmd.Process.Signal(syscall.SIGQUIT)
 		err = <-done

@@ -10,16 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
-
-// EverythingIsAllowed lets everybody do everything.
-var EverythingIsAllowed = func() server.Options {
-	d := server.Defaults()
-	d.Authorization.Modes = []string{"AlwaysAllow"}
-	return d
-}().Authorization
 
 const (
 	AuthenticationPath = "/apis/authentication.k8s.io/v1/"

@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/options"
-
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -53,10 +50,8 @@ func TestExclusions(t *testing.T) {
 - {name: configmaps, effect: skip, apiGroups: [""], resources: [configmaps], names: [spared]}
 - {name: endpoints, effect: ignoreFailures, apiGroups: [""], resources: [endpoints], names: [a]}
 `)
-	audit := options.NewAuditOptions()
-	audit.LogOptions.Path = auditLog
-	audit.PolicyFile = writeFile(t, filepath.Join(dir, "audit.yaml"), "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
-	s := harness.InProcess(t, server.Options{AdmissionConfigFile: config, Audit: audit})
+	policy := writeFile(t, filepath.Join(dir, "audit.yaml"), "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+	s := harness.Start(t, "--admission-control-config-file", config, "--audit-log-path", auditLog, "--audit-policy-file", policy)
 	h := s.HTTP(t, nil)
 	for _, ns := range []string{"kube-node-lease"} {
 		if r := h.Do("POST", "/api/v1/namespaces", `{"metadata":{"name":"`+ns+`"}}`); r.Code != http.StatusCreated && r.Code != http.StatusConflict {
@@ -205,7 +200,7 @@ func TestExclusionRulesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "admission.yaml")
 	put(t, dir, "admission.yaml", exclusionConfig("- {name: a, effect: skip, resources: [leases], names: [a]}\n"))
-	s := harness.InProcess(t, server.Options{AdmissionConfigFile: config})
+	s := harness.Start(t, "--admission-control-config-file", config)
 	h := s.HTTP(t, nil)
 	createAll(h, pathOfKind, strings.ReplaceAll(staticPolicy("all", ruleFor("", "configmaps"), "false", "never"), ".static.k8s.io", ".example.com"))
 	judged := func() bool {

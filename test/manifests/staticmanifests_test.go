@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -155,7 +154,7 @@ func TestStaticManifests(t *testing.T) {
 			staticPolicy("protect", protected, "request.operation != 'DELETE' || !oldObject.metadata.name.startsWith('keep')", "it is protected")+"---\n"+
 			// S21.19: a policy without a binding is never evaluated.
 			strings.SplitN(staticPolicy("unbound", ruleFor("", "configmaps"), "false", "unbound"), "---\n", 2)[0])
-	s := harness.InProcess(t, server.Options{AdmissionConfigFile: d.Config})
+	s := harness.Start(t, "--admission-control-config-file", d.Config)
 	h := s.HTTP(t, nil)
 	secret := func(name string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, name)
@@ -390,7 +389,7 @@ func TestManifestsAreReadAgain(t *testing.T) {
 func TestHalfWrittenManifestsAreNotTaken(t *testing.T) {
 	t.Parallel()
 	d := newManifestDirs(t)
-	s := harness.InProcess(t, server.Options{AdmissionConfigFile: d.Config})
+	s := harness.Start(t, "--admission-control-config-file", d.Config)
 	h := s.HTTP(t, nil)
 	file := filepath.Join(d.ValidatingPolicies, "a.yaml")
 	half := staticPolicy("half", ruleFor("", "configmaps"), "false", "half")
@@ -436,8 +435,8 @@ func TestServersWithDifferentManifests(t *testing.T) {
 	put(t, one.ValidatingPolicies, "a.yaml", policy)
 	put(t, two.ValidatingPolicies, "a.yaml", strings.Replace(policy, `"one"`, `"two"`, 1))
 	put(t, two.MutatingPolicies, "a.yaml", staticLabel("only", "x"))
-	first := harness.InProcess(t, server.Options{EtcdServers: []string{etcd.URL}, AdmissionConfigFile: one.Config}).HTTP(t, nil)
-	harness.InProcess(t, server.Options{EtcdServers: []string{etcd.URL}, AdmissionConfigFile: two.Config})
+	first := harness.Start(t, "--etcd-servers", etcd.URL, "--admission-control-config-file", one.Config).HTTP(t, nil)
+	harness.Start(t, "--etcd-servers", etcd.URL, "--admission-control-config-file", two.Config)
 	state := func(name string) (inForce bool, each, hashes map[any]int) {
 		r := first.Do("GET", statesPath+"/"+name, "")
 		if r.Code != http.StatusOK {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -29,7 +28,7 @@ func podOf(metadata, container, spec string) string {
 // S9.16: the compiled-in plugins of kube-apiserver judge and change what clients write.
 func TestCompiledInPlugins(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"AlwaysPullImages"}, Controllers: []string{"namespace-controller"}})
+	s := harness.Start(t, "--enable-admission-plugins", "AlwaysPullImages", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	ns := s.Namespace(t)
 	in := func(resource string) string { return "/api/v1/namespaces/" + ns + "/" + resource }
@@ -177,32 +176,28 @@ func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name          string
-		options       server.Options
+		flags         []string
 		configuration string
 		want          string
 	}{
-		{"a plugin that there is not", server.Options{EnableAdmissionPlugins: []string{"LimitRange"}}, "", `--enable-admission-plugins: unknown plugin "LimitRange"`},
-		{"a plugin that needs a configuration and has none", server.Options{EnableAdmissionPlugins: []string{"EventRateLimit"}}, "", `admission plugin EventRateLimit: it needs a configuration`},
-		{"a configuration of a plugin that is off", server.Options{DisableAdmissionPlugins: []string{"PodSecurity"}},
+		{"a plugin that there is not", []string{"--enable-admission-plugins", "LimitRange"}, "", `--enable-admission-plugins: unknown plugin "LimitRange"`},
+		{"a plugin that needs a configuration and has none", []string{"--enable-admission-plugins", "EventRateLimit"}, "", `admission plugin EventRateLimit: it needs a configuration`},
+		{"a configuration of a plugin that is off", []string{"--disable-admission-plugins", "PodSecurity"},
 			`[{name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration}}]`, `plugin "PodSecurity" is configured and does not run`},
-		{"a configuration of a plugin that there is not", server.Options{}, `[{name: PodSecurty, configuration: {}}]`, `there is no plugin of that name`},
-		{"a configuration that the plugin cannot read", server.Options{},
+		{"a configuration of a plugin that there is not", nil, `[{name: PodSecurty, configuration: {}}]`, `there is no plugin of that name`},
+		{"a configuration that the plugin cannot read", nil,
 			`[{name: PodSecurity, configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: strong}}}]`, `admission plugin PodSecurity: `},
-		{"a file that is not there", server.Options{}, `[{name: PodSecurity, path: missing.yaml}]`, `missing.yaml`},
+		{"a file that is not there", nil, `[{name: PodSecurity, path: missing.yaml}]`, `missing.yaml`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := tt.options
-			o.DataDir = t.TempDir()
+			t.Parallel()
+			flags := tt.flags
 			if tt.configuration != "" {
-				o.AdmissionConfigFile = writeFile(t, filepath.Join(t.TempDir(), "admission.yaml"),
-					"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: "+tt.configuration)
+				flags = append(flags, "--admission-control-config-file", writeFile(t, filepath.Join(t.TempDir(), "admission.yaml"),
+					"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: "+tt.configuration))
 			}
-			s, err := server.New(o)
-			if err == nil {
-				err = s.Run(harness.Context(t), func(server.Address) { t.Error("the server runs") })
-			}
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %v, want one sentence with %q", err, tt.want)
+			if text := harness.Refuses(t, flags...); !strings.Contains(text, tt.want) || strings.Contains(text, "\n") {
+				t.Errorf("refused with %q, want one sentence with %q", text, tt.want)
 			}
 		})
 	}
@@ -211,9 +206,9 @@ func TestPluginsThatCannotBeMeantStopTheStart(t *testing.T) {
 // S9.7, S9.16: the flags of a kube-apiserver are accepted, its whole list included.
 func TestEveryPluginOfKubeAPIServerCanBeSwitched(t *testing.T) {
 	t.Parallel()
-	all := strings.Split("NamespaceAutoProvision,NamespaceExists,LimitPodHardAntiAffinityTopology,NodeRestriction,AlwaysPullImages,"+
-		"PodNodeSelector,PodTolerationRestriction,ExtendedResourceToleration,OwnerReferencesPermissionEnforcement,DenyServiceExternalIPs", ",")
-	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: all})
+	const all = "NamespaceAutoProvision,NamespaceExists,LimitPodHardAntiAffinityTopology,NodeRestriction,AlwaysPullImages," +
+		"PodNodeSelector,PodTolerationRestriction,ExtendedResourceToleration,OwnerReferencesPermissionEnforcement,DenyServiceExternalIPs"
+	s := harness.Start(t, "--enable-admission-plugins", all)
 	h := s.HTTP(t, nil)
 	harness.Eventually(t, "NamespaceAutoProvision creates the namespace", func() error {
 		if r := h.Do("POST", "/api/v1/namespaces/made-on-the-way/configmaps", configMap("a")); r.Code != http.StatusCreated {

@@ -24,7 +24,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	policywebhook "github.com/gatehouse-dev/gatehouse/plugins/webhook"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
@@ -37,8 +36,8 @@ var drawnName = regexp.MustCompile(`\b(p|kube-api-access)-[a-z0-9]{5}\b`)
 func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 	t.Parallel()
 	plugins := []string{"LimitRanger", "PodSecurity", "Priority", "DefaultTolerationSeconds", "AlwaysPullImages", "ResourceQuota", "DenyServiceExternalIPs"}
-	inside := harness.InProcess(t, server.Options{EnableAdmissionPlugins: []string{"AlwaysPullImages", "DenyServiceExternalIPs"}})
-	outside := harness.InProcess(t, server.Options{DisableAdmissionPlugins: plugins, AdmissionConsistency: "strict"})
+	inside := harness.Start(t, "--enable-admission-plugins", "AlwaysPullImages,DenyServiceExternalIPs")
+	outside := harness.Start(t, "--disable-admission-plugins", strings.Join(plugins, ","), "--admission-consistency", "strict")
 	serveWebhooks(t, policywebhook.Options{Plugins: plugins, Cluster: outside.Admin})
 
 	const ns = "judged"
@@ -112,7 +111,7 @@ func TestPluginsAsWebhooksJudgeAsInsideTheServer(t *testing.T) {
 // serves with it: no request fails.
 func TestPluginsAsWebhooksRenewTheirCertificate(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{DisableAdmissionPlugins: []string{"DefaultTolerationSeconds"}, AdmissionConsistency: "strict"})
+	s := harness.Start(t, "--disable-admission-plugins", "DefaultTolerationSeconds", "--admission-consistency", "strict")
 	ns, dir := s.Namespace(t), t.TempDir()
 	// It is renewed when two thirds of its life are over, which is in five seconds.
 	life := 3 * time.Hour

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -15,7 +14,7 @@ import (
 // say what acts earlier and later.
 func TestOrderByAnnotations(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict"})
+	s := harness.Start(t, "--admission-consistency", "strict")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	var order []string

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -28,7 +27,7 @@ func TestWhatIsExplainedHappens(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s := harness.InProcess(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := harness.Start(t, "--controllers", "-*")
 	session, err := NewSession(t.Context(), Options{Admin: s.Admin, Gatehouse: true, Recorder: recorder, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)

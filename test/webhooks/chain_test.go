@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -212,7 +211,7 @@ func TestPluginOrder(t *testing.T) {
 		{"S9.2 S9.11 webhooks first: they are called", []string{"MutatingAdmissionWebhook", "NamespaceLifecycle"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := harness.InProcess(t, server.Options{AdmissionControl: c.control, AdmissionConsistency: "strict"})
+			s := harness.Start(t, "--admission-control", strings.Join(c.control, ","), "--admission-consistency", "strict")
 			hook := hooks.Hook("/"+strings.Join(c.control, "-"), harness.Allow)
 			w := webhook("order", "order", hook)
 			delete(w, "namespaceSelector")
@@ -230,7 +229,7 @@ func TestPluginOrder(t *testing.T) {
 // initialize.
 func TestInitializedKinds(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", TokenAuthFile: writeFile(t, t.TempDir()+"/tokens.csv", "eve-token,eve,eve\n")})
+	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file", writeFile(t, t.TempDir()+"/tokens.csv", "eve-token,eve,eve\n"))
 	h := s.HTTP(t, nil)
 	h.Must(http.StatusCreated, "POST", registrationGroup+"v1alpha1/initializerconfigurations",
 		`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"all"},"initializers":[`+

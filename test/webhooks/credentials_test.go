@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -76,7 +75,7 @@ plugins:
 - name: ValidatingAdmissionWebhook
   path: %s
 `, version, filepath.Join(dir, "mutating.kubeconfig"), filepath.Join(dir, "validating.yaml")))
-			s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", AdmissionConfigFile: configuration})
+			s := harness.Start(t, "--admission-consistency", "strict", "--admission-control-config-file", configuration)
 			h := s.HTTP(t, nil)
 			h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: ns1}}`))
 			for _, name := range services {
@@ -156,12 +155,8 @@ kind: AdmissionConfiguration
 plugins:
 - name: MutatingAdmissionWebhook
   configuration: `+strings.Replace(c.content, "{", "{apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, ", 1))
-			s, err := server.New(server.Options{DataDir: t.TempDir(), AdmissionConfigFile: file})
-			if err == nil {
-				err = s.Run(harness.Context(t), func(server.Address) { t.Error("the server runs") })
-			}
-			if err == nil || !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error is %v, want one sentence with %q", err, c.text)
+			if text := harness.Refuses(t, "--admission-control-config-file", file); !strings.Contains(text, c.text) || strings.Contains(text, "\n") {
+				t.Errorf("refused with %q, want one sentence with %q", text, c.text)
 			}
 		})
 	}

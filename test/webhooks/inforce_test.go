@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -18,7 +17,7 @@ import (
 // write a registration. No regular read comes to help.
 func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionRefreshInterval: 30 * time.Second, AdmissionMaxStaleness: time.Minute})
+	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	const merge, mutatingKind = "application/merge-patch+json", "MutatingWebhookConfiguration"
@@ -109,9 +108,7 @@ func TestRegistrationsAreInForceForWhoeverWroteThem(t *testing.T) {
 func TestAWebhookMayRegisterWebhooks(t *testing.T) {
 	t.Parallel()
 	// The webhook is for everything, also for what controllers write.
-	s := harness.InProcess(t, server.Options{
-		AdmissionRefreshInterval: 30 * time.Second, AdmissionMaxStaleness: time.Minute, Controllers: []string{"namespace-controller"},
-	})
+	s := harness.Start(t, "--admission-refresh-interval", "30s", "--admission-max-staleness", "1m", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	collection := registrationsPath("v1", validating)

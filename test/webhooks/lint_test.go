@@ -5,14 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
 // The answer to a write of a registration that stops a cluster, or fails each time, says so
 // (S1.38).
 func TestWritersAreWarnedOfDangers(t *testing.T) {
-	s := harness.InProcess(t, server.Options{})
+	s := harness.Start(t)
 	h := s.HTTP(t, nil)
 	const group = "/apis/admissionregistration.k8s.io/"
 	hook := func(resource string, fields map[string]any) string {

@@ -7,7 +7,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -16,7 +15,7 @@ import (
 // finds again, and can be changed and deleted by their files.
 func TestManifestsOfOldVersions(t *testing.T) {
 	t.Parallel()
-	k := harness.InProcess(t, server.Options{}).Kubectl(t, "default")
+	k := harness.Start(t).Kubectl(t, "default")
 	const rule = "rules: [{operations: [CREATE], apiGroups: ['*'], apiVersions: ['*'], resources: ['*'], scope: '*'}], clientConfig: {url: 'https://hook.example.com'}"
 	v1beta1 := func(kind, fields string) string {
 		return "{apiVersion: admissionregistration.k8s.io/v1beta1, kind: " + kind + ", metadata: {name: example-config}, webhooks: [{name: my-webhook.example.com, " + fields + "}]}"

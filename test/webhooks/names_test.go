@@ -15,28 +15,27 @@ const (
 )
 
 var (
-	asJSON              = harness.AsJSON
-	configMap           = harness.ConfigMap
-	configMaps          = harness.ConfigMaps
-	configuration       = harness.Configuration
-	convertColor        = harness.ConvertColor
-	define              = harness.Widgets
-	deployment          = harness.Deployment
-	everythingIsAllowed = harness.EverythingIsAllowed
-	in                  = harness.Contains
-	merge               = harness.Merge
-	names               = harness.Names
-	parsed              = harness.Parsed
-	pending             = harness.Pending
-	pod                 = harness.Pod
-	register            = harness.Register
-	registerAs          = harness.RegisterAs
-	registrationsPath   = harness.RegistrationsPath
-	rule                = harness.Rule
-	rules               = harness.Rules
-	set                 = harness.SetFields
-	toJSON              = harness.ToJSON
-	want                = harness.Want
-	webhook             = harness.Webhook
-	writeFile           = harness.WriteFile
+	asJSON            = harness.AsJSON
+	configMap         = harness.ConfigMap
+	configMaps        = harness.ConfigMaps
+	configuration     = harness.Configuration
+	convertColor      = harness.ConvertColor
+	define            = harness.Widgets
+	deployment        = harness.Deployment
+	in                = harness.Contains
+	merge             = harness.Merge
+	names             = harness.Names
+	parsed            = harness.Parsed
+	pending           = harness.Pending
+	pod               = harness.Pod
+	register          = harness.Register
+	registerAs        = harness.RegisterAs
+	registrationsPath = harness.RegistrationsPath
+	rule              = harness.Rule
+	rules             = harness.Rules
+	set               = harness.SetFields
+	toJSON            = harness.ToJSON
+	want              = harness.Want
+	webhook           = harness.Webhook
+	writeFile         = harness.WriteFile
 )

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -14,7 +13,7 @@ import (
 // when the plugin of a registration does not run (S9.6, S9.7, S11.3).
 func TestRegistrationsThatNothingEnforces(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionControl: []string{"NamespaceLifecycle", "MutatingAdmissionWebhook"}})
+	s := harness.Start(t, "--admission-control", "NamespaceLifecycle,MutatingAdmissionWebhook")
 	h := s.HTTP(t, nil)
 	for _, c := range []struct {
 		version, kind string

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -154,9 +153,7 @@ func newOverloaded(t testing.TB, places, seconds int) *overloaded {
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,uid-alice,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &overloaded{Server: harness.InProcess(t, server.Options{
-		TokenAuthFile: tokens, Authorization: everythingIsAllowed, MaxMutatingRequestsInFlight: places,
-	})}
+	o := &overloaded{Server: harness.Start(t, "--token-auth-file", tokens, "--authorization-mode", "AlwaysAllow", "--max-mutating-requests-inflight", fmt.Sprint(places))}
 	o.ns = o.Namespace(t)
 	done := make(chan struct{})
 	o.release = sync.OnceFunc(func() { close(done) })

@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -20,7 +19,7 @@ import (
 // are in force within about a second (S9.14).
 func TestRegistrationsComeIntoForce(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{})
+	s := harness.Start(t)
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
@@ -56,7 +55,7 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 // be repaired all the same.
 func TestExemptKinds(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", Controllers: []string{"namespace-controller"}})
+	s := harness.Start(t, "--admission-consistency", "strict", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	hook := hooks.Hook("/", harness.Deny(nil))
@@ -98,8 +97,7 @@ func TestExemptKinds(t *testing.T) {
 // come before the initializers, and nothing checks that namespaces exist.
 func TestAdmissionControl(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict",
-		AdmissionControl: []string{"MutatingAdmissionWebhook", "Initializers", "ValidatingAdmissionWebhook"}})
+	s := harness.Start(t, "--admission-consistency", "strict", "--admission-control", "MutatingAdmissionWebhook,Initializers,ValidatingAdmissionWebhook")
 	h := s.HTTP(t, nil)
 	hooks := harness.NewWebhookServer(t, nil)
 	before, after := hooks.Hook("/m", harness.Allow), hooks.Hook("/v", harness.Allow)
@@ -199,7 +197,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			etcd := harness.StartEtcd(t)
-			s := harness.InProcess(t, server.Options{EtcdServers: []string{etcd.URL}, DisableAdmissionPlugins: c.disabled})
+			s := harness.Start(t, "--etcd-servers", etcd.URL, "--disable-admission-plugins", strings.Join(c.disabled, ","))
 			h := s.HTTP(t, nil)
 			began := time.Now()
 			c.leave(etcd)
@@ -312,9 +310,6 @@ func TestHooksComeAndGo(t *testing.T) {
 func TestIgnoredFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)
-	if os.Getenv("GATEHOUSE_IN_PROCESS") != "" {
-		t.Skip("the server logs into the test's own output")
-	}
 	h, ns := s.HTTP(t, nil), s.Namespace(t)
 	w := webhook("down", ns, harness.NewWebhookServer(t, nil).Hook("/", harness.Abort), "failurePolicy: Ignore")
 	register(t, s, "v1", validating, w)

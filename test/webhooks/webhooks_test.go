@@ -16,9 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/options"
-
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
@@ -75,16 +72,14 @@ func newJudged(t *testing.T) *judged {
 	t.Helper()
 	dir := t.TempDir()
 	j := &judged{audit: filepath.Join(dir, "audit.log"), hooks: harness.NewWebhookServer(t, nil)}
-	audit := options.NewAuditOptions()
-	audit.LogOptions.Path = j.audit
-	audit.PolicyFile = writeFile(t, filepath.Join(dir, "policy.yaml"), `
+	policy := writeFile(t, filepath.Join(dir, "policy.yaml"), `
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules: [{level: Request, verbs: [create, update, patch, delete, deletecollection, get]}]
 `)
 	tokens := writeFile(t, filepath.Join(dir, "tokens.csv"), `alice-token,alice,uid-alice,"devs"`+"\n")
-	j.Server = harness.InProcess(t, server.Options{Audit: audit, TokenAuthFile: tokens, AdmissionConsistency: "strict", RuntimeConfig: []string{"api/legacy=true"}})
+	j.Server = harness.Start(t, "--audit-log-path", j.audit, "--audit-policy-file", policy, "--token-auth-file", tokens, "--admission-consistency", "strict", "--runtime-config", "api/legacy=true")
 	return j
 }
 

@@ -1,4 +1,4 @@
-package objects
+package server_test
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
@@ -45,7 +44,7 @@ func TestOldVersionsAreServedOnDemand(t *testing.T) {
 		{"none again, on the same data", []string{"api/legacy=false"}, nil, http.StatusNotFound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := harness.InProcess(t, server.Options{DataDir: dir, RuntimeConfig: tt.config})
+			s := harness.StartOn(t, dir, "--runtime-config", strings.Join(tt.config, ","))
 			h := s.HTTP(t, nil)
 			var got []string
 			for gv := range catalog.LegacyVersions() {
@@ -55,12 +54,12 @@ func TestOldVersionsAreServedOnDemand(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			want(t, "served", strings.Join(got, " "), strings.Join(tt.versions, " "))
+			harness.Want(t, "served", strings.Join(got, " "), strings.Join(tt.versions, " "))
 			shown := slices.DeleteFunc(groupVersions(h), func(gv string) bool {
 				return gv == "apps/v1" || (!strings.HasPrefix(gv, "apps/") && !strings.HasPrefix(gv, "extensions/"))
 			})
-			want(t, "discovered", strings.Join(shown, " "), strings.Join(tt.versions, " "))
-			want(t, oldDocument, h.Do("GET", oldDocument, "").Code, tt.document)
+			harness.Want(t, "discovered", strings.Join(shown, " "), strings.Join(tt.versions, " "))
+			harness.Want(t, oldDocument, h.Do("GET", oldDocument, "").Code, tt.document)
 			// An APIService of a version that is no longer served would be unavailable for good.
 			harness.Eventually(t, "APIServices are those of the served versions", func() error {
 				for gv := range catalog.LegacyVersions() {
@@ -100,7 +99,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 			enable = append(enable, p.Name)
 		}
 	}
-	s := harness.InProcess(t, server.Options{EnableAdmissionPlugins: enable, RuntimeConfig: []string{"api/legacy=true"}, Controllers: []string{"namespace-controller"}})
+	s := harness.Start(t, "--enable-admission-plugins", strings.Join(enable, ","), "--runtime-config", "api/legacy=true", "--controllers", "namespace-controller")
 	h := s.HTTP(t, nil)
 	h.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"writer"},"rules":[{"apiGroups":["apps","extensions"],"resources":["*"],"verbs":["create"]}]}`)
 	h.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"writer"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"writer"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"alice"}]}`)
@@ -110,7 +109,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 	verdicts := func(t *testing.T, version, resource string) []string {
 		ns := s.Namespace(t)
 		path := "/apis/" + version + "/namespaces/" + ns + "/" + resource
-		h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns, `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":"restricted","pod-security.kubernetes.io/enforce":"privileged"}}}`, "Content-Type", mergePatch)
+		h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns, `{"metadata":{"labels":{"pod-security.kubernetes.io/warn":"restricted","pod-security.kubernetes.io/enforce":"privileged"}}}`, "Content-Type", harness.MergePatch)
 		var list []string
 		note := func(what string, r *harness.Response) {
 			line := fmt.Sprintf("%s: %d %s", what, r.Code, r.Text("message"))
@@ -145,7 +144,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 		count := "count/" + resource + ".apps"
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/resourcequotas", fmt.Sprintf(`{"metadata":{"name":"q"},"spec":{"hard":{%q:"1"}}}`, count))
 		// No controller counts here: the status is what is enforced.
-		h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns+"/resourcequotas/q/status", fmt.Sprintf(`{"status":{"hard":{%q:"1"},"used":{%[1]q:"1"}}}`, count), "Content-Type", mergePatch)
+		h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns+"/resourcequotas/q/status", fmt.Sprintf(`{"status":{"hard":{%q:"1"},"used":{%[1]q:"1"}}}`, count), "Content-Type", harness.MergePatch)
 		var over *harness.Response
 		harness.Eventually(t, "the quota is in force", func() error {
 			if over = h.Do("POST", path, workload(version, resource, "")); over.Code != http.StatusForbidden {
@@ -163,9 +162,9 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 			if stored[now.Resource] == nil {
 				stored[now.Resource] = verdicts(t, now.GroupVersion().String(), now.Resource)
 				text := strings.Join(stored[now.Resource], "\n")
-				in(t, "verdicts on "+now.String(), text, "exceeded quota", "blockOwnerDeletion")
+				harness.Contains(t, "verdicts on "+now.String(), text, "exceeded quota", "blockOwnerDeletion")
 			}
-			want(t, "verdicts", strings.Join(verdicts(t, old.GroupVersion().String(), old.Resource), "\n"), strings.Join(stored[now.Resource], "\n"))
+			harness.Want(t, "verdicts", strings.Join(verdicts(t, old.GroupVersion().String(), old.Resource), "\n"), strings.Join(stored[now.Resource], "\n"))
 		})
 	}
 }

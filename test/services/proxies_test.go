@@ -1,4 +1,4 @@
-package objects
+package services
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // podAddress is where the pods of these tests say they are.
@@ -49,7 +50,7 @@ func TestProxiesOfPodsAndServices(t *testing.T) {
 	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
 	// Pods have addresses that no program of this machine can have.
 	places := map[string]string{podAddress + ":8080": at(backend), podAddress + ":8443": at(secure)}
-	s := harness.InProcess(t, server.Options{
+	s := inside.Start(t, server.Options{
 		ServiceAddresses: []string{"away/named:80=" + at(backend), "away/any=" + at(secure)},
 		DialWebhook: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if place, ok := places[address]; ok {

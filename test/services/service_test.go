@@ -1,4 +1,4 @@
-package webhooks
+package services
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // network leads the addresses of pods, which a server's endpoints have, to
@@ -53,7 +54,7 @@ func (n *network) dial(ctx context.Context, network, address string) (net.Conn, 
 func TestWebhooksBehindServices(t *testing.T) {
 	t.Parallel()
 	pods := &network{routes: map[string]string{}, dialed: map[string]int{}}
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", DialWebhook: pods.dial})
+	s := inside.Start(t, server.Options{AdmissionConsistency: "strict", DialWebhook: pods.dial})
 	h := s.HTTP(t, nil)
 	const ns = "hooks"
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces", toJSON(`{apiVersion: v1, kind: Namespace, metadata: {name: hooks}}`))
@@ -204,9 +205,7 @@ func TestServiceAddressesLeadToWebhooks(t *testing.T) {
 	t.Parallel()
 	hooks := harness.NewWebhookServer(t, []string{"web.hooks.svc"})
 	hook := hooks.Hook("/check", harness.Allow)
-	s := harness.InProcess(t, server.Options{AdmissionConsistency: "strict", ServiceAddresses: []string{
-		"hooks/web=" + hooks.Address(), "hooks/other:8443=" + hooks.Address(),
-	}})
+	s := harness.Start(t, "--admission-consistency", "strict", "--service-address", "hooks/web="+hooks.Address(), "--service-address", "hooks/other:8443="+hooks.Address())
 	h := s.HTTP(t, nil)
 	for _, tc := range []struct {
 		service string

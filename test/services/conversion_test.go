@@ -1,4 +1,4 @@
-package webhooks
+package services
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/test/harness"
+	"github.com/gatehouse-dev/gatehouse/test/harness/inside"
 )
 
 // TestConversionWebhooksBehindServices is about conversion webhooks behind services,
@@ -21,7 +22,7 @@ import (
 func TestConversionWebhooksBehindServices(t *testing.T) {
 	t.Parallel()
 	pods := &network{routes: map[string]string{}, dialed: map[string]int{}}
-	s := harness.InProcess(t, server.Options{DialWebhook: pods.dial})
+	s := inside.Start(t, server.Options{DialWebhook: pods.dial})
 	h := s.HTTP(t, nil)
 	// Every connection is used once, so that every call dials.
 	hooks := harness.NewWebhookServer(t, []string{"converter.hooks.svc"}, func(s *httptest.Server) { s.Config.SetKeepAlivesEnabled(false) })
@@ -111,7 +112,7 @@ ports: [{name: "", port: 8443, protocol: TCP}], endpoints: [%s]}`, strings.Join(
 // it: reads that do not need it are answered as ever, and so are other users.
 func TestConversionWebhookThatHangsShutsNobodyOut(t *testing.T) {
 	t.Parallel()
-	s := harness.InProcess(t, server.Options{MaxRequestsInFlight: 16, MaxMutatingRequestsInFlight: 16, Authorization: everythingIsAllowed})
+	s := harness.Start(t, "--max-requests-inflight", "16", "--max-mutating-requests-inflight", "16", "--authorization-mode", "AlwaysAllow")
 	h := s.HTTP(t, nil)
 	hook := harness.NewWebhookServer(t, nil).Hook("/convert", convertColor)
 	const crds, v1, v2 = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "/apis/paint.example.com/v1/pots", "/apis/paint.example.com/v2/pots"

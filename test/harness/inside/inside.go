@@ -1,0 +1,72 @@
+package inside
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// Start runs a server in the test process and stops it when the test is over. An empty
+// DataDir means a directory of the test, and no Controllers those of the harness.
+func Start(t testing.TB, o server.Options) *harness.Server {
+	t.Helper()
+	if o.DataDir == "" {
+		o.DataDir = t.TempDir()
+	}
+	if o.Controllers == nil {
+		o.Controllers = harness.Controllers
+	}
+	i, address, err := start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return harness.Adopt(t, i, o.DataDir, address.URL, address.Kubeconfig)
+}
+
+// inside is a server that runs in the test process.
+type inside struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func start(o server.Options) (*inside, server.Address, error) {
+	s, err := server.New(o)
+	if err != nil {
+		return nil, server.Address{}, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &inside{cancel: cancel, done: make(chan error, 1)}
+	ready := make(chan server.Address, 1)
+	go func() { i.done <- s.Run(ctx, func(a server.Address) { ready <- a }) }()
+	timer := time.NewTimer(harness.StartTimeout)
+	defer timer.Stop()
+	select {
+	case a := <-ready:
+		return i, a, nil
+	case err := <-i.done:
+		cancel()
+		return nil, server.Address{}, fmt.Errorf("server ended before it was ready: %w", err)
+	case <-timer.C:
+		cancel()
+		return nil, server.Address{}, fmt.Errorf("server was not ready within %s", harness.StartTimeout)
+	}
+}
+
+func (i *inside) Stop() error {
+	i.cancel()
+	timer := time.NewTimer(harness.StopTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-i.done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("server did not end within %s", harness.StopTimeout)
+	}
+}
+
+// Kill is Stop: nothing inside a process can be killed.
+func (i *inside) Kill() error { return i.Stop() }

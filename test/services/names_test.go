@@ -1,0 +1,26 @@
+package services
+
+import "github.com/gatehouse-dev/gatehouse/test/harness"
+
+// What tests of several packages share.
+const (
+	applyPatch = harness.ApplyPatch
+	mergePatch = harness.MergePatch
+	mutating   = harness.Mutating
+	validating = harness.Validating
+)
+
+var (
+	asJSON            = harness.AsJSON
+	configMap         = harness.ConfigMap
+	configMaps        = harness.ConfigMaps
+	configuration     = harness.Configuration
+	convertColor      = harness.ConvertColor
+	in                = harness.Contains
+	names             = harness.Names
+	pod               = harness.Pod
+	registrationsPath = harness.RegistrationsPath
+	toJSON            = harness.ToJSON
+	want              = harness.Want
+	webhook           = harness.Webhook
+)

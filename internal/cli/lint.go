@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func (o *lintOptions) complete() error {
 		for _, r := range lint.Rules() {
 			names = append(names, r.ID)
 		}
-		return usageError{fmt.Errorf("there is no rule %q%s", o.explain, nearest.Suggestion("", o.explain, names))}
+		return usageError{fmt.Errorf("there is no rule %q%s", o.explain, cmp.Or(nearest.Suggestion("", o.explain, names), "; the rules are "+strings.Join(names, ", ")))}
 	}
 	if len(o.paths) > 0 || o.output != "text" {
 		return usageError{fmt.Errorf("--explain prints one rule as text: leave out paths and --output")}

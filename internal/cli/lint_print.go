@@ -15,7 +15,7 @@ import (
 // Addresses of the documentation.
 const (
 	projectURI   = "https://github.com/gatehouse-dev/gatehouse"
-	rulesURI     = projectURI + "/blob/main/docs/lint.md"
+	rulesURI     = projectURI + "/blob/main/docs/lint/"
 	practicesURI = "https://kubernetes.io/docs/concepts/cluster-administration/admission-webhooks-good-practices/"
 )
 
@@ -121,7 +121,7 @@ func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
 	for _, rule := range r.Checked {
 		one := sarif.Rule{
 			ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,
-			URI: rulesURI + "#" + rule.ID, Tags: []string{"kubernetes", "admission"},
+			URI: rulesURI + rule.ID + ".md", Tags: []string{"kubernetes", "admission"},
 		}
 		run.Rules = append(run.Rules, one)
 	}
@@ -135,22 +135,42 @@ func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
 	return sarif.Write(out, run)
 }
 
+// ruleSection is a part of what there is to say about a rule. An example is YAML.
+type ruleSection struct {
+	title, text string
+	example     bool
+}
+
+// ruleSections are what --explain and the page of a rule say.
+func ruleSections(r *lint.Rule) []ruleSection {
+	list := []ruleSection{{text: r.Title + "."}, {title: "Why", text: r.Why}, {title: "What to do", text: r.Fix}}
+	if r.Advice != "" {
+		list = append(list, ruleSection{title: "See also", text: practicesURI + "#" + r.Advice})
+	}
+	if len(r.Reads) > 0 {
+		parts := []string{"registrations"}
+		for _, p := range r.Reads {
+			parts = append(parts, string(p))
+		}
+		list = append(list, ruleSection{title: "What the rule looks at", text: strings.Join(parts, ", ") + "."})
+	}
+	return append(list, ruleSection{title: "An example that fails", text: r.Fails, example: true}, ruleSection{title: "An example that passes", text: r.Passes, example: true})
+}
+
 // explainRule prints all that there is to say about a rule.
 func explainRule(out io.Writer, r *lint.Rule) error {
 	b := terminal.NewPage(out)
-	terminal.Fprintf(b, "%s (%s)\n\n%s.\n\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(string(r.Level)), r.Title)
-	terminal.Fprintf(b, "Why\n%s\nWhat to do\n%s", b.Wrapped(r.Why, "    "), b.Wrapped(r.Fix, "    "))
-	if r.Advice != "" {
-		terminal.Fprintf(b, "\nSee also\n    %s#%s\n", practicesURI, r.Advice)
-	}
-	if len(r.Reads) > 0 {
-		parts := make([]string, len(r.Reads))
-		for i, p := range r.Reads {
-			parts[i] = string(p)
+	terminal.Fprintf(b, "%s (%s)\n", terminal.Paint(terminal.Bold, r.ID), levelPainted(string(r.Level)))
+	for _, s := range ruleSections(r) {
+		switch {
+		case s.title == "":
+			terminal.Fprintf(b, "\n%s\n", s.text)
+		case s.example:
+			terminal.Fprintf(b, "\n%s\n%s", s.title, terminal.Lines(shifted(s.text)))
+		default:
+			terminal.Fprintf(b, "\n%s\n%s", s.title, b.Wrapped(s.text, "    "))
 		}
-		terminal.Fprintf(b, "\nBesides the registrations, the rule looks at\n    %s\n", strings.Join(parts, ", "))
 	}
-	terminal.Fprintf(b, "\nAn example that fails\n%s\nAn example that passes\n%s", terminal.Lines(shifted(r.Fails)), terminal.Lines(shifted(r.Passes)))
 	return b.Flush()
 }
 

@@ -29,6 +29,7 @@ func TestLintParsesItsCommandLine(t *testing.T) {
 		{[]string{}, ""},
 		{[]string{"--explain", "self-deadlock"}, ""},
 		{[]string{"--explain", "self-deadlok"}, "did you mean self-deadlock?"},
+		{[]string{"--explain", "nope"}, "there is no rule \"nope\"; the rules are self-deadlock, deadlock-cycle"},
 		{[]string{"--explain", "self-deadlock", "a"}, "leave out paths"},
 		{[]string{"-o", "yaml"}, "--output"},
 		{[]string{"--level", "fatal"}, "--level"},

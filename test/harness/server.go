@@ -96,14 +96,15 @@ func Adopt(t testing.TB, r Runner, dataDir, url, kubeconfig string) *Server {
 }
 
 // Refuses runs a server that must not start with the given flags of serve, and returns what
-// it says on standard error.
+// it says on standard error, but for the line that leads to --help.
 func Refuses(t testing.TB, args ...string) string {
 	t.Helper()
 	r := Run(t, append([]string{"serve", "--data-dir", t.TempDir(), "--secure-port", "0"}, args...)...)
 	if r.Code == 0 || r.Out != "" {
 		t.Errorf("exit code %d, standard output %q", r.Code, r.Out)
 	}
-	return strings.TrimSpace(r.Err)
+	text, _, _ := strings.Cut(r.Err, "\nRun 'gatehouse serve --help'")
+	return strings.TrimSpace(text)
 }
 
 var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)

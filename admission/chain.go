@@ -28,7 +28,7 @@ type Plugin struct {
 // pass and each plugin in it are measured (S10).
 //
 // The result is safe for concurrent use if the plugins are.
-func Chain(plugins ...Plugin) admission.Interface {
+func Chain(plugins ...Plugin) Passes {
 	links := make([]admission.Interface, len(plugins))
 	others := 0
 	for i, p := range plugins {
@@ -37,11 +37,11 @@ func Chain(plugins ...Plugin) admission.Interface {
 		}
 		links[i] = metrics.WithControllerMetrics(recording(p, others), p.Name)
 	}
-	return metrics.WithStepMetrics(&twice{admission.NewChainHandler(links...)})
+	return metrics.WithStepMetrics(&twice{admission.NewChainHandler(links...)}).(Passes)
 }
 
-// chained is what the library's chain is.
-type chained interface {
+// Passes is admission in both passes.
+type Passes interface {
 	admission.MutationInterface
 	admission.ValidationInterface
 }
@@ -49,14 +49,14 @@ type chained interface {
 // twice runs the mutating pass again when a plugin asked for it. There is no
 // third time: a request for it in the second pass has no effect.
 type twice struct {
-	chained
+	Passes
 }
 
 // Validate implements admission.ValidationInterface. The object has its generated name
 // and its uid by now.
 func (t *twice) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	note(ctx, a)
-	return t.chained.Validate(ctx, a, o)
+	return t.Passes.Validate(ctx, a, o)
 }
 
 // note tells the trace of the request, if somebody follows it, what the request is about.
@@ -92,7 +92,7 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	if traced {
 		ctx = watching(ctx)
 	}
-	if err := t.chained.Admit(ctx, a, o); err != nil {
+	if err := t.Passes.Admit(ctx, a, o); err != nil {
 		return err
 	}
 	again := a.GetReinvocationContext()
@@ -103,7 +103,7 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	if traced {
 		ctx = watching(ctx)
 	}
-	return t.chained.Admit(ctx, a, o)
+	return t.Passes.Admit(ctx, a, o)
 }
 
 // recording returns a plugin that adds its verdicts to the trace of the request, if

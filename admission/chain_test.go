@@ -98,10 +98,10 @@ func TestChain(t *testing.T) {
 			)
 			a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
 				admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{})
-			if err := chain.(admission.MutationInterface).Admit(t.Context(), a, nil); err != tt.admitErr {
+			if err := chain.Admit(t.Context(), a, nil); err != tt.admitErr {
 				t.Errorf("Admit: got error %v, want %v", err, tt.admitErr)
 			}
-			if err := chain.(admission.ValidationInterface).Validate(t.Context(), a, nil); err != tt.validateErr {
+			if err := chain.Validate(t.Context(), a, nil); err != tt.validateErr {
 				t.Errorf("Validate: got error %v, want %v", err, tt.validateErr)
 			}
 			if diff := cmp.Diff(tt.wantAdmit, admitted); diff != "" {
@@ -123,10 +123,10 @@ func TestChainIsMeasured(t *testing.T) {
 	before := passes(t)
 	a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
 		admission.Connect, nil, false, &user.DefaultInfo{})
-	if err := chain.(admission.MutationInterface).Admit(t.Context(), a, nil); err != nil {
+	if err := chain.Admit(t.Context(), a, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := chain.(admission.ValidationInterface).Validate(t.Context(), a, nil); err != denied {
+	if err := chain.Validate(t.Context(), a, nil); err != denied {
 		t.Fatal(err)
 	}
 	after := passes(t)

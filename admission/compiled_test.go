@@ -100,7 +100,7 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 			a := attributes(tt.resource)
 			record := trace.New()
 			// The verdict is in the trace.
-			_ = Chain(tt.chain...).(admission.MutationInterface).Admit(trace.NewContext(t.Context(), record), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
+			_ = Chain(tt.chain...).Admit(trace.NewContext(t.Context(), record), a, admission.NewObjectInterfacesFromScheme(scheme.Scheme))
 			var got []string
 			for _, s := range record.Steps() {
 				got = append(got, fmt.Sprintf("%s %s %v", s.Plugin, s.Patch(), s.Err))

@@ -8,13 +8,9 @@
 //	...
 //	names, err := admission.Selection{}.Names(admission.Recommended())
 //	...
-//	config.AdmissionControl = admission.Chain(
-//		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
-//		admission.Plugin{Name: admission.InitializersName, Interface: engine.Initializers()},
-//		admission.Plugin{Name: admission.MutatingWebhookName, Interface: engine.MutatingWebhooks()},
-//		admission.Plugin{Name: admission.GenericWebhookName, Interface: engine.ExternalHooks()},
-//		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: engine.ValidatingWebhooks()},
-//	)
+//	plugins, err := engine.Plugins(names, nil)
+//	...
+//	config.AdmissionControl = admission.Chain(plugins...)
 //
 // # One request
 //

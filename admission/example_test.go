@@ -90,10 +90,12 @@ func Example() {
 		return
 	}
 	defer engine.Close()
-	chain := admission.Chain(
-		admission.Plugin{Name: admission.MutatingWebhookName, Interface: engine.MutatingWebhooks()},
-		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: engine.ValidatingWebhooks()},
-	)
+	plugins, err := engine.Plugins([]string{admission.MutatingWebhookName, admission.ValidatingWebhookName}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	chain := admission.Chain(plugins...)
 
 	// This is what a server's handlers do with the chain.
 	gadget := &unstructured.Unstructured{Object: map[string]any{
@@ -103,11 +105,11 @@ func Example() {
 		schema.GroupVersionResource{Group: "shop.example.com", Version: "v1", Resource: "gadgets"}, "",
 		k8sadmission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "jane"})
 	scheme := k8sadmission.NewObjectInterfacesFromScheme(runtime.NewScheme())
-	if err := chain.(k8sadmission.MutationInterface).Admit(ctx, request, scheme); err != nil {
+	if err := chain.Admit(ctx, request, scheme); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(chain.(k8sadmission.ValidationInterface).Validate(ctx, request, scheme))
+	fmt.Println(chain.Validate(ctx, request, scheme))
 	// Output: admission webhook "gadgets.shop.example.com" denied the request: gadgets are sold out
 }
 

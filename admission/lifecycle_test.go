@@ -145,7 +145,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			chain := Chain(Plugin{NamespaceLifecycleName, NewNamespaceLifecycle(tt.namespaces)}).(admission.MutationInterface)
+			chain := Chain(Plugin{NamespaceLifecycleName, NewNamespaceLifecycle(tt.namespaces)})
 			if tt.before != nil {
 				if err := chain.Admit(t.Context(), tt.before.attributes(), nil); err != nil {
 					t.Fatal(err)

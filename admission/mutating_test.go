@@ -144,7 +144,7 @@ func admit(t *testing.T, o Options, namespace string, policies ...changing) (map
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace}}
 	a := admission.NewAttributesRecord(pod, nil, is("", "v1", "Pod"), namespace, "web", at("", "v1", "pods"), "", admission.Create,
 		optionsOf(admission.Create, false), false, &user.DefaultInfo{Name: "bob"})
-	err = Chain(Plugin{MutatingPolicyName, e.MutatingPolicies()}).(admission.MutationInterface).Admit(t.Context(), a, catalogueInterfaces)
+	err = Chain(Plugin{MutatingPolicyName, e.MutatingPolicies()}).Admit(t.Context(), a, catalogueInterfaces)
 	return pod.Labels, err
 }
 

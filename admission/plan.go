@@ -77,17 +77,9 @@ func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attribute
 
 // PlanWith is Plan by a given snapshot.
 func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) *plan.Plan {
-	trial := tried(a)
-	request := plan.NewRequest(trial)
-	links := links(chain, trial, o)
-	set := objects.New(trial, o)
-	in := &plan.Input{
-		Objects: set, NamespaceLabels: e.namespaceLabels, Namespace: e.namespace, Params: e.options.Params,
-		Change: dispatch.Changer(set, e.options.Schemas), Authorizer: e.options.Authorizer, Generates: options.Prepares,
-	}
-	if object := plan.StatusOnly(trial.GetObject(), trial.GetOldObject()); object != nil && options.Prepares && request.WritesStatus() {
-		in.Status = objects.New(withObject(trial, object), o)
-	}
+	p := dispatch.Predict(a, e.options.Schemas, options.Prepares, func(a admission.Attributes) plan.Objects { return objects.New(a, o) })
+	in := p.Input
+	in.NamespaceLabels, in.Namespace, in.Params, in.Authorizer = e.namespaceLabels, e.namespace, e.options.Params, e.options.Authorizer
 	if options.NamespaceHidden != "" {
 		in.NamespaceLabels = func(context.Context, string) (map[string]string, error) {
 			return nil, fmt.Errorf("%w: %s", plan.ErrUnknown, options.NamespaceHidden)
@@ -99,52 +91,30 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	if options.ParamHidden != nil && in.Params != nil {
 		in.Params = hiddenParams{in.Params, options.ParamHidden}
 	}
-	for i := range links {
-		l := &links[i]
-		if l.Source != nil {
-			l.Hidden = options.Hidden[l.Source.Source]
-			if l.Source.Policies && l.Hidden == "" {
-				// The bindings decide what a policy does.
-				l.Hidden = options.Hidden[l.Source.Bindings]
-			}
-		} else if l.Judge != nil {
-			if l.Hidden = options.Unread[l.Plugin]; options.NamespaceHidden != "" {
-				l.Judge = nil
-			}
-		}
-	}
-	return plan.New(ctx, links, s, &request, o.GetEquivalentResourceMapper(), in, options.All)
-}
-
-// tried returns attributes with an object of their own, which may be changed.
-func tried(a admission.Attributes) admission.Attributes {
-	var object runtime.Object
-	if a.GetObject() != nil {
-		object = a.GetObject().DeepCopyObject()
-	}
-	return withObject(a, object)
-}
-
-// withObject returns attributes with another object.
-func withObject(a admission.Attributes, object runtime.Object) admission.Attributes {
-	return admission.NewAttributesRecord(object, a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
-		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
+	return plan.New(ctx, links(chain, p.Attributes, o, &options), s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
 // links describes the plugins of a chain for a plan about a request.
-func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces) []plan.Link {
+func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options *PlanOptions) []plan.Link {
 	list := make([]plan.Link, 0, len(chain))
 	for _, p := range chain {
 		l := plan.Link{Plugin: p.Name}
-		if act, ok := p.Interface.(acting); ok {
-			l.Source = act.acts()
+		act, acts := p.Interface.(acting)
+		if acts {
+			l = plan.Acting(act.acts().Source, options.Hidden)
+			l.Plugin = p.Name
 		} else if !p.Interface.Handles(a.GetOperation()) || !concerns(p.Interface, a) {
 			continue
 		}
 		_, l.Mutates = p.Interface.(admission.MutationInterface)
 		_, l.Validates = p.Interface.(admission.ValidationInterface)
 		if predictor, ok := p.Interface.(Predictor); ok {
-			l.Judge = judge(p.Interface, predictor, a, o)
+			if !acts {
+				l.Hidden = options.Unread[p.Name]
+			}
+			if acts || options.NamespaceHidden == "" {
+				l.Judge = judge(p.Interface, predictor, a, o)
+			}
 		}
 		list = append(list, l)
 	}

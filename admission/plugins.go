@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/admission"
+
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
@@ -31,15 +33,48 @@ type Known struct {
 // S19.2). A host with plugins of its own inserts them: mutators before
 // MutatingWebhookName, quota at the end.
 func Recommended() []Known {
-	return []Known{
-		{NamespaceLifecycleName, true},
-		{InitializersName, true},
-		{MutatingPolicyName, true},
-		{MutatingWebhookName, true},
-		{ValidatingPolicyName, true},
-		{GenericWebhookName, true},
-		{ValidatingWebhookName, true},
+	list := []Known{{NamespaceLifecycleName, true}}
+	for _, source := range registration.InOrder() {
+		list = append(list, Known{source.Descriptor().Plugin, true})
 	}
+	return list
+}
+
+// Plugins returns the plugins of these names, in their order. Those that act on registrations
+// are the Engine's own. other makes every other one: nil, or a nil result without an error,
+// stands for what the Engine can make itself, NamespaceLifecycle. The error names the plugin.
+func (e *Engine) Plugins(names []string, other func(name string) (admission.Interface, error)) ([]Plugin, error) {
+	list := make([]Plugin, 0, len(names))
+	for _, name := range names {
+		p := Plugin{Name: name, Interface: e.acting(name)}
+		if p.Interface == nil && other != nil {
+			var err error
+			if p.Interface, err = other(name); err != nil {
+				return nil, fmt.Errorf("admission plugin %s: %w", name, err)
+			}
+		}
+		if p.Interface == nil && name == NamespaceLifecycleName {
+			p.Interface = NewNamespaceLifecycle(e.options.Namespaces)
+		}
+		if p.Interface == nil {
+			return nil, fmt.Errorf("admission plugin %s: it is unknown", name)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// acting returns the plugin of a name that acts on registrations; nil when there is none.
+func (e *Engine) acting(name string) admission.Interface {
+	for _, p := range []interface {
+		admission.Interface
+		acting
+	}{e.initializers, &e.mutatingPolicies, &e.mutating, &e.validatingPolicies, &e.external, &e.validating} {
+		if p.acts().Plugin == name {
+			return p
+		}
+	}
+	return nil
 }
 
 // Selection is what the flags say about which plugins run. Its zero value is

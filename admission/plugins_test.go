@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiserver/pkg/admission"
 )
 
 func TestSelectionNames(t *testing.T) {
@@ -80,4 +82,50 @@ func text(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+func TestPlugins(t *testing.T) {
+	e, err := New(Options{Snapshots: register(), Namespaces: knownNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	own := NewNamespaceLifecycle(knownNamespaces{})
+	others := map[string]func(string) (admission.Interface, error){
+		"the Engine makes all of its own": nil,
+		"a host has nothing to add":       func(string) (admission.Interface, error) { return nil, nil },
+		"a host has one of its own":       func(string) (admission.Interface, error) { return own, nil },
+	}
+	for name, other := range others {
+		t.Run(name, func(t *testing.T) {
+			var names []string
+			for _, k := range Recommended() {
+				names = append(names, k.Name)
+			}
+			list, err := e.Plugins(names, other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range list {
+				if p.Name != names[i] {
+					t.Errorf("plugin %d is %s, want %s", i, p.Name, names[i])
+				}
+				if act, ok := p.Interface.(acting); ok && act.acts().Plugin != p.Name {
+					t.Errorf("%s acts on the entries of %s", p.Name, act.acts().Plugin)
+				} else if !ok && p.Name != NamespaceLifecycleName {
+					t.Errorf("%s is %T", p.Name, p.Interface)
+				}
+			}
+			if _, ok := list[0].Interface.(*NamespaceLifecycle); !ok || name == "a host has one of its own" && list[0].Interface != own {
+				t.Errorf("%s is %#v", list[0].Name, list[0].Interface)
+			}
+		})
+	}
+	if _, err := e.Plugins([]string{"Unheard"}, nil); err == nil || err.Error() != "admission plugin Unheard: it is unknown" {
+		t.Errorf("of a plugin that nobody makes: %v", err)
+	}
+	broken := errors.New("it is broken")
+	if _, err := e.Plugins([]string{"Broken"}, func(string) (admission.Interface, error) { return nil, broken }); !errors.Is(err, broken) || err.Error() != "admission plugin Broken: it is broken" {
+		t.Errorf("of a plugin that cannot be made: %v", err)
+	}
 }

@@ -301,9 +301,9 @@ func (p *prophet) compare(ctx context.Context, seed uint64) (string, error) {
 	joined := Chain(chain...)
 	// The log has nothing that the trace has not.
 	ctx = klog.NewContext(trace.NewContext(ctx, followed), klog.Logger{})
-	rejection := joined.(admission.MutationInterface).Admit(ctx, a, catalogueInterfaces)
+	rejection := joined.Admit(ctx, a, catalogueInterfaces)
 	if rejection == nil {
-		rejection = joined.(admission.ValidationInterface).Validate(ctx, a, catalogueInterfaces)
+		rejection = joined.Validate(ctx, a, catalogueInterfaces)
 	}
 	received := p.take()
 

@@ -310,9 +310,9 @@ func (c *scenario) run(t *testing.T, s *hooktest.Server) {
 		answered = answerOf{}
 		ctx = warning.WithWarningRecorder(ctx, &answered)
 		a = annotated{a, &answered}
-		err := joined.(admission.MutationInterface).Admit(ctx, a, catalogueInterfaces)
+		err := joined.Admit(ctx, a, catalogueInterfaces)
 		if err == nil {
-			err = joined.(admission.ValidationInterface).Validate(ctx, a, catalogueInterfaces)
+			err = joined.Validate(ctx, a, catalogueInterfaces)
 		}
 		answered.rejected(err)
 		return followed

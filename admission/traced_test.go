@@ -100,11 +100,11 @@ func TestATraceKnowsItsRequest(t *testing.T) {
 		Plugin{"Mutator", mutator{link{admit: func(admission.Attributes) error { return nil }}}},
 		Plugin{"Validator", validator{link{validate: func(admission.Attributes) error { return denied }}}},
 	)
-	if err := chain.(admission.MutationInterface).Admit(ctx, a, nil); err != nil {
+	if err := chain.Admit(ctx, a, nil); err != nil {
 		t.Fatal(err)
 	}
 	object.Name, object.UID = "web-x", "uid"
-	if err := chain.(admission.ValidationInterface).Validate(ctx, a, nil); err != denied {
+	if err := chain.Validate(ctx, a, nil); err != denied {
 		t.Fatal(err)
 	}
 	want := trace.Subject{Request: trace.Request{Operation: "CREATE", Resource: pods, Kind: kind, Namespace: "shop", Name: "web-x", User: "jane"}, UID: "uid"}

@@ -66,10 +66,10 @@ func BenchmarkATracedPod(b *testing.B) {
 	create := func(ctx context.Context) error {
 		a := apiadmission.NewAttributesRecord(pod.DeepCopy(), nil, corev1.SchemeGroupVersion.WithKind("Pod"), "shop", "p",
 			corev1.SchemeGroupVersion.WithResource("pods"), "", apiadmission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "dev"})
-		if err := chain.(apiadmission.MutationInterface).Admit(ctx, a, interfaces); err != nil {
+		if err := chain.Admit(ctx, a, interfaces); err != nil {
 			return err
 		}
-		return chain.(apiadmission.ValidationInterface).Validate(ctx, a, interfaces)
+		return chain.Validate(ctx, a, interfaces)
 	}
 	for _, name := range []string{"trace=no", "trace=yes"} {
 		b.Run(name, func(b *testing.B) {

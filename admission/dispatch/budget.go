@@ -68,7 +68,7 @@ func newBudget(ctx context.Context, source registration.Source, now time.Time) b
 	b := budget{deadline: deadline, share: min(whole/shares, maxShare), most: whole / 2, after: writeShares}
 	// In another order than that of S9.3, hooks with policy Ignore of a plugin that
 	// was not expected to come may find no time left, and are ignored.
-	b.after += passShares * source.Descriptor().CallsAfter
+	b.after += passShares * source.CallsAfter()
 	return b
 }
 

@@ -28,7 +28,7 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	descriptor := p.options.Source.Descriptor()
 	set := objects.New(a, o)
 	in := p.input(a, set)
-	in.Change = Changer(set, p.options.Schemas)
+	in.Change = changer(set, p.options.Schemas)
 	again := a.GetReinvocationContext()
 	r := &round{memory: remembered(again, descriptor.Plugin), second: again.IsReinvoke()}
 	if r.second {
@@ -51,8 +51,8 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	return err
 }
 
-// Changer changes the objects of a request, by the schemas of kinds.
-func Changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
+// changer changes the objects of a request, by the schemas of kinds.
+func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
 	return func(kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
 		f, err := set.As(kind)
 		if err != nil {

@@ -59,12 +59,6 @@ const sampleSuffix = "b2c4d"
 
 var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
 
-// Completer is Objects whose newest object a server completes between the passes.
-type Completer interface {
-	// Complete changes the metadata of the newest object.
-	Complete(change func(metav1.Object))
-}
-
 // generate gives a new object the name that the server generates between the passes: the
 // mutating plugins see a request without a name, the validating ones see the name (S3.15),
 // and a new namespace has its label then.
@@ -77,13 +71,9 @@ func (b *builder) generate() {
 	if err != nil || m.GetName() != "" || m.GetGenerateName() == "" {
 		return
 	}
-	incomplete, ok := b.input.Objects.(Completer)
-	if !ok {
-		return
-	}
 	request := *b.request
 	request.Name = m.GetGenerateName() + sampleSuffix
-	incomplete.Complete(func(m metav1.Object) {
+	b.input.Objects.Complete(func(m metav1.Object) {
 		m.SetName(request.Name)
 		if request.Resource.GroupResource() == ofNamespaces {
 			labels := maps.Clone(m.GetLabels())

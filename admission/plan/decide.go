@@ -22,7 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Objects are the two objects of a request, as *objects.Set has them.
+// Objects are the two objects of a request, as *objects.Set has them. A type whose objects
+// stay as they are embeds Unchanging.
 type Objects interface {
 	// Newest returns the object as it is now, Old the stored one; nil when the request
 	// has none. Their version does not matter.
@@ -31,7 +32,30 @@ type Objects interface {
 	// Seen returns both in a kind, as users see them. An error that is ErrUnknown says
 	// that they cannot be converted here.
 	Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error)
+	// Pend makes the newest object wait for the initializers, in order.
+	Pend([]*registration.Entry)
+	// Complete changes the metadata of the newest object, as a server does between the passes.
+	Complete(change func(metav1.Object))
+	// Changed notes that a compiled-in plugin may have changed the newest object.
+	Changed()
+	// Settle brings the request's own object up to date after what Input.Change changed.
+	Settle() error
 }
+
+// Unchanging is the part of Objects that changes them, for objects that stay as they are.
+type Unchanging struct{}
+
+// Pend implements Objects.
+func (Unchanging) Pend([]*registration.Entry) {}
+
+// Complete implements Objects.
+func (Unchanging) Complete(func(metav1.Object)) {}
+
+// Changed implements Objects.
+func (Unchanging) Changed() {}
+
+// Settle implements Objects.
+func (Unchanging) Settle() error { return nil }
 
 // ErrUnknown is the error of an Input that cannot answer. A test that depends on the
 // answer is then unknown: the plan says neither that the entry applies nor that it does
@@ -40,9 +64,12 @@ var ErrUnknown = errors.New("unknown")
 
 // AsWritten returns the objects of a request that are known in the kinds they were
 // written in, and cannot be converted. Either may be nil.
-func AsWritten(object, old runtime.Object) Objects { return &written{object, old} }
+func AsWritten(object, old runtime.Object) Objects { return &written{object: object, old: old} }
 
-type written struct{ object, old runtime.Object }
+type written struct {
+	Unchanging
+	object, old runtime.Object
+}
 
 func (w *written) Newest() runtime.Object { return w.object }
 func (w *written) Old() runtime.Object    { return w.old }

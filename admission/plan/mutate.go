@@ -72,8 +72,7 @@ type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (change
 // Mutate evaluates the mutating policies of candidates about a request, one binding and one
 // param after the other, and changes the object as each says (S18.2, S18.3). All are
 // matched before the first one changes anything (S14.13). A nil Round wants everything.
-// If in.Objects has a method Settle() error, it is called at the end, so that the request's
-// own object is up to date (S18.7).
+// At the end in.Objects are settled, so that the request's own object is up to date (S18.7).
 //
 // The error is an API status that rejects the request, whatever the failure policies are
 // (S17.5).
@@ -99,10 +98,8 @@ func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalen
 	for i := range list {
 		list[i].follows()
 	}
-	if o, ok := in.Objects.(interface{ Settle() error }); ok {
-		if err := o.Settle(); err != nil {
-			return list, apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err))
-		}
+	if err := in.Objects.Settle(); err != nil {
+		return list, apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err))
 	}
 	return list, nil
 }

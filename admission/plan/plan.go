@@ -36,6 +36,18 @@ type Link struct {
 	Hidden string
 }
 
+// Acting returns the link of the plugin that acts on a source. hidden says of sources why
+// their entries cannot be seen.
+func Acting(source registration.Source, hidden map[registration.Source]string) Link {
+	d := source.Descriptor()
+	l := Link{Plugin: d.Plugin, Source: d, Hidden: hidden[source]}
+	if d.Policies && l.Hidden == "" {
+		// The bindings decide what a policy does.
+		l.Hidden = hidden[d.Bindings]
+	}
+	return l
+}
+
 // Plan says what admission does with one request: every step of both passes, in the
 // order of the chain. It is plain data, and its JSON form is stable: fields are added,
 // never changed or removed.
@@ -241,21 +253,11 @@ type Explanation struct {
 	Message string `json:"message"`
 }
 
-// Pender is objects of a request that can get initializers.
-type Pender interface {
-	// Pend makes the object wait for the initializers, in order.
-	Pend([]*registration.Entry)
-}
-
 // New makes the plan of a request that goes through a chain. With all, the plan also has
 // what does not apply, each with the reason. It decides by the same functions that
 // admission runs by, and calls no webhook; I/O happens only in what the Input and the
-// links have for it.
-//
-// If in.Objects is a Pender, it is called with the initializers that the
-// object gets, so that what comes later sees them; and a method Changed() when a Judge may
-// have changed the object; and a method Complete(func(metav1.Object)), which sets a name that
-// stands for the generated one, if in.Generates.
+// links have for it. in.Objects get what is known to change: the initializers of a new object,
+// what a Judge changes, and, if in.Generates, a name that stands for the generated one.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
@@ -338,9 +340,7 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	}
 	patch, err := l.Judge(b.ctx, pass)
 	if pass == registration.MutatingPass {
-		if o, ok := b.input.Objects.(interface{ Changed() }); ok {
-			o.Changed()
-		}
+		b.input.Objects.Changed()
 	}
 	if err != nil {
 		b.plan.Steps = append(b.plan.Steps, Step{
@@ -394,9 +394,7 @@ func (b *builder) initializers(l *Link) {
 	if len(given) > initializers.MaxPending {
 		b.reject(fmt.Sprintf("%d registered initializers apply, more than the limit of %d", len(given), initializers.MaxPending))
 	} else if len(given) > 0 {
-		if p, ok := b.input.Objects.(Pender); ok {
-			p.Pend(given)
-		}
+		b.input.Objects.Pend(given)
 	}
 	if !b.all {
 		return

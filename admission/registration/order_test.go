@@ -93,3 +93,22 @@ func TestArrange(t *testing.T) {
 		})
 	}
 }
+
+// S9.3: the plugins have one order, and the time that webhooks leave for later ones follows it.
+func TestInOrder(t *testing.T) {
+	want := map[Source]int{Initializing: 3, MutatingPolicies: 3, Mutating: 2, ValidatingPolicies: 2, External: 1, Validating: 0}
+	if len(InOrder()) != len(want) {
+		t.Errorf("%d plugins act on registrations, want %d", len(InOrder()), len(want))
+	}
+	pass := MutatingPass
+	for _, source := range InOrder() {
+		if d := source.Descriptor(); d.Pass < pass || d.Binds {
+			t.Errorf("%s is out of place", d.Plugin)
+		} else {
+			pass = d.Pass
+		}
+		if got := source.CallsAfter(); got != want[source] {
+			t.Errorf("after %s, %d plugins call webhooks, want %d", source.Descriptor().Plugin, got, want[source])
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package registration
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -71,9 +73,6 @@ type Descriptor struct {
 	// Plugin is the admission plugin that acts on the entries, and Pass when.
 	Plugin string
 	Pass   Pass
-	// CallsAfter is how many plugins that call webhooks come after this one, in the
-	// recommended order (S9.3).
-	CallsAfter int
 	// Policies reports whether the entries are admission policies. They are in force by the
 	// entries of Bindings, another source.
 	Policies bool
@@ -100,7 +99,7 @@ func (s Source) Descriptor() *Descriptor { return &sources[s] }
 var sources = [...]Descriptor{
 	Mutating: {
 		Source: Mutating, Kind: MutatingKind, Resource: "mutatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
-		Plugin: MutatingPlugin, Pass: MutatingPass, CallsAfter: 2, Manifests: true, parse: parseMutating,
+		Plugin: MutatingPlugin, Pass: MutatingPass, Manifests: true, parse: parseMutating,
 	},
 	Validating: {
 		Source: Validating, Kind: ValidatingKind, Resource: "validatingwebhookconfigurations", Versions: []string{"v1", "v1beta1"}, Noun: "Webhook",
@@ -108,28 +107,48 @@ var sources = [...]Descriptor{
 	},
 	External: {
 		Source: External, Kind: ExternalKind, Resource: "externaladmissionhookconfigurations", Versions: []string{"v1alpha1"}, Noun: "ExternalAdmissionHook",
-		Plugin: ExternalPlugin, Pass: ValidatingPass, CallsAfter: 1, parse: parseExternal,
+		Plugin: ExternalPlugin, Pass: ValidatingPass, parse: parseExternal,
 	},
 	Initializing: {
 		Source: Initializing, Kind: InitializerKind, Resource: "initializerconfigurations", Versions: []string{"v1alpha1"}, Noun: "initializer",
-		Plugin: InitializersPlugin, Pass: MutatingPass, CallsAfter: 3, parse: parseInitializers,
+		Plugin: InitializersPlugin, Pass: MutatingPass, parse: parseInitializers,
 	},
 	ValidatingPolicies: {
 		Source: ValidatingPolicies, Kind: ValidatingPolicyKind, Resource: "validatingadmissionpolicies", Versions: []string{"v1"}, Noun: ValidatingPolicyKind,
-		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Manifests: true, Policies: true, Bindings: ValidatingBindings, parse: parseValidatingPolicy,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, Manifests: true, Policies: true, Bindings: ValidatingBindings, parse: parseValidatingPolicy,
 	},
 	ValidatingBindings: {
 		Source: ValidatingBindings, Kind: ValidatingBindingKind, Resource: "validatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: ValidatingBindingKind,
-		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, CallsAfter: 2, Manifests: true, Binds: true, Bound: ValidatingPolicies, parse: parseValidatingBinding,
+		Plugin: ValidatingPolicyPlugin, Pass: ValidatingPass, Manifests: true, Binds: true, Bound: ValidatingPolicies, parse: parseValidatingBinding,
 	},
 	MutatingPolicies: {
 		Source: MutatingPolicies, Kind: MutatingPolicyKind, Resource: "mutatingadmissionpolicies", Versions: []string{"v1"}, Noun: MutatingPolicyKind,
-		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Manifests: true, Policies: true, Bindings: MutatingBindings, parse: parseMutatingPolicy,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, Manifests: true, Policies: true, Bindings: MutatingBindings, parse: parseMutatingPolicy,
 	},
 	MutatingBindings: {
 		Source: MutatingBindings, Kind: MutatingBindingKind, Resource: "mutatingadmissionpolicybindings", Versions: []string{"v1"}, Noun: MutatingBindingKind,
-		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, CallsAfter: 3, Manifests: true, Binds: true, Bound: MutatingPolicies, parse: parseMutatingBinding,
+		Plugin: MutatingPolicyPlugin, Pass: MutatingPass, Manifests: true, Binds: true, Bound: MutatingPolicies, parse: parseMutatingBinding,
 	},
+}
+
+// order is the recommended order of the plugins that act on registrations, each by the source
+// of its entries (S9.3).
+var order = []Source{Initializing, MutatingPolicies, Mutating, ValidatingPolicies, External, Validating}
+
+// InOrder returns the sources whose entries plugins act on, in the recommended order of these
+// plugins (S9.3). The caller must not change the list.
+func InOrder() []Source { return order }
+
+// CallsAfter returns how many plugins that call webhooks come after the plugin that acts on
+// the source, in the recommended order.
+func (s Source) CallsAfter() int {
+	n := 0
+	for _, later := range order[slices.Index(order, s)+1:] {
+		if d := later.Descriptor(); !d.Policies && later != Initializing {
+			n++
+		}
+	}
+	return n
 }
 
 // Sources returns the descriptors of all sources, by value of Source. The caller must

@@ -74,15 +74,15 @@ func newJudge(p judgeParts) (*judge, error) {
 	}
 	mustAct, parallel := initialization.Registered(j.refresher.Current)
 	j.initialization = initialization.New(initialization.Options{MustAct: mustAct, Parallel: parallel, Observe: initialization.Count})
-	j.chain = admission.Chain(
-		admission.Plugin{Name: admission.NamespaceLifecycleName, Interface: admission.NewNamespaceLifecycle(namespaces)},
-		admission.Plugin{Name: admission.InitializersName, Interface: j.engine.Initializers()},
-		admission.Plugin{Name: admission.MutatingPolicyName, Interface: j.engine.MutatingPolicies()},
-		admission.Plugin{Name: admission.MutatingWebhookName, Interface: j.engine.MutatingWebhooks()},
-		admission.Plugin{Name: admission.ValidatingPolicyName, Interface: j.engine.ValidatingPolicies()},
-		admission.Plugin{Name: admission.GenericWebhookName, Interface: j.engine.ExternalHooks()},
-		admission.Plugin{Name: admission.ValidatingWebhookName, Interface: j.engine.ValidatingWebhooks()},
-	)
+	names, err := admission.Selection{}.Names(admission.Recommended())
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := j.engine.Plugins(names, nil)
+	if err != nil {
+		return nil, err
+	}
+	j.chain = admission.Chain(plugins...)
 	return j, nil
 }
 

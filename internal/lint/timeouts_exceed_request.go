@@ -47,8 +47,7 @@ webhooks:
 	check: func(p *pass) {
 		links := []plan.Link{}
 		for _, source := range hooks {
-			d := source.Descriptor()
-			links = append(links, plan.Link{Plugin: d.Plugin, Source: d})
+			links = append(links, plan.Acting(source, nil))
 		}
 		for _, r := range p.named() {
 			var worst *plan.Plan

@@ -157,7 +157,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		return nil, fmt.Errorf("client for the metadata of owners: %w", err)
 	}
 	a.rejections = rejections.New(self.client, owners)
-	a.chain = a.rejections.Around(admission.Chain(a.plugins...).(rejections.Chain))
+	a.chain = a.rejections.Around(admission.Chain(a.plugins...))
 	return a, nil
 }
 

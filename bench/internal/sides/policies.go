@@ -370,7 +370,7 @@ func GatehouseMutatingPolicies(ctx context.Context, o PolicyOptions) (admission.
 	if o.First != nil {
 		plugins = append([]gatehouse.Plugin{{Name: firstName, Interface: o.First}}, plugins...)
 	}
-	return gatehouse.Chain(plugins...).(admission.MutationInterface), nil
+	return gatehouse.Chain(plugins...), nil
 }
 
 // GatehouseValidatingPolicies makes Gatehouse's plugin.

@@ -214,7 +214,7 @@ func Gatehouse(ctx context.Context, o Options) (Chain, error) {
 	if o.First != nil {
 		plugins = append([]gatehouse.Plugin{{Name: firstName, Interface: o.First}}, plugins...)
 	}
-	return gatehouse.Chain(plugins...).(Chain), nil
+	return gatehouse.Chain(plugins...), nil
 }
 
 // fixed are registrations that never change.

@@ -110,25 +110,20 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	if w.define != nil && !catalog.Scheme.Recognizes(q.Kind.Kind) {
 		w.define(ctx, q.Kind)
 	}
-	attributes, equivalents, set, err := w.decoded(ctx, q, sent, object, old)
+	attributes, err := w.decoded(q, sent, object, old)
 	if err != nil {
 		return nil, err
 	}
-	request := plan.NewRequest(attributes)
-	in := &plan.Input{Objects: set, Params: w.Params, RightsUnknown: w.RightsUnknown, Generates: true}
-	if object := plan.StatusOnly(attributes.GetObject(), attributes.GetOldObject()); object != nil && request.WritesStatus() {
-		in.Status = w.set(ctx, q, w.attributes(q, sent, object, attributes.GetOldObject()), sent)
-	}
+	prediction := dispatch.Predict(attributes, schemas{}, true, func(a apiadmission.Attributes) plan.Objects { return w.set(ctx, q, a, sent) })
+	in := prediction.Input
+	in.Params, in.RightsUnknown = w.Params, w.RightsUnknown
 	if q.User == nil {
 		in.UserUnknown = w.UserUnknown
 	}
 	w.compile.Do(func() { w.compiled = snapshot.Compile(w.Registrations) })
 	compiled := w.compiled
-	w.namespaces(ctx, in, compiled, &request)
-	if s, ok := set.(*objects.Set); ok {
-		in.Change = dispatch.Changer(s, schemas{})
-	}
-	p := plan.New(ctx, w.links(), compiled, &request, equivalents, in, q.All)
+	w.namespaces(ctx, in, compiled, &prediction.Request)
+	p := plan.New(ctx, w.links(), compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
 	p.Notes = notes
 	for _, problem := range compiled.Problems {
 		p.Notes = append(p.Notes, problem.Error())
@@ -137,22 +132,11 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	return p, nil
 }
 
-// order is how the plugins that act on registrations follow one another (S9.3).
-var order = []registration.Source{
-	registration.Initializing, registration.MutatingPolicies, registration.Mutating,
-	registration.ValidatingPolicies, registration.External, registration.Validating,
-}
-
 // links describes the plugins that act on registrations. Others cannot be seen.
 func (w *World) links() []plan.Link {
-	links := make([]plan.Link, len(order))
-	for i, source := range order {
-		d := source.Descriptor()
-		links[i] = plan.Link{Plugin: d.Plugin, Source: d, Hidden: w.Hidden[source]}
-		if d.Policies && links[i].Hidden == "" {
-			// The bindings decide what a policy does.
-			links[i].Hidden = w.Hidden[d.Bindings]
-		}
+	var links []plan.Link
+	for _, source := range registration.InOrder() {
+		links = append(links, plan.Acting(source, w.Hidden))
 	}
 	return links
 }
@@ -271,29 +255,27 @@ func options(q *Request) runtime.Object {
 }
 
 // decoded returns a request as admission would see it.
-func (w *World) decoded(ctx context.Context, q *Request, sent schema.GroupVersionKind, object, old *unstructured.Unstructured) (apiadmission.Attributes, plan.Equivalents, plan.Objects, error) {
+func (w *World) decoded(q *Request, sent schema.GroupVersionKind, object, old *unstructured.Unstructured) (apiadmission.Attributes, error) {
 	if object != nil && q.Namespace != "" && q.Kind.Namespaced {
 		object.SetNamespace(q.Namespace)
 	}
 	if q.Operation == "CONNECT" && catalog.Scheme.Recognizes(sent) {
 		options, err := catalog.Scheme.New(sent)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
 		options.GetObjectKind().SetGroupVersionKind(sent)
-		a := w.attributes(q, sent, options, nil)
-		return a, w.Kinds.equivalents, objects.New(a, builtins{catalog.Scheme, w.Kinds.equivalents}), nil
+		return w.attributes(q, sent, options, nil), nil
 	}
 	typedObject, err := decode(object)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("the object: %w", err)
+		return nil, fmt.Errorf("the object: %w", err)
 	}
 	typedOld, err := decode(old)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("the stored object: %w", err)
+		return nil, fmt.Errorf("the stored object: %w", err)
 	}
-	a := w.attributes(q, sent, typedObject, typedOld)
-	return a, w.Kinds.equivalents, w.set(ctx, q, a, sent), nil
+	return w.attributes(q, sent, typedObject, typedOld), nil
 }
 
 // set has the objects of a request: those of built-in kinds can be converted.
@@ -409,16 +391,6 @@ func (c *custom) converted(kind schema.GroupVersionKind) (object, old runtime.Ob
 		return nil, content, nil
 	}
 	return content.DeepCopy(), content, nil
-}
-
-// Complete implements plan.Completer.
-func (c *custom) Complete(change func(metav1.Object)) {
-	c.Objects.(plan.Completer).Complete(change)
-}
-
-// Pend makes the object wait for initializers.
-func (c *custom) Pend(given []*registration.Entry) {
-	c.Objects.(plan.Pender).Pend(given)
 }
 
 // seen is an object in another version, as users see it.

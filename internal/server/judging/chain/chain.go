@@ -2,12 +2,12 @@ package chain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -15,23 +15,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/plugins"
 )
-
-// newPlugin makes the admission plugins of the engine, by name; the others are in package
-// plugins. To add one, add a row here, and its place in the recommended order to
-// admission.Recommended.
-var newPlugin = map[string]func(Options) (apiadmission.Interface, error){
-	admission.NamespaceLifecycleName: newNamespaceLifecycle,
-	admission.InitializersName:       func(o Options) (apiadmission.Interface, error) { return o.Engine.Initializers(), nil },
-	admission.MutatingPolicyName:     func(o Options) (apiadmission.Interface, error) { return o.Engine.MutatingPolicies(), nil },
-	admission.MutatingWebhookName:    func(o Options) (apiadmission.Interface, error) { return o.Engine.MutatingWebhooks(), nil },
-	admission.ValidatingPolicyName:   func(o Options) (apiadmission.Interface, error) { return o.Engine.ValidatingPolicies(), nil },
-	admission.GenericWebhookName:     func(o Options) (apiadmission.Interface, error) { return o.Engine.ExternalHooks(), nil },
-	admission.ValidatingWebhookName:  func(o Options) (apiadmission.Interface, error) { return o.Engine.ValidatingWebhooks(), nil },
-}
 
 // Options are what plugins are made of. All must be set, but for MakeAccount.
 type Options struct {
@@ -61,17 +50,9 @@ type Options struct {
 
 // New makes the plugins that the options name, in their order.
 func New(o Options) ([]admission.Plugin, error) {
-	var list []admission.Plugin
-	for _, name := range o.Names {
-		build := newPlugin[name]
-		if build == nil {
-			build = compiledIn(name)
-		}
-		plugin, err := build(o)
-		if err != nil {
-			return nil, fmt.Errorf("admission plugin %s: %w", name, err)
-		}
-		list = append(list, admission.Plugin{Name: name, Interface: plugin})
+	list, err := o.Engine.Plugins(o.Names, o.other)
+	if err != nil {
+		return nil, err
 	}
 	if !slices.Contains(o.Names, admission.InitializersName) {
 		list = slices.Insert(list, 0, admission.Plugin{Name: admission.InitializersName, Interface: initializers.Off{}})
@@ -79,9 +60,22 @@ func New(o Options) ([]admission.Plugin, error) {
 	return list, nil
 }
 
-func newNamespaceLifecycle(o Options) (apiadmission.Interface, error) {
-	lifecycle := admission.NewNamespaceLifecycle(o.Namespaces)
-	return predicted{o.Creations.Counting(lifecycle), lifecycle}, nil
+// other makes a plugin that does not act on registrations, by its name. To add one, add a row
+// to the table of package plugins.
+func (o Options) other(name string) (apiadmission.Interface, error) {
+	if name == admission.NamespaceLifecycleName {
+		lifecycle := admission.NewNamespaceLifecycle(o.Namespaces)
+		return predicted{o.Creations.Counting(lifecycle), lifecycle}, nil
+	}
+	plugin, err := plugins.New(name, plugins.Options{
+		Client: o.Client, Informers: o.Informers, Authorizer: o.Authorizer, Mapper: o.Mapper,
+		Version: o.Version, Stopped: o.Drained, Configuration: o.Configuration.Raw,
+		MakeAccount: o.MakeAccount, Stored: catalog.StoredVersions(),
+	})
+	if err != nil || name != resourcequota.PluginName {
+		return plugin, err
+	}
+	return o.charging(plugin.(chargingPlugin)), nil
 }
 
 // predicted is a plugin, with what predicts its verdicts.

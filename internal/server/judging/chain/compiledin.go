@@ -5,10 +5,8 @@ import (
 	"slices"
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
@@ -48,19 +46,4 @@ type charged struct {
 func (o Options) charging(plugin chargingPlugin) apiadmission.Interface {
 	limits := quotas.Limits{Cached: o.Informers.Core().V1().ResourceQuotas().Lister(), Stored: o.Client.CoreV1()}
 	return charged{o.Fences.Charging(plugin, limits), plugin, plugin}
-}
-
-// compiledIn makes an admission plugin of kube-apiserver.
-func compiledIn(name string) func(Options) (apiadmission.Interface, error) {
-	return func(o Options) (apiadmission.Interface, error) {
-		plugin, err := plugins.New(name, plugins.Options{
-			Client: o.Client, Informers: o.Informers, Authorizer: o.Authorizer, Mapper: o.Mapper,
-			Version: o.Version, Stopped: o.Drained, Configuration: o.Configuration.Raw,
-			MakeAccount: o.MakeAccount, Stored: catalog.StoredVersions(),
-		})
-		if err != nil || name != resourcequota.PluginName {
-			return plugin, err
-		}
-		return o.charging(plugin.(chargingPlugin)), nil
-	}
 }

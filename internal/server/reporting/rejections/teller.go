@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	engine "github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -70,23 +71,17 @@ func New(client kubernetes.Interface, metadata metadata.Interface) *Teller {
 	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting)}
 }
 
-// Chain is both passes of admission.
-type Chain interface {
-	admission.MutationInterface
-	admission.ValidationInterface
-}
-
 // Around returns admission that does what next does and tells owners of creates that it
 // rejects. Dry runs are left out.
-func (t *Teller) Around(next Chain) Chain { return around{next, t} }
+func (t *Teller) Around(next engine.Passes) engine.Passes { return around{next, t} }
 
 type around struct {
-	Chain
+	engine.Passes
 	teller *Teller
 }
 
 func (r around) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	err := r.Chain.Admit(ctx, a, o)
+	err := r.Passes.Admit(ctx, a, o)
 	if err != nil {
 		r.teller.note(ctx, a, err)
 	}
@@ -94,7 +89,7 @@ func (r around) Admit(ctx context.Context, a admission.Attributes, o admission.O
 }
 
 func (r around) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	err := r.Chain.Validate(ctx, a, o)
+	err := r.Passes.Validate(ctx, a, o)
 	if err != nil {
 		r.teller.note(ctx, a, err)
 	}

@@ -231,7 +231,7 @@ func BenchmarkTracing(b *testing.B) {
 			r := NewRing(8 << 20)
 			publisher := &trace.Publisher{}
 			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-			chain := engine.Chain(engine.Plugin{Name: "Benchmarked", Interface: nothing{}}).(admission.MutationInterface)
+			chain := engine.Chain(engine.Plugin{Name: "Benchmarked", Interface: nothing{}})
 			plain := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 				a := admission.NewAttributesRecord(pod, nil, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "shop", "web", pods, "",
@@ -242,7 +242,7 @@ func BenchmarkTracing(b *testing.B) {
 				for range calls {
 					publisher.Publish(req.Context(), a, &trace.Run{Source: registration.Mutating, Calls: []trace.Call{{Code: 200}}})
 				}
-				if err := chain.(admission.ValidationInterface).Validate(req.Context(), a, nil); err != nil {
+				if err := chain.Validate(req.Context(), a, nil); err != nil {
 					b.Fatal(err)
 				}
 				w.WriteHeader(http.StatusCreated)

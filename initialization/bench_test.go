@@ -18,7 +18,7 @@ import (
 func patient(b testing.TB) *env {
 	e := newEnv(b, func(o *Options) {
 		o.Clock, o.Timeout = clock.RealClock{}, time.Hour
-		o.MaxTimers = 1 << 30
+		o.maxTimers = 1 << 30
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	b.Cleanup(cancel)

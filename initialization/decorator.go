@@ -25,15 +25,11 @@ type Options struct {
 	// 0 means 5 s (S11.44).
 	Timeout time.Duration
 	// RepairAfter is the age at which an uninitialized object that somebody
-	// reads is repaired, and RepairMargin what is added to it for clocks that
-	// differ; 0 means 10 min and 30 s (S11.50, S11.51).
-	RepairAfter, RepairMargin time.Duration
+	// reads is repaired; 0 means 10 min (S11.50).
+	RepairAfter time.Duration
 	// ReleaseTimeout is how long an object is kept for initializers that have to
 	// release something before it goes; 0 means an hour (S11.59).
 	ReleaseTimeout time.Duration
-	// MaxTimers bounds the objects whose timeouts are watched; those beyond it
-	// are left to the repair; 0 means 10,000 (S11.48).
-	MaxTimers int
 	// MustAct reports whether an initializer's failure policy is Fail. Nil means
 	// that none is (S11.47).
 	MustAct func(initializer string) bool
@@ -48,7 +44,13 @@ type Options struct {
 	Observe func(Event)
 	// Clock is replaced by tests.
 	Clock clock.WithDelayedExecution
+	// maxTimers bounds the objects whose timeouts are watched; those beyond it are left to
+	// the repair (S11.48). It is 10,000 but in tests.
+	maxTimers int
 }
+
+// repairMargin is what is added to RepairAfter for clocks that differ (S11.51).
+const repairMargin = 30 * time.Second
 
 // Event is something that happened to an uninitialized object, for metrics.
 type Event struct {
@@ -119,14 +121,11 @@ func New(o Options) *Decorator {
 	if o.RepairAfter == 0 {
 		o.RepairAfter = 10 * time.Minute
 	}
-	if o.RepairMargin == 0 {
-		o.RepairMargin = 30 * time.Second
-	}
 	if o.ReleaseTimeout == 0 {
 		o.ReleaseTimeout = time.Hour
 	}
-	if o.MaxTimers == 0 {
-		o.MaxTimers = 10_000
+	if o.maxTimers == 0 {
+		o.maxTimers = 10_000
 	}
 	none := func(string) bool { return false }
 	if o.MustAct == nil {

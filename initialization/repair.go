@@ -73,7 +73,7 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	if err != nil || field == nil {
 		return nil
 	}
-	if until := s.heldUntil(m, field); !until.IsZero() && s.d.Clock.Since(until) >= s.d.RepairMargin {
+	if until := s.heldUntil(m, field); !until.IsZero() && s.d.Clock.Since(until) >= repairMargin {
 		if err := s.giveUp(ctx, key, m.GetUID()); err != nil {
 			return nil
 		}
@@ -85,7 +85,7 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	if held(m, field) {
 		return nil
 	}
-	if age := s.d.Clock.Since(m.GetCreationTimestamp().Time); age < s.d.RepairAfter+s.d.RepairMargin {
+	if age := s.d.Clock.Since(m.GetCreationTimestamp().Time); age < s.d.RepairAfter+repairMargin {
 		return nil
 	}
 	name := ""

@@ -153,7 +153,7 @@ func TestTimeouts(t *testing.T) {
 		e.awaitPending("o", "initialized")
 	})
 	t.Run("S11.48 the number of timers is bounded, that of creators is not", func(t *testing.T) {
-		e := newEnv(t, func(o *Options) { o.MaxTimers = 1 })
+		e := newEnv(t, func(o *Options) { o.maxTimers = 1 })
 		e.create(object("timed", "a.example.com"), nil)
 		w := e.begin(e.ctx, object("untimed", "a.example.com"))
 		e.awaitEvent(WaitBegan)

@@ -241,7 +241,7 @@ func (t *tracker) schedule(e *entry) {
 // arm starts the timer, unless too many are running. The lock is held.
 func (t *tracker) arm(e *entry, after time.Duration) {
 	d := t.store.d
-	if d.timers.Add(1) > int64(d.MaxTimers) {
+	if d.timers.Add(1) > int64(d.maxTimers) {
 		d.timers.Add(-1)
 		return
 	}

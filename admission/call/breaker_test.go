@@ -281,7 +281,7 @@ func TestCircuitIsClosedByAnAnswer(t *testing.T) {
 // TestAServerThatIsForgottenIsNoLongerOpen keeps gauges right.
 func TestAServerThatIsForgottenIsNoLongerOpen(t *testing.T) {
 	open := 0
-	c := newCaller(t, Options{MaxTargets: 1, Observe: func(c Circuit) {
+	c := newCaller(t, Options{maxTargets: 1, Observe: func(c Circuit) {
 		if c.Open {
 			open++
 		} else {

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	defaultMaxResponseBytes = 16 << 20
+	defaultMaxResponseBytes = 16 << 20 // S4.21
 	defaultMaxHeaderBytes   = 1 << 20
-	defaultMaxTargets       = 200
+	defaultMaxTargets       = 200 // S8.7
 	defaultMaxInFlight      = 200
 	// defaultTimeout is that of a hook without one (S3.4).
 	defaultTimeout = 30 * time.Second
@@ -44,15 +44,8 @@ type Options struct {
 	Proxy func(*http.Request) (*url.URL, error)
 	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// MaxResponseBytes is the size beyond which an answer is an error, after
-	// decompression. Zero means 16 MiB (S4.21). The caller of Post bounds the answer
-	// where it is read.
-	MaxResponseBytes int64
 	// MaxHeaderBytes bounds the headers of an answer. Zero means 1 MiB.
 	MaxHeaderBytes int64
-	// MaxTargets is how many webhook servers are remembered, with their idle
-	// connections. Zero means 200 (S8.7).
-	MaxTargets int
 	// MaxInFlight limits the concurrent calls to one webhook server;
 	// further ones wait, the one with the earliest deadline first, as long as what
 	// waits for all servers is not more than 256 MiB. Zero means 200.
@@ -63,9 +56,14 @@ type Options struct {
 	// Observe, if not nil, is called when a webhook server is skipped from now on,
 	// and when it is no longer. It must be quick.
 	Observe func(Circuit)
-	// Wrap, if not nil, wraps what sends the requests to one webhook server, for
-	// metrics or tracing. It must not send a request twice.
-	Wrap func(http.RoundTripper) http.RoundTripper
+
+	// Tests set what follows. maxResponseBytes is the size beyond which an answer is an error,
+	// after decompression; the caller of Post bounds the answer where it is read. maxTargets is how
+	// many webhook servers are remembered, with their idle connections. wrap wraps what sends
+	// requests to one server.
+	maxResponseBytes int64
+	maxTargets       int
+	wrap             func(http.RoundTripper) http.RoundTripper
 }
 
 // Caller calls webhooks. It is safe for concurrent use.
@@ -78,7 +76,7 @@ type Caller struct {
 
 // New returns a Caller. It is an error when a limit is negative.
 func New(o Options) (*Caller, error) {
-	if o.MaxResponseBytes < 0 || o.MaxHeaderBytes < 0 || o.MaxTargets < 0 || o.MaxInFlight < 0 {
+	if o.MaxHeaderBytes < 0 || o.MaxInFlight < 0 {
 		return nil, errors.New("limits of a webhook caller must not be negative")
 	}
 	if int(o.Breaker) >= len(Breakers) {
@@ -93,21 +91,21 @@ func New(o Options) (*Caller, error) {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	if o.MaxResponseBytes == 0 {
-		o.MaxResponseBytes = defaultMaxResponseBytes
+	if o.maxResponseBytes == 0 {
+		o.maxResponseBytes = defaultMaxResponseBytes
 	}
 	if o.MaxHeaderBytes == 0 {
 		o.MaxHeaderBytes = defaultMaxHeaderBytes
 	}
-	if o.MaxTargets == 0 {
-		o.MaxTargets = defaultMaxTargets
+	if o.maxTargets == 0 {
+		o.maxTargets = defaultMaxTargets
 	}
 	if o.MaxInFlight == 0 {
 		o.MaxInFlight = defaultMaxInFlight
 	}
 	c := &Caller{options: o}
 	c.waiting.max = maxWaitingBodies
-	c.targets.max = o.MaxTargets
+	c.targets.max = o.maxTargets
 	c.targets.mu.byKey = make(map[key]*list.Element)
 	return c, nil
 }
@@ -158,7 +156,7 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *
 	if inv.Body == nil {
 		return nil, Failed(h, NoVersion, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)"))
 	}
-	a := admissionCall{inv: inv, max: c.options.MaxResponseBytes}
+	a := admissionCall{inv: inv, max: c.options.maxResponseBytes}
 	a.parcel, a.to, a.limit, a.tellTimeout, a.base, a.facts = &a, &h.ClientConfig, cmp.Or(inv.Timeout, h.Timeout), true, plainHeaders, &inv.Facts
 	if failure := c.deliver(ctx, &a.exchange); failure != nil {
 		return nil, &Error{Hook: h, Failure: *failure}

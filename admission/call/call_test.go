@@ -315,7 +315,7 @@ func TestProxy(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{MaxTargets: -1}, {MaxResponseBytes: -1}} {
+	for _, o := range []Options{{MaxHeaderBytes: -1}, {MaxInFlight: -1}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}

@@ -24,7 +24,7 @@
 //
 // Hooks with the same address, CA bundle and credentials share connections,
 // whatever their names and paths. The least recently used targets are dropped, and
-// their connections with them, once there are more than Options.MaxTargets.
+// their connections with them, once there are more than 200.
 //
 // # Webhook servers that are down or slow
 //

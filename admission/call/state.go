@@ -44,7 +44,7 @@ type Target struct {
 	Latency           time.Duration
 }
 
-// Targets returns the webhook servers that were called lately, Options.MaxTargets
+// Targets returns the webhook servers that were called lately, 200
 // at most, sorted by name.
 func (c *Caller) Targets() []Target {
 	ts := &c.targets

@@ -169,7 +169,7 @@ func TestEvictionClosesConnections(t *testing.T) {
 		}
 		allow(w, r)
 	}), conns.track)
-	c := newCaller(t, Options{MaxTargets: 2})
+	c := newCaller(t, Options{maxTargets: 2})
 	bundle := func(n int) []byte { return append([]byte(strings.Repeat("\n", n)), ca.bundle...) }
 
 	mustCall(t, c, urlHook(s.URL, bundle(0)))
@@ -218,7 +218,7 @@ func TestCyclesLeaveNothingBehind(t *testing.T) {
 	var conns counter
 	s := serve(t, ca.serving(t, "127.0.0.1", "check.shop.svc"), http.HandlerFunc(allow), conns.track)
 	before := runtime.NumGoroutine()
-	c := newCaller(t, Options{MaxTargets: most, Resolver: fixed(s.Listener.Addr().String())})
+	c := newCaller(t, Options{maxTargets: most, Resolver: fixed(s.Listener.Addr().String())})
 	for i := range cycles {
 		h := urlHook(s.URL, nil)
 		if i%2 == 0 {

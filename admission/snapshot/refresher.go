@@ -43,16 +43,6 @@ type Options struct {
 	// MaxStaleness is how long ago the last successful read may have begun. Zero
 	// means 5 s (S11.10).
 	MaxStaleness time.Duration
-	// ReadTimeout is how long one read may take until it counts as failed and another one
-	// begins. Its answer is used all the same when it comes within maxReadTimeout. Zero
-	// means so long that after a read that hangs there is time for another before
-	// MaxStaleness is over: 2 s with the defaults.
-	ReadTimeout time.Duration
-	// Wait is how long Acquire waits for a snapshot when there is none that may be
-	// used, counted from the first request that had to wait. Zero means 4 s
-	// (S11.13), negative not at all. While the store does not answer, a request whose
-	// context has a deadline waits until then.
-	Wait time.Duration
 	// Strict makes Acquire wait for a read that began after the request did, so that
 	// a request is judged by every registration acknowledged anywhere before it. A
 	// request begins when the server received it, if its context says when that was
@@ -64,7 +54,18 @@ type Options struct {
 	Local func() *Local
 	// Observer, when set, is called by Run with the outcome of every read.
 	Observer func(Read)
+
+	// readTimeout is how long one read may take until it counts as failed and another one
+	// begins. Its answer is used all the same when it comes within maxReadTimeout. Zero, as
+	// everywhere but in tests, means so long that after a read that hangs there is time for
+	// another before MaxStaleness is over: 2 s with the defaults.
+	readTimeout time.Duration
 }
+
+// patience is how long Acquire waits for a snapshot when there is none that may be used, counted
+// from the first request that had to wait (S11.13). While the store does not answer, a
+// request whose context has a deadline waits until then.
+const patience = 4 * time.Second
 
 // Read is the outcome of one read.
 type Read struct {
@@ -75,7 +76,7 @@ type Read struct {
 	// Err is why it failed; nil when it succeeded.
 	Err error
 	// Late reports whether it succeeded after it counted as failed, because it took longer than
-	// ReadTimeout.
+	// its time.
 	Late bool
 	// Snapshot is the one in use after it; nil when there is none yet.
 	Snapshot *Snapshot
@@ -123,11 +124,8 @@ func NewRefresher(o Options) (*Refresher, error) {
 	if o.Interval < 0 || o.Interval >= o.MaxStaleness {
 		return nil, fmt.Errorf("snapshot: Options.Interval %s is not between 0 and MaxStaleness %s", o.Interval, o.MaxStaleness)
 	}
-	if o.ReadTimeout == 0 {
-		o.ReadTimeout = (o.MaxStaleness - o.Interval) / 2
-	}
-	if o.Wait == 0 {
-		o.Wait = 4 * time.Second
+	if o.readTimeout == 0 {
+		o.readTimeout = (o.MaxStaleness - o.Interval) / 2
 	}
 	r := &Refresher{options: o, poke: make(chan struct{}, 1), over: make(chan struct{}), attempts: newAttempts()}
 	r.mu.next = make(chan struct{})
@@ -250,7 +248,7 @@ func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version
 // answer to an attempt before, which is why it says when that began.
 func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (Registrations, time.Time, error) {
 	own := r.attempts.begin(ctx, r.options.Reader, since, begin)
-	timer := time.NewTimer(r.options.ReadTimeout)
+	timer := time.NewTimer(r.options.readTimeout)
 	defer timer.Stop()
 	for {
 		select {
@@ -375,28 +373,26 @@ func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 }
 
 func (r *Refresher) await(ctx context.Context, subject Subject, began, asked time.Time) (*Snapshot, error) {
-	if r.options.Wait > 0 {
-		next, end := r.wait(ctx, began)
-		if r.options.Strict {
-			// The read that follows begins after the request did. Should it fail, the
-			// next regular one takes its place.
-			r.Poke()
+	next, end := r.wait(ctx, began)
+	if r.options.Strict {
+		// The read that follows begins after the request did. Should it fail, the
+		// next regular one takes its place.
+		r.Poke()
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	for patient := time.Now().Before(end); patient; {
+		if s := r.usable(began, asked, time.Now()); s != nil {
+			return s, nil
 		}
-		timer := time.NewTimer(time.Until(end))
-		defer timer.Stop()
-		for patient := time.Now().Before(end); patient; {
-			if s := r.usable(began, asked, time.Now()); s != nil {
-				return s, nil
-			}
-			select {
-			case <-next:
-				next, end = r.wait(ctx, began)
-				timer.Reset(time.Until(end))
-			case <-timer.C:
-				patient = false
-			case <-ctx.Done():
-				patient = false
-			}
+		select {
+		case <-next:
+			next, end = r.wait(ctx, began)
+			timer.Reset(time.Until(end))
+		case <-timer.C:
+			patient = false
+		case <-ctx.Done():
+			patient = false
 		}
 	}
 	if s := r.usable(began, asked, time.Now()); s != nil {
@@ -416,7 +412,7 @@ func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan stru
 			r.mu.waiting = r.mu.succeeded
 		}
 	}
-	end = r.mu.waiting.Add(r.options.Wait)
+	end = r.mu.waiting.Add(patience)
 	if deadline, limited := ctx.Deadline(); limited {
 		// At the deadline itself the server says that the time is over, and not why.
 		deadline = deadline.Add(-min(deadline.Sub(began)/answeringShares, maxAnswering))

@@ -305,7 +305,7 @@ func TestStaleSnapshotsAreRefused(t *testing.T) {
 // take long do not help.
 func TestSlowReadsGiveOldSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := NewRefresher(Options{Reader: slow(6 * time.Second), ReadTimeout: time.Minute})
+		r, err := NewRefresher(Options{Reader: slow(6 * time.Second), readTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

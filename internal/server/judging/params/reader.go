@@ -29,9 +29,6 @@ import (
 type Options struct {
 	// Strict makes every request be judged by a read that began after the request did.
 	Strict bool
-	// MaxAge is how long a read serves requests in bounded mode, unless Written or Follow
-	// says that it is not true any more. Zero means half a second.
-	MaxAge time.Duration
 	// Timeout is how long one read may take until a request that has the time begins another
 	// one, which may take twice as long. Zero means 5 s.
 	Timeout time.Duration
@@ -44,6 +41,10 @@ type Options struct {
 	// and with the prefix when it may have missed some, until the context ends. A prefix is
 	// a place of Serve, with a slash after it.
 	Follow func(ctx context.Context, prefix string, changed func(key string))
+
+	// maxAge is how long a read serves requests in bounded mode, unless Written or Follow
+	// says that it is not true any more: half a second, but in tests.
+	maxAge time.Duration
 }
 
 // patience is how long a request waits for a read before it gives back its place.
@@ -124,7 +125,7 @@ const maxReads = 4096
 
 // New makes a Reader.
 func New(o Options) *Reader {
-	o.MaxAge = cmp.Or(o.MaxAge, 500*time.Millisecond)
+	o.maxAge = cmp.Or(o.maxAge, 500*time.Millisecond)
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	r := &Reader{options: o, follow: make(chan string, maxFollowed)}
 	r.mu.reads, r.mu.followed = map[key]*read{}, map[string]time.Time{}
@@ -295,7 +296,7 @@ func (r *Reader) await(ctx context.Context, one *read) error {
 // being made, or else a new one.
 func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from find) *read {
 	now := time.Now()
-	notBefore := now.Add(-r.options.MaxAge)
+	notBefore := now.Add(-r.options.maxAge)
 	if r.options.Strict {
 		notBefore = now
 		if received, ok := request.ReceivedTimestampFrom(ctx); ok {
@@ -327,7 +328,7 @@ func (r *Reader) forget(now time.Time) {
 		return
 	}
 	for k, one := range r.mu.reads {
-		if now.Sub(one.begin) > r.options.Timeout+r.options.MaxAge {
+		if now.Sub(one.begin) > r.options.Timeout+r.options.maxAge {
 			delete(r.mu.reads, k)
 		}
 	}

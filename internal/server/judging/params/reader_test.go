@@ -186,7 +186,7 @@ func TestAFailedReadIsNotRemembered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{err: c.err}
-				r := reader(params.Options{MaxAge: time.Minute}, s)
+				r := reader(params.WithMaxAge(params.Options{}, time.Minute), s)
 				for range 2 {
 					if _, err := r.Get(t.Context(), configMaps, "shop", "limits"); !errors.Is(err, c.err) {
 						t.Errorf("the error is %v, want %v", err, c.err)
@@ -282,7 +282,7 @@ func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{}
-				r := reader(params.Options{Strict: c.strict, MaxAge: time.Hour}, s)
+				r := reader(params.WithMaxAge(params.Options{Strict: c.strict}, time.Hour), s)
 				ask := func() {
 					ctx := request.WithReceivedTimestamp(t.Context(), time.Now())
 					var err error
@@ -313,11 +313,11 @@ func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 		s := &store{}
 		tell := make(chan func(string), 10)
 		ended := make(chan string, 10)
-		r := reader(params.Options{MaxAge: time.Hour, Follow: func(ctx context.Context, prefix string, changed func(string)) {
+		r := reader(params.WithMaxAge(params.Options{Follow: func(ctx context.Context, prefix string, changed func(string)) {
 			tell <- changed
 			<-ctx.Done()
 			ended <- prefix
-		}}, s)
+		}}, time.Hour), s)
 		ctx, cancel := context.WithCancel(t.Context())
 		running := make(chan struct{})
 		go func() {

@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxFollowed bounds the places that are followed. Params that are elsewhere are read
-	// again when a read is MaxAge old.
+	// again when a read is half a second old.
 	maxFollowed = 64
 	// idle is how long after the last read of a param its place is followed.
 	idle = time.Minute

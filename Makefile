@@ -38,7 +38,7 @@ bench: ## run the benchmarks of the engine
 	go test -run '^$$' -bench . ./admission/...
 
 update: ## rewrite the expected parts of tests; read the diff before you commit it
-	@grep -rl --include='*_test.go' 'flag.Bool("update"' admission plugins internal test docs | xargs -n1 dirname | sort -u | while read -r dir; do \
+	@grep -rl --exclude-dir=bench --include='*_test.go' 'flag.Bool("update"' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 		go test "./$$dir" -update || exit 1; \
 	done
 

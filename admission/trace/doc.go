@@ -15,21 +15,16 @@
 // Everything that can be observed of admission comes from runs, by one function for each
 // reader. No other code counts or logs it:
 //
-//   - metrics (S10) under the names that dashboards for Kubernetes
-//     already use;
+//   - metrics (S10), named as dashboards for Kubernetes expect;
 //   - audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17);
-//   - warnings to the client (S4.18, S4.19);
-//   - the log, where failures appear that the failure policy forgave, at every
-//     verbosity, a webhook's at most once a second with the count of those left
-//     out; a failure that rejects the request is returned instead, and not logged;
-//   - the request's latency trackers (S10.7);
-//   - OpenTelemetry spans, which StartStep and StartSpan open when a step or a call
-//     begins, since the context travels with it, and which SpanPolicies adds for policies;
+//   - warnings to the client (S4.18, S4.19) and latency trackers (S10.7);
+//   - the log, which has the failures that the failure policy forgave;
+//   - OpenTelemetry spans, opened by StartStep and StartSpan;
 //   - a Record, the stable JSON form of a whole Trace, without the contents of secrets.
 //
 // # Concurrency
 //
-// A Trace is safe for concurrent use. A Run has one writer until it is published; calls
-// that are made at the same time write to elements of Calls of their own. After that a
-// Run is read only and may be shared.
+// A Trace is safe for concurrent use. A Run has one writer until it is published, but for
+// calls that run at the same time, each of which writes to its own element of Calls. After
+// that a Run is read only.
 package trace

@@ -34,6 +34,8 @@ type fake struct {
 		sync.Mutex
 		seen   *http.Request
 		things http.HandlerFunc
+		// first answers a request before all others, or reports that it does not.
+		first func(http.ResponseWriter, *http.Request) bool
 	}
 }
 
@@ -71,6 +73,12 @@ func (f *fake) seen() *http.Request {
 }
 
 func (f *fake) serve(w http.ResponseWriter, req *http.Request) {
+	f.mu.Lock()
+	first := f.mu.first
+	f.mu.Unlock()
+	if first != nil && first(w, req) {
+		return
+	}
 	switch {
 	case req.URL.Path == "/apis/"+f.group+"/v1":
 		harness.WriteJSON(w, http.StatusOK, map[string]any{

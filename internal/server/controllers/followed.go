@@ -2,10 +2,13 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
@@ -85,6 +88,10 @@ func (f *followed) newKind(resource schema.GroupVersionResource) *followedKind {
 	_ = informer.SetTransform(bare)
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		kind.failed.Store(true)
+		if errors.As(err, new(apierrors.APIStatus)) {
+			// The handler logs it, and a status does not say what was asked for.
+			err = fmt.Errorf("%s: %w", resource.GroupResource(), err)
+		}
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	})
 	return kind

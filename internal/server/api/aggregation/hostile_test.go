@@ -112,23 +112,33 @@ func TestResourcesOfAGroupVersionAreBounded(t *testing.T) {
 	s := newShown(func(all []Version) { shownVersions = all })
 	gv := schema.GroupVersion{Group: "hostile.example.com", Version: "v1"}
 	s.mu.versions[gv] = Version{GroupVersion: gv}
+	long := strings.Repeat("n", maxName+1)
 	for _, c := range []struct {
-		resources int
+		name      string
+		resources []apidiscoveryv2.APIResourceDiscovery
 		stale     bool
-	}{{maxResources, false}, {maxResources + 1, true}, {1, false}} {
+	}{
+		{"as many as are served", make([]apidiscoveryv2.APIResourceDiscovery, maxResources), false},
+		{"one more", make([]apidiscoveryv2.APIResourceDiscovery, maxResources+1), true},
+		{"one", make([]apidiscoveryv2.APIResourceDiscovery, 1), false},
+		{"a name as long as it may be", []apidiscoveryv2.APIResourceDiscovery{{Resource: long[1:]}}, false},
+		{"a longer name", []apidiscoveryv2.APIResourceDiscovery{{}, {Resource: long}}, true},
+		{"a longer singular name", []apidiscoveryv2.APIResourceDiscovery{{SingularResource: long}}, true},
+		{"a longer kind", []apidiscoveryv2.APIResourceDiscovery{{ResponseKind: &metav1.GroupVersionKind{Kind: long}}}, true},
+	} {
 		before := refusals(t)
 		told{s}.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
-			Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: make([]apidiscoveryv2.APIResourceDiscovery, c.resources),
+			Version: gv.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Resources: c.resources,
 		})
-		want := c.resources
+		want := len(c.resources)
 		if c.stale {
 			want = 0
 		}
 		if v := shownVersions[0]; len(v.Resources) != want || v.Stale != c.stale {
-			t.Errorf("%d resources: %d are shown, stale: %v", c.resources, len(v.Resources), v.Stale)
+			t.Errorf("%s: %d are shown, stale: %v", c.name, len(v.Resources), v.Stale)
 		}
 		if counted := refusals(t) > before; counted != c.stale {
-			t.Errorf("%d resources: counted: %v", c.resources, counted)
+			t.Errorf("%s: counted: %v", c.name, counted)
 		}
 	}
 }

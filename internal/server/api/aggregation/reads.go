@@ -432,12 +432,14 @@ func (e *events) next() {
 	e.window.move()
 	var event metav1.WatchEvent
 	if e.err = e.decoder.Decode(&event); e.err != nil {
+		e.err = e.unlike(e.err)
 		return
 	}
 	switch watch.EventType(event.Type) {
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
 		var o metav1.PartialObjectMetadata
 		if e.err = json.Unmarshal(event.Object.Raw, &o); e.err != nil {
+			e.err = e.unlike(e.err)
 			return
 		}
 		if event.Object.Raw, e.err = e.kept(&o); e.err != nil {
@@ -468,6 +470,14 @@ func (e *events) next() {
 		return
 	}
 	e.unread = append(data, '\n')
+}
+
+// unlike refuses what is not JSON, or not that of an event. A watch may end at any time.
+func (e *events) unlike(err error) error {
+	if errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)) {
+		return e.refuse("has an event that cannot be read: %w", err)
+	}
+	return err
 }
 
 // followed is what is followed of one kind.

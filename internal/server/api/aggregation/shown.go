@@ -3,6 +3,8 @@ package aggregation
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -28,6 +30,8 @@ type shown struct {
 		// manager is made with the first remote APIService.
 		manager  apiserver.DiscoveryAggregationController
 		versions map[schema.GroupVersion]Version
+		// silent are those whose servers did not say what they have when asked last.
+		silent map[schema.GroupVersion]bool
 	}
 	// order is held while show is called.
 	order sync.Mutex
@@ -36,6 +40,7 @@ type shown struct {
 func newShown(show func([]Version)) *shown {
 	s := &shown{show: show}
 	s.mu.versions = map[schema.GroupVersion]Version{}
+	s.mu.silent = map[schema.GroupVersion]bool{}
 	return s
 }
 
@@ -63,6 +68,7 @@ func (s *shown) remove(gv schema.GroupVersion, name string) {
 	s.edit(gv, func(Version, bool) (Version, bool) { return Version{}, false })
 	s.mu.Lock()
 	manager := s.mu.manager
+	delete(s.mu.silent, gv)
 	s.mu.Unlock()
 	if manager != nil {
 		manager.RemoveAPIService(name)
@@ -105,8 +111,43 @@ func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) 
 	s.show(all)
 }
 
-// maxResources bounds the resources of a group version: each is followed by controllers (S22.23).
-const maxResources = 500
+const (
+	// maxResources bounds the resources of a group version: each is followed by controllers
+	// (S22.23).
+	maxResources = 500
+	// maxName bounds the names of a resource, in bytes, as those of objects are.
+	maxName = 253
+)
+
+// unfit says why the resources of a group version are not served; empty when they are.
+func unfit(resources []apidiscoveryv2.APIResourceDiscovery) string {
+	if len(resources) > maxResources {
+		return fmt.Sprintf("it has %d resources, and at most %d are served", len(resources), maxResources)
+	}
+	for _, r := range resources {
+		if longest := max(len(r.Resource), len(r.SingularResource)); longest > maxName {
+			return fmt.Sprintf("it has a resource with a name of %d bytes, and a name has at most %d", longest, maxName)
+		}
+		if r.ResponseKind != nil && len(r.ResponseKind.Kind) > maxName {
+			return fmt.Sprintf("it has a kind with a name of %d bytes, and a name has at most %d", len(r.ResponseKind.Kind), maxName)
+		}
+	}
+	return ""
+}
+
+// heard takes in whether the server of a group version said what it has, and reports whether it has
+// just begun not to.
+func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.mu.versions[gv]; !known || current {
+		delete(s.mu.silent, gv)
+		return false
+	}
+	before := s.mu.silent[gv]
+	s.mu.silent[gv] = true
+	return !before
+}
 
 // told is where upstream's manager writes what remote servers say.
 type told struct{ *shown }
@@ -116,15 +157,23 @@ var _ aggregated.ResourceManager = told{}
 // AddGroupVersion implements aggregated.ResourceManager. The manager may tell of a group
 // version that is gone already.
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
-	t.edit(schema.GroupVersion{Group: group, Version: said.Version}, func(v Version, known bool) (Version, bool) {
-		if known && len(said.Resources) > maxResources {
-			refused().WithLabelValues(v.GroupVersion.Version + "." + v.GroupVersion.Group).Inc()
-			klog.ErrorS(nil, "An aggregated server names more resources than are served; its group version is left out", "groupVersion", v.GroupVersion, "resources", len(said.Resources), "atMost", maxResources)
-			v.Resources, v.Stale = nil, true
-		} else if known {
-			v.Resources, v.Stale = said.Resources, said.Freshness != apidiscoveryv2.DiscoveryFreshnessCurrent
+	gv := schema.GroupVersion{Group: group, Version: said.Version}
+	current := said.Freshness == apidiscoveryv2.DiscoveryFreshnessCurrent
+	if t.heard(gv, current) {
+		klog.ErrorS(nil, "An aggregated server does not say which resources it has, or not in time; what it said last is stale", "groupVersion", gv)
+	}
+	t.edit(gv, func(v Version, known bool) (Version, bool) {
+		if !known {
+			return v, false
 		}
-		return v, known
+		if why := unfit(said.Resources); why != "" {
+			refused().WithLabelValues(gv.Version + "." + gv.Group).Inc()
+			klog.ErrorS(errors.New(why), "An aggregated server names resources that are not served; its group version is left out", "groupVersion", gv)
+			v.Resources, v.Stale = nil, true
+		} else {
+			v.Resources, v.Stale = said.Resources, !current
+		}
+		return v, true
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiadmission "k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
@@ -50,17 +49,17 @@ type admitter struct {
 	// this server enforces.
 	refresher *snapshot.Refresher
 	announcer *replicas.Announcer
-	// chain is what writes go through: plugins, in order, and rejections, which tells
-	// the owners of what was rejected.
+	// chain is what writes go through: plugins, in order, and rejections, which leaves events
+	// on the owners of rejected objects.
 	chain      apiadmission.Interface
 	plugins    []admission.Plugin
 	rejections *rejections.Teller
 	// manifests reads registrations from files, and configured is the AdmissionConfiguration.
 	manifests  *manifests.Source
 	configured *admission.Configuration
-	// params reads what policies refer to; it learns where from the API.
+	// params reads the params of policies.
 	params *params.Reader
-	// schemas are those of the kinds that policies change; it learns them from the API.
+	// schemas are those of the kinds that policies change.
 	schemas *schemas.Applied
 	// inForce holds the answers to writes of registrations until these are in force.
 	inForce inforce.Holder
@@ -79,8 +78,15 @@ type admitter struct {
 	drained chan struct{}
 }
 
-// newAdmitter builds the chain that the settings ask for. address is the server's URL.
-func newAdmitter(s *settings, address string, self *loopback, authorize authorizer.Authorizer, db *database) (*admitter, error) {
+// judging is the phase in which there is something that judges writes.
+type judging struct {
+	*framed
+	admitter *admitter
+}
+
+// newJudging builds the chain that the settings ask for.
+func newJudging(f *framed) (*judging, error) {
+	s, self, db, authorize := f.settings, f.loopback, f.db, f.config.Authorization.Authorizer
 	configuration, err := admission.LoadConfiguration(s.AdmissionConfigFile)
 	if err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
@@ -95,11 +101,11 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, drained: make(chan struct{})}
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
-		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: address, MaxStaleness: s.AdmissionMaxStaleness,
+		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: f.serving.address.URL, MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
 	})
 	if a.manifests, err = manifests.Open(manifests.Options{
-		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: func() { a.refresher.Poke() },
+		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: f.links.manifestsChanged,
 	}); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
@@ -113,13 +119,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
 		Local:        a.manifests.Local,
-		Observer: func(r snapshot.Read) {
-			admission.CountRead(r)
-			a.announcer.Observe(r)
-			if r.Snapshot != nil {
-				a.announcer.Skip(a.engine.Skipped(r.Snapshot))
-			}
-		},
+		Observer:     f.links.read,
 	}); err != nil {
 		return nil, err
 	}
@@ -144,12 +144,12 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}); err != nil {
 		return nil, err
 	}
+	f.ends.add(a.close)
 	if a.plugins, err = chain.New(chain.Options{
 		Names: s.plugins, Engine: a.engine, Authorizer: authorize, Client: self.client, Informers: self.informers, Mapper: self.mapper,
-		Namespaces: cached, Creations: a.creations, Fences: a.fences, Configuration: configuration, Version: newEffectiveVersion(),
+		Namespaces: cached, Creations: a.creations, Fences: a.fences, Configuration: configuration, Version: f.config.EffectiveVersion,
 		MakeAccount: a.makeAccount, Drained: a.drained,
 	}); err != nil {
-		a.close()
 		return nil, err
 	}
 	owners, err := metadata.NewForConfig(self.config)
@@ -158,7 +158,7 @@ func newAdmitter(s *settings, address string, self *loopback, authorize authoriz
 	}
 	a.rejections = rejections.New(self.client, owners)
 	a.chain = a.rejections.Around(admission.Chain(a.plugins...))
-	return a, nil
+	return &judging{f, a}, nil
 }
 
 // close ends what the plugins run. No more requests must come.

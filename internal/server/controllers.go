@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -34,48 +32,55 @@ func (a *admitter) settle(ctx context.Context) time.Duration {
 // the controllers.
 const leaseOfControllers = "gatehouse-controllers"
 
-// controllerParts are what controllers work with.
-type controllerParts struct {
-	settings *settings
-	serving  *serving
-	self     *loopback
-	admitter *admitter
-	stores   *stores
-	api      *api
-	kinds    []catalog.Group
-	etcd     etcdKeys
+// controlled is the phase in which there is what works on objects outside of requests.
+type controlled struct {
+	*exposed
+	// controllers run once the server is ready.
+	controllers *controllers.Controllers
+	// publisher adds this server to the service kubernetes.
+	publisher *kubernetesservice.Publisher
 }
 
-// newControllers sets up the controllers, which work on objects outside of requests
-// once the server is ready.
-func newControllers(p controllerParts) (*controllers.Controllers, error) {
-	s := p.settings
-	where := places.Places{Root: s.EtcdPrefix, Static: p.api.static, Storage: p.stores.places}
+func newControlled(e *exposed) (*controlled, error) {
+	c := &controlled{exposed: e}
+	var err error
+	if c.controllers, err = newControllers(e); err != nil {
+		return nil, err
+	}
+	if c.publisher, err = newPublisher(e); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func newControllers(e *exposed) (*controllers.Controllers, error) {
+	s, etcd := e.settings, e.db.client.Client
+	where := places.Places{Root: s.EtcdPrefix, Static: e.api.static, Storage: e.places}
 	builtins := where.Builtin()
 	o := controllers.Options{
 		Selection: s.Controllers,
-		Loopback:  p.self.config, Informers: p.self.informers, RBAC: s.authorizes("RBAC"),
-		Etcd: p.etcd, Prefix: where.Prefixes(p.api.aggregator.Remote),
+		Loopback:  e.loopback.config, Informers: e.loopback.informers, RBAC: s.authorizes("RBAC"),
+		Etcd: etcd, Prefix: where.Prefixes(e.api.aggregator.Remote),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
-				return append(slices.Clip(builtins), where.Custom(p.api.custom.Versions())...)
+				return append(slices.Clip(builtins), where.Custom(e.api.custom.Versions())...)
 			},
-			Remote: p.api.aggregator.Remote,
-			Etcd:   p.etcd,
+			Remote:   e.api.aggregator.Remote,
+			Etcd:     etcd,
+			Creating: e.admitter.creations.UnderWay,
 		},
-		CheckTypes: p.api.types.Run,
+		CheckTypes: e.api.types.Run,
 		FakeNodes:  s.FakeNodes,
-		Fences:     p.admitter.fences,
-		RootCA:     p.serving.ca,
-		CAFile:     p.serving.pki.CAFile, CAKeyFile: p.serving.pki.CAKeyFile,
-		TokenKey: p.serving.tokens.Key,
+		Fences:     e.admitter.fences,
+		RootCA:     e.serving.ca,
+		CAFile:     e.serving.pki.CAFile, CAKeyFile: e.serving.pki.CAKeyFile,
+		TokenKey: e.serving.tokens.Key,
 	}
-	o.Namespaces.Creating = p.admitter.creations.UnderWay
 	if !s.sharesEtcd() {
 		return controllers.New(o)
 	}
-	o.Namespaces.Settle = p.admitter.settle
-	leases, err := election.Stored(catalog.Find(p.kinds, coordinationv1.SchemeGroupVersion.WithResource("leases")))
+	o.Namespaces.Settle = e.admitter.settle
+	leases, err := election.Stored(catalog.Find(e.kinds, coordinationv1.SchemeGroupVersion.WithResource("leases")))
 	if err != nil {
 		return nil, err
 	}
@@ -88,17 +93,19 @@ func newControllers(p controllerParts) (*controllers.Controllers, error) {
 	return controllers.New(o)
 }
 
-// etcdKeys reads and watches keys of etcd.
-type etcdKeys interface {
-	clientv3.KV
-	clientv3.Watcher
-}
-
 // newPublisher sets up the service kubernetes in the namespace default.
-func newPublisher(s *settings, v *serving, self *loopback, db *database) (*kubernetesservice.Publisher, error) {
-	return kubernetesservice.New(kubernetesservice.Options{
-		Loopback: self.config, Services: self.informers.Core().V1().Services(),
-		Etcd: db.client.Client, Prefix: s.ownKey("endpoints"), Server: replicaID(),
+func newPublisher(e *exposed) (*kubernetesservice.Publisher, error) {
+	s, v := e.settings, e.serving
+	publisher, err := kubernetesservice.New(kubernetesservice.Options{
+		Loopback: e.loopback.config, Services: e.loopback.informers.Core().V1().Services(),
+		Etcd: e.db.client.Client, Prefix: s.ownKey("endpoints"), Server: replicaID(),
 		Address: v.advertised, Port: v.port, Range: s.serviceRange,
+	})
+	if err != nil || s.EndAtOnce {
+		return publisher, err
+	}
+	return publisher, e.generic.AddPreShutdownHook("stop-kubernetes-service-controller", func() error {
+		publisher.Withdraw()
+		return nil
 	})
 }

@@ -8,10 +8,11 @@
 //
 // # Putting a server together
 //
-// New makes settings of the options (settings.go). Run opens etcd and makes the parts,
-// each out of those before it (assemble in run.go): certificates and the server's own
-// client (serving.go), the chain of handlers (frame.go), admission (admission.go,
-// plugins.go), stores (stores.go), resources with what describes them (api.go), the
-// steps of the start (boot.go, furnish.go) and controllers (controllers.go). Then it
-// runs them all.
+// New makes settings of the options (settings.go). Run opens etcd and puts the parts together
+// in phases (assemble.go). Each phase is a type that has the phase before it: the server can be
+// reached (serving.go), the library's server is configured (frame.go), there is something that
+// judges writes (admission.go), resources have a place (stores.go), the kinds are there and the
+// API answers (api.go), controllers are ready to run (controllers.go), and the steps of the start
+// are known (start.go). Parts that need each other are connected in the end (connect.go). Then
+// Run runs them all (run.go).
 package server

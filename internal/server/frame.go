@@ -8,19 +8,24 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/healthz"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/deadline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 )
@@ -33,12 +38,20 @@ const (
 	maxWaiting = 10_000
 )
 
-// newFrame configures the library's server: the handlers in front of the API, and the
-// health of the server. ready is closed when the server is ready, and delegated reports whether
-// a request goes to another server.
-func newFrame(ctx context.Context, s *settings, v *serving, self *loopback, db *database, ready <-chan struct{}, delegated request.LongRunningRequestCheck) (*genericapiserver.Config, error) {
+// framed is the phase in which the library's server is configured.
+type framed struct {
+	*reachable
+	// config has the handlers in front of the API, and the health of the server. It is complete.
+	config *genericapiserver.Config
+	// places says where each resource is stored and in which version.
+	places *serverstorage.DefaultStorageFactory
+}
+
+// newFramed configures the library's server.
+func newFramed(ctx context.Context, r *reachable) (*framed, error) {
+	s, v, self := r.settings, r.serving, r.loopback
 	config := genericapiserver.NewConfig(legacyscheme.Codecs)
-	config.EffectiveVersion = newEffectiveVersion()
+	config.EffectiveVersion = catalog.EffectiveVersion()
 	config.FeatureGate = utilfeature.DefaultFeatureGate
 	config.SecureServing, config.LoopbackClientConfig = v.info, v.loopback
 	config.ExternalAddress = strings.TrimPrefix(v.address.URL, "https://")
@@ -56,16 +69,16 @@ func newFrame(ctx context.Context, s *settings, v *serving, self *loopback, db *
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		filters := s.filters(c, room, delegated)
+		filters := s.filters(c, room, r.links.delegated)
 		if s.EndAtOnce {
-			filters = append([]filter{patientHealth(ready, healthPatience)}, filters...)
+			filters = append([]filter{patientHealth(r.ready, healthPatience)}, filters...)
 		}
 		return through(api, filters...)
 	}
-	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(db.client.KV)))
+	config.AddHealthChecks(healthz.NamedCheck("etcd", etcd.Check(r.db.client.KV)))
 	config.AddReadyzChecks(healthz.NamedCheck("started", func(*http.Request) error {
 		select {
-		case <-ready:
+		case <-r.ready:
 			return nil
 		default:
 			return errors.New("the server is starting")
@@ -84,7 +97,23 @@ func newFrame(ctx context.Context, s *settings, v *serving, self *loopback, db *
 	if config.AuditBackend != nil {
 		config.AuditBackend = room.AuditBackend(config.AuditBackend)
 	}
-	return config, nil
+	tracer, err := spans.New(ctx, s.tracing, config.APIServerID)
+	if err != nil {
+		return nil, fmt.Errorf("--tracing-config-file %s: %w", s.TracingConfigFile, err)
+	}
+	r.ends.add(func() {
+		if err := tracer.Shutdown(context.Background()); err != nil {
+			klog.ErrorS(err, "Cannot send the spans of the last requests")
+		}
+	})
+	config.TracerProvider = tracer
+	places, err := newPlaces(s, config.EffectiveVersion, r.db.endpoints)
+	if err != nil {
+		return nil, err
+	}
+	// Resources that share a place are the same objects.
+	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(places.ResourcePrefix)
+	return &framed{r, config, places}, nil
 }
 
 // healthPatience is how long a question for the health of a server for tests waits for the end

@@ -14,12 +14,13 @@ import (
 	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
 // KubernetesVersion is the Kubernetes release whose kinds this server has.
-const KubernetesVersion = "1.37.1"
+const KubernetesVersion = catalog.Release
 
 // Server is an API server. It is made by New and used once.
 type Server struct {
@@ -67,16 +68,17 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 		return err
 	}
 	defer listener.Close()
-	etcd, err := openDatabase(ctx, stop, s.settings)
+	db, err := openDatabase(ctx, stop, s.settings)
 	if err != nil {
 		return startError(ctx, err)
 	}
-	defer etcd.close()
-	a, err := assemble(ctx, s.settings, listener, etcd, s.ready)
+	defer db.close()
+	o := &opened{settings: s.settings, listener: listener, db: db, ready: s.ready, links: &links{}, ends: &ends{}}
+	defer o.ends.close()
+	a, err := assemble(ctx, o)
 	if err != nil {
 		return startError(ctx, err)
 	}
-	defer a.close()
 	return a.run(ctx, func(address Address) {
 		s.assembly.Store(a)
 		close(s.ready)
@@ -88,7 +90,7 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 
 // prepareProcess sets what is one for all servers of the process.
 func (s *settings) prepareProcess() error {
-	if err := setCapabilities(&s.Options); err != nil {
+	if err := catalog.AllowPrivileged(!s.RefusePrivileged); err != nil {
 		return err
 	}
 	// Histograms ask for it when they are registered.

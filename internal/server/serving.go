@@ -62,16 +62,24 @@ type serving struct {
 	toAggregated *certificates.Pair
 }
 
-// newServing loads or makes the certificates, and writes the kubeconfig.
-func newServing(ctx context.Context, s *settings, listener net.Listener, db *database) (*serving, error) {
-	v := &serving{port: listener.Addr().(*net.TCPAddr).Port}
+// reachable is the phase in which clients can be given an address, and the server is a client of
+// itself.
+type reachable struct {
+	*opened
+	serving  *serving
+	loopback *loopback
+}
+
+// newReachable loads or makes the certificates, and writes the kubeconfig.
+func newReachable(ctx context.Context, o *opened) (*reachable, error) {
+	s, v := o.settings, &serving{port: o.listener.Addr().(*net.TCPAddr).Port}
 	var err error
 	if v.advertised, err = s.advertised(); err != nil {
 		klog.ErrorS(err, "Cannot add this server to the endpoints of the service kubernetes: set --advertise-address")
 	}
 	var shared *auth.Shared
 	if s.sharesEtcd() {
-		shared = &auth.Shared{Etcd: db.client.KV, Prefix: s.ownKey("pki")}
+		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: s.ownKey("pki")}
 	}
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {
 		return nil, err
@@ -86,11 +94,18 @@ func newServing(ctx context.Context, s *settings, listener net.Listener, db *dat
 			return nil, fmt.Errorf("--tls-cert-file: %w", err)
 		}
 	}
-	if err := v.secure(s, listener, certFile, keyFile); err != nil {
+	if err := v.secure(s, o.listener, certFile, keyFile); err != nil {
 		return nil, err
 	}
 	v.ca = ca
-	return v, v.writeKubeconfig(s)
+	if err := v.writeKubeconfig(s); err != nil {
+		return nil, err
+	}
+	self, err := newLoopback(v.loopback, ctx.Done())
+	if err != nil {
+		return nil, err
+	}
+	return &reachable{o, v, self}, nil
 }
 
 // advertised returns the address under which others reach this server. The error
@@ -250,7 +265,7 @@ type loopback struct {
 	// mapper knows the resources of kinds, custom ones included. It asks when it is first
 	// used.
 	mapper *restmapper.DeferredDiscoveryRESTMapper
-	// reads bounds what aggregated servers answer.
+	// reads bounds what the server reads of aggregated servers.
 	reads *aggregation.Reads
 	// stopped is closed when the server is to end.
 	stopped <-chan struct{}

@@ -7,7 +7,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -17,7 +16,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
@@ -96,46 +97,54 @@ func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernet
 	return &client
 }
 
+// storing is the phase in which every resource has a place to be stored in.
+type storing struct {
+	*judging
+	stores *stores
+}
+
 // stores is where every resource is kept.
 type stores struct {
-	// places says where each resource is stored and in which version; factory opens the
-	// stores.
-	places  *serverstorage.DefaultStorageFactory
 	factory *storage.Factory
 	// initialization hides uninitialized objects, and has creators wait; nil when the
 	// plugin is off.
 	initialization *initialization.Decorator
-	// afterDelete is what is to be done when an object was deleted other than through
-	// its kind's storage. The kinds need stores, so that newKinds fills it in.
-	afterDelete map[schema.GroupResource]func(runtime.Object)
+	// conversions calls the webhooks that convert stored objects.
+	conversions *call.Caller
+	places      *serverstorage.DefaultStorageFactory
 }
 
-func newStores(s *settings, version compatibility.EffectiveVersion, db *database, admitter *admitter) (*stores, error) {
-	st := &stores{}
-	var err error
-	if st.places, err = newPlaces(s, version, db.endpoints); err != nil {
-		return nil, err
-	}
+func newStoring(j *judging) (*storing, error) {
+	s, admitter := j.settings, j.admitter
+	st := &stores{places: j.places}
 	var decorator storage.Decorator
 	if s.runs(admission.InitializersName) {
 		mustAct, parallel := initialization.Registered(admitter.refresher.Current)
 		st.initialization = initialization.New(initialization.Options{
 			Timeout: s.InitializerTimeout, RepairAfter: s.InitializerRepairAfter,
 			ReleaseTimeout: s.InitializerReleaseTimeout, MustAct: mustAct, Parallel: parallel, Observe: admitter.observe,
-			Discarded: func(resource schema.GroupResource, obj runtime.Object) {
-				if after, ok := st.afterDelete[resource]; ok {
-					after(obj)
-				}
-			},
+			Discarded: j.links.discarded,
 		})
 		decorator = st.initialization
 	}
-	st.factory = storage.NewFactory(st.places, db.forObjects(s, admitter.fences), decorator, uncached...)
+	st.factory = storage.NewFactory(st.places, j.db.forObjects(s, admitter.fences), decorator, uncached...)
+	j.ends.add(st.factory.Close)
 	st.factory.OnWrite(func(ctx context.Context, w storage.Write) {
 		admitter.params.Written(w.Place, w.Key)
 		admitter.caches.Written(ctx, w)
 	})
-	return st, nil
+	var err error
+	if st.conversions, err = customresources.NewCaller(call.Options{
+		Resolver: j.loopback.services(s), Dial: s.DialWebhook, Breaker: s.breaker, MaxInFlight: s.AdmissionWebhookMaxInFlight,
+	}); err != nil {
+		return nil, err
+	}
+	j.ends.add(st.conversions.Close)
+	// The waits of creators end first: what runs then reads stores.
+	if st.initialization != nil {
+		j.ends.add(st.initialization.Close)
+	}
+	return &storing{j, st}, nil
 }
 
 // uncached are the resources without a watch cache: those that are written often and hardly
@@ -158,11 +167,6 @@ func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []
 	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
 	factory.APIResourceConfig = s.versions.Builtin
 	return factory.Complete(etcdOptions).New()
-}
-
-// equivalents tells which resources are the same objects: those that share a place.
-func (st *stores) equivalents() runtime.EquivalentResourceRegistry {
-	return runtime.NewEquivalentResourceRegistryWithIdentity(st.places.ResourcePrefix)
 }
 
 // place implements params.Place.

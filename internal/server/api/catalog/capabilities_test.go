@@ -1,4 +1,4 @@
-package server
+package catalog
 
 import (
 	"strings"
@@ -9,11 +9,11 @@ import (
 // what another one refuses.
 func TestServersOfAProcessAgreeOnPrivilegedContainers(t *testing.T) {
 	for range 2 {
-		if err := setCapabilities(&Options{}); err != nil {
+		if err := AllowPrivileged(true); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := setCapabilities(&Options{RefusePrivileged: true})
+	err := AllowPrivileged(false)
 	if err == nil || !strings.HasPrefix(err.Error(), "--allow-privileged: ") {
 		t.Errorf("got %v, want an error that names the flag", err)
 	}

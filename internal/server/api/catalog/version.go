@@ -1,9 +1,12 @@
-package server
+package catalog
 
 import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/compatibility"
 )
+
+// Release is the Kubernetes release whose kinds there are.
+const Release = "1.37.1"
 
 // effectiveVersion is the release that the server behaves as. The library's own
 // takes the text that clients read at /version from a variable that only the
@@ -13,13 +16,14 @@ type effectiveVersion struct {
 	compatibility.MutableEffectiveVersion
 }
 
-func newEffectiveVersion() effectiveVersion {
-	return effectiveVersion{compatibility.NewEffectiveVersionFromString(KubernetesVersion, "", "")}
+// EffectiveVersion returns the release that the server behaves as.
+func EffectiveVersion() compatibility.EffectiveVersion {
+	return effectiveVersion{compatibility.NewEffectiveVersionFromString(Release, "", "")}
 }
 
 // Info is what /version answers.
 func (v effectiveVersion) Info() *apiversion.Info {
 	info := v.MutableEffectiveVersion.Info()
-	info.GitVersion, info.GitCommit, info.BuildDate = "v"+KubernetesVersion, "", ""
+	info.GitVersion, info.GitCommit, info.BuildDate = "v"+Release, "", ""
 	return info
 }

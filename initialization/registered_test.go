@@ -1,4 +1,4 @@
-package server
+package initialization
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
-	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
 // registeredNow is a reader that finds some objects.
@@ -40,7 +39,7 @@ func TestUnknownInitializersAreNotGivenUp_S11_47(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAct, _ := initialization.Registered(refresher.Current)
+	mustAct, _ := Registered(refresher.Current)
 	check := func(when string, want map[string]bool) {
 		t.Helper()
 		for name, want := range want {

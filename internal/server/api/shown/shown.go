@@ -1,0 +1,93 @@
+package shown
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
+)
+
+// Kinds shows which kinds there are. All fields must be set.
+type Kinds struct {
+	Discovery *discovery.Handler
+	OpenAPI   *openapi.Handler
+	// Mapper asks discovery again after Reset.
+	Mapper meta.ResettableRESTMapper
+	// Changed is called when Discovery shows other kinds.
+	Changed func()
+}
+
+// SetCustom shows the kinds that users define.
+func (k *Kinds) SetCustom(versions []customresources.Version) {
+	shown := []discovery.Version{}
+	documented := []openapi.CustomVersion{}
+	for _, v := range versions {
+		shown = append(shown, discovery.Version{GroupVersion: v.GroupVersion, Resources: v.Resources, Aggregated: v.Aggregated})
+		documented = append(documented, openapi.CustomVersion{GroupVersion: v.GroupVersion, Tag: v.Tag})
+	}
+	if err := k.Discovery.SetCustom(Prioritized(shown)); err != nil {
+		klog.ErrorS(err, "Could not update the discovery of custom resources")
+	}
+	k.OpenAPI.SetCustom(documented)
+	k.Mapper.Reset()
+	k.Changed()
+}
+
+// SetRemote shows the kinds that aggregated servers have.
+func (k *Kinds) SetRemote(versions []aggregation.Version) {
+	var shown []discovery.Version
+	for _, v := range versions {
+		shown = append(shown, discovery.Version{
+			GroupVersion: v.GroupVersion, GroupPriority: v.Priority.Group, VersionPriority: v.Priority.Version,
+			Aggregated: v.Resources, Remote: true, Stale: v.Stale,
+		})
+	}
+	if err := k.Discovery.SetRemote(shown); err != nil {
+		klog.ErrorS(err, "Could not update the discovery of aggregated servers")
+	}
+	k.Mapper.Reset()
+	k.Changed()
+}
+
+// SetDocuments shows the OpenAPI documents of aggregated servers.
+func (k *Kinds) SetDocuments(d aggregation.Documents) {
+	remote := openapi.Remote{V2: d.V2, Tag: d.Tag, V3: map[string]openapi.RemoteDocument{}}
+	for name, document := range d.V3 {
+		remote.V3[name] = openapi.RemoteDocument{URL: document.ServerRelativeURL, Handler: document.Handler}
+	}
+	k.OpenAPI.SetRemote(remote)
+}
+
+// Prioritized gives the versions of this server their places in discovery.
+func Prioritized(versions []discovery.Version) []discovery.Version {
+	for i := range versions {
+		p := aggregation.PriorityOf(versions[i].GroupVersion)
+		versions[i].GroupPriority, versions[i].VersionPriority = p.Group, p.Version
+	}
+	return versions
+}
+
+// Versions lists what discovery shows of endpoints, which are in order.
+func Versions(endpoints []*resources.Endpoint) []discovery.Version {
+	var list []discovery.Version
+	for i := 0; i < len(endpoints); {
+		gv := endpoints[i].Scope.Resource.GroupVersion()
+		end := i
+		for end < len(endpoints) && endpoints[end].Scope.Resource.GroupVersion() == gv {
+			end++
+		}
+		list = append(list, discovery.Version{GroupVersion: gv, Resources: discovery.Resources(endpoints[i:end])})
+		i = end
+	}
+	return list
+}
+
+// Index lists the paths that discovery has now.
+type Index struct{ *discovery.Handler }
+
+// ListedPaths implements routes.ListedPathProvider.
+func (i Index) ListedPaths() []string { return i.Paths() }

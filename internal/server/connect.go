@@ -1,0 +1,77 @@
+package server
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// connect is the one phase that goes back. What judges requests for resources reads resources
+// itself, and what shows resources runs as resources: such parts need each other, and one of the
+// two is made first. connect leads each of those parts to what was made after it. Nothing runs
+// before connect.
+func connect(a *assembly) {
+	a.links.made = a
+	// Params are objects of resources, and writes of resources are judged by params.
+	a.admitter.params.Serve(a.api.static, a.api.custom, a.api.custom, a.stores.place)
+	// Mutating policies change objects by the schemas of their kinds.
+	a.admitter.schemas.Serve(a.api.endpoints, a.api.custom)
+	// An explanation is a resource, and explains requests for all resources.
+	a.api.explanations.Serve(a.api.aggregator.Server, a.api.static, a.api.custom)
+	// The aggregator reads aggregated servers through the server's own client, which the
+	// aggregator bounds.
+	a.loopback.reads.Follow(a.api.aggregator)
+}
+
+// links are the calls that go from a part to one that is made after it.
+type links struct {
+	// made is set by connect.
+	made *assembly
+}
+
+// delegated reports whether a request goes to another server: the handlers in front of the API
+// do not count it among those of this server.
+func (l *links) delegated(req *http.Request, _ *request.RequestInfo) bool {
+	return l.made.api.aggregator.Find(req) != nil
+}
+
+// manifestsChanged has the registrations compiled again, which those of files are part of.
+func (l *links) manifestsChanged() { l.made.admitter.refresher.Poke() }
+
+// read counts a read of the registrations, and announces which of them the engine cannot use.
+func (l *links) read(r snapshot.Read) {
+	admission.CountRead(r)
+	a := l.made.admitter
+	a.announcer.Observe(r)
+	if r.Snapshot != nil {
+		a.announcer.Skip(a.engine.Skipped(r.Snapshot))
+	}
+}
+
+// discarded does what is to be done when an object was deleted before it was initialized. The
+// kind of the object knows what that is, and kinds are made of stores.
+func (l *links) discarded(resource schema.GroupResource, obj runtime.Object) {
+	if after, ok := l.made.afterDelete[resource]; ok {
+		after(obj)
+	}
+}
+
+// customChanged shows the kinds that users define now.
+func (l *links) customChanged() {
+	a := l.made.api
+	versions := a.custom.Versions()
+	var served []schema.GroupVersion
+	for _, v := range versions {
+		served = append(served, v.GroupVersion)
+	}
+	a.aggregator.SetCustom(served)
+	a.shown.SetCustom(versions)
+}
+
+// kindsChanged has the controllers work on the kinds of now. Controllers are made of the API.
+func (l *links) kindsChanged() { l.made.controllers.KindsChanged() }

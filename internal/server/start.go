@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
+)
+
+// assembly is the last phase: a server with all its parts in place, not yet serving.
+type assembly struct {
+	*controlled
+	// boot is done once, when requests are served; objects makes later what was refused then.
+	boot    *boot
+	objects *bootstrap.Objects
+	// running are what runs until the server ends, and whenReady what runs from when the server
+	// is ready until it ends.
+	running, whenReady []func(context.Context)
+}
+
+// newAssembly lists the steps of the start, and what runs.
+func newAssembly(c *controlled) (*assembly, error) {
+	objects := &bootstrap.Objects{Client: c.loopback.client, ServiceRange: c.settings.ServiceClusterIPRange, MakeAccount: c.admitter.makeAccount}
+	callers := aggregation.Callers{ClientCA: c.serving.clientCA, Proxies: c.serving.proxies}
+	a := &assembly{
+		controlled: c, objects: objects,
+		boot: newBoot([]bootStep{
+			// Later steps need these.
+			{name: bootNamespaces, do: objects.OrLater(objects.Namespaces)},
+			{name: bootServiceCIDR, do: objects.OrLater(objects.ServiceCIDR)},
+			{name: bootPriorityClasses, do: objects.OrLater(objects.PriorityClasses)},
+		}, slices.Concat([]bootStep{
+			// No other step needs these.
+			{name: bootRoles, do: objects.OrLater(objects.Roles)},
+			{name: bootCustomKinds, do: c.api.custom.Ready},
+			{name: bootService, do: objects.OrLater(c.publisher.Start)},
+			{name: bootRegistered, do: objects.OrLater(c.api.aggregator.Register)},
+			{name: bootAggregation, do: c.api.aggregator.Know, lasting: true},
+			{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, c.loopback.client) }},
+		}, hookSteps(c.hooks, c.loopback))),
+		running: []func(context.Context){c.publisher.Run, c.admitter.rejections.Run},
+		whenReady: []func(context.Context){
+			c.controllers.Run, c.api.aggregator.Run,
+			// The certificate by which aggregated servers know this one is read again.
+			func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) },
+		},
+	}
+	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
+}
+
+// hookSteps are what the built-in kinds want to have run once requests are served.
+func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
+	var steps []bootStep
+	for _, hook := range hooks {
+		steps = append(steps, bootStep{name: hook.Name, lasting: true, do: func(ctx context.Context) error {
+			if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: self.config, Context: ctx}); err != nil {
+				return fmt.Errorf("starting %s: %w", hook.Name, err)
+			}
+			return nil
+		}})
+	}
+	return steps
+}
+
+// The steps of the start that health checks show, under the names that
+// kube-apiserver has for them. Probes and tests look for these.
+const (
+	bootNamespaces      = "start-system-namespaces-controller"
+	bootServiceCIDR     = "start-kubernetes-service-cidr-controller"
+	bootPriorityClasses = "scheduling/bootstrap-system-priority-classes"
+	bootRoles           = "rbac/bootstrap-roles"
+	bootCustomKinds     = "crd-informer-synced"
+	bootService         = "bootstrap-controller"
+	bootRegistered      = "kube-apiserver-autoregistration"
+	bootAggregation     = "apiservice-registration-controller"
+	bootAuthentication  = "start-cluster-authentication-info-controller"
+)
+
+// bootStep is something that is done once, when requests are served.
+type bootStep struct {
+	name string
+	do   func(context.Context) error
+	// lasting says that what the step starts goes on until the server ends.
+	lasting bool
+}
+
+// boot is the start of a server in steps, each of which is a health check that fails
+// until the step is done.
+type boot struct {
+	// inOrder are done one after the other, then the others all at once.
+	inOrder, atOnce []bootStep
+	done            map[string]*atomic.Bool
+}
+
+func newBoot(inOrder, atOnce []bootStep) *boot {
+	b := &boot{inOrder: inOrder, atOnce: atOnce, done: map[string]*atomic.Bool{}}
+	for _, s := range slices.Concat(inOrder, atOnce) {
+		b.done[s.name] = &atomic.Bool{}
+	}
+	return b
+}
+
+// checks returns the health checks, one for each step.
+func (b *boot) checks() []healthz.HealthChecker {
+	var list []healthz.HealthChecker
+	for _, s := range slices.Concat(b.inOrder, b.atOnce) {
+		done := b.done[s.name]
+		list = append(list, healthz.NamedCheck("poststarthook/"+s.name, func(*http.Request) error {
+			if !done.Load() {
+				return errors.New("not finished")
+			}
+			return nil
+		}))
+	}
+	return list
+}
+
+// run does all steps and returns the first error. ctx is that of the server.
+func (b *boot) run(ctx context.Context) error {
+	for _, s := range b.inOrder {
+		if err := b.step(ctx, s); err != nil {
+			return err
+		}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, s := range b.atOnce {
+		group.Go(func() error {
+			if s.lasting {
+				return b.step(ctx, s)
+			}
+			return b.step(groupCtx, s)
+		})
+	}
+	return group.Wait()
+}
+
+func (b *boot) step(ctx context.Context, s bootStep) error {
+	if err := s.do(ctx); err != nil {
+		return err
+	}
+	b.done[s.name].Store(true)
+	return nil
+}

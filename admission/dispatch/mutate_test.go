@@ -215,6 +215,28 @@ func TestConversionFailure(t *testing.T) {
 	}
 }
 
+// The object that cannot be converted back is the work of the last hook that changed it, not of
+// those before, and not of those that were called after and left it alone.
+func TestTheLastHookThatChangedTheObjectIsNamed(t *testing.T) {
+	f := newFixture(t)
+	f.Answer("a", hooktest.Patch(`[{"op":"add","path":"/big","value":2}]`))
+	f.Answer("b", hooktest.Patch(`[{"op":"add","path":"/broken","value":true}]`))
+	f.Answer("c", hooktest.Allow)
+	steps := numbered(f.hook(registration.Mutating, "a.x.y"), f.hook(registration.Mutating, "b.x.y"), f.hook(registration.Mutating, "c.x.y"))
+	for i := range steps {
+		steps[i].Kind = widgetV2
+	}
+	d := f.dispatcher(t, registration.Mutating)
+	err := f.run(t.Context(), d, attributes(admission.Create, widget(t, ""), nil, false), steps)
+	want := `Internal error occurred: converting the object as left by admission webhook "b.x.y": a widget that is broken cannot be converted`
+	if s := status(err); s == nil || s.Code != 500 || s.Message != want {
+		t.Errorf("S5.11 got %v", err)
+	}
+	if len(f.Requests("c")) != 1 {
+		t.Error("the last hook was not called")
+	}
+}
+
 func TestPatches(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -58,6 +58,9 @@ func (f allow) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	if a.GetUser().GetName() == "broken" {
 		return authorizer.DecisionNoOpinion, "", errors.New("authorizer is away")
 	}
+	if a.GetUser().GetName() == "partly" {
+		return authorizer.DecisionAllow, "", errors.New("one of several authorizers is away")
+	}
 	if f[a.GetUser().GetName()] {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -114,6 +117,8 @@ func TestPlugin(t *testing.T) {
 			request: request{operation: admission.Create, user: "eve", new: pending()}, code: 403, message: "create with initializers denied"},
 		{name: "S11.17 an authorizer's error is the answer",
 			request: request{operation: admission.Create, user: "broken", new: pending()}, message: "authorizer is away"},
+		{name: "S11.17 an authorizer that allows allows, whatever went wrong besides",
+			request: request{operation: admission.Create, user: "partly", new: pending("x.example.com")}, want: pending("x.example.com")},
 		{name: "S11.18 an empty list bypasses initialization",
 			request: request{operation: admission.Create, user: "admin", new: pending()}, configured: []string{"a.example.com"}},
 		{name: "S11.18 a list by hand is kept as sent",

@@ -103,6 +103,24 @@ func TestLeaving(t *testing.T) {
 			}, w, req)
 		})), http.StatusCreated, "now")
 	})
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"who is answered from outside, by a code, does not leave": func(w http.ResponseWriter) { w.WriteHeader(http.StatusGatewayTimeout) },
+		"who is answered from outside, by a body, does not leave": func(w http.ResponseWriter) { _, _ = w.Write(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := NewRoom(1)
+			post(t, r, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				answer(w)
+				if Serve(func(_ http.ResponseWriter, req *http.Request) {
+					if Leave(req.Context()) {
+						t.Error("it left after the answer")
+					}
+				}, w, req) {
+					t.Error("it counts as without an answer")
+				}
+			}))
+		})
+	}
 	t.Run("only so many leave", func(t *testing.T) {
 		r := NewRoom(1)
 		expect(t, post(t, r, leaving(t, func() {

@@ -1,0 +1,205 @@
+package clustersnapshot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+)
+
+// item reads an object.
+func item(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func TestFilesAreReadAsTheyWereWritten(t *testing.T) {
+	s := &Snapshot{APIVersion: APIVersion, Kind: Kind, Cluster: Cluster{KubernetesVersion: "v1.37.1", ServiceRange: "10.0.0.0/24"},
+		Served: []Served{{APIVersion: "v1", Kinds: []string{"Pod"}}}, Unread: []Unread{{Resource: "secrets", Reason: "never"}},
+		Items: []map[string]any{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "c"}, "n": int64(3), "f": 0.5}}}
+	for _, name := range []string{"s.yaml", "s.json"} {
+		file := filepath.Join(t.TempDir(), name)
+		if err := s.Write(file); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; it has the RBAC of a cluster", name, info.Mode(), err)
+		}
+		got, err := Read(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(s, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if !s.KnowsKinds() || !s.Serves(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}) ||
+		s.Serves(schema.GroupVersionKind{Version: "v1", Kind: "Node"}) || s.Serves(schema.GroupVersionKind{Version: "v2", Kind: "Pod"}) {
+		t.Error("the kinds that are served are others")
+	}
+	if why, ok := s.HasNot(schema.GroupResource{Resource: "secrets"}); !ok || why != "never" {
+		t.Errorf("secrets: %q, %v", why, ok)
+	}
+	if _, ok := s.HasNot(schema.GroupResource{Group: "example.com", Resource: "secrets"}); ok {
+		t.Error("the resource of another group counts as unread")
+	}
+}
+
+func TestFilesThatAreNoSnapshots(t *testing.T) {
+	head := "apiVersion: gatehouse.dev/v1alpha1\nkind: ClusterSnapshot\n"
+	for _, tt := range []struct{ name, text, err string }{
+		{"another kind", "apiVersion: v1\nkind: Pod\n", `but of kind "Pod": make one with 'gatehouse snapshot -o FILE'`},
+		{"another version", "apiVersion: gatehouse.dev/v1\nkind: ClusterSnapshot\n", `a snapshot of version "gatehouse.dev/v1"`},
+		{"no YAML", "a: [", "did not find expected"},
+		{"no object", "- 1\n", "not a snapshot of a cluster"},
+		{"an item without a name", head + "items: [{apiVersion: v1, kind: Pod, metadata: {}}]\n", "items[0]: apiVersion, kind and metadata.name are needed"},
+		{"an item without a kind", head + "items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, metadata: {name: b}}]\n", "items[1]: "},
+		{"items of another form", head + "items: 3\n", "cannot unmarshal"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "s.yaml")
+			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(file); err == nil || !strings.Contains(err.Error(), tt.err) || !strings.HasPrefix(err.Error(), file+": ") {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+		})
+	}
+}
+
+// What every server sets itself, and what changes all the time, says nothing about how objects are judged.
+func TestTidy(t *testing.T) {
+	noise := "uid: u, resourceVersion: '1', generation: 2, creationTimestamp: x, managedFields: [], ownerReferences: []"
+	for _, tt := range []struct{ name, from, want string }{
+		{"metadata", "{apiVersion: v1, kind: LimitRange, metadata: {name: a, namespace: shop, labels: {l: x}, " + noise + "}}",
+			"{apiVersion: v1, kind: LimitRange, metadata: {name: a, namespace: shop, labels: {l: x}}}"},
+		{"what kubectl applied", "{kind: X, metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: x}}}", "{kind: X, metadata: {name: a}}"},
+		{"other annotations stay", "{kind: X, metadata: {name: a, annotations: {kubectl.kubernetes.io/last-applied-configuration: x, k: v}}}", "{kind: X, metadata: {name: a, annotations: {k: v}}}"},
+		{"a status", "{kind: X, metadata: {name: a}, status: {s: 1}}", "{kind: X, metadata: {name: a}}"},
+		{"the use of a quota stays", "{kind: ResourceQuota, metadata: {name: a}, status: {hard: {pods: '3'}, used: {pods: '1'}}}", "{kind: ResourceQuota, metadata: {name: a}, status: {used: {pods: '1'}}}"},
+		{"the secrets of an account", "{kind: ServiceAccount, metadata: {name: a}, secrets: [{name: s}], imagePullSecrets: [{name: i}]}", "{kind: ServiceAccount, metadata: {name: a}, imagePullSecrets: [{name: i}]}"},
+		{"a namespace", "{kind: Namespace, metadata: {name: a}, status: {phase: Active}}", "{kind: Namespace, metadata: {name: a}}"},
+		{"a namespace that ends", "{kind: Namespace, metadata: {name: a}, status: {phase: Terminating, conditions: [{}]}}", "{kind: Namespace, metadata: {name: a}, status: {phase: Terminating}}"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &Snapshot{Items: []map[string]any{item(t, tt.from)}}
+			s.tidy()
+			if diff := cmp.Diff(item(t, tt.want), s.Items[0]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	s := &Snapshot{
+		Items:  []map[string]any{item(t, "{apiVersion: b/v1, kind: A, metadata: {name: a}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: b}}"), item(t, "{apiVersion: v1, kind: B, metadata: {name: a}}")},
+		Served: []Served{{APIVersion: "v1"}, {APIVersion: "apps/v1"}}, Unread: []Unread{{"b", "2"}, {"b", "1"}, {"a", "3"}},
+	}
+	s.tidy()
+	var order []string
+	for _, u := range s.Objects() {
+		order = append(order, key(u))
+	}
+	if diff := cmp.Diff([]string{" B  a", " B  b", "b A  a"}, order); diff != "" || s.Served[0].APIVersion != "apps/v1" || fmt.Sprint(s.Unread) != "[{a 3} {b 1} {b 2}]" {
+		t.Errorf("order %q, %v, %v", order, s.Served, s.Unread)
+	}
+}
+
+func TestDiscovered(t *testing.T) {
+	resource := func(name, kind string) metav1.APIResource { return metav1.APIResource{Name: name, Kind: kind} }
+	tk := &taker{versions: map[schema.GroupResource]schema.GroupVersionResource{}, kinds: map[schema.GroupVersionKind]schema.GroupVersionResource{}}
+	s := &Snapshot{}
+	tk.discovered([]*metav1.APIResourceList{
+		{GroupVersion: "example.com/v2", APIResources: []metav1.APIResource{resource("things", "Thing"), resource("others", "Other")}},
+		{GroupVersion: "example.com/v1beta1", APIResources: []metav1.APIResource{resource("others", "Other")}},
+		{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{resource("things", "Thing"), resource("things/scale", "Scale"), resource("again", "Thing")}},
+		{GroupVersion: "empty.example.com/v1", APIResources: []metav1.APIResource{resource("x/status", "X")}},
+		{GroupVersion: "a/b/c", APIResources: []metav1.APIResource{resource("x", "X")}},
+	}, s)
+	want := []Served{{"example.com/v2", []string{"Other", "Thing"}}, {"example.com/v1beta1", []string{"Other"}}, {"example.com/v1", []string{"Thing"}}}
+	if diff := cmp.Diff(want, s.Served); diff != "" {
+		t.Errorf("served (-want +got):\n%s", diff)
+	}
+	for name, version := range map[string]string{"things": "v1", "others": "v2"} {
+		if got := tk.versions[schema.GroupResource{Group: "example.com", Resource: name}].Version; got != version {
+			t.Errorf("%s are listed in %q, want %s", name, got, version)
+		}
+	}
+}
+
+// The params that bindings mean are read; secrets never are, and what the caller may not read is named once.
+func TestParams(t *testing.T) {
+	object := func(text string) *unstructured.Unstructured { return &unstructured.Unstructured{Object: item(t, text)} }
+	policy := func(name, version, kind string) *unstructured.Unstructured {
+		return object(fmt.Sprintf("{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: %s}, spec: {paramKind: {apiVersion: %s, kind: %s}}}", name, version, kind))
+	}
+	binding := func(name, policy, ref string) *unstructured.Unstructured {
+		return object(fmt.Sprintf("{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: %s}, spec: {policyName: %s, paramRef: %s}}", name, policy, ref))
+	}
+	resources := map[schema.GroupVersionKind]schema.GroupVersionResource{}
+	lists := map[schema.GroupVersionResource]string{}
+	for kind, resource := range map[string]string{"ConfigMap": "configmaps", "Secret": "secrets", "Limit": "limits"} {
+		gv := schema.GroupVersion{Version: "v1"}
+		if kind == "Limit" {
+			gv.Group = "example.com"
+		}
+		resources[gv.WithKind(kind)], lists[gv.WithResource(resource)] = gv.WithResource(resource), kind+"List"
+	}
+	first := object("{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: shop}}")
+	second := object("{apiVersion: v1, kind: ConfigMap, metadata: {name: two, namespace: m}}")
+	for _, tt := range []struct {
+		name         string
+		objects      []*unstructured.Unstructured
+		want, unread string
+	}{
+		{"no binding", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap")}, "", ""},
+		{"a binding without params", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), object("{kind: ValidatingAdmissionPolicyBinding, metadata: {name: b}, spec: {policyName: p}}")}, "", ""},
+		{"of a namespace", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop, selector: {}}")}, "shop/one", ""},
+		{"of all namespaces", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two shop/one", ""},
+		{"each once", []*unstructured.Unstructured{policy("p", "v1", "ConfigMap"), binding("b", "p", "{namespace: shop}"), binding("c", "p", "{namespace: shop}")}, "shop/one", ""},
+		{"what there is already", []*unstructured.Unstructured{first, policy("p", "v1", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "m/two", ""},
+		{"a kind that is not served", []*unstructured.Unstructured{policy("p", "v2", "ConfigMap"), binding("b", "p", "{selector: {}}")}, "", ""},
+		{"secrets", []*unstructured.Unstructured{policy("p", "v1", "Secret"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "secrets: secrets are never read, and are params of ValidatingAdmissionPolicyBinding b"},
+		{"what is forbidden", []*unstructured.Unstructured{policy("p", "example.com/v1", "Limit"), binding("b", "p", "{selector: {}}"), binding("c", "p", "{selector: {}}")}, "", "limits.example.com: limits.example.com is forbidden: no"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, first.DeepCopy(), second.DeepCopy())
+			client.PrependReactor("list", "limits", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "example.com", Resource: "limits"}, "", fmt.Errorf("no"))
+			})
+			client.PrependReactor("*", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				t.Error("secrets are read")
+				return false, nil, nil
+			})
+			found, unread, err := (&taker{objects: client, kinds: resources}).params(context.Background(), tt.objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, not []string
+			for _, u := range found {
+				got = append(got, u.GetNamespace()+"/"+u.GetName())
+			}
+			for _, u := range unread {
+				not = append(not, u.Resource+": "+u.Reason)
+			}
+			if strings.Join(got, " ") != tt.want || strings.Join(not, "; ") != tt.unread {
+				t.Errorf("found %q, unread %q", got, not)
+			}
+		})
+	}
+}

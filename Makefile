@@ -1,8 +1,9 @@
 FUZZTIME ?= 30s
+MUTANTS ?= .*
 # No Go plugins in the kustomize of kubectl: they make linking slow and the program large.
 TAGS = kustomize_disable_go_plugin_support
 
-.PHONY: help build release quick test race lint fuzz bench update ci
+.PHONY: help build release quick test mutate race lint fuzz bench update ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +19,9 @@ quick: ## vet and test what changed, and the engine's decisions, in seconds; BAS
 
 test: ## run all tests
 	.ci/run test
+
+mutate: ## change one decision after the other, and see a unit test of its package fail; MUTANTS=admission/plan picks some
+	go test . -run 'TestMutants/$(MUTANTS)' -mutate -count=1 -v -timeout 2h
 
 race: ## run the engine's tests under the race detector
 	.ci/run race

@@ -1,0 +1,128 @@
+package gatehouse_test
+
+import (
+	"encoding/json"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var mutate = flag.Bool("mutate", false, "test each mutant; without it, only see that all patches apply")
+
+// TestMutants has a change of one decision in each patch below testdata/mutants of a package: the
+// decision is made in another way, and the unit tests of the package must fail. A patch
+// that no longer applies belongs to a decision that was changed: write it anew, or take it out
+// with the decision.
+func TestMutants(t *testing.T) {
+	var patches []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(filepath.ToSlash(path), "/testdata/mutants/") {
+			patches = append(patches, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(patches) < 40 {
+		t.Errorf("there are %d mutants; at least 40 are expected", len(patches))
+	}
+	for _, path := range patches {
+		t.Run(strings.TrimSuffix(filepath.ToSlash(path), ".patch"), func(t *testing.T) {
+			pkg, _, _ := strings.Cut(filepath.ToSlash(path), "/testdata/")
+			file, content := mutated(t, path)
+			if filepath.ToSlash(filepath.Dir(file)) != pkg {
+				t.Fatalf("it changes %s; a mutant changes one file of its package, %s", file, pkg)
+			}
+			if *mutate {
+				mustDie(t, pkg, file, content)
+			}
+		})
+	}
+}
+
+// mutated returns the file that a patch changes, and its content after the change.
+func mutated(t *testing.T, patch string) (file, content string) {
+	t.Helper()
+	data, err := os.ReadFile(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hunks [][2][]string
+	for _, line := range strings.SplitAfter(string(data), "\n") {
+		last := len(hunks) - 1
+		switch {
+		case strings.HasPrefix(line, "+++ b/"):
+			file = strings.TrimSpace(strings.TrimPrefix(line, "+++ b/"))
+		case strings.HasPrefix(line, "@@"):
+			hunks = append(hunks, [2][]string{})
+		case last < 0 || line == "":
+			// Above the first hunk the patch says what it is about.
+		default:
+			if line[0] != '+' {
+				hunks[last][0] = append(hunks[last][0], line[1:])
+			}
+			if line[0] != '-' {
+				hunks[last][1] = append(hunks[last][1], line[1:])
+			}
+		}
+	}
+	if len(hunks) == 0 || file == "" {
+		t.Fatal("it is not a patch: make it with git diff")
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = string(source)
+	for _, h := range hunks {
+		before, after := strings.Join(h[0], ""), strings.Join(h[1], "")
+		if n := strings.Count(content, before); n != 1 {
+			t.Fatalf("it does not apply: %s has these lines %d times:\n%s", file, n, before)
+		}
+		content = strings.Replace(content, before, after, 1)
+	}
+	return file, content
+}
+
+// mustDie runs the unit tests of a package, with one file replaced.
+func mustDie(t *testing.T, pkg, file, content string) {
+	t.Helper()
+	dir := t.TempDir()
+	replacement := filepath.Join(dir, filepath.Base(file))
+	if err := os.WriteFile(replacement, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(map[string]any{"Replace": map[string]string{at: replacement}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "./"+pkg).CombinedOutput(); err != nil {
+		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
+	}
+	// -failfast: the first test that fails is enough. Vet would find what the compiler lets pass.
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-failfast", "-vet=off", "-timeout=10m", "./"+pkg).CombinedOutput()
+	if err == nil {
+		t.Error("it survived: no unit test of the package fails")
+		return
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.HasPrefix(strings.TrimSpace(line), "--- FAIL: ") || strings.HasPrefix(line, "panic: ") {
+			t.Log(strings.TrimSpace(line))
+			return
+		}
+	}
+	t.Errorf("no test failed, but the run did: %v\n%s", err, out)
+}

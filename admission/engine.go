@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -51,6 +52,9 @@ type Options struct {
 	// Dial opens connections to webhooks, with what the resolver said or the URL
 	// names as address. Nil means TCP (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Wrap, if set, wraps the transport to each webhook server: tests answer for webhooks so. It
+	// must not send a request twice.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// Breaker says which failures in a row make a webhook server be skipped until
 	// it answers again: failures to connect, unless it says otherwise.
 	Breaker call.Breaker
@@ -175,6 +179,7 @@ func (e *Engine) hooks(source registration.Source) (runner, error) {
 		Resolver:    e.options.Resolver,
 		Credentials: credentials,
 		Dial:        e.options.Dial,
+		Wrap:        e.options.Wrap,
 		Breaker:     e.options.Breaker,
 		MaxInFlight: e.options.MaxInFlight,
 		Observe:     circuits(plugin),

@@ -43,8 +43,19 @@ func (j *judging) Handles(o admission.Operation) bool {
 	return o != admission.Delete || j.source != registration.MutatingPolicies
 }
 
+// Rehearsed are the attributes of a request that a server does not store, although what is
+// registered judges it as one that is: a rehearsal is a dry run to all other plugins.
+type Rehearsed interface {
+	admission.Attributes
+	// AsMade returns the attributes as those of the request that is rehearsed.
+	AsMade() admission.Attributes
+}
+
 // decide judges a request. One that no rule matches costs no allocation.
 func (j *judging) decide(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if r, ok := a.(Rehearsed); ok {
+		a = r.AsMade()
+	}
 	s, err := acquire(ctx, j.snapshots, j.source, a)
 	if s == nil {
 		return err

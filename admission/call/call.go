@@ -57,13 +57,15 @@ type Options struct {
 	// and when it is no longer. It must be quick.
 	Observe func(Circuit)
 
+	// Wrap, if not nil, wraps what sends the requests to one webhook server. It must not send a
+	// request twice.
+	Wrap func(http.RoundTripper) http.RoundTripper
+
 	// Tests set what follows. maxResponseBytes is the size beyond which an answer is an error,
 	// after decompression; the caller of Post bounds the answer where it is read. maxTargets is how
-	// many webhook servers are remembered, with their idle connections. wrap wraps what sends
-	// requests to one server.
+	// many webhook servers are remembered, with their idle connections.
 	maxResponseBytes int64
 	maxTargets       int
-	wrap             func(http.RoundTripper) http.RoundTripper
 }
 
 // Caller calls webhooks. It is safe for concurrent use.

@@ -199,6 +199,19 @@ func (x *exchange) leave(failure *Failure, known bool) {
 
 type exchangeKey struct{}
 
+// HookOf returns the webhook that a request is sent to; nil for a request of something else. It is
+// for what Options.Wrap puts around the transport.
+func HookOf(r *http.Request) *registration.Entry {
+	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
+	if x == nil {
+		return nil
+	}
+	if a, ok := x.parcel.(*admissionCall); ok {
+		return a.inv.Hook
+	}
+	return nil
+}
+
 // send posts the parcel to the first endpoint that a connection can be made to.
 func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) {
 	x.trace.GotConn = func(httptrace.GotConnInfo) { x.connected.Store(true) }

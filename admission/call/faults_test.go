@@ -182,7 +182,7 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int32
-			c := newCaller(t, Options{maxResponseBytes: 1 << 20, wrap: func(rt http.RoundTripper) http.RoundTripper {
+			c := newCaller(t, Options{maxResponseBytes: 1 << 20, Wrap: func(rt http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) { calls.Add(1); return rt.RoundTrip(r) })
 			}})
 			h := urlHook("https://"+tt.start(t)+"/check", ca.bundle)

@@ -122,8 +122,8 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 			return nil, err
 		}
 	}
-	if c.options.wrap != nil {
-		t.rt = c.options.wrap(t.rt)
+	if c.options.Wrap != nil {
+		t.rt = c.options.Wrap(t.rt)
 	}
 	return t, nil
 }

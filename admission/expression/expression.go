@@ -64,6 +64,10 @@ type Expression struct {
 	// output is the static type; nil if the expression does not compile.
 	output *cel.Type
 	err    *CompileError
+	// env is what a variable is compiled in; nil for other expressions, which have the
+	// environment of their scope. parts is the expression as a Witness sees it.
+	env   *cel.Env
+	parts witnessed
 }
 
 // key is what an expression is: two with the same key are the same.

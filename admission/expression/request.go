@@ -98,6 +98,8 @@ type Run struct {
 	// meter counts the values that are made: own, or that of the run that this one continues.
 	meter *meter
 	own   meter
+	// seen is the evaluation that a Witness will be shown; nil when none is.
+	seen *Seen
 }
 
 // Options say what the expressions of a Run see.
@@ -116,6 +118,8 @@ type Options struct {
 	Variables *Variables
 	// Budget is what all expressions may cost together.
 	Budget uint64
+	// Witness is shown the evaluations; nil when there is none.
+	Witness Witness
 }
 
 // NewRun starts a run. Its expressions end with an error when ctx does. Call End when its
@@ -143,6 +147,9 @@ func (r *Run) Eval(e *Expression) (Outcome, error) {
 	o := Outcome{Value: value, Err: err, Cost: own, Elapsed: time.Since(start)}
 	borrowed := r.borrowed
 	r.borrowed = 0
+	if r.o.Witness != nil {
+		r.show(r.o.Witness, e)
+	}
 	if o.Cost += borrowed; o.Cost < borrowed {
 		o.Cost = math.MaxUint64
 	}
@@ -187,9 +194,14 @@ func (r *Run) ResolveName(name string) (any, bool) {
 		if r.o.Variables == nil {
 			return nil, false
 		}
-		return once(&r.variables, func() ref.Val { return r.o.Variables.values(r.ctx, r, r.spend) }), true
+		return once(&r.variables, func() ref.Val { return r.o.Variables.values(r) }), true
 	case meterName:
 		return r.meter, true
+	case seenName:
+		if r.seen == nil {
+			return nil, false
+		}
+		return r.seen, true
 	}
 	if in.Authorizer == nil || !r.o.Authorizer {
 		return nil, false

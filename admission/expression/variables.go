@@ -1,7 +1,6 @@
 package expression
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -74,6 +72,7 @@ func (v *Variables) compile() {
 					e.err = &CompileError{Detail: err.Error(), Internal: true}
 					return
 				}
+				e.env = env
 				e.program, e.output, e.err = compile(env, variable.Expression, Anything)
 			})
 			v.object.Fields[variable.Name] = apiservercel.NewDeclField(variable.Name, declared(e.output), true, nil, nil)
@@ -130,8 +129,8 @@ func (v *Variables) Errors() map[string]error {
 }
 
 // values returns the value of the name variables in a run: each variable is evaluated when
-// it is first asked for, and spent is given the cost (S16.9).
-func (v *Variables) values(ctx context.Context, vars interpreter.Activation, spent func(uint64)) ref.Val {
+// it is first asked for, and the run bears the cost (S16.9).
+func (v *Variables) values(r *Run) ref.Val {
 	v.compile()
 	object := lazy.NewMapValue(v.object)
 	for name, e := range v.compiled {
@@ -139,11 +138,14 @@ func (v *Variables) values(ctx context.Context, vars interpreter.Activation, spe
 			if e.err != nil {
 				return types.NewErr("composited variable %q fails to compile: %v", name, e.err)
 			}
-			value, cost, err := evaluate(ctx, e.program, vars)
+			value, cost, err := evaluate(r.ctx, e.program, r)
 			if cost == math.MaxUint64 {
 				return types.NewErr("unable to calculate cost of variable %q", name)
 			}
-			spent(cost)
+			r.spend(cost)
+			if r.o.Witness != nil {
+				r.show(r.o.Witness, e)
+			}
 			if err != nil {
 				return types.NewErr("composited variable %q fails to evaluate: %v", name, err)
 			}

@@ -47,6 +47,8 @@ type Compiler struct {
 	expressions expression.Cache
 	// last is the snapshot that was made last.
 	last *Snapshot
+	// witness is Options.Witness of a Refresher.
+	witness func(*registration.Entry) expression.Witness
 }
 
 // sources is how many there are.
@@ -369,8 +371,14 @@ func (c *Compiler) entry(h *registration.Entry) *Entry {
 		return e
 	case h.Policy != nil:
 		e.Policy = policy.Compile(&c.expressions, h)
+		if c.witness != nil {
+			e.Policy.Watch(c.witness(h))
+		}
 	default:
 		e.Conditions = condition.Compile(&c.expressions, ofWebhooks, h.MatchConditions)
+		if c.witness != nil {
+			e.Conditions.Watch(c.witness(h))
+		}
 	}
 	e.Selectors = selectorsOf(h)
 	return e

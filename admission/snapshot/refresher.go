@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
 // Reader reads registrations from where they are stored.
@@ -54,6 +57,8 @@ type Options struct {
 	Local func() *Local
 	// Observer, when set, is called by Run with the outcome of every read.
 	Observer func(Read)
+	// Witness, when set, returns who is shown how the expressions of an entry are evaluated.
+	Witness func(*registration.Entry) expression.Witness
 
 	// readTimeout is how long one read may take until it counts as failed and another one
 	// begins. Its answer is used all the same when it comes within maxReadTimeout. Zero, as
@@ -140,7 +145,7 @@ const retries = 4
 func (r *Refresher) Run(ctx context.Context) error {
 	defer close(r.over)
 	defer r.attempts.end()
-	var compiler Compiler
+	compiler := Compiler{witness: r.options.Witness}
 	var version Version
 	timer := time.NewTimer(0)
 	defer timer.Stop()

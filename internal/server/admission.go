@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"os"
 	"path"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
@@ -113,18 +116,22 @@ func newJudging(f *framed) (*judging, error) {
 	a.namespaces = self.informers.Core().V1().Namespaces().Lister()
 	cached := fresh.NewNamespaces(s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer(), a.namespaces, self.client)
 	reader := fresh.Without(fresh.NewReader(db.client.KV, s.EtcdPrefix, cached), s.versions.Hidden())
-	if a.refresher, err = snapshot.NewRefresher(snapshot.Options{
+	refreshing := snapshot.Options{
 		Reader:       announced{reader, a.announcer},
 		Interval:     s.AdmissionRefreshInterval,
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
 		Local:        a.manifests.Local,
 		Observer:     f.links.read,
-	}); err != nil {
+	}
+	if s.Rehearsals {
+		refreshing.Witness = func(e *registration.Entry) expression.Witness { return rehearsalWitness{e} }
+	}
+	if a.refresher, err = snapshot.NewRefresher(refreshing); err != nil {
 		return nil, err
 	}
 	a.inForce = inforce.Holder{Refresher: a.refresher, MaxStaleness: s.AdmissionMaxStaleness}
-	if a.engine, err = admission.New(admission.Options{
+	engine := admission.Options{
 		Snapshots:     revision.Snapshots{Refresher: a.refresher},
 		Registrations: reader,
 		Namespaces:    cached,
@@ -141,7 +148,12 @@ func newJudging(f *framed) (*judging, error) {
 
 		ExternalCertFile: s.ProxyClientCertFile,
 		ExternalKeyFile:  s.ProxyClientKeyFile,
-	}); err != nil {
+	}
+	if s.Rehearsals {
+		engine.Resolver = anywhere(engine.Resolver)
+		engine.Wrap = func(rt http.RoundTripper) http.RoundTripper { return rehearsalCalls{rt} }
+	}
+	if a.engine, err = admission.New(engine); err != nil {
 		return nil, err
 	}
 	f.ends.add(a.close)
@@ -157,7 +169,10 @@ func newJudging(f *framed) (*judging, error) {
 		return nil, fmt.Errorf("client for the metadata of owners: %w", err)
 	}
 	a.rejections = rejections.New(self.client, owners)
-	a.chain = a.rejections.Around(admission.Chain(a.plugins...))
+	writes := a.rejections.Around(admission.Chain(a.plugins...))
+	if a.chain = writes; s.Rehearsals {
+		a.chain = rehearsalChain{writes}
+	}
 	return &judging{f, a}, nil
 }
 

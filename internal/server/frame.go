@@ -91,6 +91,9 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	if config.Authorization.Authorizer, config.RuleResolver, err = auth.NewAuthorizer(ctx, s.Authorization, self.informers, config.APIServerID); err != nil {
 		return nil, err
 	}
+	if s.Rehearsals {
+		config.Authorization.Authorizer = rehearsalAuthorizer{config.Authorization.Authorizer}
+	}
 	if err := s.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
@@ -163,6 +166,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
 		deadline.Handler,
 		stack.Handler,
+		s.rehearsing,
 		limiter.Limit,
 		quotas.Handler,
 	}

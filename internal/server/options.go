@@ -145,6 +145,10 @@ type Options struct {
 	// initialized is kept for initializers that have to release something; 0 means 1 h.
 	InitializerReleaseTimeout time.Duration
 
+	// Rehearsals lets this process judge requests for tests (Server.Rehearse). It is for
+	// programs that embed a server.
+	Rehearsals bool
+
 	// Controllers names the controllers to run, as --controllers of a
 	// kube-controller-manager does: names, "*" for those that run by default, "-name",
 	// and besides "+name", or "-*" for none. Empty means those that run by default.

@@ -133,6 +133,9 @@ func newStoring(j *judging) (*storing, error) {
 		admitter.params.Written(w.Place, w.Key)
 		admitter.caches.Written(ctx, w)
 	})
+	if s.Rehearsals {
+		st.factory.Instead(storedFor)
+	}
 	var err error
 	if st.conversions, err = customresources.NewCaller(call.Options{
 		Resolver: j.loopback.services(s), Dial: s.DialWebhook, Breaker: s.breaker, MaxInFlight: s.AdmissionWebhookMaxInFlight,

@@ -22,6 +22,7 @@ type Condition struct {
 // it is always true.
 type Set struct {
 	programs []program
+	witness  expression.Witness
 }
 
 type program struct {
@@ -43,6 +44,13 @@ func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condi
 		p.Condition, p.Expression = c, cache.Expression(c.Expression, scope, nil, expression.Bool)
 	}
 	return s
+}
+
+// Watch has a witness shown the evaluations. It is called before the set is used.
+func (s *Set) Watch(w expression.Witness) {
+	if s != nil {
+		s.witness = w
+	}
 }
 
 // Errors says which conditions do not compile, by their place; nil when all do.
@@ -104,7 +112,7 @@ func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupV
 	}
 	start := time.Now()
 	run := r.NewRun(ctx, expression.Options{
-		Resource: own, Authorizer: true, Params: params, Budget: expression.ConditionsBudget,
+		Resource: own, Authorizer: true, Params: params, Budget: expression.ConditionsBudget, Witness: s.witness,
 	})
 	defer run.End()
 	result := s.eval(run)

@@ -28,7 +28,8 @@ type Policy struct {
 	// Mutations are those of a MutatingAdmissionPolicy.
 	Mutations []Mutation
 
-	spent spent
+	spent   spent
+	witness expression.Witness
 }
 
 // Validation is one validation.
@@ -86,6 +87,12 @@ func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 		out.Mutations = append(out.Mutations, Mutation{m.JSONPatch, cache.Expression(m.Expression, patches, out.Variables, result)})
 	}
 	return out
+}
+
+// Watch has a witness shown the evaluations. It is called before the policy is used.
+func (p *Policy) Watch(w expression.Witness) {
+	p.witness = w
+	p.Conditions.Watch(w)
 }
 
 // mentions reports whether an expression of a policy without variables may use the name.
@@ -164,7 +171,7 @@ func (p *Policy) Run(ctx context.Context, in *Input) *expression.Run {
 func (p *Policy) options(in *Input, authorizer bool) expression.Options {
 	return expression.Options{
 		Resource: in.Matched, Namespace: true, Authorizer: authorizer, Params: in.Params, Variables: p.Variables,
-		Budget: expression.RunBudget,
+		Budget: expression.RunBudget, Witness: p.witness,
 	}
 }
 

@@ -48,6 +48,9 @@ const (
 // apply applies an object as kubectl does. The error says that the server gave no answer, or
 // that no request can be made of the object.
 func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
+	if r.rehearse {
+		return r.plainly(ctx, c, t)
+	}
 	if r.ServerSide {
 		query := t.query(serverSideManager)
 		query.Set("force", "false")

@@ -33,6 +33,9 @@ type Options struct {
 	// Progress, if it is set, is called with what is done, how many objects are done, and of how
 	// many, from one goroutine at a time.
 	Progress func(what string, done, of int)
+
+	// rehearse makes a World.
+	rehearse bool
 }
 
 // Run checks the objects. The error says that they could not be checked; what is wrong with

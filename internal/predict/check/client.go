@@ -84,10 +84,7 @@ func (c *client) do(ctx context.Context, q request) (*answer, error) {
 		a.warnings = append(a.warnings, w.Text)
 	}
 	if a.code < 200 || a.code > 299 {
-		a.status = &metav1.Status{}
-		if json.Unmarshal(a.body, a.status) != nil || a.status.Kind != "Status" {
-			a.status = &metav1.Status{Code: int32(a.code), Message: string(bytes.TrimSpace(a.body))}
-		}
+		a.status = statusOf(a.code, a.body)
 	}
 	return a, nil
 }

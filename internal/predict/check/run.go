@@ -71,7 +71,21 @@ func (r *run) did(what string, objects int) {
 	r.Progress(what, r.done, len(r.tasks))
 }
 
-func (r *run) all(ctx context.Context) (err error) {
+func (r *run) all(ctx context.Context) error {
+	if err := r.applyInOrder(ctx); err != nil {
+		return err
+	}
+	if err := r.explain(ctx); err != nil {
+		return err
+	}
+	if r.Diff {
+		return r.diff(ctx)
+	}
+	return nil
+}
+
+// applyInOrder applies all objects, stage by stage, and reports what the server said.
+func (r *run) applyInOrder(ctx context.Context) (err error) {
 	if r.admin, err = newClient(r.server.admin, "", nil); err != nil {
 		return err
 	}
@@ -96,7 +110,7 @@ func (r *run) all(ctx context.Context) (err error) {
 		}
 	}
 	r.plan()
-	for at := definitions; at < stages; at++ {
+	for _, at := range r.inOrder() {
 		var batch []*task
 		for _, t := range r.tasks {
 			if t.stage == at {
@@ -112,12 +126,6 @@ func (r *run) all(ctx context.Context) (err error) {
 	}
 	for _, t := range r.tasks {
 		r.report.judged(t)
-	}
-	if err := r.explain(ctx); err != nil {
-		return err
-	}
-	if r.Diff {
-		return r.diff(ctx)
 	}
 	return nil
 }

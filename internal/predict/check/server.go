@@ -52,7 +52,8 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
 		options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
 	}
-	if !o.Call {
+	options.Rehearsals = o.rehearse
+	if !o.Call && !o.rehearse {
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins,
 			admission.MutatingWebhookName, admission.GenericWebhookName, admission.ValidatingWebhookName)
 	}

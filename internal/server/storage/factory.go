@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type Factory struct {
 	past      past
 	// written is given every write; nil when nobody wants to know.
 	written func(context.Context, Write)
+	// instead is asked before what is stored is read; nil when there is none.
+	instead Instead
 
 	mu struct {
 		sync.Mutex
@@ -113,6 +116,14 @@ const (
 // OnWrite has written called after each write, before the request that writes is answered,
 // with the context of that. It is called once, before the stores are used.
 func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
+
+// Instead may have what a request is to find instead of what is stored: it decodes that into an
+// object and returns true. name is the rest of the key behind the place of the resource.
+type Instead func(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error)
+
+// Instead has gets of single objects ask instead first. It is called once, before the stores are
+// used.
+func (f *Factory) Instead(instead Instead) { f.instead = instead }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (f *Factory) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
@@ -188,6 +199,15 @@ func (f *Factory) decorate(
 		}
 		f.written(ctx, Write{Resource: config.GroupResource, Place: resourcePrefix, Key: key, Object: obj, Operation: operation})
 	}}
+	if f.instead != nil {
+		l.instead = func(ctx context.Context, key string, into runtime.Object) (bool, error) {
+			name, ok := strings.CutPrefix(key, resourcePrefix+"/")
+			if !ok {
+				return false, nil
+			}
+			return f.instead(ctx, config.GroupResource, name, config.Codec, into)
+		}
+	}
 	l.open = func() (*opened, error) {
 		f.mu.Lock()
 		closed := f.mu.closed

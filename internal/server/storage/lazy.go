@@ -21,6 +21,8 @@ type lazy struct {
 	open      func() (*opened, error)
 	// written is called after each write.
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
+	// instead may have what a get is to find; nil when nothing does.
+	instead func(ctx context.Context, key string, into runtime.Object) (bool, error)
 	// filled is set once the watch cache has been ready.
 	filled atomic.Bool
 
@@ -139,6 +141,11 @@ func (l *lazy) Watch(ctx context.Context, key string, opts apistorage.ListOption
 }
 
 func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, obj runtime.Object) error {
+	if l.instead != nil {
+		if found, err := l.instead(ctx, key, obj); err != nil || found {
+			return err
+		}
+	}
 	// While the cache is being filled, it leaves gets to etcd.
 	o, err := l.get()
 	if err != nil {

@@ -1,0 +1,154 @@
+package expression
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Witness is shown what the parts of expressions are, for tests and for coverage. A Run with one
+// evaluates each expression once more for it, which changes no verdict and no cost. It is safe for
+// concurrent use.
+type Witness interface {
+	// Wants reports whether an evaluation for a request is to be shown. The context is that of
+	// the request.
+	Wants(ctx context.Context) bool
+	// Saw is given an evaluation that is over.
+	Saw(ctx context.Context, e *Expression, seen *Seen)
+}
+
+// Seen is one evaluation of an expression, in parts.
+type Seen struct {
+	// AST is the expression. Parts refer to it.
+	AST *ast.AST
+	// Value is that of the whole expression; Err is why there is none.
+	Value ref.Val
+	Err   error
+	// Parts are what parts of the expression were, in the order of evaluation. Those are the
+	// operands of logical operators, of choices, of loops and of calls. A part that was evaluated
+	// several times is there as often, up to maxParts in all, and More counts the others.
+	Parts []Part
+	More  int
+}
+
+// Part is what one part of an expression was, once.
+type Part struct {
+	// ID is that of the part in the AST.
+	ID    int64
+	Value ref.Val
+}
+
+// maxParts bounds what is kept of one evaluation.
+const maxParts = 20_000
+
+// seenName is the variable that has the Seen of a Run. No expression can name it.
+const seenName = "\x00seen"
+
+// witnessed is an expression in a form that notes its parts.
+type witnessed struct {
+	once    sync.Once
+	program cel.Program
+	ast     *ast.AST
+}
+
+// show evaluates an expression once more, for a witness.
+func (r *Run) show(w Witness, e *Expression) {
+	if !w.Wants(r.ctx) {
+		return
+	}
+	e.compile()
+	if e.err != nil {
+		w.Saw(r.ctx, e, &Seen{Err: e.err})
+		return
+	}
+	e.parts.once.Do(func() { e.parts.program, e.parts.ast = e.inParts() })
+	if e.parts.program == nil {
+		return
+	}
+	outer, borrowed := r.seen, r.borrowed
+	seen := &Seen{AST: e.parts.ast}
+	r.seen = seen
+	seen.Value, _, seen.Err = evaluate(r.ctx, e.parts.program, r)
+	r.seen, r.borrowed = outer, borrowed
+	w.Saw(r.ctx, e, seen)
+}
+
+// inParts compiles the expression so that it notes its parts; nil when that is not possible.
+func (e *Expression) inParts() (cel.Program, *ast.AST) {
+	env := e.env
+	if env == nil {
+		var err error
+		if env, err = e.environment(); err != nil {
+			return nil, nil
+		}
+	}
+	checked, issues := env.Compile(e.text)
+	if issues != nil {
+		return nil, nil
+	}
+	native := checked.NativeRep()
+	wanted := Noted(native)
+	program, err := env.Program(checked, cel.InterruptCheckFrequency(limits.CheckFrequency), cel.CustomDecorator(
+		func(i interpreter.Interpretable) (interpreter.Interpretable, error) {
+			if _, constant := i.(interpreter.InterpretableConst); constant || !wanted[i.ID()] {
+				return i, nil
+			}
+			if _, already := i.(noted); already {
+				return i, nil
+			}
+			return noted{i}, nil
+		}))
+	if err != nil {
+		return nil, nil
+	}
+	return program, native
+}
+
+// noted is a part that notes its value.
+type noted struct{ interpreter.Interpretable }
+
+func (n noted) Eval(vars interpreter.Activation) ref.Val {
+	value := n.Interpretable.Eval(vars)
+	if found, _ := vars.ResolveName(seenName); found != nil {
+		seen := found.(*Seen)
+		if len(seen.Parts) < maxParts {
+			seen.Parts = append(seen.Parts, Part{n.ID(), value})
+		} else {
+			seen.More++
+		}
+	}
+	return value
+}
+
+// Noted returns the ids of the parts of an expression that a Witness is shown.
+func Noted(a *ast.AST) map[int64]bool {
+	wanted := map[int64]bool{}
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.CallKind:
+			c := e.AsCall()
+			switch c.FunctionName() {
+			case operators.Index, operators.OptIndex, operators.OptSelect:
+				// How a path is followed depends on what its parts are.
+				return
+			}
+			if c.IsMemberFunction() && c.Target().Kind() != ast.LiteralKind {
+				wanted[c.Target().ID()] = true
+			}
+			for _, arg := range c.Args() {
+				wanted[arg.ID()] = true
+			}
+		case ast.ComprehensionKind:
+			c := e.AsComprehension()
+			wanted[c.IterRange().ID()] = true
+		}
+	}))
+	wanted[a.Expr().ID()] = true
+	return wanted
+}

@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type testOptions struct {
+	paths            []string
+	run              string
+	list, call       bool
+	serviceAddresses []string
+	output           string
+	verbosity        int
+}
+
+func newTest(streams Streams) *cobra.Command {
+	return newTestCommand(func(ctx context.Context, o *testOptions) error { return o.execute(ctx, streams) })
+}
+
+func newTestCommand(run func(context.Context, *testOptions) error) *cobra.Command {
+	o := &testOptions{}
+	cmd := &cobra.Command{
+		Use:   "test [PATH...]",
+		Short: "Run tests of policies, webhooks and whole chains of admission",
+		Long: `Run tests of admission: each is a request and what is expected of the answer.
+
+The command reads a folder as 'gatehouse check' does. Policies, bindings, params,
+definitions, namespaces, quotas, roles and webhook registrations are the world,
+and documents of the kind AdmissionTests are the tests. A temporary server in the
+command's own process judges the requests, and stores none of them: each test
+sees the world as its files say.
+
+It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
+tests is wrong.
+
+PATH is a file or a directory, and by default the current one.`,
+		Example: `  # the tests of a directory
+  gatehouse test policies/
+
+  # one test, and what there is
+  gatehouse test policies/ --run '^pods need limits$'
+  gatehouse test policies/ --list
+
+  # for code hosts and test reports
+  gatehouse test policies/ -o github
+  gatehouse test policies/ -o junit > tests.xml
+
+  # through webhooks that run
+  gatehouse test policies/ --call --service-address hooks/podpolicy=127.0.0.1:8443`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if o.paths = args; len(args) == 0 {
+				o.paths = []string{"."}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	addSection(cmd, "Tests", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
+		f.BoolVar(&o.list, "list", false, "list the tests and run none")
+	})
+	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.call, "call", false, "call the webhooks that no file answers for")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, junit, sarif or github")
+		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
+	})
+	return cmd
+}
+
+func (o *testOptions) complete() error {
+	if err := oneOf("output", o.output, "text", "json", "junit", "sarif", "github"); err != nil {
+		return err
+	}
+	if len(o.serviceAddresses) > 0 && !o.call {
+		return usageError{errors.New("--service-address needs --call")}
+	}
+	if _, err := regexp.Compile(o.run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	return nil
+}
+
+// errTests is what a run ends with in which tests failed.
+type errTests struct{ failed, broken int }
+
+func (e errTests) Error() string {
+	switch {
+	case e.broken == 0:
+		return counted(e.failed, "test") + " failed"
+	case e.failed == 0:
+		return counted(e.broken, "test") + " could not be judged"
+	}
+	return fmt.Sprintf("%s failed, %s could not be judged", counted(e.failed, "test"), counted(e.broken, "test"))
+}
+
+// errFiles are files with tests that are wrong.
+type errFiles []*suite.FileError
+
+func (e errFiles) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (o *testOptions) execute(ctx context.Context, streams Streams) error {
+	shown := &terminal.Progress{}
+	if o.verbosity < 2 {
+		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
+	}
+	defer shown.End()
+	set, err := suite.Find(o.paths)
+	if err != nil {
+		return usageError{err}
+	}
+	if len(set.Errors) > 0 {
+		return usageError{errFiles(set.Errors)}
+	}
+	if len(set.Suites) == 0 {
+		return usageError{fmt.Errorf("there are no tests in %s: a document of gatehouse.dev/v1alpha1, kind AdmissionTests, has some", strings.Join(o.paths, ", "))}
+	}
+	var selected *regexp.Regexp
+	if o.run != "" {
+		selected = regexp.MustCompile(o.run)
+	}
+	if o.list {
+		shown.End()
+		return o.printList(streams.Out, set, selected)
+	}
+	logs := io.Discard
+	if o.verbosity >= 2 {
+		logs = streams.Err
+	}
+	if err := startLogging(ctx, logs, max(o.verbosity-2, 0)); err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		// The process ends soon, and most of what it makes lives until then.
+		debug.SetGCPercent(checkCollectAt)
+	}
+	options := suite.Options{
+		Set: set, Run: selected, Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(),
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
+	}
+	shown.Set("Starting a server")
+	report, err := suite.Run(ctx, options)
+	shown.End()
+	if err != nil {
+		return err
+	}
+	if report.Summary.Tests == 0 {
+		return usageError{fmt.Errorf("--run %q selects none of the tests", o.run)}
+	}
+	if err := o.print(streams.Out, report); err != nil {
+		return err
+	}
+	if report.Failed() {
+		return errTests{report.Summary.Failed, report.Summary.Errors}
+	}
+	return nil
+}
+
+// command is what repeats the run.
+func (o *testOptions) command() string {
+	var b strings.Builder
+	b.WriteString("gatehouse test")
+	for _, path := range o.paths {
+		b.WriteString(" " + shellWord(path))
+	}
+	if o.call {
+		b.WriteString(" --call")
+	}
+	for _, address := range o.serviceAddresses {
+		b.WriteString(" --service-address " + shellWord(address))
+	}
+	return b.String()
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
+
+// shellWord is a word as a shell takes it.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func (o *testOptions) printList(out io.Writer, set *suite.Set, selected *regexp.Regexp) error {
+	for _, s := range set.Suites {
+		for _, t := range s.Tests {
+			if selected != nil && !selected.MatchString(t.Name) {
+				continue
+			}
+			if _, err := terminal.Fprintf(out, "%s: %s\n", place(s.File, t.Line, 0), t.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+package suite
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+)
+
+// Failure is one expectation that was not met.
+type Failure struct {
+	Line int `json:"line"`
+	// Field is the path of the expectation, such as message or object.spec.replicas.
+	Field string `json:"field"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+}
+
+// compare returns what is not as expected.
+func (t *Test) compare(o *Outcome) []Failure {
+	if t.verify != nil {
+		return t.verify(o)
+	}
+	e := &t.expect
+	var list []Failure
+	fail := func(field, want, got string) {
+		name, _, _ := strings.Cut(field, ".")
+		name, _, _ = strings.Cut(name, "[")
+		list = append(list, Failure{e.at(name), field, want, got})
+	}
+	for _, name := range o.Unanswered {
+		if !slices.ContainsFunc(e.notCalled, func(n string) bool { return isCalled(n, name) }) {
+			fail("webhooks", "an answer for the webhook "+name+", a program, or --call", "no answer")
+		}
+	}
+	if e.allowed != nil && *e.allowed != o.Allowed {
+		got := "true"
+		if !o.Allowed {
+			got = "false: " + o.Message
+		}
+		fail("allowed", strconv.FormatBool(*e.allowed), got)
+	}
+	if e.code != nil && int(*e.code) != o.Code {
+		fail("code", strconv.FormatInt(*e.code, 10), strconv.Itoa(o.Code))
+	}
+	text := func(name string, want *match, got string) {
+		switch {
+		case want == nil || want.ok(got):
+		case o.Allowed:
+			fail(name, want.String(), "none: the request is allowed")
+		default:
+			fail(name, want.String(), quote(got))
+		}
+	}
+	text("reason", e.reason, o.Reason)
+	text("message", e.message, o.Message)
+	if e.by != nil && !slices.ContainsFunc(o.By, e.by.means) {
+		got := "nobody: the request is allowed"
+		if !o.Allowed {
+			var names []string
+			for _, b := range o.By {
+				names = append(names, b.String())
+			}
+			got = strings.Join(names, "; ")
+		}
+		fail("by", e.by.String(), got)
+	}
+	for i, want := range e.causes {
+		if !slices.ContainsFunc(o.Causes, func(c OutcomeCause) bool {
+			return (want.field == nil || want.field.ok(c.Field)) && (want.message == nil || want.message.ok(c.Message)) && (want.reason == nil || want.reason.ok(c.Reason))
+		}) {
+			fail(fmt.Sprintf("causes[%d]", i), want.String(), compact(o.Causes))
+		}
+	}
+	if e.has("warnings") {
+		list = append(list, t.warnings(o)...)
+	}
+	for _, want := range e.annotations {
+		got, ok := o.Annotations[want.key]
+		switch {
+		case want.value == nil && ok:
+			fail("auditAnnotations."+want.key, "no such annotation", quote(got))
+		case want.value != nil && !ok:
+			fail("auditAnnotations."+want.key, want.value.String(), "none: there are "+compact(slices.Sorted(maps.Keys(o.Annotations))))
+		case want.value != nil && !want.value.ok(got):
+			fail("auditAnnotations."+want.key, want.value.String(), quote(got))
+		}
+	}
+	for _, want := range e.called {
+		if !slices.ContainsFunc(o.Called, func(n string) bool { return isCalled(want, n) }) {
+			fail("called", want, "called were "+compact(o.Called))
+		}
+	}
+	for _, want := range e.notCalled {
+		if slices.ContainsFunc(o.Called, func(n string) bool { return isCalled(want, n) }) {
+			fail("notCalled", want, "it was called")
+		}
+	}
+	if e.costBelow != nil && o.Cost >= uint64(max(*e.costBelow, 0)) {
+		fail("costBelow", strconv.FormatInt(*e.costBelow, 10), strconv.FormatUint(o.Cost, 10))
+	}
+	if e.has("object") || e.has("patch") {
+		list = append(list, t.object(o)...)
+	}
+	return list
+}
+
+// isCalled reports whether a name as it is written means a webhook.
+func isCalled(written, name string) bool {
+	configuration, own, _ := strings.Cut(name, "/")
+	return written == name || written == own || written == configuration
+}
+
+// warnings compares the warnings: all are expected, in any order.
+func (t *Test) warnings(o *Outcome) []Failure {
+	e := &t.expect
+	left := slices.Clone(o.Warnings)
+	var list []Failure
+	for i := range e.warnings {
+		want := &e.warnings[i]
+		k := slices.IndexFunc(left, want.ok)
+		if k < 0 {
+			list = append(list, Failure{e.at("warnings"), fmt.Sprintf("warnings[%d]", i), want.String(), "there are " + compact(o.Warnings)})
+			continue
+		}
+		left = slices.Delete(left, k, k+1)
+	}
+	for _, w := range left {
+		list = append(list, Failure{e.at("warnings"), "warnings", "no other warning", quote(w)})
+	}
+	return list
+}
+
+// object compares the resulting object with the parts of it that are expected.
+func (t *Test) object(o *Outcome) []Failure {
+	e := &t.expect
+	if o.Object == nil {
+		name := "object"
+		if !e.has(name) {
+			name = "patch"
+		}
+		return []Failure{{e.at(name), name, "an object", "none: the request is " + map[bool]string{true: "allowed and has none", false: "rejected"}[o.Allowed]}}
+	}
+	var list []Failure
+	if e.has("object") {
+		differences("object", e.object, o.Object, func(path, want, got string) {
+			list = append(list, Failure{e.at("object"), path, want, got})
+		})
+	}
+	if e.has("patch") {
+		list = append(list, t.patched(o)...)
+	}
+	return list
+}
+
+// patched compares the resulting object with what a JSON patch makes of the object that was sent:
+// that is a part of it, and what the patch removes is not there.
+func (t *Test) patched(o *Outcome) []Failure {
+	at := t.expect.at("patch")
+	wrong := func(err error) []Failure {
+		return []Failure{{at, "patch", "a JSON patch of what was sent", err.Error()}}
+	}
+	sent := t.request.object
+	if sent == nil {
+		sent = t.request.old
+	}
+	data, err := json.Marshal(sent)
+	if err != nil {
+		return wrong(err)
+	}
+	operations, err := json.Marshal(t.expect.patch)
+	if err != nil {
+		return wrong(err)
+	}
+	decoded, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		return wrong(err)
+	}
+	if data, err = decoded.Apply(data); err != nil {
+		return wrong(err)
+	}
+	var want any
+	if err := json.Unmarshal(data, &want); err != nil {
+		return wrong(err)
+	}
+	var list []Failure
+	differences("patch", want, o.Object, func(path, want, got string) {
+		list = append(list, Failure{at, path, want, got})
+	})
+	for _, op := range decoded {
+		path, _ := op.Path()
+		if op.Kind() != "remove" {
+			continue
+		}
+		if v, ok := pointed(o.Object, path); ok {
+			list = append(list, Failure{at, "patch " + path, "nothing", compact(v)})
+		}
+	}
+	return list
+}
+
+// pointed is what a JSON pointer leads to.
+func pointed(v any, pointer string) (any, bool) {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		switch in := v.(type) {
+		case map[string]any:
+			next, ok := in[step]
+			if !ok {
+				return nil, false
+			}
+			v = next
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(in) {
+				return nil, false
+			}
+			v = in[i]
+		default:
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// differences calls differ for each part of an object that is not as wanted. A mapping may have
+// more members than are wanted, and one that is wanted as null must be absent. The elements of a
+// list are the wanted ones in their order, unless all that are wanted have a name: then the elements
+// of these names are compared, and there may be others.
+func differences(path string, want, got any, differ func(path, want, got string)) {
+	switch want := want.(type) {
+	case map[string]any:
+		in, ok := got.(map[string]any)
+		if !ok {
+			differ(path, compact(want), compact(got))
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(want)) {
+			member := path + "." + key
+			if strings.ContainsAny(key, "./[") {
+				member = fmt.Sprintf("%s[%q]", path, key)
+			}
+			value, ok := in[key]
+			switch {
+			case want[key] == nil && ok:
+				differ(member, "nothing", compact(value))
+			case want[key] == nil:
+			case !ok:
+				differ(member, compact(want[key]), "nothing")
+			default:
+				differences(member, want[key], value, differ)
+			}
+		}
+	case []any:
+		in, ok := got.([]any)
+		if !ok {
+			differ(path, compact(want), compact(got))
+			return
+		}
+		if byName, ok := named(want); ok {
+			have, _ := named(in)
+			for i, name := range byName {
+				at := fmt.Sprintf("%s[name=%s]", path, name)
+				k := slices.Index(have, name)
+				if k < 0 {
+					differ(at, compact(want[i]), "nothing")
+					continue
+				}
+				differences(at, want[i], in[k], differ)
+			}
+			return
+		}
+		if len(want) != len(in) {
+			differ(path, compact(want), compact(got))
+			return
+		}
+		for i := range want {
+			differences(fmt.Sprintf("%s[%d]", path, i), want[i], in[i], differ)
+		}
+	default:
+		if !same(want, got) {
+			differ(path, compact(want), compact(got))
+		}
+	}
+}
+
+// named are the names of the elements of a list, if each has one of its own.
+func named(list []any) ([]string, bool) {
+	names := make([]string, 0, len(list))
+	for _, e := range list {
+		m, _ := e.(map[string]any)
+		name, ok := m["name"].(string)
+		if !ok || slices.Contains(names, name) {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, len(names) > 0
+}
+
+// same compares values that JSON has.
+func same(a, b any) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	number := func(v any) (float64, bool) {
+		switch n := v.(type) {
+		case int64:
+			return float64(n), true
+		case float64:
+			return n, true
+		}
+		return 0, false
+	}
+	x, ok := number(a)
+	y, also := number(b)
+	return ok && also && x == y
+}
+
+// means reports whether an expected decider is one that decided.
+func (b *decider) means(d decider) bool {
+	return (b.Plugin == "" || b.Plugin == d.Plugin) && (b.Policy == "" || b.Policy == d.Policy) &&
+		(b.Binding == "" || b.Binding == d.Binding) && (b.Webhook == "" || d.Webhook != "" && isCalled(b.Webhook, d.Webhook)) &&
+		(b.Validation == nil || d.Validation != nil && *b.Validation == *d.Validation)
+}
+
+func (b *decider) String() string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	add("plugin", b.Plugin)
+	add("policy", b.Policy)
+	add("binding", b.Binding)
+	if b.Validation != nil {
+		add("validation", strconv.FormatInt(*b.Validation, 10))
+	}
+	add("webhook", b.Webhook)
+	return strings.Join(parts, ", ")
+}
+
+func (c *cause) String() string {
+	var parts []string
+	add := func(name string, m *match) {
+		if m != nil {
+			parts = append(parts, name+" "+m.String())
+		}
+	}
+	add("field", c.field)
+	add("message", c.message)
+	add("reason", c.reason)
+	return strings.Join(parts, ", ")
+}
+
+// maxShown bounds, in bytes, what is shown of a value.
+const maxShown = 2000
+
+// compact is a value in one line.
+func compact(v any) string {
+	if v == nil {
+		return "nothing"
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if string(data) == "null" || string(data) == "[]" {
+		return "none"
+	}
+	return shorten(string(data))
+}
+
+func quote(s string) string { return shorten(strconv.Quote(s)) }
+
+func shorten(s string) string {
+	if len(s) <= maxShown {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxShown], "") + " ..."
+}

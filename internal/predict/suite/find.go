@@ -1,0 +1,413 @@
+package suite
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// maxFiles bounds how many files are looked at, and maxTests how many tests there may be.
+const (
+	maxFiles = 100_000
+	maxTests = 100_000
+)
+
+// document is a file with tests, for updates.
+type document struct {
+	// text is the file, root the document with the tests in it.
+	text []byte
+	root *yamlv3.Node
+}
+
+// place is where a test and what it expects are written.
+type place struct {
+	test, expect *yamlv3.Node
+	// shared reports whether other tests expect the same.
+	shared bool
+}
+
+// Set is what paths have.
+type Set struct {
+	Suites []*Suite
+	// Errors are what is wrong with files.
+	Errors []*FileError
+}
+
+// Find reads the tests in paths, which are files and directories. The error says that a path
+// cannot be read.
+func Find(paths []string) (*Set, error) {
+	f := &finder{roots: paths, seen: map[string]bool{}}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, shortError(err)
+		}
+		if !info.IsDir() {
+			before := len(f.set.Suites) + len(f.set.Errors)
+			f.file(path, true)
+			if len(f.set.Suites)+len(f.set.Errors) == before {
+				f.set.Errors = append(f.set.Errors, &FileError{File: path, Message: "there are no tests in the file: a document of " + ownVersion + ", kind " + ownKind + ", has some"})
+			}
+			continue
+		}
+		if err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil && name == path:
+				return err
+			case err != nil:
+				f.set.Errors = append(f.set.Errors, &FileError{File: name, Message: shortError(err).Error()})
+				return nil
+			case entry.IsDir():
+				if name != path && strings.HasPrefix(entry.Name(), ".") {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			f.file(name, false)
+			if f.files > maxFiles {
+				return fmt.Errorf("%s has more than %d files: name fewer directories", path, maxFiles)
+			}
+			return nil
+		}); err != nil {
+			return nil, shortError(err)
+		}
+	}
+	tests := 0
+	for _, s := range f.set.Suites {
+		tests += len(s.Tests)
+	}
+	if tests > maxTests {
+		return nil, fmt.Errorf("there are %d tests, and may be %d: name fewer files or directories", tests, maxTests)
+	}
+	slices.SortStableFunc(f.set.Errors, func(a, b *FileError) int {
+		if a.File != b.File {
+			return 0
+		}
+		return a.Line - b.Line
+	})
+	f.set.Errors = slices.CompactFunc(f.set.Errors, func(a, b *FileError) bool { return *a == *b })
+	return &f.set, nil
+}
+
+// shortError is an error of the file system without the name of the system call.
+func shortError(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
+	return err
+}
+
+type finder struct {
+	roots []string
+	set   Set
+	seen  map[string]bool
+	files int
+}
+
+// reader reads the documents of one format, if a file has the mark of the format.
+type reader struct {
+	mark *regexp.Regexp
+	read func(f *finder, path string, data []byte, root *yamlv3.Node) bool
+}
+
+var ownMark = regexp.MustCompile(`\b` + ownKind + `\b`)
+
+func readers() []reader {
+	return []reader{
+		{ownMark, (*finder).own},
+	}
+}
+
+// file reads a file, if it has tests. named reports whether it is one of the paths.
+func (f *finder) file(path string, named bool) {
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml", ".json", ".txtar":
+	default:
+		if !named {
+			return
+		}
+	}
+	if clean := filepath.Clean(path); f.seen[clean] {
+		return
+	} else {
+		f.seen[clean] = true
+	}
+	f.files++
+	data, err := files.Read(path, files.Configuration)
+	if err != nil {
+		if named || !errors.As(err, new(files.Refused)) {
+			f.set.Errors = append(f.set.Errors, &FileError{File: path, Message: shortError(err).Error()})
+		}
+		return
+	}
+	if !slices.ContainsFunc(readers(), func(r reader) bool { return r.mark.Match(data) }) {
+		return
+	}
+	if filepath.Ext(path) == ".txtar" {
+		f.archive(path, data)
+		return
+	}
+	f.documents(path, data)
+}
+
+// documents reads the documents of a file.
+func (f *finder) documents(path string, data []byte) {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(data))
+	for {
+		root := &yamlv3.Node{}
+		err := decoder.Decode(root)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			f.set.Errors = append(f.set.Errors, &FileError{path, lineIn(err), plainYAML(err)})
+			return
+		}
+		if len(root.Content) == 0 {
+			continue
+		}
+		for _, m := range readers() {
+			if m.read(f, path, data, root.Content[0]) {
+				break
+			}
+		}
+	}
+}
+
+// header returns the fields of a document that say what it is.
+func header(root *yamlv3.Node) (apiVersion, kind string) {
+	for i := 0; root.Kind == yamlv3.MappingNode && i+1 < len(root.Content); i += 2 {
+		switch root.Content[i].Value {
+		case "apiVersion":
+			apiVersion = root.Content[i+1].Value
+		case "kind":
+			kind = root.Content[i+1].Value
+		}
+	}
+	return apiVersion, kind
+}
+
+// own reads a document of this project's own format.
+func (f *finder) own(path string, data []byte, root *yamlv3.Node) bool {
+	apiVersion, kind := header(root)
+	if kind != ownKind {
+		return false
+	}
+	s := &Suite{File: path, Format: "gatehouse", referenced: map[string]bool{}, document: document{text: data, root: root}}
+	p := &parser{decoder: decoder{file: path}, suite: s}
+	if apiVersion != ownVersion {
+		p.fail(root, "apiVersion %q of the kind %s is not %s", apiVersion, ownKind, ownVersion)
+	}
+	p.object = func(n *yamlv3.Node, ref string) (map[string]any, error) {
+		name, of, _ := strings.Cut(ref, "#")
+		name = filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
+		s.referenced[filepath.Clean(name)] = true
+		set, err := manifests.Read([]string{name}, nil)
+		if err != nil {
+			return nil, err
+		}
+		return pick(set.Objects, set.Problems, of)
+	}
+	p.parse(root)
+	if !s.own {
+		s.paths = f.worldOf()
+	}
+	f.add(s, p.errors)
+	return true
+}
+
+// add takes in a suite, unless its file is wrong.
+func (f *finder) add(s *Suite, wrong []*FileError) {
+	if len(wrong) > 0 {
+		f.set.Errors = append(f.set.Errors, wrong...)
+		return
+	}
+	f.set.Suites = append(f.set.Suites, s)
+}
+
+// worldOf are the paths that the world of a file without one of its own is read from: those that
+// were named, and the directories of files that were.
+func (f *finder) worldOf() []string {
+	var list []string
+	for _, path := range f.roots {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			path = filepath.Dir(path)
+		}
+		if !slices.Contains(list, path) {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// pick returns the object that a reference means: the only one of a file, or the one of a name, of
+// KIND/NAME, or of a number from 1.
+func pick(objects []*manifests.Object, problems []manifests.Problem, of string) (map[string]any, error) {
+	for _, p := range problems {
+		if !p.Warning {
+			return nil, fmt.Errorf("%s:%d: %s", p.File, p.Line, p.Message)
+		}
+	}
+	if n, err := strconv.Atoi(of); err == nil {
+		if n < 1 || n > len(objects) {
+			return nil, fmt.Errorf("there is no object %d: the file has %d", n, len(objects))
+		}
+		return objects[n-1].Content, nil
+	}
+	var found []*manifests.Object
+	for _, o := range objects {
+		name, kind := at(o.Content, "metadata", "name"), at(o.Content, "kind")
+		if of == "" || of == name || of == kind+"/"+name {
+			found = append(found, o)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0].Content, nil
+	case len(found) == 0 && of == "":
+		return nil, errors.New("there is no object in the file")
+	case len(found) == 0:
+		return nil, fmt.Errorf("there is no object %q in the file", of)
+	}
+	return nil, fmt.Errorf("the file has %d such objects: write FILE#NAME, FILE#KIND/NAME or FILE#NUMBER", len(found))
+}
+
+// archive reads a txtar file: the sections with tests, and those that are the world.
+func (f *finder) archive(path string, data []byte) {
+	parsed := txtar.Parse(data)
+	sections := make([]section, len(parsed.Files))
+	line, k := 0, 0
+	for text := range bytes.Lines(data) {
+		line++
+		if k < len(sections) && bytes.HasPrefix(text, []byte("-- ")) && bytes.HasSuffix(bytes.TrimSpace(text), []byte(" --")) {
+			sections[k] = section{parsed.Files[k].Name, line, parsed.Files[k].Data}
+			k++
+		}
+	}
+	s := &Suite{File: path, Format: "gatehouse", own: true, referenced: map[string]bool{}, document: document{text: data}}
+	var wrong []*FileError
+	tests := map[string]bool{}
+	for _, part := range sections {
+		if !ownMark.Match(part.data) {
+			continue
+		}
+		// Places are those of the archive.
+		padded := append(bytes.Repeat([]byte("\n"), part.line), part.data...)
+		documents := yamlv3.NewDecoder(bytes.NewReader(padded))
+		for {
+			root := &yamlv3.Node{}
+			err := documents.Decode(root)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				wrong = append(wrong, &FileError{path, lineIn(err), plainYAML(err)})
+				break
+			}
+			if len(root.Content) == 0 {
+				continue
+			}
+			if _, kind := header(root.Content[0]); kind != ownKind {
+				continue
+			}
+			tests[part.name] = true
+			s.document.root = root.Content[0]
+			p := &parser{decoder: decoder{file: path}, suite: s}
+			p.object = func(n *yamlv3.Node, ref string) (map[string]any, error) {
+				name, of, _ := strings.Cut(ref, "#")
+				for _, other := range sections {
+					if other.name == name {
+						s.referenced[name] = true
+						c := manifests.Parse(path, append(bytes.Repeat([]byte("\n"), other.line), other.data...))
+						return pick(c.Objects, c.Problems, of)
+					}
+				}
+				return nil, fmt.Errorf("the archive has no file %q", name)
+			}
+			p.parse(root.Content[0])
+			wrong = append(wrong, p.errors...)
+		}
+	}
+	if len(tests) == 0 && len(wrong) == 0 {
+		return
+	}
+	for _, part := range sections {
+		switch ext := filepath.Ext(part.name); {
+		case tests[part.name] || s.referenced[part.name]:
+		case ext == ".yaml" || ext == ".yml" || ext == ".json":
+			s.inside = append(s.inside, part)
+		}
+	}
+	f.add(s, wrong)
+}
+
+// worldSet is what a world is made of.
+type worldSet struct {
+	*manifests.Set
+}
+
+// world reads the objects that are the world of suites, which all have the same.
+func world(suites []*Suite) (*worldSet, error) {
+	s := suites[0]
+	set := &manifests.Set{}
+	if len(s.paths) > 0 {
+		var err error
+		if set, err = manifests.Read(s.paths, nil); err != nil {
+			return nil, err
+		}
+	}
+	for _, part := range s.inside {
+		c := manifests.Parse(s.File, append(bytes.Repeat([]byte("\n"), part.line), part.data...))
+		set.Objects = append(set.Objects, c.Objects...)
+		set.Problems = append(set.Problems, c.Problems...)
+		if !slices.Contains(set.Files, s.File) {
+			set.Files = append(set.Files, s.File)
+		}
+	}
+	referenced := map[string]bool{}
+	for _, s := range suites {
+		for file := range s.referenced {
+			referenced[file] = true
+		}
+	}
+	set.Objects = slices.DeleteFunc(set.Objects, func(o *manifests.Object) bool {
+		return isTests(o.Content) || len(s.inside) == 0 && referenced[filepath.Clean(o.File)]
+	})
+	w := &worldSet{set}
+	for _, s := range suites {
+		if s.extend != nil {
+			s.extend(w)
+		}
+	}
+	return w, nil
+}
+
+// isTests reports whether an object is a document with tests.
+func isTests(content map[string]any) bool {
+	kind, version := at(content, "kind"), at(content, "apiVersion")
+	group, _, _ := strings.Cut(version, "/")
+	return kind == ownKind && version == ownVersion || group == "cli.kyverno.io" || group == "test.gatekeeper.sh"
+}
+
+// worldKey is the same for suites that share a world.
+func (s *Suite) worldKey() string {
+	if s.own || s.extend != nil || len(s.programs) > 0 {
+		return s.File
+	}
+	return "\x00" + strings.Join(s.paths, "\x00")
+}

@@ -1,0 +1,465 @@
+package suite
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/expression"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// administrator makes the requests of tests that name no user, as kubeadm names it.
+var administrator = user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{"system:masters"}}
+
+// Outcome is what came of a test's request.
+type Outcome struct {
+	Allowed bool           `json:"allowed"`
+	Code    int            `json:"code"`
+	Reason  string         `json:"reason,omitempty"`
+	Message string         `json:"message,omitempty"`
+	By      []decider      `json:"by,omitempty"`
+	Causes  []OutcomeCause `json:"causes,omitempty"`
+	// Warnings and Annotations are those that the client, and the audit log, would get.
+	Warnings    []string          `json:"warnings,omitempty"`
+	Annotations map[string]string `json:"auditAnnotations,omitempty"`
+	// Object is what would be stored; nil for a rejection and a deletion.
+	Object map[string]any `json:"-"`
+	// Called are the webhooks that were called, as CONFIGURATION/NAME.
+	Called []string `json:"called,omitempty"`
+	// Cost is that of all CEL expressions of policies.
+	Cost uint64 `json:"cost"`
+	// Unanswered are webhooks that would be called, and that nobody answers for.
+	Unanswered []string `json:"unanswered,omitempty"`
+
+	sent  *check.Request
+	plan  *offline.Request
+	trace *trace.Trace
+}
+
+// OutcomeCause is one of the causes of a rejection.
+type OutcomeCause struct {
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// judged is one evaluation that a rehearsal saw.
+type judged struct {
+	entry *registration.Entry
+	e     *expression.Expression
+	seen  *expression.Seen
+}
+
+// watcher collects evaluations.
+type watcher struct {
+	mu   sync.Mutex
+	list []judged
+}
+
+func (w *watcher) saw(entry *registration.Entry, e *expression.Expression, seen *expression.Seen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, judged{entry, e, seen})
+}
+
+// errRequest is why no request can be made of a test.
+type errRequest struct{ error }
+
+// build makes the request of a test.
+func (t *Test) build(ctx context.Context, w *check.World) (*check.Request, *offline.Request, error) {
+	q := &t.request
+	subject := q.object
+	if subject == nil {
+		subject = q.old
+	}
+	if subject == nil {
+		subject = map[string]any{"apiVersion": q.apiVersion, "kind": q.kind, "metadata": map[string]any{"name": q.name}}
+	}
+	kind, err := kindIn(w, at(subject, "apiVersion"), cmp.Or(q.kind, at(subject, "kind")))
+	if q.subresource != "" && q.kind == "" && q.old != nil {
+		// What is sent to a subresource may be of another kind, such as Scale.
+		kind, err = kindIn(w, at(q.old, "apiVersion"), at(q.old, "kind"))
+	}
+	if err != nil {
+		return nil, nil, errRequest{err}
+	}
+	if q.subresource != "" && q.old == nil && q.kind == "" {
+		if parent, err := w.Kinds().Parent(q.subresource, kind.Kind); err == nil {
+			kind = parent
+		}
+	}
+	u := administrator
+	if q.user != nil {
+		u = *q.user
+	}
+	out := &check.Request{Kind: kind, Subresource: q.subresource, User: u, Query: url.Values{"fieldManager": {"gatehouse-test"}}}
+	out.Name = cmp.Or(q.name, at(q.old, "metadata", "name"), at(q.object, "metadata", "name"))
+	if kind.Namespaced {
+		out.Namespace = cmp.Or(q.namespace, at(q.object, "metadata", "namespace"), at(q.old, "metadata", "namespace"), "default")
+	}
+	out.DryRun = q.dryRun
+	out.Authorize = t.Suite.authorize
+	if q.authorize != nil {
+		out.Authorize = *q.authorize
+	}
+	if q.timeout > 0 {
+		out.Query.Set("timeout", q.timeout.String())
+	}
+	var old *unstructured.Unstructured
+	if q.old != nil {
+		old = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(q.old)}
+		stored(old, out.Namespace)
+		out.Stored = append(out.Stored, storedAs(kind, old)...)
+	}
+	object := runtime.DeepCopyJSON(q.object)
+	if object != nil {
+		meta, _ := object["metadata"].(map[string]any)
+		if meta == nil {
+			meta = map[string]any{}
+			object["metadata"] = meta
+		}
+		if kind.Namespaced && at(object, "metadata", "namespace") == "" {
+			meta["namespace"] = out.Namespace
+		}
+	}
+	out.ContentType = "application/json"
+	switch q.operation {
+	case opCreate:
+		out.Method = http.MethodPost
+	case opConnect:
+		out.Method, object, out.Connect = http.MethodPost, nil, true
+		if q.subresource == "" {
+			return nil, nil, errRequest{errors.New("a CONNECT needs a subresource, such as exec")}
+		}
+		out.ContentType = ""
+	case opDelete:
+		out.Method, out.ContentType = http.MethodDelete, ""
+	case opUpdate:
+		out.Method = http.MethodPut
+		if q.patch != nil {
+			out.Method = http.MethodPatch
+			out.ContentType, err = contentTypeOf(q.patch, out.Query)
+			if err != nil {
+				return nil, nil, errRequest{err}
+			}
+			if out.Body, err = json.Marshal(q.patch.body); err != nil {
+				return nil, nil, errRequest{err}
+			}
+			break
+		}
+		if object == nil {
+			return nil, nil, errRequest{errors.New("an UPDATE needs an object or a patch")}
+		}
+		if at(object, "metadata", "resourceVersion") == "" {
+			if revision, err := revisionOf(ctx, w, kind, out.Namespace, out.Name, old); err != nil {
+				return nil, nil, err
+			} else if revision != "" {
+				object["metadata"].(map[string]any)["resourceVersion"] = revision
+			}
+		}
+	}
+	if object != nil && out.Body == nil {
+		if out.Body, err = json.Marshal(object); err != nil {
+			return nil, nil, errRequest{err}
+		}
+	}
+	if out.Method != http.MethodDelete {
+		out.Query.Set("fieldValidation", "Strict")
+	}
+	p := &offline.Request{Operation: q.operation, Kind: kind, Subresource: q.subresource, Namespace: out.Namespace, Name: out.Name, Old: old, DryRun: q.dryRun, User: &u}
+	if object != nil {
+		p.Object = &unstructured.Unstructured{Object: object}
+	}
+	return out, p, nil
+}
+
+// kindIn finds a kind of a world; without a version, by its name.
+func kindIn(w *check.World, apiVersion, kind string) (*offline.Kind, error) {
+	if apiVersion == "" {
+		return w.Kinds().Named(kind)
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	found := w.Kinds().Of(gv.WithKind(kind))
+	if found.Guessed {
+		return nil, fmt.Errorf("no matches for kind %q in version %q: the world has no definition of it", kind, apiVersion)
+	}
+	return found, nil
+}
+
+// stored completes an object to one that is stored.
+func stored(u *unstructured.Unstructured, namespace string) {
+	if namespace != "" && u.GetNamespace() == "" {
+		u.SetNamespace(namespace)
+	}
+	if u.GetUID() == "" {
+		u.SetUID("00000000-0000-4000-8000-000000000000")
+	}
+	if at(u.Object, "metadata", "creationTimestamp") == "" {
+		_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
+	}
+	u.SetResourceVersion("1")
+}
+
+// revisionOf is the version of the object that an update changes; empty when there is none.
+func revisionOf(ctx context.Context, w *check.World, kind *offline.Kind, namespace, name string, old *unstructured.Unstructured) (string, error) {
+	if old != nil {
+		return old.GetResourceVersion(), nil
+	}
+	u, err := w.Get(ctx, kind, namespace, name)
+	if err != nil || u == nil {
+		return "", err
+	}
+	return u.GetResourceVersion(), nil
+}
+
+func contentTypeOf(p *patch, query url.Values) (string, error) {
+	switch p.kind {
+	case "json":
+		return string(types.JSONPatchType), nil
+	case "merge":
+		return string(types.MergePatchType), nil
+	case "strategic":
+		return string(types.StrategicMergePatchType), nil
+	case "apply":
+		query.Set("force", "true")
+		return string(types.ApplyYAMLPatchType), nil
+	}
+	return "", fmt.Errorf("unknown kind of patch %q", p.kind)
+}
+
+// judge has the request of a test judged. With watch, it collects how expressions are evaluated.
+func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, watch *watcher) (*Outcome, error) {
+	q, p, err := t.build(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{sent: q, plan: p}
+	var mu sync.Mutex
+	q.Answer = func(hook *registration.Entry, req *http.Request) (*http.Response, error) {
+		response, err, unanswered := calls.answer(t, hook, req)
+		if unanswered {
+			mu.Lock()
+			if name := nameOf(hook); !slices.Contains(o.Unanswered, name) {
+				o.Unanswered = append(o.Unanswered, name)
+			}
+			mu.Unlock()
+		}
+		return response, err
+	}
+	if watch != nil {
+		q.Saw = watch.saw
+	}
+	a, err := w.Judge(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	o.read(q, a)
+	return o, nil
+}
+
+// nameOf names a webhook.
+func nameOf(hook *registration.Entry) string { return hook.Configuration + "/" + hook.Name }
+
+// read takes in an answer.
+func (o *Outcome) read(q *check.Request, a *check.Answer) {
+	o.Code, o.Warnings, o.Annotations = a.Code, a.Warnings, q.Rehearsal.Annotations()
+	o.Allowed = a.Status == nil || q.Rehearsal.Connected()
+	o.trace = q.Rehearsal.Trace()
+	if q.Rehearsal.Connected() {
+		o.Code = http.StatusOK
+	}
+	if o.Allowed && q.Method != http.MethodDelete && !q.Rehearsal.Connected() {
+		object := map[string]any{}
+		if json.Unmarshal(a.Body, &object) == nil && object["kind"] != "Status" {
+			o.Object = object
+		}
+	}
+	for _, s := range o.trace.Steps() {
+		o.step(&s)
+	}
+	if o.Allowed {
+		o.By = nil
+		return
+	}
+	o.Reason, o.Message = string(a.Status.Reason), a.Status.Message
+	if d := a.Status.Details; d != nil {
+		for _, c := range d.Causes {
+			o.Causes = append(o.Causes, OutcomeCause{c.Field, c.Message, string(c.Type)})
+		}
+	}
+	switch {
+	case len(o.By) > 0:
+	case !q.Rehearsal.Authorized():
+		o.By = []decider{{Plugin: "authorization"}}
+	default:
+		o.By = []decider{{Plugin: "api"}}
+	}
+}
+
+// step takes in what one plugin did.
+func (o *Outcome) step(s *trace.Step) {
+	if run := s.Run; run != nil {
+		for i := range run.Judgements {
+			j := &run.Judgements[i]
+			for k := range j.Evaluations {
+				o.Cost += j.Evaluations[k].Cost
+			}
+			for k := range j.Consequences {
+				if c := &j.Consequences[k]; c.Denied && s.Err != nil {
+					d := decider{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: c.Binding}
+					if !c.Configuration || c.Code == "Violated" {
+						index := int64(c.Index)
+						d.Validation = &index
+					}
+					o.By = append(o.By, d)
+				}
+			}
+		}
+		for i := range run.Calls {
+			c := &run.Calls[i]
+			name := c.Entry.Configuration + "/" + c.Entry.Name
+			if c.UID != "" && !slices.Contains(o.Called, name) {
+				o.Called = append(o.Called, name)
+			}
+			if s.Err != nil && c.Rejected() {
+				o.By = append(o.By, decider{Plugin: s.Plugin, Webhook: name})
+			}
+		}
+	}
+	if s.Err != nil && len(o.By) == 0 {
+		o.By = append(o.By, decider{Plugin: s.Plugin})
+	}
+}
+
+// callers answers for webhooks.
+type callers struct {
+	suite *Suite
+	// call has webhooks that nobody answers for called.
+	call bool
+	// started are the services of programs, as NAMESPACE/NAME.
+	started map[string]bool
+}
+
+// errRefused is a connection that a test has refused.
+var errRefused = errors.New("connection refused")
+
+// answer answers a call. unanswered reports whether nobody does.
+func (c *callers) answer(t *Test, hook *registration.Entry, req *http.Request) (response *http.Response, err error, unanswered bool) {
+	for _, list := range [][]answer{t.request.answers, t.Suite.answers} {
+		for i := range list {
+			if list[i].isFor(hook) {
+				response, err = list[i].give(req)
+				return response, err, false
+			}
+		}
+	}
+	if s := hook.ClientConfig.Service; s != nil && c.started[s.Namespace+"/"+s.Name] || c.call {
+		return nil, nil, false
+	}
+	return nil, fmt.Errorf("the webhook is not called: give the test an answer for it (webhooks), a program (programs), or say --call"), true
+}
+
+// answer is what a webhook answers in a test.
+type answer struct {
+	line    int
+	webhook string
+	// response is the response of the review, without its uid; status is the HTTP status.
+	response map[string]any
+	status   int64
+	body     string
+	delay    time.Duration
+	refuse   bool
+}
+
+func (a *answer) isFor(hook *registration.Entry) bool {
+	return a.webhook == hook.Name || a.webhook == nameOf(hook) || a.webhook == hook.Configuration
+}
+
+// give makes the answer to a call.
+func (a *answer) give(req *http.Request) (*http.Response, error) {
+	if a.refuse {
+		return nil, errRefused
+	}
+	sent, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if a.delay > 0 {
+		timer := time.NewTimer(a.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-req.Context().Done():
+			return nil, context.Cause(req.Context())
+		}
+	}
+	code := cmp.Or(int(a.status), http.StatusOK)
+	body := []byte(a.body)
+	if a.body == "" {
+		var review struct {
+			APIVersion string `json:"apiVersion"`
+			Request    struct {
+				UID string `json:"uid"`
+			} `json:"request"`
+		}
+		if err := json.Unmarshal(sent, &review); err != nil {
+			return nil, err
+		}
+		answered := runtime.DeepCopyJSON(a.response)
+		if answered == nil {
+			answered = map[string]any{"allowed": true}
+		}
+		if _, ok := answered["uid"]; !ok {
+			answered["uid"] = review.Request.UID
+		}
+		if body, err = json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": answered}); err != nil {
+			return nil, err
+		}
+	}
+	return &http.Response{
+		StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req,
+	}, nil
+}
+
+// title names the object of a request.
+func (o *Outcome) title() string {
+	q := o.sent
+	name := strings.TrimPrefix(q.Namespace+"/"+cmp.Or(q.Name, "(no name)"), "/")
+	resource := q.Kind.Kind.Kind
+	if q.Subresource != "" {
+		resource += "/" + q.Subresource
+	}
+	return fmt.Sprintf("%s %s %s as %s", o.plan.Operation, resource, name, q.User.Name)
+}
+
+// storedAs is an object as a rehearsal finds it.
+func storedAs(kind *offline.Kind, u *unstructured.Unstructured) []server.Stored {
+	return []server.Stored{{Resource: kind.Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName(), Object: u}}
+}

@@ -1,0 +1,374 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+const (
+	// parallel is how many requests are judged at the same time, and worlds how many worlds there
+	// are.
+	parallel = 16
+	worlds   = 4
+)
+
+// Options say what is run, and how.
+type Options struct {
+	// Set are the tests.
+	Set *Set
+	// Run selects tests by their names; nil selects all.
+	Run *regexp.Regexp
+	// Call calls the webhooks that nobody answers for. ServiceAddresses say where those are that
+	// name a service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	Call             bool
+	ServiceAddresses []string
+	// Repeat is the command that repeats the run; a test adds its own name.
+	Repeat string
+	// Progress, if it is set, is called with how many tests are done, and of how many, from one
+	// goroutine at a time.
+	Progress func(done, of int)
+}
+
+// Report is what came of the tests. Its JSON is stable: fields are only ever added.
+type Report struct {
+	APIVersion        string  `json:"apiVersion"`
+	Kind              string  `json:"kind"`
+	KubernetesVersion string  `json:"kubernetesVersion"`
+	Summary           Summary `json:"summary"`
+	// Tests are in the order of the files and lines.
+	Tests []*Result `json:"tests"`
+}
+
+// Summary counts.
+type Summary struct {
+	Files   int `json:"files"`
+	Tests   int `json:"tests"`
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+	// Errors are tests that could not be judged.
+	Errors int `json:"errors"`
+	// StartSeconds is how long the servers took to start, and WorldSeconds how long their objects
+	// took, one after the other; Seconds is the whole run.
+	StartSeconds float64 `json:"startSeconds"`
+	WorldSeconds float64 `json:"worldSeconds"`
+	TestSeconds  float64 `json:"testSeconds"`
+	Seconds      float64 `json:"seconds"`
+}
+
+// Status is what came of a test.
+type Status string
+
+// The values of Status.
+const (
+	Passed  Status = "pass"
+	Failed  Status = "fail"
+	Skipped Status = "skip"
+	// Broken tests could not be judged.
+	Broken Status = "error"
+)
+
+// Result is what came of one test.
+type Result struct {
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Name   string `json:"name"`
+	Format string `json:"format"`
+	Status Status `json:"status"`
+	// Message says why the test was skipped, or could not be judged.
+	Message  string    `json:"message,omitempty"`
+	Failures []Failure `json:"failures,omitempty"`
+	Outcome  *Outcome  `json:"outcome,omitempty"`
+	// Request is what was asked, in a line.
+	Request string `json:"request,omitempty"`
+	// Explanation says in lines what happened, of a test that failed.
+	Explanation []string `json:"explanation,omitempty"`
+	// Diff is the difference between the object that is expected and the one that came.
+	Diff string `json:"diff,omitempty"`
+	// Repeat is the command that repeats the test alone.
+	Repeat string  `json:"repeat,omitempty"`
+	Millis float64 `json:"milliseconds"`
+
+	test *Test
+}
+
+// Run runs tests. The error says that they could not be run.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	begin := time.Now()
+	r := &runner{Options: o, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: "v" + server.KubernetesVersion, Tests: []*Result{}}}
+	groups := map[string][]*Suite{}
+	var order []string
+	for _, s := range o.Set.Suites {
+		selected := false
+		for _, t := range s.Tests {
+			if o.Run != nil && !o.Run.MatchString(t.Name) {
+				continue
+			}
+			selected = true
+			result := &Result{File: s.File, Line: t.Line, Name: t.Name, Format: s.Format, test: t}
+			r.report.Tests = append(r.report.Tests, result)
+		}
+		if !selected {
+			continue
+		}
+		r.report.Summary.Files++
+		key := s.worldKey()
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], s)
+	}
+	r.of = len(r.report.Tests)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(min(worlds, runtime.GOMAXPROCS(0)))
+	for _, key := range order {
+		group.Go(func() error { return r.group(groupCtx, groups[key]) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	r.report.finish()
+	r.report.Summary.Seconds = time.Since(begin).Seconds()
+	return r.report, nil
+}
+
+type runner struct {
+	Options
+	report *Report
+
+	mu   sync.Mutex
+	done int
+	of   int
+}
+
+// results are those of the tests of some suites.
+func (r *runner) results(suites []*Suite) []*Result {
+	var list []*Result
+	for _, result := range r.report.Tests {
+		if slices.Contains(suites, result.test.Suite) {
+			list = append(list, result)
+		}
+	}
+	return list
+}
+
+// did counts a test that is over.
+func (r *runner) did() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	if r.Progress != nil {
+		r.Progress(r.done, r.of)
+	}
+}
+
+// group runs the tests of suites that share a world.
+func (r *runner) group(ctx context.Context, suites []*Suite) error {
+	results := r.results(suites)
+	judged := results[:0:0]
+	for _, result := range results {
+		if result.test.Skip != "" {
+			result.Status, result.Message = Skipped, result.test.Skip
+			r.did()
+			continue
+		}
+		judged = append(judged, result)
+	}
+	if len(judged) == 0 {
+		return nil
+	}
+	broken := func(err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for _, result := range judged {
+			result.Status, result.Message = Broken, err.Error()
+			r.did()
+		}
+		return nil
+	}
+	set, err := world(suites)
+	if err != nil {
+		return broken(fmt.Errorf("the world of the tests: %w", err))
+	}
+	options := check.Options{Set: set.Set, Namespace: "default", Call: true, ServiceAddresses: slices.Clone(r.ServiceAddresses)}
+	running, err := startPrograms(ctx, suites, set, &options)
+	if err != nil {
+		return broken(err)
+	}
+	defer running.stop()
+	w, err := check.Open(ctx, options)
+	if err != nil {
+		return broken(err)
+	}
+	defer w.Close()
+	r.mu.Lock()
+	r.report.Summary.StartSeconds += w.Report.Summary.StartSeconds
+	r.report.Summary.WorldSeconds += w.Report.Summary.CheckSeconds
+	r.mu.Unlock()
+	if failures := w.Report.Failures(); len(failures) > 0 {
+		return broken(&worldError{failures})
+	}
+	if err := running.await(ctx); err != nil {
+		return broken(err)
+	}
+	begin := time.Now()
+	defer func() {
+		r.mu.Lock()
+		r.report.Summary.TestSeconds += time.Since(begin).Seconds()
+		r.mu.Unlock()
+	}()
+	return r.all(ctx, w, judged, running.services)
+}
+
+// worldError says that the objects around the tests cannot be made.
+type worldError struct{ findings []check.Finding }
+
+func (e *worldError) Error() string {
+	f := &e.findings[0]
+	where := f.File
+	if f.Line > 0 {
+		where = fmt.Sprintf("%s:%d", f.File, f.Line)
+	}
+	about := ""
+	if f.Object != "" {
+		about = f.Object + ": "
+	}
+	more := ""
+	if n := len(e.findings) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	return fmt.Sprintf("the world of the tests cannot be made: %s: %s%s%s", where, about, f.Text(), more)
+}
+
+// all judges tests in a world: those that need labels of a namespace in groups.
+func (r *runner) all(ctx context.Context, w *check.World, results []*Result, services map[string]bool) error {
+	type labelled struct {
+		namespace string
+		labels    map[string]string
+		results   []*Result
+	}
+	var plain []*Result
+	var groups []*labelled
+	for _, result := range results {
+		q := &result.test.request
+		if q.labels == nil {
+			plain = append(plain, result)
+			continue
+		}
+		namespace := q.namespaceOf()
+		i := slices.IndexFunc(groups, func(g *labelled) bool { return g.namespace == namespace && maps.Equal(g.labels, q.labels) })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &labelled{namespace: namespace, labels: q.labels})
+		}
+		groups[i].results = append(groups[i].results, result)
+	}
+	if err := r.atOnce(ctx, w, plain, services); err != nil {
+		return err
+	}
+	slices.SortStableFunc(groups, func(a, b *labelled) int { return cmp.Compare(a.namespace, b.namespace) })
+	before := map[string]map[string]string{}
+	for _, g := range groups {
+		if _, known := before[g.namespace]; !known {
+			labels, err := w.Labels(ctx, g.namespace)
+			if err != nil {
+				return err
+			}
+			before[g.namespace] = labels
+		}
+		if err := w.Label(ctx, g.namespace, g.labels); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			for _, result := range g.results {
+				result.Status, result.Message = Broken, fmt.Sprintf("the labels of namespace %s: %v", g.namespace, err)
+				r.did()
+			}
+			continue
+		}
+		if err := r.atOnce(ctx, w, g.results, services); err != nil {
+			return err
+		}
+		if labels := before[g.namespace]; labels != nil {
+			if err := w.Label(ctx, g.namespace, labels); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *runner) atOnce(ctx context.Context, w *check.World, results []*Result, services map[string]bool) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, result := range results {
+		group.Go(func() error {
+			defer r.did()
+			return r.one(groupCtx, w, result, services)
+		})
+	}
+	return group.Wait()
+}
+
+// one judges one test.
+func (r *runner) one(ctx context.Context, w *check.World, result *Result, services map[string]bool) error {
+	t := result.test
+	calls := &callers{suite: t.Suite, call: r.Call, started: services}
+	begin := time.Now()
+	o, err := t.judge(ctx, w, calls, nil)
+	result.Millis = float64(time.Since(begin).Microseconds()) / 1000
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		result.Status, result.Message = Broken, err.Error()
+		var wrong errRequest
+		if errors.As(err, &wrong) {
+			result.Message = "the request cannot be made: " + err.Error()
+		}
+		return nil
+	}
+	result.Outcome, result.Request = o, o.title()
+	if result.Failures = t.compare(o); len(result.Failures) == 0 {
+		result.Status = Passed
+		return nil
+	}
+	result.Status = Failed
+	r.explain(ctx, w, result, calls)
+	return nil
+}
+
+// finish counts.
+func (r *Report) finish() {
+	s := &r.Summary
+	s.Tests = len(r.Tests)
+	for _, t := range r.Tests {
+		switch t.Status {
+		case Passed:
+			s.Passed++
+		case Failed:
+			s.Failed++
+		case Skipped:
+			s.Skipped++
+		case Broken:
+			s.Errors++
+		}
+	}
+}
+
+// Failed reports whether a test failed, or could not be judged.
+func (r *Report) Failed() bool { return r.Summary.Failed+r.Summary.Errors > 0 }

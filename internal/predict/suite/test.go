@@ -1,0 +1,165 @@
+package suite
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Suite is the tests of one file.
+type Suite struct {
+	// File is the file as it was named, and Format what it is written in.
+	File   string
+	Format string
+	// Paths are what the world is read from, and Inside the objects of an archive that are part of
+	// it. Own reports whether the world is that of this file alone.
+	paths  []string
+	inside []section
+	own    bool
+	// Authorize has RBAC decide about the requests.
+	authorize bool
+	answers   []answer
+	programs  []program
+	Tests     []*Test
+	// referenced are the files that tests take objects from.
+	referenced map[string]bool
+	// text is the file, and section the part of an archive that has the tests.
+	document document
+	// extend makes objects of the world that no file has, of what the files have.
+	extend func(*worldSet)
+}
+
+// section is a file of an archive.
+type section struct {
+	name string
+	line int
+	data []byte
+}
+
+// Test is a request, and what is expected.
+type Test struct {
+	Suite *Suite
+	// Name is unique in the file.
+	Name string
+	Line int
+	// Skip says why the test is not judged; empty when it is.
+	Skip string
+
+	request request
+	expect  expect
+	// node is what expects, for updates.
+	place place
+	// verify, if set, compares in the way of another tool.
+	verify func(*Outcome) []Failure
+}
+
+// request is what a test asks.
+type request struct {
+	line      int
+	operation string
+	// object, old: nil when there is none.
+	object, old map[string]any
+	patch       *patch
+	// of names the object that a request without one is about: Kind namespace/name.
+	apiVersion, kind, namespace, name string
+	subresource                       string
+	user                              *user.DefaultInfo
+	labels                            map[string]string
+	dryRun                            bool
+	authorize                         *bool
+	timeout                           time.Duration
+	answers                           []answer
+}
+
+// patch is a change that the API server applies.
+type patch struct {
+	kind string
+	body any
+}
+
+// expect is what a test wants. What is not set is not compared.
+type expect struct {
+	line        int
+	lines       map[string]int
+	allowed     *bool
+	code        *int64
+	reason      *match
+	message     *match
+	by          *decider
+	causes      []cause
+	warnings    []match
+	annotations []annotation
+	object      any
+	patch       []any
+	called      []string
+	notCalled   []string
+	costBelow   *int64
+}
+
+// has reports whether something is expected.
+func (e *expect) has(name string) bool { _, ok := e.lines[name]; return ok }
+
+// at is the line of an expectation.
+func (e *expect) at(name string) int {
+	if line, ok := e.lines[name]; ok {
+		return line
+	}
+	return e.line
+}
+
+// match is a text that is expected: exact, a part of it, or a regular expression.
+type match struct {
+	is, contains string
+	matches      *regexp.Regexp
+	kind         matchKind
+}
+
+type matchKind uint8
+
+const (
+	exactly matchKind = iota
+	containing
+	matching
+)
+
+func (m *match) ok(s string) bool {
+	switch m.kind {
+	case containing:
+		return strings.Contains(s, m.contains)
+	case matching:
+		return m.matches.MatchString(s)
+	}
+	return s == m.is
+}
+
+func (m *match) String() string {
+	switch m.kind {
+	case containing:
+		return "a text with " + quote(m.contains)
+	case matching:
+		return "a text that matches " + quote(m.matches.String())
+	}
+	return quote(m.is)
+}
+
+// cause is one of the causes of a rejection.
+type cause struct{ field, message, reason *match }
+
+type annotation struct {
+	key string
+	// value is nil when there must be no such annotation.
+	value *match
+}
+
+// decider is who rejected a request.
+type decider struct {
+	Plugin  string `json:"plugin,omitempty"`
+	Policy  string `json:"policy,omitempty"`
+	Binding string `json:"binding,omitempty"`
+	// Validation is the index of the validation, from 0.
+	Validation *int64 `json:"validation,omitempty"`
+	// Webhook is CONFIGURATION/NAME, or the name alone when it is expected.
+	Webhook string `json:"webhook,omitempty"`
+}

@@ -1,0 +1,137 @@
+package suite
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"time"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+// answers reads what webhooks answer.
+func (p *parser) answers(n *yamlv3.Node, what string) []answer {
+	var list []answer
+	p.each(n, what, func(n *yamlv3.Node) {
+		a := answer{line: p.line(n)}
+		response := map[string]any{}
+		status := map[string]any{}
+		delay := ""
+		p.fields(n, "an answer", map[string]field{
+			"webhook": p.text(&a.webhook, "webhook"),
+			"allowed": func(n *yamlv3.Node) {
+				var allowed bool
+				p.flag(&allowed, "allowed")(n)
+				response["allowed"] = allowed
+			},
+			"message": func(n *yamlv3.Node) {
+				var text string
+				p.text(&text, "message")(n)
+				status["message"] = text
+			},
+			"reason": func(n *yamlv3.Node) {
+				var text string
+				p.text(&text, "reason")(n)
+				status["reason"] = text
+			},
+			"code": func(n *yamlv3.Node) {
+				var code int64
+				p.number(&code, "code")(n)
+				status["code"] = code
+			},
+			"warnings": func(n *yamlv3.Node) {
+				var list []string
+				p.texts(&list, "warnings")(n)
+				texts := make([]any, len(list))
+				for i := range list {
+					texts[i] = list[i]
+				}
+				response["warnings"] = texts
+			},
+			"auditAnnotations": func(n *yamlv3.Node) {
+				annotations := map[string]any{}
+				p.pairs(n, "auditAnnotations", func(key, value *yamlv3.Node) {
+					var text string
+					p.text(&text, key.Value)(value)
+					annotations[key.Value] = text
+				})
+				response["auditAnnotations"] = annotations
+			},
+			"patch": func(n *yamlv3.Node) {
+				list, ok := p.value(n).([]any)
+				data, err := json.Marshal(list)
+				if !ok || err != nil {
+					p.fail(n, "patch is not a list of operations of a JSON patch")
+				}
+				response["patch"], response["patchType"] = base64.StdEncoding.EncodeToString(data), "JSONPatch"
+			},
+			"response": func(n *yamlv3.Node) { a.response = p.decoder.object(n, "response") },
+			"status":   p.number(&a.status, "status"),
+			"body":     p.text(&a.body, "body"),
+			"delay":    p.text(&delay, "delay"),
+			"refuse":   p.flag(&a.refuse, "refuse"),
+		})
+		if a.webhook == "" {
+			p.fail(n, "an answer names no webhook")
+		}
+		if delay != "" {
+			var err error
+			if a.delay, err = time.ParseDuration(delay); err != nil || a.delay < 0 || a.delay > time.Minute {
+				p.fail(n, "delay %q is not a time such as 3s, of a minute at most", delay)
+			}
+		}
+		if len(status) > 0 {
+			response["status"] = status
+		}
+		switch {
+		case a.response != nil && len(response) > 0:
+			p.fail(n, "an answer has a response, or allowed, message, code, reason, patch, warnings and auditAnnotations, and not both")
+		case a.response == nil && len(response) > 0:
+			if _, ok := response["allowed"]; !ok {
+				response["allowed"] = true
+			}
+			a.response = response
+		}
+		list = append(list, a)
+	})
+	return list
+}
+
+// program is a webhook that is started for the tests of a file.
+type program struct {
+	line    int
+	command []string
+	// service is where the registrations expect the webhook, as NAMESPACE/NAME.
+	service string
+	env     map[string]string
+}
+
+// programs reads what is to be started.
+func (p *parser) programs(n *yamlv3.Node) []program {
+	var list []program
+	p.each(n, "programs", func(n *yamlv3.Node) {
+		one := program{line: p.line(n)}
+		p.fields(n, "a program", map[string]field{
+			"command": p.texts(&one.command, "command"),
+			"service": p.text(&one.service, "service"),
+			"env": func(n *yamlv3.Node) {
+				one.env = map[string]string{}
+				p.pairs(n, "env", func(key, value *yamlv3.Node) {
+					var text string
+					p.text(&text, key.Value)(value)
+					one.env[key.Value] = text
+				})
+			},
+		})
+		if len(one.command) == 0 {
+			p.fail(n, "a program has no command")
+		}
+		if !serviceName.MatchString(one.service) {
+			p.fail(n, "service %q of a program is not NAMESPACE/NAME", one.service)
+		}
+		list = append(list, one)
+	})
+	return list
+}
+
+var serviceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z]([-a-z0-9]*[a-z0-9])?$`)

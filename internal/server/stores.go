@@ -151,12 +151,14 @@ func newStoring(j *judging) (*storing, error) {
 }
 
 // uncached are the resources without a watch cache: those that are written often and hardly
-// ever read, and those of which there may be very many, and which this server reads from etcd.
+// ever read, those of which there may be very many, and which this server reads from etcd, and
+// definitions, which take a hundred times as much memory there as in etcd.
 var uncached = []schema.GroupResource{
 	{Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},
 	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
 	{Group: "admissionregistration.k8s.io", Resource: "mutatingadmissionpolicybindings"},
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
 }
 
 // newPlaces returns where each resource is stored and in which version, as kube-apiserver does.

@@ -1,7 +1,8 @@
 // Serverbench measures kube-apiserver and gatehouse with the same load in
 // alternating rounds: time to ready, resident memory when idle, and how many
 // small ConfigMaps are created in a second, with and without webhooks or, with
-// -policies, admission policies. It prints a Markdown table of medians with the
+// -policies, admission policies. With -definitions, it measures what many
+// CustomResourceDefinitions cost. It prints a Markdown table of medians with the
 // smallest and largest value.
 //
 // In every round each server starts on empty data, is left idle, is loaded, and
@@ -36,6 +37,10 @@ type options struct {
 	idle, duration time.Duration
 	// policies measures admission policies instead of webhooks.
 	policies bool
+	// definitions measures these instead of webhooks, in the sizes of the list.
+	definitions []definitions
+	// profiles is where profiles go; empty means none.
+	profiles string
 }
 
 // shortNames are how the servers are named in flags.
@@ -53,7 +58,13 @@ func main() {
 	scenarios := flag.String("scenarios", "", "`list` of none, pods (instead of ConfigMaps), nonmatching=N, patch+validate, validating=N; bindings=N (of a policy that matches), params=N (of such a policy), policies=N (that do not match); SERVER:SCENARIO is for that server alone (default: all of webhooks, or of policies)")
 	clients := flag.String("clients", "", "`list` of how many clients create objects at once (default: 1,16, and 16 with -policies)")
 	flag.BoolVar(&o.policies, "policies", false, "measure admission policies, and not webhooks and starts")
+	numbers := flag.String("definitions", "", "measure with these numbers of CustomResourceDefinitions, a `list`, and not webhooks and starts")
+	fields := flag.Int("fields", 160, "how many fields a definition has")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
+		if err := o.parseDefinitions(*numbers, *fields); err != nil {
+			return err
+		}
 		all, many := webhookScenarios, "1,16"
 		if o.policies {
 			o.Section, all, many = "serverbench policies", policyScenarios, "16"
@@ -63,6 +74,22 @@ func main() {
 		}
 		return o.run(ctx, out, progress)
 	})
+}
+
+// parseDefinitions reads how many definitions there are.
+func (o *options) parseDefinitions(numbers string, fields int) error {
+	if numbers == "" {
+		return nil
+	}
+	o.Section = "serverbench definitions"
+	for _, text := range strings.Split(numbers, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-definitions: %q is not a number of definitions", text)
+		}
+		o.definitions = append(o.definitions, definitions{number: n, fields: fields})
+	}
+	return nil
 }
 
 // parse reads the flags that are lists.
@@ -134,6 +161,9 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		fmt.Fprint(out, table.String())
 		return err
 	}
+	if o.definitions != nil {
+		return o.Finish(out, "Definitions compared with kube-apiserver", definitionsExplained, table.String())
+	}
 	if o.policies {
 		return o.Finish(out, "Admission policies compared with kube-apiserver", policiesExplained, table.String())
 	}
@@ -150,6 +180,14 @@ embedded, the memory and the CPU time of the server are those of etcd, too.
 `
 
 func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *report.Table) (err error) {
+	if o.definitions != nil {
+		for i, d := range o.definitions {
+			if err := o.withDefinitions(ctx, b, kind, filepath.Join(dir, fmt.Sprint("definitions-", i)), d, r); err != nil {
+				return fmt.Errorf("%s: %w", d, err)
+			}
+		}
+		return nil
+	}
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
 		return err

@@ -108,18 +108,26 @@ func (p *Process) Stop() error {
 }
 
 // RSS returns the resident memory of the process, in bytes.
-func (p *Process) RSS() (int64, error) {
+func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
+
+// Anonymous returns the part of the resident memory that is not a file's, in bytes.
+func (p *Process) Anonymous() (int64, error) { return p.memory("RssAnon:") }
+
+// WriteProfiles asks a program built from cmd/profiled for its profiles.
+func (p *Process) WriteProfiles() error { return p.cmd.Process.Signal(syscall.SIGUSR1) }
+
+func (p *Process) memory(field string) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("no VmRSS in /proc")
+	return 0, fmt.Errorf("no %s in /proc", field)
 }
 
 // CPU returns the CPU time that the process has used, in steps of 10 ms.

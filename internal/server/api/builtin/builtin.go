@@ -3,6 +3,7 @@ package builtin
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -145,9 +146,9 @@ func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoin
 	f := b.families[name]
 	if f == nil {
 		f = &family{}
-		f.converter = resources.NewTypeConverter(func() (managedfields.TypeConverter, error) {
+		f.converter = resources.NewTypeConverter(sync.OnceValues(func() (managedfields.TypeConverter, error) {
 			return b.options.Models.TypeConverter(group.Scheme, f.kinds)
-		})
+		}))
 		b.families[name] = f
 	}
 	group.TypeConverter = f.converter

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -14,25 +15,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/kube-openapi/pkg/spec3"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
 // definition serves one CustomResourceDefinition in one state of its spec and
-// names. It does not change, but for its gates.
+// names. It does not change, but for its gates and for what is built when it is needed.
 type definition struct {
+	server *Server
+	// crd has packed schemas.
 	crd *apiextensionsv1.CustomResourceDefinition
-	// endpoints are those of the served versions.
-	endpoints map[place]*resources.Endpoint
-	// stores are those of the served versions and of the storage version.
-	stores    map[string]customresource.CustomResourceStorage
+	// shown are the places of the endpoints that there are: those of the served versions.
+	shown     map[place]bool
 	stored    string
 	convertor *convertor
-	documents map[string]func() (*spec3.OpenAPI, error)
+	schemas   *schemas
+	// whole is crd with its schemas.
+	whole *late[*apiextensionsv1.CustomResourceDefinition]
+	// strategies are those of the versions that have a store.
+	strategies map[string]*late[strategies]
 	// typeConverter knows the schemas of all versions.
 	typeConverter managedfields.TypeConverter
+
+	// made are the parts, once the first request has needed them. building is held while they
+	// are built; closed says that they are not to be built any more.
+	made     atomic.Pointer[parts]
+	building sync.Mutex
+	closed   bool
 
 	// requests counts the running requests; leave ends one.
 	requests *gate
@@ -42,6 +52,21 @@ type definition struct {
 	// retired ends when the definition has been replaced.
 	retired context.Context
 	retire  context.CancelFunc
+}
+
+// parts are what requests run on.
+type parts struct {
+	// endpoints are those of the served versions.
+	endpoints map[place]*resources.Endpoint
+	// stores are those of the served versions and of the storage version.
+	stores map[string]versionStore
+}
+
+// versionStore is the store of one version, with its subresources; these are nil if there are none.
+type versionStore struct {
+	*customresource.REST
+	status *statusREST
+	scale  *customresource.ScaleREST
 }
 
 // place is where an endpoint stands in a definition.
@@ -56,25 +81,53 @@ func (d *definition) serves(crd *apiextensionsv1.CustomResourceDefinition) bool 
 
 // close gives up the stores. Requests must have ended.
 func (d *definition) close() {
-	for _, s := range d.stores {
-		// The stores of subresources are the same.
-		s.CustomResource.DestroyFunc()
+	d.building.Lock()
+	defer d.building.Unlock()
+	d.closed = true
+	if made := d.made.Load(); made != nil {
+		for _, s := range made.stores {
+			// The stores of subresources are the same.
+			s.DestroyFunc()
+		}
 	}
 }
 
-// build holds what the versions of a definition share while it is built.
+// errClosed means that a definition was replaced or deleted before it was used.
+var errClosed = errors.New("the definition changed a moment ago")
+
+// open returns the parts, which the first call builds. It opens no store.
+func (d *definition) open() (*parts, error) {
+	if made := d.made.Load(); made != nil {
+		return made, nil
+	}
+	d.building.Lock()
+	defer d.building.Unlock()
+	if made := d.made.Load(); made != nil {
+		return made, nil
+	}
+	if d.closed {
+		return nil, errClosed
+	}
+	made, err := d.build()
+	if err != nil {
+		return nil, fmt.Errorf("building CustomResourceDefinition %q: %w", d.crd.Name, err)
+	}
+	d.made.Store(made)
+	return made, nil
+}
+
+// build holds what the versions of a definition share while its parts are built.
 type build struct {
 	*definition
-	server      *Server
-	schemas     *schemas
+	*parts
 	safe        runtime.ObjectConvertor
 	equivalents runtime.EquivalentResourceRegistry
 	// replicas says where versions with a scale subresource have the number.
 	replicas managedfields.ResourcePathMappings
 }
 
-// define builds what serves a definition. It opens nothing. Previous, which may
-// be nil, is what it replaces.
+// define makes what serves a definition. It opens nothing, and builds only what it needs to know
+// that the schemas are good, unless that is known. Previous, which may be nil, is what it replaces.
 func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous *definition) (_ *definition, err error) {
 	names := crd.Status.AcceptedNames
 	if names.Plural == "" || names.Singular == "" || names.Kind == "" || names.ListKind == "" {
@@ -85,60 +138,87 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 		return nil, err
 	}
 	d := &definition{
-		crd:       crd,
-		endpoints: map[place]*resources.Endpoint{},
-		stores:    map[string]customresource.CustomResourceStorage{},
-		stored:    stored,
-		documents: map[string]func() (*spec3.OpenAPI, error){},
-		requests:  newGate(),
-		creations: newGate(),
+		server:     s,
+		crd:        crd,
+		shown:      map[place]bool{},
+		stored:     stored,
+		strategies: map[string]*late[strategies]{},
+		requests:   newGate(),
+		creations:  newGate(),
 	}
 	if previous != nil && previous.crd.UID == crd.UID {
 		// Creations that run in the old definition count.
 		d.creations = previous.creations
 	}
-	d.leave = d.requests.leave
-	d.retired, d.retire = context.WithCancel(context.Background())
-	defer func() {
-		if err != nil {
-			d.retire()
-		}
-	}()
-	d.typeConverter = resources.NewTypeConverter(d.newTypeConverter)
-	for _, v := range crd.Spec.Versions {
-		d.documents[v.Name] = sync.OnceValues(func() (*spec3.OpenAPI, error) { return document(crd, v.Name) })
-	}
-	b := &build{
-		definition:  d,
-		server:      s,
-		equivalents: runtime.NewEquivalentResourceRegistry(),
-		replicas:    managedfields.ResourcePathMappings{},
-	}
-	if b.schemas, err = newSchemas(crd); err != nil {
-		return nil, err
-	}
 	if d.convertor, err = newConvertor(crd, &s.options); err != nil {
 		return nil, err
 	}
-	b.safe = safe{d.convertor}
-	b.registerKinds()
+	d.whole = newLate(&s.keeper, minPatience, func() (*apiextensionsv1.CustomResourceDefinition, error) { return unpacked(crd) })
+	d.schemas = newSchemas(crd, &s.keeper, d.whole.get)
+	if !s.trusted(crd) {
+		if _, err := d.schemas.byVersion.get(); err != nil {
+			return nil, err
+		}
+	}
+	patience := requestPatience
+	if d.convertor.webhook != nil {
+		patience = conversionPatience
+	}
+	d.typeConverter = resources.NewTypeConverter(newLate(&s.keeper, patience, d.newTypeConverter).get)
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		if !v.Served && !v.Storage {
+			continue
+		}
+		d.strategies[v.Name] = newLate(&s.keeper, minPatience, func() (strategies, error) { return d.newStrategies(i) })
+		if !v.Served || s.builtin(d.groupVersion(v.Name)) {
+			continue
+		}
+		d.shown[place{version: v.Name}] = true
+		if v.Subresources != nil {
+			d.shown[place{v.Name, "status"}] = v.Subresources.Status != nil
+			d.shown[place{v.Name, "scale"}] = v.Subresources.Scale != nil
+		}
+	}
+	d.leave = d.requests.leave
+	d.retired, d.retire = context.WithCancel(context.Background())
+	return d, nil
+}
+
+// trusted reports whether the schemas of a definition are known to be good: a server has
+// established it with them, and no server has found fault with them.
+func (s *Server) trusted(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return established(crd) && !crd.Spec.PreserveUnknownFields &&
+		apihelpers.FindCRDCondition(crd, apiextensionsv1.NonStructuralSchema) == nil
+}
+
+// build builds the parts.
+func (d *definition) build() (*parts, error) {
+	b := &build{
+		definition:  d,
+		parts:       &parts{endpoints: map[place]*resources.Endpoint{}, stores: map[string]versionStore{}},
+		safe:        safe{d.convertor},
+		equivalents: runtime.NewEquivalentResourceRegistry(),
+		replicas:    managedfields.ResourcePathMappings{},
+	}
+	b.registerKinds()
+	for i := range d.crd.Spec.Versions {
+		v := &d.crd.Spec.Versions[i]
+		if d.strategies[v.Name] == nil {
 			continue
 		}
 		if err := b.addStore(v); err != nil {
 			return nil, fmt.Errorf("version %s: %w", v.Name, err)
 		}
 	}
-	for i := range crd.Spec.Versions {
-		if v := &crd.Spec.Versions[i]; v.Served && !s.builtin(b.groupVersion(v.Name)) {
+	for i := range d.crd.Spec.Versions {
+		if v := &d.crd.Spec.Versions[i]; d.shown[place{version: v.Name}] {
 			if err := b.addEndpoints(v); err != nil {
 				return nil, fmt.Errorf("version %s: %w", v.Name, err)
 			}
 		}
 	}
-	return d, nil
+	return b.parts, nil
 }
 
 // registerKinds fills the registry of equivalent resources, one for each
@@ -174,3 +254,5 @@ func (d *definition) groupVersion(version string) schema.GroupVersion {
 func (d *definition) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: d.crd.Spec.Group, Resource: d.crd.Status.AcceptedNames.Plural}
 }
+
+func (d *definition) namespaced() bool { return d.crd.Spec.Scope == apiextensionsv1.NamespaceScoped }

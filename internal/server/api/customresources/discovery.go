@@ -49,7 +49,7 @@ func (s *Server) Versions() []Version {
 		for i := range e.crd.Spec.Versions {
 			v := &e.crd.Spec.Versions[i]
 			gv := e.groupVersion(v.Name)
-			if _, ok := e.endpoints[place{version: v.Name}]; !ok {
+			if !e.shown[place{version: v.Name}] {
 				continue
 			}
 			if byGV[gv] == nil {
@@ -93,7 +93,7 @@ func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersi
 	}
 	v.Resources = append(v.Resources, main)
 	for _, sub := range []string{"status", "scale"} {
-		if _, ok := e.endpoints[place{in.Name, sub}]; !ok {
+		if !e.shown[place{in.Name, sub}] {
 			continue
 		}
 		v.Resources = append(v.Resources, discovered(e.crd, in, sub))

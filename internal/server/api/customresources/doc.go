@@ -4,11 +4,24 @@
 // # From definition to endpoints
 //
 // An informer watches the definitions. Each one whose names are accepted is
-// built into a served definition: for every version a store, a request scope and
-// the endpoints that package resources runs requests on. Building (structural
-// schemas, compiled CEL rules) happens in Run, never while a request waits; the
-// result is immutable, and the set of all of them is swapped by one atomic
-// pointer, so that Lookup takes no lock and allocates nothing.
+// made a served definition, and the set of all of them is swapped by one atomic
+// pointer, so that Lookup takes no lock and allocates nothing. A served definition
+// is immutable, but for what the next section describes.
+//
+// # What a definition costs
+//
+// A cluster may have a thousand definitions, and most are hardly ever used. A
+// served definition has no more than what discovery shows, and its schemas, packed.
+// The first request builds the rest: for every version a store, a request scope and
+// the endpoints that package resources runs requests on. What is compiled from the
+// schemas (structural schemas, validators with CEL rules, the type converter of
+// server-side apply) takes by far the most memory. A keeper drops each part that was
+// not needed for some seconds, and the next request that needs the part builds it
+// again; a part that comes back is kept longer each time. An OpenAPI document is not
+// kept at all: package openapi keeps the text.
+//
+// Schemas are checked before they are served, as ever: by the validation of the
+// definition, and by compiling them before the definition is established.
 //
 // When a definition changes, the new one is swapped in, the watches of the old
 // one are ended (clients resume them and find the new one), running

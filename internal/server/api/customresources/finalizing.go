@@ -28,7 +28,11 @@ func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv
 	e.creations.close()
 	select {
 	case <-e.creations.empty:
-		return emptied{e.stores[e.stored].CustomResource}, nil
+		made, err := e.open()
+		if err != nil {
+			return nil, err
+		}
+		return emptied{made.stores[e.stored].REST}, nil
 	case <-e.retired.Done():
 		return nil, errors.New("it changed a moment ago")
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -26,7 +25,7 @@ func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 		if d.groupVersion(version) != gv {
 			return nil
 		}
-		document, err := d.documents[version]()
+		document, err := d.document(version)
 		documents = append(documents, document)
 		return err
 	})
@@ -41,7 +40,11 @@ func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 	var documents []*spec.Swagger
 	err := s.eachServed(func(d *definition, version string) error {
-		document, err := builder.BuildOpenAPIV2(d.crd, version, builder.Options{V2: true, IncludeSelectableFields: true})
+		crd, err := unpacked(d.crd)
+		if err != nil {
+			return err
+		}
+		document, err := builder.BuildOpenAPIV2(crd, version, builder.Options{V2: true, IncludeSelectableFields: true})
 		if err != nil {
 			return fmt.Errorf("OpenAPI v2 of %s in version %s: %w", d.crd.Name, version, err)
 		}
@@ -58,7 +61,11 @@ func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 }
 
 // document builds the OpenAPI v3 document of a definition in one version.
-func document(crd *apiextensionsv1.CustomResourceDefinition, version string) (*spec3.OpenAPI, error) {
+func (d *definition) document(version string) (*spec3.OpenAPI, error) {
+	crd, err := d.whole.get()
+	if err != nil {
+		return nil, err
+	}
 	document, err := builder.BuildOpenAPIV3(crd, version, builder.Options{IncludeSelectableFields: true})
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI v3 of %s in version %s: %w", crd.Name, version, err)
@@ -81,9 +88,9 @@ func withInitializers(metadata spec.Schema) spec.Schema {
 // newTypeConverter builds what server-side apply needs. Versions that are no
 // longer served count: objects may have fields that were managed in them.
 func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
-	documents := make([]*spec3.OpenAPI, 0, len(d.documents))
-	for _, build := range d.documents {
-		document, err := build()
+	documents := make([]*spec3.OpenAPI, 0, len(d.crd.Spec.Versions))
+	for i := range d.crd.Spec.Versions {
+		document, err := d.document(d.crd.Spec.Versions[i].Name)
 		if err != nil {
 			return nil, err
 		}

@@ -13,24 +13,42 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // schemas are the structural schemas of a definition.
 type schemas struct {
 	kind schema.GroupKind
 	// byVersion has no entry for a version without a schema.
-	byVersion map[string]*structuralschema.Structural
+	byVersion *late[map[string]*structuralschema.Structural]
 	// preserve is set for definitions from before structural schemas: nothing
 	// is pruned.
 	preserve bool
 }
 
-func newSchemas(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error) {
-	s := &schemas{
-		kind:      schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind},
-		byVersion: map[string]*structuralschema.Structural{},
-		preserve:  crd.Spec.PreserveUnknownFields,
+// newSchemas returns the schemas of a definition; whole returns it with them.
+func newSchemas(crd *apiextensionsv1.CustomResourceDefinition, k *keeper, whole func() (*apiextensionsv1.CustomResourceDefinition, error)) *schemas {
+	return &schemas{
+		kind:     schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind},
+		preserve: crd.Spec.PreserveUnknownFields,
+		byVersion: newLate(k, minPatience, func() (map[string]*structuralschema.Structural, error) {
+			crd, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			return structuralOf(crd)
+		}),
 	}
+}
+
+// of returns the schema of a version, nil if it has none.
+func (s *schemas) of(version string) (*structuralschema.Structural, error) {
+	all, err := s.byVersion.get()
+	return all[version], err
+}
+
+func structuralOf(crd *apiextensionsv1.CustomResourceDefinition) (map[string]*structuralschema.Structural, error) {
+	byVersion := map[string]*structuralschema.Structural{}
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
 		validation, err := validationOf(v)
@@ -41,19 +59,19 @@ func newSchemas(crd *apiextensionsv1.CustomResourceDefinition) (*schemas, error)
 			continue
 		}
 		structural, err := structuralschema.NewStructural(validation.OpenAPIV3Schema)
-		if err != nil && !s.preserve {
+		if err != nil && !crd.Spec.PreserveUnknownFields {
 			return nil, fmt.Errorf("schema of version %s: %w", v.Name, err)
 		}
-		if !s.preserve {
+		if !crd.Spec.PreserveUnknownFields {
 			// Defaults are shared with the definition, which is not ours.
 			structural = structural.DeepCopy()
 			if err := defaulting.PruneDefaults(structural); err != nil {
 				return nil, fmt.Errorf("defaults of version %s: %w", v.Name, err)
 			}
 		}
-		s.byVersion[v.Name] = structural
+		byVersion[v.Name] = structural
 	}
-	return s, nil
+	return byVersion, nil
 }
 
 // validationOf returns the schema of a version in the form validation uses, nil
@@ -103,7 +121,10 @@ func (s *schemas) coerce(u *unstructured.Unstructured, c coercion) (unknown []st
 		return nil, err
 	}
 	if gv.Group == s.kind.Group && kind == s.kind.Kind {
-		structural := s.byVersion[gv.Version]
+		structural, unknowable := s.of(gv.Version)
+		if unknowable != nil {
+			return nil, unknowable
+		}
 		if !s.preserve {
 			unknown = append(unknown, pruning.PruneWithOptions(u.Object, structural, true,
 				structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: c.unknown})...)
@@ -143,7 +164,13 @@ func (d defaulter) Default(obj runtime.Object) {
 		return
 	}
 	if gvk := u.GetObjectKind().GroupVersionKind(); gvk.GroupKind() == d.kind {
-		defaulting.Default(u.UnstructuredContent(), d.byVersion[gvk.Version])
+		structural, err := d.of(gvk.Version)
+		if err != nil {
+			// Whoever decoded the object needed the schema, too, and has failed.
+			utilruntime.HandleError(fmt.Errorf("defaults of %s: %w", gvk, err))
+			return
+		}
+		defaulting.Default(u.UnstructuredContent(), structural)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/rest"
@@ -95,6 +97,8 @@ type Server struct {
 	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
 	arrivals *arrivals
+	// keeper drops what was built for definitions and is not needed any more.
+	keeper keeper
 	// retiring counts the definitions that are being given up.
 	retiring sync.WaitGroup
 }
@@ -126,10 +130,23 @@ func New(o Options) (*Server, error) {
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "customresources"}),
 		ready:    make(chan struct{}),
 		arrivals: newArrivals(patience),
+		keeper:   keeper{interval: roundTime},
 	}
 	s.store(map[schema.GroupResource]entry{})
 	s.definitions = s.informers.Apiextensions().V1().CustomResourceDefinitions()
-	if _, err := s.definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	informer := s.definitions.Informer()
+	if err := informer.SetTransform(func(obj any) (any, error) {
+		crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+		if !ok {
+			return obj, nil
+		}
+		before, _, _ := informer.GetIndexer().GetByKey(crd.Name)
+		earlier, _ := before.(*apiextensionsv1.CustomResourceDefinition)
+		return crd, pack(crd, earlier)
+	}); err != nil {
+		return nil, fmt.Errorf("custom resources: %w", err)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    s.enqueue,
 		UpdateFunc: func(_, obj any) { s.enqueue(obj) },
 		DeleteFunc: func(obj any) {
@@ -141,11 +158,11 @@ func New(o Options) (*Server, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	v1 := client.ApiextensionsV1()
+	v1 := statusWriter{client.ApiextensionsV1()}
 	s.establish = establish.NewEstablishingController(s.definitions, v1)
 	const workers = 5
 	names := naming.NewNamingConditionController(klog.Background(), s.definitions, v1)
-	structure := nonstructuralschema.NewConditionController(s.definitions, v1)
+	structure := nonstructuralschema.NewConditionController(withSchemas{s.definitions, s}, v1)
 	approval := apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(s.definitions, v1)
 	final := finalizer.NewCRDFinalizer(s.definitions, v1, finalizing{s})
 	s.controllers = []func(context.Context){
@@ -165,6 +182,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	defer s.informers.Shutdown()
 	defer s.retiring.Wait()
+	defer s.keeper.end()
 	if !cache.WaitForCacheSync(ctx.Done(), s.definitions.Informer().HasSynced) {
 		s.queue.ShutDown()
 		return nil
@@ -203,12 +221,18 @@ func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*r
 		if !ok {
 			return nil, nil
 		}
-		endpoint := e.endpoints[place{gvr.Version, subresource}]
-		if endpoint == nil {
+		at := place{gvr.Version, subresource}
+		if !e.shown[at] {
 			return nil, nil
 		}
 		if e.requests.enter() {
-			return endpoint, e.leave
+			made, err := e.open()
+			if err != nil {
+				e.leave()
+				utilruntime.HandleError(err)
+				return nil, nil
+			}
+			return made.endpoints[at], e.leave
 		}
 		// The definition has been replaced since the snapshot was loaded.
 	}
@@ -218,7 +242,7 @@ func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*r
 // served in that version.
 func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool) {
 	d := (*s.kinds.Load())[kind.GroupKind()]
-	if d == nil || d.endpoints[place{kind.Version, ""}] == nil {
+	if d == nil || !d.shown[place{version: kind.Version}] {
 		return resource, false
 	}
 	return kind.GroupVersion().WithResource(d.crd.Spec.Names.Plural), true
@@ -229,7 +253,7 @@ func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.Group
 // and is there as soon as the kind is served.
 func (s *Server) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	d := (*s.kinds.Load())[kind.GroupKind()]
-	if d == nil || d.documents[kind.Version] == nil {
+	if d == nil || !slices.ContainsFunc(d.crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version }) {
 		return nil
 	}
 	return d.typeConverter

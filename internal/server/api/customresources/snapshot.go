@@ -188,7 +188,7 @@ func (s *Server) eachServed(f func(d *definition, version string) error) error {
 			continue
 		}
 		for _, v := range e.crd.Spec.Versions {
-			if _, ok := e.endpoints[place{version: v.Name}]; !ok {
+			if !e.shown[place{version: v.Name}] {
 				continue
 			}
 			if err := f(e.definition, v.Name); err != nil {

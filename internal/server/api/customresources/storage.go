@@ -6,7 +6,12 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // instances is the storage of custom objects in one version. Its watches end
@@ -30,11 +35,33 @@ func (i *instances) Watch(ctx context.Context, options *internalversion.ListOpti
 	return w, err
 }
 
-// status and scale have no storage of their own that could be destroyed.
-type status struct{ *customresource.StatusREST }
+// statusREST is the storage of the status subresource of one version.
+type statusREST struct{ store *registry.Store }
 
-func (status) Destroy() {}
+// New implements rest.Storage.
+func (s *statusREST) New() runtime.Object { return s.store.New() }
 
+// Destroy implements rest.Storage. The storage is that of the resource.
+func (s *statusREST) Destroy() {}
+
+// Get implements rest.Getter, for patches.
+func (s *statusREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+// Update implements rest.Updater. It creates nothing.
+func (s *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	return s.store.Update(ctx, name, info, create, update, false, options)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy.
+func (s *statusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.store.GetResetFields()
+}
+
+// scale has no storage of its own that could be destroyed.
 type scale struct{ *customresource.ScaleREST }
 
 func (scale) Destroy() {}

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
@@ -48,13 +50,30 @@ var scaleCodecs = sync.OnceValue(func() kserializer.CodecFactory {
 		kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
 })
 
-// addStore makes the store of a version, and those of its subresources.
-func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) error {
-	names := b.crd.Status.AcceptedNames
-	gv := b.groupVersion(v.Name)
+// strategies say what may be written in a version, and how.
+type strategies struct {
+	main strategy
+	// status is that of the status subresource; nil if there is none.
+	status strategy
+}
+
+// strategy is what upstream's strategies of custom resources can do.
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+	rest.ResetFieldsStrategy
+}
+
+// newStrategies compiles the schemas of a version.
+func (d *definition) newStrategies(index int) (s strategies, err error) {
+	crd, err := d.whole.get()
+	if err != nil {
+		return s, err
+	}
+	v := &crd.Spec.Versions[index]
 	internal, err := validationOf(v)
 	if err != nil {
-		return err
+		return s, err
 	}
 	var props, statusProps *apiextensions.JSONSchemaProps
 	if internal != nil {
@@ -67,43 +86,105 @@ func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) err
 	}
 	validator, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
-		return err
+		return s, err
 	}
-	var statusSpec *apiextensions.CustomResourceSubresourceStatus
-	var scaleSpec *apiextensions.CustomResourceSubresourceScale
+	statusSpec, scaleSpec := subresources(v)
 	var statusValidator validation.SchemaValidator
-	if v.Subresources != nil && v.Subresources.Status != nil {
-		statusSpec = &apiextensions.CustomResourceSubresourceStatus{}
-		if statusProps != nil {
-			if statusValidator, _, err = validation.NewSchemaValidator(statusProps); err != nil {
-				return err
-			}
+	if statusSpec != nil && statusProps != nil {
+		if statusValidator, _, err = validation.NewSchemaValidator(statusProps); err != nil {
+			return s, err
 		}
 	}
+	structural, err := d.schemas.of(v.Name)
+	if err != nil {
+		return s, err
+	}
+	main := customresource.NewStrategy(typer{scheme}, d.namespaced(), d.groupVersion(v.Name).WithKind(d.crd.Status.AcceptedNames.Kind),
+		validator, statusValidator, structural, statusSpec, scaleSpec, v.SelectableFields)
+	s.main = main
+	if statusSpec != nil {
+		s.status = customresource.NewStatusStrategy(main)
+	}
+	return s, nil
+}
+
+// subresources are those of a version in the form strategies use, nil if there are none.
+func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion) (status *apiextensions.CustomResourceSubresourceStatus, scale *apiextensions.CustomResourceSubresourceScale) {
+	if v.Subresources != nil && v.Subresources.Status != nil {
+		status = &apiextensions.CustomResourceSubresourceStatus{}
+	}
 	if v.Subresources != nil && v.Subresources.Scale != nil {
-		scaleSpec = &apiextensions.CustomResourceSubresourceScale{
+		scale = &apiextensions.CustomResourceSubresourceScale{
 			SpecReplicasPath:   v.Subresources.Scale.SpecReplicasPath,
 			StatusReplicasPath: v.Subresources.Scale.StatusReplicasPath,
 			LabelSelectorPath:  v.Subresources.Scale.LabelSelectorPath,
 		}
 	}
+	return status, scale
+}
+
+// lateStrategy is a strategy without schemas that validates by those of one that is compiled
+// when it is needed. Upstream's strategies need schemas for nothing else.
+type lateStrategy struct {
+	strategy
+	compiled func() (strategy, error)
+}
+
+// Validate implements rest.RESTCreateStrategy.
+func (s lateStrategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	compiled, err := s.compiled()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return compiled.Validate(ctx, obj)
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s lateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	compiled, err := s.compiled()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return compiled.ValidateUpdate(ctx, obj, old)
+}
+
+// addStore makes the store of a version, and those of its subresources.
+func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) error {
+	names := b.crd.Status.AcceptedNames
+	gv := b.groupVersion(v.Name)
 	// With an error comes a convertor that prints names only.
 	table, _ := tableconvertor.New(columns(v))
 
 	config := b.server.options.Storage
-	config.Codec = storageCodec(b.safe, b.schemas, b.groupVersion(b.stored), gv)
+	config.Codec = storageCodec(b.safe, b.schemas, b.groupVersion(b.definition.stored), gv)
 	resource := b.groupResource()
-	strategy := customresource.NewStrategy(typer{scheme}, b.crd.Spec.Scope == apiextensionsv1.NamespaceScoped, gv.WithKind(names.Kind),
-		validator, statusValidator, b.schemas.byVersion[v.Name], statusSpec, scaleSpec, v.SelectableFields)
-	store, err := customresource.NewStorage(resource, schema.GroupResource{Group: gv.Group, Resource: names.Singular},
-		gv.WithKind(names.Kind), gv.WithKind(names.ListKind), strategy,
+	statusSpec, scaleSpec := subresources(v)
+	bare := customresource.NewStrategy(typer{scheme}, b.namespaced(), gv.WithKind(names.Kind), nil, nil, nil, statusSpec, scaleSpec, v.SelectableFields)
+	made, err := customresource.NewStorage(resource, schema.GroupResource{Group: gv.Group, Resource: names.Singular},
+		gv.WithKind(names.Kind), gv.WithKind(names.ListKind), bare,
 		b.server.options.Factory.For(&storagebackend.ConfigForResource{Config: config, GroupResource: resource}, resource.Group+"/"+resource.Resource),
 		names.Categories, table, b.replicas)
 	if err != nil {
 		return err
 	}
-	store.CustomResource.BeginCreate = beginCreate(b.creations, resource)
-	b.stores[v.Name] = store
+	compiled := b.strategies[v.Name].get
+	s := versionStore{REST: made.CustomResource, scale: made.Scale}
+	main := lateStrategy{bare, func() (strategy, error) {
+		s, err := compiled()
+		return s.main, err
+	}}
+	s.CreateStrategy, s.UpdateStrategy = main, main
+	s.BeginCreate = beginCreate(b.creations, resource)
+	if statusSpec != nil {
+		late := lateStrategy{customresource.NewStatusStrategy(bare), func() (strategy, error) {
+			s, err := compiled()
+			return s.status, err
+		}}
+		of := *s.Store
+		of.UpdateStrategy, of.ResetFieldsStrategy = late, late
+		s.status = &statusREST{&of}
+	}
+	b.stores[v.Name] = s
 	return nil
 }
 
@@ -111,14 +192,13 @@ func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) err
 func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion) error {
 	gv := b.groupVersion(v.Name)
 	store := b.stores[v.Name]
-	namespaced := b.crd.Spec.Scope == apiextensionsv1.NamespaceScoped
 	parameters := runtime.NewScheme()
 	parameters.AddUnversionedTypes(gv, &metav1.ListOptions{}, &metav1.GetOptions{}, &metav1.DeleteOptions{})
 	t := typer{parameters}
 	serializer := newSerializer(t, b.safe, b.schemas)
 
 	scope := handlers.RequestScope{
-		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !namespaced},
+		Namer:                    handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !b.namespaced()},
 		Serializer:               initialization.NewCodec(serializer),
 		StandardSerializers:      textual(serializer.media),
 		ParameterCodec:           runtime.NewParameterCodec(parameters),
@@ -127,7 +207,7 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 		UnsafeConvertor:          b.convertor,
 		Defaulter:                defaulter{b.schemas, parameters},
 		Typer:                    t,
-		TableConvertor:           store.CustomResource,
+		TableConvertor:           store.REST,
 		EquivalentResourceMapper: b.equivalents,
 		Authorizer:               b.server.options.Authorizer,
 		Resource:                 gv.WithResource(b.crd.Status.AcceptedNames.Plural),
@@ -138,21 +218,21 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 		MaxRequestBodyBytes: b.server.options.MaxRequestBodyBytes,
 	}
 	main := &resources.Endpoint{
-		Storage:   &instances{REST: store.CustomResource, retired: b.retired},
+		Storage:   &instances{REST: store.REST, retired: b.retired},
 		BodyTypes: bodyTypes,
 		Admit:     func(next admission.Interface) admission.Interface { return refuseCreate{next, b.creations} },
 	}
-	if err := b.add(v, main, scope, store.CustomResource.GetResetFields()); err != nil {
+	if err := b.add(v, main, scope, store.GetResetFields()); err != nil {
 		return err
 	}
-	if store.Status != nil {
+	if store.status != nil {
 		scope := scope
 		scope.Subresource = "status"
-		if err := b.add(v, &resources.Endpoint{Storage: status{store.Status}, BodyTypes: bodyTypes}, scope, b.statusResetFields()); err != nil {
+		if err := b.add(v, &resources.Endpoint{Storage: store.status, BodyTypes: bodyTypes}, scope, b.statusResetFields()); err != nil {
 			return err
 		}
 	}
-	if store.Scale != nil {
+	if store.scale != nil {
 		scope := scope
 		scope.Subresource = "scale"
 		scope.Serializer = scaleCodecs()
@@ -160,7 +240,7 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 		scope.Kind = scaleKind
 		// The columns are our own and have valid paths.
 		scope.TableConvertor, _ = tableconvertor.New(scaleColumns)
-		if err := b.add(v, &resources.Endpoint{Storage: scale{store.Scale}}, scope, nil); err != nil {
+		if err := b.add(v, &resources.Endpoint{Storage: scale{store.scale}}, scope, nil); err != nil {
 			return err
 		}
 	}
@@ -193,10 +273,10 @@ func (b *build) add(v *apiextensionsv1.CustomResourceDefinitionVersion, e *resou
 func (b *build) statusResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, s := range b.stores {
-		if s.Status == nil {
+		if s.status == nil {
 			continue
 		}
-		for version, fields := range s.Status.GetResetFields() {
+		for version, fields := range s.status.GetResetFields() {
 			reset[version] = fields
 		}
 	}
@@ -223,8 +303,7 @@ func deprecation(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensions
 }
 
 var (
-	_ rest.Storage = status{}
-	_ rest.Patcher = status{}
+	_ rest.Patcher = &statusREST{}
 	_ rest.Storage = scale{}
 	_ rest.Patcher = scale{}
 	_ rest.Watcher = &instances{}

@@ -1,8 +1,6 @@
 package resources
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -11,19 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 )
 
-// NewTypeConverter returns a converter for server-side apply that is built by
-// the first request that needs it and shows metadata.initializers to it. The
-// schemas that build returns must know the field.
-func NewTypeConverter(build func() (managedfields.TypeConverter, error)) managedfields.TypeConverter {
-	return &typeConverter{build: sync.OnceValues(build)}
+// NewTypeConverter returns a converter for server-side apply that shows
+// metadata.initializers to the one that get returns, whose schemas must know the
+// field. It calls get for each object; what get returns must be the same for all
+// objects of a request.
+func NewTypeConverter(get func() (managedfields.TypeConverter, error)) managedfields.TypeConverter {
+	return typeConverter{get}
 }
 
 type typeConverter struct {
-	build func() (managedfields.TypeConverter, error)
+	get func() (managedfields.TypeConverter, error)
 }
 
-func (c *typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	inner, err := c.build()
+func (c typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	inner, err := c.get()
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +41,8 @@ func (c *typeConverter) ObjectToTyped(obj runtime.Object, opts ...typed.Validati
 	return inner.ObjectToTyped(&unstructured.Unstructured{Object: content}, opts...)
 }
 
-func (c *typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
-	inner, err := c.build()
+func (c typeConverter) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
+	inner, err := c.get()
 	if err != nil {
 		return nil, err
 	}

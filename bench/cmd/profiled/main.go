@@ -1,0 +1,65 @@
+// Profiled is gatehouse, with profiles: at SIGUSR1 it collects garbage and writes the heap and
+// the goroutines to the directory that GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
+// file, it has the CPU profile from the start until the first SIGUSR1.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"syscall"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	if path := os.Getenv("GATEHOUSE_CPU_PROFILE"); path != "" {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "profiles:", err)
+		}
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	go func() {
+		for range asked {
+			if err := write(os.Getenv("GATEHOUSE_PROFILES")); err != nil {
+				fmt.Fprintln(os.Stderr, "profiles:", err)
+			}
+		}
+	}()
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// write writes the profiles. The one of the goroutines comes last, under its final name: when it
+// is there, all are.
+func write(dir string) error {
+	pprof.StopCPUProfile()
+	runtime.GC()
+	for _, name := range []string{"heap", "goroutine"} {
+		path := filepath.Join(dir, name+".pprof")
+		f, err := os.Create(path + ".part")
+		if err != nil {
+			return err
+		}
+		if err := pprof.Lookup(name).WriteTo(f, 0); err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".part", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package customresources
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"fmt"
+	"io"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clientv1 "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	informersv1 "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	listersv1 "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Schemas take more memory than all else in a definition together, a hundred times as much as
+// they take compressed. Definitions are therefore kept with packed schemas. A packed schema has
+// nothing but a default that begins with packedMark, which no JSON does; after it comes the
+// schema in protobuf, compressed. Equal schemas are packed into equal bytes.
+
+// packedMark is what a packed schema begins with.
+const packedMark = 0
+
+func isPacked(v *apiextensionsv1.CustomResourceValidation) bool {
+	if v == nil || v.OpenAPIV3Schema == nil || v.OpenAPIV3Schema.Default == nil {
+		return false
+	}
+	raw := v.OpenAPIV3Schema.Default.Raw
+	return len(raw) > 0 && raw[0] == packedMark
+}
+
+// pack packs the schemas of a definition in place. before, which may be nil, is an earlier state
+// of it, with packed schemas that are used again if they are the same.
+func pack(crd, before *apiextensionsv1.CustomResourceDefinition) error {
+	// The generation grows with every change of the spec.
+	same := before != nil && before.UID == crd.UID && before.Generation == crd.Generation && len(before.Spec.Versions) == len(crd.Spec.Versions)
+	for i := range crd.Spec.Versions {
+		v := &crd.Spec.Versions[i]
+		if v.Schema == nil || isPacked(v.Schema) {
+			continue
+		}
+		if same && before.Spec.Versions[i].Name == v.Name && isPacked(before.Spec.Versions[i].Schema) {
+			v.Schema = before.Spec.Versions[i].Schema
+			continue
+		}
+		packed, err := packSchema(v.Schema)
+		if err != nil {
+			return fmt.Errorf("packing the schema of version %s of %s: %w", v.Name, crd.Name, err)
+		}
+		v.Schema = packed
+	}
+	return nil
+}
+
+func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.CustomResourceValidation, error) {
+	text, err := v.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	packed := bytes.NewBuffer(make([]byte, 0, len(text)/4))
+	packed.WriteByte(packedMark)
+	w, err := flate.NewWriter(packed, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+		Default: &apiextensionsv1.JSON{Raw: bytes.Clone(packed.Bytes())},
+	}}, nil
+}
+
+func unpackSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.CustomResourceValidation, error) {
+	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(v.OpenAPIV3Schema.Default.Raw[1:])))
+	if err != nil {
+		return nil, err
+	}
+	out := &apiextensionsv1.CustomResourceValidation{}
+	return out, out.Unmarshal(text)
+}
+
+// unpacked returns a definition with its schemas. The definition is not changed; it is the
+// result if it has no packed schema.
+func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	out := crd
+	for i := range crd.Spec.Versions {
+		if !isPacked(crd.Spec.Versions[i].Schema) {
+			continue
+		}
+		if out == crd {
+			copied := *crd
+			copied.Spec.Versions = append([]apiextensionsv1.CustomResourceDefinitionVersion(nil), crd.Spec.Versions...)
+			out = &copied
+		}
+		schema, err := unpackSchema(crd.Spec.Versions[i].Schema)
+		if err != nil {
+			return nil, fmt.Errorf("unpacking the schema of version %s of %s: %w", crd.Spec.Versions[i].Name, crd.Name, err)
+		}
+		out.Spec.Versions[i].Schema = schema
+	}
+	return out, nil
+}
+
+// statusWriter is a client for controllers that read definitions with packed schemas, and write
+// the status of definitions.
+type statusWriter struct {
+	clientv1.CustomResourceDefinitionsGetter
+}
+
+// CustomResourceDefinitions implements clientv1.CustomResourceDefinitionsGetter.
+func (w statusWriter) CustomResourceDefinitions() clientv1.CustomResourceDefinitionInterface {
+	return statusWriting{w.CustomResourceDefinitionsGetter.CustomResourceDefinitions()}
+}
+
+type statusWriting struct {
+	clientv1.CustomResourceDefinitionInterface
+}
+
+// UpdateStatus writes a status. Admission sees the whole definition.
+func (w statusWriting) UpdateStatus(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (*apiextensionsv1.CustomResourceDefinition, error) {
+	whole, err := unpacked(crd)
+	if err != nil {
+		return nil, err
+	}
+	updated, err := w.CustomResourceDefinitionInterface.UpdateStatus(ctx, whole, o)
+	if err != nil {
+		return nil, err
+	}
+	return updated, pack(updated, crd)
+}
+
+// withSchemas is the informer of definitions for a controller that reads schemas.
+type withSchemas struct {
+	informersv1.CustomResourceDefinitionInformer
+	server *Server
+}
+
+// Lister implements informersv1.CustomResourceDefinitionInformer.
+func (w withSchemas) Lister() listersv1.CustomResourceDefinitionLister {
+	return listingSchemas{w.CustomResourceDefinitionInformer.Lister(), w.server}
+}
+
+type listingSchemas struct {
+	listersv1.CustomResourceDefinitionLister
+	server *Server
+}
+
+// Get returns a definition with its schemas, or without them if they are known to be good:
+// the controller asks again and again.
+func (l listingSchemas) Get(name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd, err := l.CustomResourceDefinitionLister.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	if l.server.trusted(crd) {
+		crd = crd.DeepCopy()
+		for i := range crd.Spec.Versions {
+			crd.Spec.Versions[i].Schema = nil
+		}
+		return crd, nil
+	}
+	return unpacked(crd)
+}

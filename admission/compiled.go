@@ -33,8 +33,11 @@ type Described interface {
 	// Changes reports whether the plugin may change the object of a request that it is
 	// concerned with. Where it does, a plan and a trace tell what changed.
 	Changes() bool
-	// Reads is what the plugin reads to judge requests.
-	Reads() []Read
+	// Reads is what the plugin reads to judge a request; nil attributes mean any request.
+	Reads(a admission.Attributes) []Read
+	// DependsOnOthers reports whether the verdict depends on what the plugins before this
+	// one made of the object.
+	DependsOnOthers() bool
 }
 
 // Read is a resource that a plugin reads: in the namespace of the request if Namespaced,

@@ -29,7 +29,8 @@ type described struct {
 
 func (described) Concerns(a admission.Attributes) bool { return a.GetResource().Resource == "pods" }
 func (d described) Changes() bool                      { return d.changes }
-func (d described) Reads() []Read                      { return d.reads }
+func (d described) Reads(admission.Attributes) []Read  { return d.reads }
+func (d described) DependsOnOthers() bool              { return false }
 
 func (d described) Predict(ctx context.Context, _ registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if d.unsure {

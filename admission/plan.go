@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -91,11 +92,13 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	if options.ParamHidden != nil && in.Params != nil {
 		in.Params = hiddenParams{in.Params, options.ParamHidden}
 	}
-	return plan.New(ctx, links(chain, p.Attributes, o, &options), s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
+	return plan.New(ctx, Links(chain, p.Attributes, o, &options), s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
-// links describes the plugins of a chain for a plan about a request.
-func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options *PlanOptions) []plan.Link {
+// Links describes the plugins of a chain for a plan about a request: those that act on
+// registrations, and of the others those that the request concerns. A plan by these links
+// changes the object of the attributes, and has no other effect.
+func Links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options *PlanOptions) []plan.Link {
 	list := make([]plan.Link, 0, len(chain))
 	for _, p := range chain {
 		l := plan.Link{Plugin: p.Name}
@@ -108,8 +111,12 @@ func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces,
 		}
 		_, l.Mutates = p.Interface.(admission.MutationInterface)
 		_, l.Validates = p.Interface.(admission.ValidationInterface)
-		if predictor, ok := p.Interface.(Predictor); ok {
-			if !acts {
+		described, ok := p.Interface.(Described)
+		if ok {
+			l.Changes, l.DependsOnOthers = described.Changes(), described.DependsOnOthers()
+		}
+		if predictor, predicts := p.Interface.(Predictor); predicts {
+			if !acts && (!ok || len(described.Reads(a)) > 0) {
 				l.Hidden = options.Unread[p.Name]
 			}
 			if acts || options.NamespaceHidden == "" {
@@ -121,6 +128,20 @@ func links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces,
 	return list
 }
 
+// completed are the attributes of a request in a pass: the validating one has the name that was
+// generated.
+func completed(a admission.Attributes, pass registration.Pass) admission.Attributes {
+	if pass != registration.ValidatingPass || a.GetName() != "" || a.GetObject() == nil {
+		return a
+	}
+	m, err := meta.Accessor(a.GetObject())
+	if err != nil || m.GetName() == "" {
+		return a
+	}
+	return admission.NewAttributesRecord(a.GetObject(), a.GetOldObject(), a.GetKind(), a.GetNamespace(), m.GetName(), a.GetResource(),
+		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
+}
+
 // judge returns what asks a plugin about a request, and what it changes.
 func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o admission.ObjectInterfaces) func(context.Context, registration.Pass) ([]byte, error) {
 	watch := mayChange(p, a)
@@ -130,7 +151,7 @@ func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o
 		if watch {
 			w.remember(a, 0)
 		}
-		err := predictor.Predict(ctx, pass, a, o)
+		err := predictor.Predict(ctx, pass, completed(a, pass), o)
 		switch {
 		case errors.Is(err, ErrNotPredicted):
 			return nil, nil

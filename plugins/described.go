@@ -50,7 +50,7 @@ func wrap(row Plugin, inner, trial apiadmission.Interface, stored map[schema.Gro
 
 // Concerns implements admission.Described.
 func (p *plugin) Concerns(a apiadmission.Attributes) bool {
-	return p.row.concerns(asStored(a, p.stored))
+	return p.row.Concerns(asStored(a, p.stored))
 }
 
 // Changes implements admission.Described.
@@ -60,7 +60,15 @@ func (p *plugin) Changes() bool {
 }
 
 // Reads implements admission.Described.
-func (p *plugin) Reads() []admission.Read { return p.row.Reads }
+func (p *plugin) Reads(a apiadmission.Attributes) []admission.Read {
+	if a == nil {
+		return p.row.Reads
+	}
+	return p.row.ReadsFor(asStored(a, p.stored))
+}
+
+// DependsOnOthers implements admission.Described.
+func (p *plugin) DependsOnOthers() bool { return p.row.place == last }
 
 // Predict implements admission.Predictor.
 func (p *plugin) Predict(ctx context.Context, pass registration.Pass, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {

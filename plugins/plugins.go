@@ -49,6 +49,9 @@ type Plugin struct {
 	// Default reports whether the plugin runs when no flag says otherwise, as in
 	// kube-apiserver.
 	Default bool
+	// Since is the minor release of Kubernetes 1 in which the plugin began to act by default; 0
+	// for those that every supported release has.
+	Since int
 	// Does says in a sentence what the plugin is for.
 	Does string
 	// About are the requests that the plugin may change or refuse.
@@ -68,6 +71,8 @@ type Plugin struct {
 	check    func(configuration []byte) error
 	place    place
 	forecast forecast
+	// idle, if set, reports whether the plugin reads nothing for a request.
+	idle func(apiadmission.Attributes) bool
 	// onlyRefuses reports whether the plugin changes no object, although it takes part in the
 	// mutating pass.
 	onlyRefuses bool
@@ -212,7 +217,7 @@ var table = []Plugin{
 		About: []About{pods, {Resource: "pods", Subresource: "ephemeralcontainers"}},
 	},
 	{
-		Name: podsecurity.PluginName, register: podsecurity.Register, Default: true, TakesConfiguration: true,
+		Name: podsecurity.PluginName, register: podsecurity.Register, Default: true, Since: 23, TakesConfiguration: true,
 		Does: "Holds pods to the Pod Security Standard that the labels of their namespace name: it refuses, warns and audits.",
 		About: []About{
 			pods, {Resource: "pods", Subresource: "ephemeralcontainers"}, {Resource: "pods", Subresource: "resize"}, {Resource: "namespaces"},
@@ -262,7 +267,7 @@ var table = []Plugin{
 	{
 		Name: setdefault.PluginName, register: setdefault.Register, Default: true,
 		Does:  "Gives claims without a storage class the default one.",
-		About: []About{{Resource: "persistentvolumeclaims", Operations: create}}, Reads: cluster("storageclasses.storage.k8s.io"),
+		About: []About{{Resource: "persistentvolumeclaims", Operations: create}}, Reads: cluster("storageclasses.storage.k8s.io"), idle: withStorageClass,
 	},
 	{
 		Name: storageobjectinuseprotection.PluginName, register: storageobjectinuseprotection.Register, Default: true,
@@ -290,7 +295,7 @@ var table = []Plugin{
 	{
 		Name: runtimeclass.PluginName, register: runtimeclass.Register, Default: true,
 		Does:  "Gives pods the overhead, node selector and tolerations of their RuntimeClass, and refuses pods whose class does not exist.",
-		About: newPods, Reads: cluster("runtimeclasses.node.k8s.io"),
+		About: newPods, Reads: cluster("runtimeclasses.node.k8s.io"), idle: withoutRuntimeClass,
 	},
 	{
 		Name: approval.PluginName, register: approval.Register, Default: true, Asks: true,
@@ -315,7 +320,7 @@ var table = []Plugin{
 	{
 		Name: defaultingressclass.PluginName, register: defaultingressclass.Register, Default: true,
 		Does:  "Gives ingresses without a class the default one.",
-		About: []About{{Group: "networking.k8s.io", Resource: "ingresses", Operations: create}}, Reads: cluster("ingressclasses.networking.k8s.io"),
+		About: []About{{Group: "networking.k8s.io", Resource: "ingresses", Operations: create}}, Reads: cluster("ingressclasses.networking.k8s.io"), idle: withIngressClass,
 	},
 	{
 		Name: denyserviceexternalips.PluginName, register: denyserviceexternalips.Register,
@@ -323,21 +328,21 @@ var table = []Plugin{
 		About: []About{{Resource: "services"}},
 	},
 	{
-		Name: podtopologylabels.PluginName, register: podtopologylabels.Register, Default: true,
+		Name: podtopologylabels.PluginName, register: podtopologylabels.Register, Default: true, Since: 35,
 		Does: "Copies the zone and region labels of a node to the pods that are bound to it.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "binding", Operations: create},
 		},
-		Reads: cluster("nodes"),
+		Reads: cluster("nodes"), idle: unbound,
 	},
 	{
-		Name: nodedeclaredfeatures.PluginName, register: nodedeclaredfeatures.Register, Default: true,
+		Name: nodedeclaredfeatures.PluginName, register: nodedeclaredfeatures.Register, Default: true, Since: 36,
 		Does: "Refuses a change of a bound pod that its node declares not to support.",
 		About: []About{
 			{Resource: "pods", Operations: update}, {Resource: "pods", Subresource: "resize", Operations: update},
 			{Group: "resource.k8s.io", Resource: "resourceslices"},
 		},
-		Reads: cluster("nodes"),
+		Reads: cluster("nodes"), idle: unbound,
 	},
 	{
 		Name: podresize.PluginName, register: podresize.Register, Default: true,
@@ -347,7 +352,7 @@ var table = []Plugin{
 	{
 		Name: resourcequota.PluginName, register: resourcequota.Register, Default: true, place: last, forecast: dry, TakesConfiguration: true,
 		Does:  "Refuses what would take a namespace over its ResourceQuotas, and counts what it lets pass.",
-		About: inNamespaces, Reads: namespaced("resourcequotas"),
+		About: inNamespaces, Reads: namespaced("resourcequotas"), idle: ofNamespaces,
 	},
 	{
 		Name: deny.PluginName, register: deny.Register, place: last, onlyRefuses: true,
@@ -391,8 +396,8 @@ func Order(engine []admission.Known) []admission.Known {
 	return append(list, at(last)...)
 }
 
-// concerns reports whether a request is among those that a plugin is about.
-func (p *Plugin) concerns(a apiadmission.Attributes) bool {
+// Concerns reports whether a request is among those that the plugin is about.
+func (p *Plugin) Concerns(a apiadmission.Attributes) bool {
 	return slices.ContainsFunc(p.About, func(about About) bool { return about.matches(a) })
 }
 
@@ -403,6 +408,14 @@ func (about *About) matches(a apiadmission.Attributes) bool {
 		(about.Subresource == wildcard || about.Subresource == a.GetSubresource()) &&
 		(about.Operations == nil || slices.Contains(about.Operations, a.GetOperation())) &&
 		(!about.Namespaced || a.GetNamespace() != "")
+}
+
+// ReadsFor is what of Reads the plugin reads to judge a request.
+func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
+	if p.idle != nil && p.idle(a) {
+		return nil
+	}
+	return p.Reads
 }
 
 // Counts reports whether judging a request has an effect, which a dry run has not.

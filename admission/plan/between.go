@@ -87,6 +87,26 @@ func (b *builder) generate() {
 	b.request = &request
 }
 
+// validate rejects an object that is not valid once the mutating pass is over.
+func (b *builder) validate() {
+	if b.over || b.input.Validate == nil {
+		return
+	}
+	if err := b.input.Validate(b.ctx, b.input.Objects.Newest()); err != nil {
+		step := Link{Plugin: ValidationName}
+		if why := b.unsure(false); why != "" {
+			step.Hidden = oneLine(err) + why
+			b.hidden(registration.ValidatingPass, &step)
+			return
+		}
+		b.plan.Steps = append(b.plan.Steps, Step{
+			Pass: registration.ValidatingPass.String(), Plugin: ValidationName, Effect: Reject,
+			Reason: &Explanation{Code: NotValid.String(), Message: oneLine(err)},
+		})
+		b.reject(err.Error())
+	}
+}
+
 // decide is Decide for a candidate of a pass. Between the passes, the server gives back to
 // the object of a status request what such a request does not change: the spec, and of the
 // metadata more or less, by kind. What depends on it is unknown.

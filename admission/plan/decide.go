@@ -93,6 +93,9 @@ type Input struct {
 	Status Objects
 	// Generates reports whether the server generates names between the passes. It is for plans.
 	Generates bool
+	// Validate returns why the object is not valid once the mutating pass is over. It must not
+	// change the object. It is for plans. Nil means that it is not known.
+	Validate func(ctx context.Context, object runtime.Object) error
 	// NamespaceLabels returns the labels of a namespace. When there is none of that
 	// name, the error is the API status NotFound. It is asked only for an entry with
 	// a namespaceSelector. Nil means that there are no namespaces.

@@ -35,8 +35,8 @@ func (About) SwaggerDoc() map[string]string {
 func (Step) SwaggerDoc() map[string]string {
 	return map[string]string{
 		"":               "Step is one thing that admission does with a request, or would do if it applied.",
-		"pass":           "Pass is mutating or validating, Plugin the admission plugin whose step it is.",
-		"plugin":         "Pass is mutating or validating, Plugin the admission plugin whose step it is.",
+		"pass":           "Pass is mutating or validating, Plugin the admission plugin whose step it is, or ValidationName.",
+		"plugin":         "Pass is mutating or validating, Plugin the admission plugin whose step it is, or ValidationName.",
 		"entry":          "Entry is what is registered; nil for a compiled-in plugin.",
 		"effect":         "Effect is what happens at the step: call, evaluate, pend, run, reject, ignore, skip or unknown.",
 		"rule":           "Rule is the index of the rule that matched, and As what a review says the request is about; nil when no rule matched.",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,9 @@ type Link struct {
 	Source *registration.Descriptor
 	// Mutates and Validates tell in which passes a compiled-in plugin takes part.
 	Mutates, Validates bool
+	// Changes reports whether a compiled-in plugin may change the object, and DependsOnOthers
+	// whether its verdict depends on what the others made of the object.
+	Changes, DependsOnOthers bool
 	// Judge says what the plugin itself would reject the request with, nil if it would
 	// not, and, if it is known, what it changes, as a JSON patch. It must change nothing
 	// but, in the mutating pass, the object. A nil Judge means that the plugin has no
@@ -131,7 +135,8 @@ const (
 
 // Step is one thing that admission does with a request, or would do if it applied.
 type Step struct {
-	// Pass is mutating or validating, Plugin the admission plugin whose step it is.
+	// Pass is mutating or validating, Plugin the admission plugin whose step it is, or
+	// ValidationName.
 	Pass   string `json:"pass"`
 	Plugin string `json:"plugin"`
 	// Entry is what is registered; nil for a compiled-in plugin.
@@ -172,6 +177,51 @@ type Step struct {
 	Patch json.RawMessage `json:"patch,omitempty"`
 	// Notes say what else is known about the step. The caller of New adds them.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// ValidationName stands for a plugin in the step of an object that is not valid.
+const ValidationName = "Validation"
+
+// Verdict is what a plan says becomes of a request.
+type Verdict string
+
+const (
+	// VerdictAccepted: nothing rejects the request.
+	VerdictAccepted Verdict = "accepted"
+	// VerdictRejected: the request is rejected.
+	VerdictRejected Verdict = "rejected"
+	// VerdictWebhooks: nothing but webhooks can reject the request.
+	VerdictWebhooks Verdict = "up to webhooks"
+	// VerdictUnknown: something cannot be seen that can reject the request.
+	VerdictUnknown Verdict = "unknown"
+)
+
+// Verdict returns what becomes of the request.
+func (p *Plan) Verdict() Verdict {
+	has := func(effect Effect) bool {
+		return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Effect == effect })
+	}
+	switch {
+	case p.Rejection != "":
+		return VerdictRejected
+	case has(Undecided):
+		return VerdictUnknown
+	case has(Call):
+		return VerdictWebhooks
+	}
+	return VerdictAccepted
+}
+
+// RejectedBy names what rejects the request, empty when nothing does.
+func (p *Plan) RejectedBy() string {
+	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Effect == Reject })
+	switch {
+	case p.Rejection == "" || i < 0:
+		return ""
+	case p.Steps[i].Entry != nil:
+		return p.Steps[i].Entry.String()
+	}
+	return p.Steps[i].Plugin
 }
 
 // AppliedExclusion is an exclusion rule that has an effect.
@@ -266,6 +316,7 @@ func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e 
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
 		if pass == registration.ValidatingPass {
 			b.generate()
+			b.validate()
 		}
 		for i := range chain {
 			b.link(pass, &chain[i])
@@ -286,6 +337,9 @@ type builder struct {
 	plan        *Plan
 	// constraints are what the entries of a source ask of their order, once it was looked at.
 	constraints map[registration.Source][]registration.Constraint
+	// unseen are compiled-in plugins, and unlisted plugins with registrations, that may have
+	// changed the object in a way that nobody sees.
+	unseen, unlisted []string
 	// over is set when the request is rejected.
 	over  bool
 	worst time.Duration
@@ -301,6 +355,9 @@ func (b *builder) link(pass registration.Pass, l *Link) {
 		b.judge(pass, l)
 	case l.Hidden != "":
 		b.hidden(pass, l)
+		if pass == registration.MutatingPass && l.Source.Source != registration.Initializing {
+			b.unlisted = append(b.unlisted, l.Plugin)
+		}
 	case l.Source.Source == registration.Initializing:
 		b.initializers(l)
 	case l.Source.Policies:
@@ -318,8 +375,12 @@ func (b *builder) compiled(pass registration.Pass, l *Link) {
 	case b.over:
 	case l.Hidden != "":
 		b.hidden(pass, l)
+		if l.Changes {
+			b.unseen = append(b.unseen, l.Plugin)
+		}
 	default:
-		if patch := b.judge(pass, l); !b.over {
+		before := len(b.plan.Steps)
+		if patch := b.judge(pass, l); len(b.plan.Steps) == before {
 			b.plan.Steps = append(b.plan.Steps, Step{Pass: pass.String(), Plugin: l.Plugin, Effect: Run, Patch: patch})
 		}
 	}
@@ -342,6 +403,12 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	if pass == registration.MutatingPass {
 		b.input.Objects.Changed()
 	}
+	if why := b.unsure(l.DependsOnOthers); err != nil && why != "" {
+		unsure := *l
+		unsure.Hidden = oneLine(err) + why
+		b.hidden(pass, &unsure)
+		return nil
+	}
 	if err != nil {
 		b.plan.Steps = append(b.plan.Steps, Step{
 			Pass: pass.String(), Plugin: l.Plugin, Effect: Reject,
@@ -350,6 +417,20 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 		b.reject(err.Error())
 	}
 	return patch
+}
+
+// unsure says why a rejection of the object, as far as it can be seen, need not be one; empty when
+// it is certain. Compiled-in plugins change nothing by which others judge, but for policies and
+// those that depend on others.
+func (b *builder) unsure(dependsOnOthers bool) string {
+	list := b.unlisted
+	if dependsOnOthers {
+		list = append(slices.Clone(b.unseen), list...)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return ", unless " + strings.Join(list, " or ") + " changes the object"
 }
 
 // reject notes what the request is rejected with; the first rejection counts.

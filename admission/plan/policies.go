@@ -116,6 +116,7 @@ func (b *builder) policies(l *Link) {
 	} else {
 		judgements, err = Judge(b.ctx, candidates, b.request, b.equivalents, b.input, b.all)
 	}
+	first := len(b.plan.Steps)
 	values := NewValues(b.request, b.input)
 	add := func(i int) {
 		if i < len(judgements) {
@@ -148,7 +149,16 @@ func (b *builder) policies(l *Link) {
 		if l.Source.Pass == registration.MutatingPass {
 			denial = b.request.MutationDenial
 		}
-		b.reject(denial(b.input.Objects.Newest(), reason, texts).Error())
+		why := b.unsure(true)
+		if why == "" {
+			b.reject(denial(b.input.Objects.Newest(), reason, texts).Error())
+			return
+		}
+		for i := range b.plan.Steps[first:] {
+			if s := &b.plan.Steps[first+i]; s.Effect == Reject {
+				s.Effect, s.Reason = Undecided, &Explanation{Code: Unknown.String(), Message: "unknown: " + s.Reason.Message + why}
+			}
+		}
 	}
 }
 

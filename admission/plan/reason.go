@@ -75,6 +75,8 @@ const (
 	NoReviewVersion
 	// Rejected: a plugin itself rejects the request.
 	Rejected
+	// NotValid: the object is not valid after the mutating pass.
+	NotValid
 
 	// The codes from here on are about policies. The failure policy
 	// decides about facts that could not be found out.
@@ -118,7 +120,7 @@ var codes = [...]string{
 	Unknown:     "Unknown",
 	UnknownKind: "UnknownKind", BadSelector: "BadSelector", NamespaceNotFound: "NamespaceNotFound",
 	NamespaceUnreadable: "NamespaceUnreadable", NotConvertible: "NotConvertible", ConditionFailed: "ConditionFailed",
-	NoDryRun: "NoDryRun", NoSideEffects: "NoSideEffects", NoReviewVersion: "NoReviewVersion", Rejected: "Rejected",
+	NoDryRun: "NoDryRun", NoSideEffects: "NoSideEffects", NoReviewVersion: "NoReviewVersion", Rejected: "Rejected", NotValid: "NotValid",
 	NoBinding: "NoBinding", NoBindingApplies: "NoBindingApplies", ParamKindNotFound: "ParamKindNotFound", BadParamRef: "BadParamRef",
 	ParamsNotFound: "ParamsNotFound", ParamsUnreadable: "ParamsUnreadable", NoParams: "NoParams",
 	Violated: "Violated", EvaluationFailed: "EvaluationFailed", PatchFailed: "PatchFailed",

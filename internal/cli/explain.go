@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
@@ -35,6 +36,10 @@ type explainOptions struct {
 	dryRun, all            bool
 	registrations          []string
 	output                 string
+	expand, exitCode, rbac bool
+	// enable, disable and configFile are flags of the cluster's API server.
+	enable, disable []string
+	configFile      string
 }
 
 func newExplain(streams Streams) *cobra.Command {
@@ -51,15 +56,23 @@ would be called and which policies evaluated, in which order and why, which
 initializers the object would get, and what would reject it. No webhook is
 called and nothing is written.
 
+For a workload, such as a Deployment, the command also explains the pods that
+its controllers make of its template.
+
 A Gatehouse server explains by itself. Of any other cluster, the command reads
-the registrations, the namespace and the stored object, as far as you may read
-them. With --registrations it reads files and needs no cluster. The command
-lists as unknown what it cannot read.`,
+the registrations, the namespace, its quotas, limits and service accounts, the
+classes and the stored object, as far as you may read them, and judges by the
+plugins that are compiled into kube-apiserver. --rbac prints the rights that
+this needs. With --registrations it reads files and needs no cluster. The
+command lists as unknown what it cannot read.`,
 		Example: `  # which webhooks a create of this file would call
   gatehouse explain -f deployment.yaml
 
   # the same for another user, with what does not apply and why
   gatehouse explain -f deployment.yaml --as alice --as-group devs --all
+
+  # why a Deployment has no pods
+  gatehouse explain deployment/web -n shop
 
   # what a deletion would go through
   gatehouse explain deployment/web --operation DELETE
@@ -91,11 +104,20 @@ lists as unknown what it cannot read.`,
 		f.StringVar(&o.as, "as", "", "`user` who would make the request (default you)")
 		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
 		f.BoolVar(&o.dryRun, "dry-run", false, "explain a dry run")
+		f.BoolVar(&o.expand, "expand", true, "explain what controllers create for a workload, too")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected")
+		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
+	})
+	addSection(cmd, "The API server of another cluster", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringSliceVar(&o.enable, "enable-admission-plugins", nil, "`plugins` that it runs besides the default ones")
+		f.StringSliceVar(&o.disable, "disable-admission-plugins", nil, "default `plugins` that it does not run")
+		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of its plugins")
 	})
 	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
 		f.StringSliceVar(&o.registrations, "registrations", nil,
@@ -107,6 +129,9 @@ lists as unknown what it cannot read.`,
 
 // complete checks the command line and fills in what follows from it.
 func (o *explainOptions) complete() error {
+	if o.rbac {
+		return nil
+	}
 	if o.file == "" && o.object == "" {
 		return usageError{errors.New("name a request: -f FILE or KIND/NAME")}
 	}
@@ -135,14 +160,29 @@ func (o *explainOptions) complete() error {
 		return usageError{errors.New("--as-group needs --as")}
 	case len(o.registrations) > 0 && *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != "":
 		return usageError{errors.New("--registrations explains without a server: leave out --kubeconfig and --context")}
+	case len(o.registrations) > 0 && o.ofServer():
+		return usageError{errors.New("--registrations explains without a server, and files do not say which plugins it runs: leave out --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file")}
 	}
 	return nil
 }
 
-// explainer says what admission would do with a request.
-type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error)
+// ofServer reports whether the command line says how the API server runs.
+func (o *explainOptions) ofServer() bool {
+	return len(o.enable)+len(o.disable) > 0 || o.configFile != ""
+}
+
+// explainer says what admission would do with a request, and what becomes of the object; nil when
+// that is not known.
+type explainer func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error)
 
 func (o *explainOptions) run(ctx context.Context, streams Streams) error {
+	if o.rbac {
+		return printRBAC(streams.Out)
+	}
+	// What a plugin logs while it is made is of no use here.
+	if err := startLogging(ctx, io.Discard, 0); err != nil {
+		return err
+	}
 	explain, kinds, namespace, err := o.explainer(ctx)
 	if err != nil {
 		return err
@@ -151,24 +191,47 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	found := make([]*v1alpha1.AdmissionExplanation, len(requests))
-	for i, q := range requests {
-		if found[i], err = explain(ctx, q); err != nil {
+	var found []*v1alpha1.AdmissionExplanation
+	var headings []string
+	for _, q := range requests {
+		e, made, err := explain(ctx, q)
+		if err != nil {
 			return err
+		}
+		found, headings = append(found, e), append(headings, "")
+		if !o.expands(q) || made == nil {
+			continue
+		}
+		dependents, err := offline.Dependents(made)
+		if err != nil {
+			return fmt.Errorf("what controllers create for %s %s: %w", made.GetKind(), made.GetName(), err)
+		}
+		for i := range dependents {
+			d := &dependents[i]
+			e, _, err := explain(ctx, &offline.Request{
+				Operation: "CREATE", Kind: kinds.Of(d.Object.GroupVersionKind()), Namespace: q.Namespace, Name: d.Object.GetName(),
+				Object: d.Object, User: d.By, DryRun: q.DryRun, All: q.All,
+			})
+			if err != nil {
+				return err
+			}
+			found, headings = append(found, e), append(headings, fmt.Sprintf("For %s, its controller would create:", d.Of))
 		}
 	}
 	if o.output != "text" {
-		return printExplanations(streams.Out, o.output, found)
+		err = printExplanations(streams.Out, o.output, found)
+	} else {
+		err = printAll(streams.Out, found, headings)
 	}
-	for i, e := range found {
-		if i > 0 {
-			fmt.Fprintln(streams.Out)
-		}
-		if err := printExplanation(streams.Out, e); err != nil {
-			return err
-		}
+	if err == nil && o.exitCode && slices.ContainsFunc(found, rejected) {
+		return exitStatus(exitRejected)
 	}
-	return nil
+	return err
+}
+
+// expands reports whether controllers create other objects after a request.
+func (o *explainOptions) expands(q *offline.Request) bool {
+	return o.expand && q.Subresource == "" && (q.Operation == "CREATE" || q.Operation == "UPDATE")
 }
 
 // explainer finds out who explains, which kinds there are, and in which namespace a
@@ -185,6 +248,13 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		}
 		return o.offline(world, nil), world.Kinds, namespace, nil
 	}
+	flags := offline.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}}
+	if o.configFile != "" {
+		var err error
+		if flags.Configuration, err = admission.LoadConfiguration(o.configFile); err != nil {
+			return nil, nil, "", usageError{fmt.Errorf("--admission-control-config-file: %w", err)}
+		}
+	}
 	config, err := o.cluster.open()
 	if err != nil {
 		return nil, nil, "", err
@@ -199,11 +269,17 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	}
 	if o.old == "" {
 		if ask, err := asksServer(ctx, config, kinds); err != nil || ask {
+			if ask && o.ofServer() {
+				return nil, nil, "", usageError{errors.New("this Gatehouse server explains by itself, and knows its plugins: leave out --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file")}
+			}
 			return o.server(config, kinds), kinds, namespace, err
 		}
 	}
 	world, err := offline.Connect(ctx, config, kinds)
 	if err != nil {
+		return nil, nil, "", err
+	}
+	if err := world.Judge(ctx, config, flags); err != nil {
 		return nil, nil, "", err
 	}
 	return o.offline(world, func() user.Info { return offline.Caller(ctx, config) }), kinds, namespace, nil
@@ -235,38 +311,57 @@ func asksServer(ctx context.Context, config *rest.Config, kinds *offline.Kinds) 
 // server explains by asking the server. What stands behind the webhooks of policy engines is
 // read here, with the rights of the caller.
 func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) explainer {
-	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
+	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error) {
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		asked, err := o.explanation(q)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		body, err := json.Marshal(asked)
+		e, err := ask(ctx, client, asked)
+		if q.User != nil && apierrors.IsForbidden(err) {
+			// Its controller is another user, whom the caller may not impersonate.
+			asked.Spec.User, asked.Spec.Groups = "", nil
+			if e, err = ask(ctx, client, asked); err == nil && e.Status.Plan != nil {
+				e.Status.Plan.Notes = append(e.Status.Plan.Notes, "explained as you: to explain it as "+q.User.GetName()+" you need to be allowed to impersonate that user and its groups")
+			}
+		}
 		if err != nil {
-			return nil, err
-		}
-		gv := v1alpha1.SchemeGroupVersion
-		answer, err := client.RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
-			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
-		if err != nil {
-			return nil, explained(answer, err)
-		}
-		e := &v1alpha1.AdmissionExplanation{}
-		if err := json.Unmarshal(answer, e); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if e.Status.Plan != nil {
 			engines, err := offline.NewEngines(config, kinds)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			engines.Annotate(ctx, e.Status.Plan)
 		}
-		return e, nil
+		made := q.Object
+		if made == nil && o.expands(q) {
+			if made, err = offline.Stored(ctx, config, q); err != nil {
+				return nil, nil, err
+			}
+		}
+		return e, made, nil
 	}
+}
+
+// ask asks a server for an explanation.
+func ask(ctx context.Context, client kubernetes.Interface, asked *v1alpha1.AdmissionExplanation) (*v1alpha1.AdmissionExplanation, error) {
+	body, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	gv := v1alpha1.SchemeGroupVersion
+	answer, err := client.Discovery().RESTClient().Post().AbsPath("/apis", gv.Group, gv.Version, explanations).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
+	if err != nil {
+		return nil, explained(answer, err)
+	}
+	e := &v1alpha1.AdmissionExplanation{}
+	return e, json.Unmarshal(answer, e)
 }
 
 // explained is the error of a request, as the server's answer words it.
@@ -287,6 +382,10 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 			Namespace: q.Namespace, Name: q.Name, DryRun: q.DryRun, User: o.as, Groups: o.asGroups, All: q.All,
 		},
 	}
+	if q.User != nil {
+		// A controller, and not the caller.
+		e.Spec.User, e.Spec.Groups = q.User.GetName(), q.User.GetGroups()
+	}
 	if q.Operation == "CREATE" && q.Subresource == "" {
 		// A create names the object in its body.
 		e.Spec.Name = ""
@@ -303,8 +402,13 @@ func (o *explainOptions) explanation(q *offline.Request) (*v1alpha1.AdmissionExp
 
 // offline explains by what can be read. caller says who asks; nil if nobody knows.
 func (o *explainOptions) offline(world *offline.World, caller func() user.Info) explainer {
-	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, error) {
+	return func(ctx context.Context, q *offline.Request) (*v1alpha1.AdmissionExplanation, *unstructured.Unstructured, error) {
+		e, err := o.explanation(q)
+		if err != nil {
+			return nil, nil, err
+		}
 		switch {
+		case q.User != nil:
 		case o.as != "":
 			groups := slices.Clone(o.asGroups)
 			if !slices.Contains(groups, user.AllAuthenticated) && o.as != user.Anonymous {
@@ -314,18 +418,15 @@ func (o *explainOptions) offline(world *offline.World, caller func() user.Info) 
 		case caller != nil:
 			q.User = caller()
 		}
-		e, err := o.explanation(q)
-		if err != nil {
-			return nil, err
-		}
-		e.Status.Plan, err = world.Plan(ctx, q)
+		var made *unstructured.Unstructured
+		e.Status.Plan, made, err = world.Try(ctx, q)
 		switch {
 		case apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("explaining this %s needs the stored object: you need to be allowed to get it, or give it with --old: %w", q.Operation, err)
+			return nil, nil, fmt.Errorf("explaining this %s needs the stored object: you need to be allowed to get it, or give it with --old: %w", q.Operation, err)
 		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("explaining this %s needs the stored object: %w; give it with --old", q.Operation, err)
+			return nil, nil, fmt.Errorf("explaining this %s needs the stored object: %w; give it with --old", q.Operation, err)
 		}
-		return e, err
+		return e, made, err
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -36,9 +38,57 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	return err
 }
 
-// printExplanation writes an explanation for people.
-func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
+// printAll writes explanations for people, each with its heading, and what holds for all of them.
+func printAll(out io.Writer, found []*v1alpha1.AdmissionExplanation, headings []string) error {
 	b := terminal.NewPage(out)
+	var bad, common []string
+	if len(found) > 1 {
+		common = slices.DeleteFunc(slices.Clone(notesOf(found[0])), func(note string) bool {
+			return slices.ContainsFunc(found, func(e *v1alpha1.AdmissionExplanation) bool { return !slices.Contains(notesOf(e), note) })
+		})
+	}
+	for i, e := range found {
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		if headings[i] != "" {
+			terminal.Fprintf(b, "%s\n\n", headings[i])
+		}
+		printExplanation(b, e, slices.DeleteFunc(slices.Clone(notesOf(e)), func(note string) bool { return slices.Contains(common, note) }))
+		switch {
+		case !rejected(e):
+		case e.Status.Plan == nil:
+			bad = append(bad, asked(e))
+		default:
+			bad = append(bad, fmt.Sprintf("%s (%s)", subjectOf(&e.Status.Plan.Request), e.Status.Plan.RejectedBy()))
+		}
+	}
+	if len(found) > 1 {
+		printNotes(b, "Unknown to these plans", common)
+		if len(bad) > 0 {
+			terminal.Fprintf(b, "\n%s: %s\n", terminal.Paint(terminal.Red, fmt.Sprintf("%d of %d requests would be rejected", len(bad), len(found))), strings.Join(bad, ", "))
+		} else {
+			terminal.Fprintf(b, "\nNone of the %d requests is rejected in its plan.\n", len(found))
+		}
+	}
+	return b.Flush()
+}
+
+// notesOf are the notes of a plan.
+func notesOf(e *v1alpha1.AdmissionExplanation) []string {
+	if e.Status.Plan == nil {
+		return nil
+	}
+	return e.Status.Plan.Notes
+}
+
+// rejected reports whether a request would be rejected, by admission or before.
+func rejected(e *v1alpha1.AdmissionExplanation) bool {
+	return e.Status.Plan == nil || e.Status.Plan.Verdict() == plan.VerdictRejected
+}
+
+// printExplanation writes an explanation for people, with some of the notes of its plan.
+func printExplanation(b *terminal.Page, e *v1alpha1.AdmissionExplanation, notes []string) {
 	p := e.Status.Plan
 	if p == nil {
 		terminal.Fprintf(b, "%s\n", asked(e))
@@ -46,8 +96,8 @@ func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
 		if e.Status.Error != nil {
 			message = e.Status.Error.Message
 		}
-		terminal.Fprintf(b, "Rejected before admission: %s\n", terminal.Indented(message, "  "))
-		return b.Flush()
+		terminal.Fprintf(b, "%s: %s\n", terminal.Paint(terminal.Red, "Rejected before admission"), terminal.Indented(message, "  "))
+		return
 	}
 	terminal.Fprintf(b, "%s\n", title(&p.Request))
 	fmt.Fprintln(b)
@@ -55,16 +105,32 @@ func printExplanation(out io.Writer, e *v1alpha1.AdmissionExplanation) error {
 	if p.WorstCaseSeconds > 0 {
 		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
 	}
-	if p.Rejection != "" {
-		terminal.Fprintf(b, "\n%s: %s\n", terminal.Paint(terminal.Red, "The request would be rejected"), terminal.Indented(p.Rejection, "  "))
+	printNotes(b, "Unknown to this plan", notes)
+	fmt.Fprintln(b)
+	switch p.Verdict() {
+	case plan.VerdictRejected:
+		would := "The request would be rejected"
+		if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Effect == plan.Call && s.Pass == registration.MutatingPass.String() }) {
+			would += ", unless a mutating webhook changes the object"
+		}
+		terminal.Fprintf(b, "%s: %s\n", terminal.Paint(terminal.Red, would), terminal.Indented(p.Rejection, "  "))
+	case plan.VerdictUnknown:
+		fmt.Fprintln(b, "Nothing that can be seen rejects the request. Steps that are unknown can reject it.")
+	case plan.VerdictWebhooks:
+		fmt.Fprintln(b, "Nothing but webhooks can reject the request.")
+	default:
+		fmt.Fprintln(b, "Nothing in this plan rejects the request.")
 	}
-	for i, note := range p.Notes {
+}
+
+// printNotes writes what plans do not know.
+func printNotes(b *terminal.Page, title string, notes []string) {
+	for i, note := range notes {
 		if i == 0 {
-			terminal.Fprintf(b, "\nUnknown to this plan:\n")
+			terminal.Fprintf(b, "\n%s:\n", title)
 		}
 		terminal.Fprintf(b, "  - %s\n", note)
 	}
-	return b.Flush()
 }
 
 // title says what a request is about: CREATE Deployment shop/web (apps/v1 deployments),
@@ -74,14 +140,7 @@ func title(r *plan.About) string {
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
 	}
-	name := r.Name
-	if name == "" {
-		name = "(no name yet)"
-	}
-	if r.Namespace != "" && r.Resource != "namespaces" {
-		name = path.Join(r.Namespace, name)
-	}
-	s := fmt.Sprintf("%s %s %s (%s %s)", r.Operation, r.Kind, name, r.APIVersion, resource)
+	s := fmt.Sprintf("%s %s (%s %s)", r.Operation, subjectOf(r), r.APIVersion, resource)
 	if r.User != "" {
 		s += ", by " + r.User
 	}
@@ -89,6 +148,18 @@ func title(r *plan.About) string {
 		s += ", as a dry run"
 	}
 	return s
+}
+
+// subjectOf names the object of a request: Deployment shop/web.
+func subjectOf(r *plan.About) string {
+	name := r.Name
+	if name == "" {
+		name = "(no name yet)"
+	}
+	if r.Namespace != "" && r.Resource != "namespaces" {
+		name = path.Join(r.Namespace, name)
+	}
+	return r.Kind + " " + name
 }
 
 // asked is the title of a request that has no plan.

@@ -15,20 +15,20 @@ func TestExplainParses(t *testing.T) {
 		want explainOptions
 		err  string
 	}{
-		{args: []string{"-f", "a.yaml"}, want: explainOptions{file: "a.yaml", operation: "CREATE", output: "text"}},
-		{args: []string{"pod/web"}, want: explainOptions{object: "pod/web", operation: "UPDATE", output: "text"}},
-		{args: []string{"pod/web", "--operation", "delete"}, want: explainOptions{object: "pod/web", operation: "DELETE", output: "text"}},
+		{args: []string{"-f", "a.yaml"}, want: explainOptions{file: "a.yaml", operation: "CREATE", output: "text", expand: true}},
+		{args: []string{"pod/web"}, want: explainOptions{object: "pod/web", operation: "UPDATE", output: "text", expand: true}},
+		{args: []string{"pod/web", "--operation", "delete"}, want: explainOptions{object: "pod/web", operation: "DELETE", output: "text", expand: true}},
 		{
 			args: []string{"-f", "-", "--operation", "UPDATE", "--old", "b.yaml", "--subresource", "status", "--dry-run", "--all", "-o", "json"},
-			want: explainOptions{file: "-", operation: "UPDATE", old: "b.yaml", subresource: "status", dryRun: true, all: true, output: "json"},
+			want: explainOptions{file: "-", operation: "UPDATE", old: "b.yaml", subresource: "status", dryRun: true, all: true, output: "json", expand: true},
 		},
 		{
 			args: []string{"-f", "a", "--as", "u", "--as-group", "g", "--as-group", "h", "--registrations", "x", "--registrations", "y"},
-			want: explainOptions{file: "a", operation: "CREATE", as: "u", asGroups: []string{"g", "h"}, registrations: []string{"x", "y"}, output: "text"},
+			want: explainOptions{file: "a", operation: "CREATE", as: "u", asGroups: []string{"g", "h"}, registrations: []string{"x", "y"}, output: "text", expand: true},
 		},
 		{
 			args: []string{"pod/web", "--operation", "CONNECT", "--subresource", "exec"},
-			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text"},
+			want: explainOptions{object: "pod/web", operation: "CONNECT", subresource: "exec", output: "text", expand: true},
 		},
 		{args: []string{}, err: "name a request: -f FILE or KIND/NAME"},
 		{args: []string{"pod"}, err: `"pod" is not of the form KIND/NAME`},

@@ -105,6 +105,7 @@ func helpTopics() []*cobra.Command {
      lint: also when there are findings of level error, or a file cannot be read
   2  when the command line is wrong: an unknown command or flag, or a flag whose
      value cannot be used
+  3  for explain --exit-code: when a request would be rejected
 
 gatehouse kubectl exits with what kubectl exits with.`,
 		},

@@ -23,7 +23,7 @@ type Streams struct {
 // report says what went wrong with a command, in one sentence, and returns its exit
 // code.
 func report(cmd *cobra.Command, err error, streams Streams) int {
-	if err != nil {
+	if err != nil && err.Error() != "" {
 		terminal.Fprintf(streams.Err, "%s: %s\n", cmd.Root().DisplayName(), terminal.Indented(err.Error(), "  "))
 	}
 	code := exitCode(err)
@@ -38,13 +38,23 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+	// exitRejected: explain --exit-code, for a request that would be rejected.
+	exitRejected = 3
 )
+
+// exitStatus ends a command that has said everything with an exit code.
+type exitStatus int
+
+func (exitStatus) Error() string { return "" }
 
 // exitCode is the only place where kinds of errors become exit codes.
 func exitCode(err error) int {
+	var status exitStatus
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &status):
+		return int(status)
 	case errors.As(err, new(usageError)):
 		return exitUsage
 	default:

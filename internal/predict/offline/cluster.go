@@ -86,7 +86,7 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 		Kinds:   kinds, Hidden: map[registration.Source]string{}, Stored: c.stored, Namespace: c.namespace, Params: clusterParams{c},
 		behind: (&Engines{objects: c.objects, kinds: kinds}).notes, define: c.define, converts: true,
 		UserUnknown: "the user is not known: name one with --as", RightsUnknown: "cannot ask the server what the user may do",
-		Notes: []string{"compiled-in plugins of the server are not part of this plan: they cannot be seen from outside"},
+		Notes: []string{notJudged},
 	}
 	if kinds.incomplete != "" {
 		w.Notes = append(w.Notes, "some kinds are not known: "+kinds.incomplete)
@@ -106,6 +106,9 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	}
 	return w, nil
 }
+
+// notJudged is a note of plans that compiled-in plugins are not part of.
+const notJudged = "compiled-in plugins of the server are not part of this plan"
 
 // Caller returns who a cluster takes the caller for, nil when it does not say.
 func Caller(ctx context.Context, config *rest.Config) user.Info {
@@ -135,6 +138,15 @@ func (c *cluster) stored(ctx context.Context, kind *Kind, namespace, name string
 		client = c.objects.Resource(kind.Resource).Namespace(namespace)
 	}
 	return client.Get(ctx, name, metav1.GetOptions{})
+}
+
+// Stored gets the stored object of a request from a cluster.
+func Stored(ctx context.Context, config *rest.Config, q *Request) (*unstructured.Unstructured, error) {
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return (&cluster{objects: objects}).stored(ctx, q.Kind, q.Namespace, q.Name)
 }
 
 func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {

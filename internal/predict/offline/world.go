@@ -62,6 +62,9 @@ type World struct {
 	// define finds out how a custom resource is converted; nil when that is known.
 	define func(ctx context.Context, kind *Kind)
 
+	// compiledIn judge requests; nil when nobody knows what the compiled-in plugins say.
+	compiledIn *compiledIn
+
 	// compile compiles the registrations when the first plan is made.
 	compile  sync.Once
 	compiled *snapshot.Snapshot
@@ -90,9 +93,15 @@ type Request struct {
 // Plan says what admission would do with a request. The error says what is wrong with it,
 // or is that of World.Stored.
 func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
+	p, _, err := w.Try(ctx, q)
+	return p, err
+}
+
+// Try is Plan, and returns the object as the plan leaves it; nil when that is not known.
+func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.Unstructured, error) {
 	object, old, err := w.objects(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sent, known := q.Kind.sent(q.Subresource)
 	notes := slices.Clone(w.Notes)
@@ -112,7 +121,7 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	}
 	attributes, err := w.decoded(q, sent, object, old)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	prediction := dispatch.Predict(attributes, schemas{}, true, func(a apiadmission.Attributes) plan.Objects { return w.set(ctx, q, a, sent) })
 	in := prediction.Input
@@ -123,20 +132,52 @@ func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	w.compile.Do(func() { w.compiled = snapshot.Compile(w.Registrations) })
 	compiled := w.compiled
 	w.namespaces(ctx, in, compiled, &prediction.Request)
-	p := plan.New(ctx, w.links(), compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
+	links, err := w.chain(ctx, prediction.Attributes)
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.compiledIn != nil {
+		in.Validate = validates(attributes)
+	}
+	p := plan.New(ctx, links, compiled, &prediction.Request, w.Kinds.equivalents, in, q.All)
 	p.Notes = notes
 	for _, problem := range compiled.Problems {
 		p.Notes = append(p.Notes, problem.Error())
 	}
 	w.annotate(ctx, p)
-	return p, nil
+	made, err := written(in.Objects.Newest(), sent)
+	return p, made, err
 }
 
-// links describes the plugins that act on registrations. Others cannot be seen.
+// written is an object of a plan as users write it.
+func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	switch o := object.(type) {
+	case nil:
+		return nil, nil
+	case *unstructured.Unstructured:
+		return o, nil
+	}
+	versioned, err := catalog.Scheme.ConvertToVersion(object, kind.GroupVersion())
+	if err != nil {
+		// It is of a kind that is not stored, such as the options of a CONNECT.
+		return nil, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	return u, nil
+}
+
+// links describes the plugins that act on registrations which the cluster has.
 func (w *World) links() []plan.Link {
 	var links []plan.Link
 	for _, source := range registration.InOrder() {
-		links = append(links, plan.Acting(source, w.Hidden))
+		if w.served(source.Descriptor()) {
+			links = append(links, plan.Acting(source, w.Hidden))
+		}
 	}
 	return links
 }

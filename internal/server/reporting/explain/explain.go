@@ -259,7 +259,7 @@ func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *ad
 		if !ok {
 			continue
 		}
-		for _, r := range described.Reads() {
+		for _, r := range described.Reads(nil) {
 			if r.Group == "" && r.Resource == "namespaces" {
 				// See below.
 				continue

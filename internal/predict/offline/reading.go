@@ -1,0 +1,220 @@
+package offline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// reading is a cluster as the plugins that judge requests in one namespace see it. They read,
+// and never write. Each thing is read once. What the caller may not read is empty, and noted.
+// It is safe for concurrent use.
+type reading struct {
+	next http.RoundTripper
+	// namespace is the only one that is there.
+	namespace string
+	// failed ends what waits for answers, with the first error.
+	failed context.CancelCauseFunc
+
+	mu      sync.Mutex
+	answers map[string]*reply
+	// listed are the resources that could be listed.
+	listed map[string]bool
+	// forbidden are the resources, PLURAL or PLURAL.GROUP, that may not be read, each with the
+	// right that is missing.
+	forbidden map[string]string
+}
+
+// reply is an answer that was read to its end.
+type reply struct {
+	once sync.Once
+	code int
+	body []byte
+	err  error
+}
+
+// maxReply bounds what is read of one answer.
+const maxReply = 64 << 20
+
+// RoundTrip implements http.RoundTripper.
+func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.Method != http.MethodGet {
+		return response(q, http.StatusMethodNotAllowed, status(http.StatusMethodNotAllowed, "a prediction changes nothing")), nil
+	}
+	query := q.URL.Query()
+	if query.Get("watch") == "true" {
+		if query.Get("sendInitialEvents") != "" {
+			return response(q, http.StatusUnprocessableEntity, status(http.StatusUnprocessableEntity, "lists are not streamed here")), nil
+		}
+		// Nothing changes while requests are judged.
+		events := response(q, http.StatusOK, nil)
+		events.Body = &silence{q.Context()}
+		return events, nil
+	}
+	for _, name := range []string{"resourceVersion", "resourceVersionMatch", "timeoutSeconds", "timeout"} {
+		query.Del(name)
+	}
+	resource, name := named(q.URL.Path)
+	list := name == ""
+	if resource == "namespaces" && list {
+		// The one namespace can be had with fewer rights.
+		q = q.Clone(q.Context())
+		q.URL.Path += "/" + r.namespace
+		query.Del("limit")
+	}
+	q = q.Clone(q.Context())
+	q.URL.RawQuery = query.Encode()
+	r.mu.Lock()
+	key := q.URL.String()
+	a := r.answers[key]
+	if a == nil {
+		a = &reply{}
+		r.answers[key] = a
+	}
+	r.mu.Unlock()
+	a.once.Do(func() { r.ask(q, a) })
+	switch {
+	case a.err != nil:
+		r.failed(a.err)
+		return nil, a.err
+	case a.code == http.StatusForbidden:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		switch {
+		case list:
+			r.forbidden[resource] = missing(resource, q.URL.Path, r.namespace)
+			return response(q, http.StatusOK, listOf(nil)), nil
+		case r.listed[resource]:
+			// The list does not have it.
+			absent := apierrors.NewNotFound(schema.ParseGroupResource(resource), name).Status()
+			body, err := json.Marshal(absent)
+			return response(q, http.StatusNotFound, body), err
+		}
+	case a.code == http.StatusNotFound && list:
+		// The cluster does not have the kind, or the namespace.
+		return response(q, http.StatusOK, listOf(nil)), nil
+	case a.code == http.StatusOK && list:
+		r.mu.Lock()
+		r.listed[resource] = true
+		r.mu.Unlock()
+		if resource == "namespaces" {
+			return response(q, http.StatusOK, listOf(a.body)), nil
+		}
+	case a.code != http.StatusOK && a.code != http.StatusNotFound:
+		var s metav1.Status
+		message := string(bytes.TrimSpace(a.body))
+		if json.Unmarshal(a.body, &s) == nil && s.Message != "" {
+			message = s.Message
+		}
+		err := fmt.Errorf("reading %s: code %d: %s", q.URL.Path, a.code, message)
+		r.failed(err)
+		return nil, err
+	}
+	return response(q, a.code, a.body), nil
+}
+
+// ask sends a request to the cluster.
+func (r *reading) ask(q *http.Request, a *reply) {
+	answer, err := r.next.RoundTrip(q)
+	if err != nil {
+		a.err = err
+		return
+	}
+	defer answer.Body.Close()
+	a.code = answer.StatusCode
+	if a.body, a.err = io.ReadAll(io.LimitReader(answer.Body, maxReply+1)); a.err == nil && len(a.body) > maxReply {
+		a.err = fmt.Errorf("reading %s: the answer has more than %d MiB", q.URL.Path, maxReply>>20)
+	}
+}
+
+// unread returns the right that is missing to read a resource; empty when none is.
+func (r *reading) unread(resource string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forbidden[resource]
+}
+
+// named returns the resource that a path of the API is about, PLURAL or PLURAL.GROUP, and the name
+// of the object; empty for a list.
+func named(urlPath string) (resource, name string) {
+	parts := strings.Split(strings.Trim(urlPath, "/"), "/")
+	group := ""
+	switch {
+	case len(parts) > 3 && parts[0] == "apis":
+		group, parts = "."+parts[1], parts[3:]
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	default:
+		return "", ""
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	resource = parts[0] + group
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	return resource, name
+}
+
+// missing words the right that is missing for a list.
+func missing(resource, urlPath, namespace string) string {
+	switch {
+	case resource == "namespaces":
+		return "may not get namespace " + namespace
+	case strings.Contains(urlPath, "/namespaces/"):
+		return "may not list " + resource + " in namespace " + namespace
+	}
+	return "may not list " + resource
+}
+
+// listOf is a list of one object, or of none. The client knows of which kind.
+func listOf(item []byte) []byte {
+	items := []json.RawMessage{}
+	if item != nil {
+		items = append(items, item)
+	}
+	data, err := json.Marshal(map[string]any{"metadata": map[string]string{"resourceVersion": "1"}, "items": items})
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func status(code int32, message string) []byte {
+	data, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Message: message,
+	})
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func response(q *http.Request, code int, body []byte) *http.Response {
+	return &http.Response{
+		Status: http.StatusText(code), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: q,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
+// silence is a watch in which nothing happens.
+type silence struct{ ctx context.Context }
+
+// Read implements io.Reader.
+func (s *silence) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, io.EOF
+}
+
+// Close implements io.Closer.
+func (s *silence) Close() error { return nil }

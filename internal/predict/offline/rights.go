@@ -1,0 +1,48 @@
+package offline
+
+import (
+	"maps"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/plugins"
+)
+
+// Rules are the rights that Connect and Judge use to explain the requests for pods and their
+// workloads, in any namespace: those to read, and the one to ask a Gatehouse server.
+func Rules() []rbacv1.PolicyRule {
+	lists := map[string][]string{}
+	list := func(group, resource string) {
+		if !slices.Contains(lists[group], resource) {
+			lists[group] = append(lists[group], resource)
+		}
+	}
+	for _, d := range registration.Sources() {
+		list(registration.GroupName, d.Resource)
+	}
+	for _, p := range plugins.All() {
+		for _, r := range p.Reads {
+			// Pods are read when the labels of a namespace change.
+			if p.Default && r.Resource != "namespaces" && r.Resource != "pods" {
+				list(r.Group, r.Resource)
+			}
+		}
+	}
+	// Quotas of devices.
+	list("resource.k8s.io", "deviceclasses")
+	list("resource.k8s.io", "resourceclaims")
+	var rules []rbacv1.PolicyRule
+	for _, group := range slices.Sorted(maps.Keys(lists)) {
+		slices.Sort(lists[group])
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: lists[group], Verbs: []string{"list"}})
+	}
+	return append(rules,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces", "pods", "persistentvolumeclaims", "replicationcontrollers"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets", "deployments", "replicasets", "statefulsets"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"batch"}, Resources: []string{"cronjobs", "jobs"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{definitions.Group}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{ownGroup}, Resources: []string{explanations}, Verbs: []string{"create"}},
+	)
+}

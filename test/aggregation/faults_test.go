@@ -122,6 +122,7 @@ func emptyList(w http.ResponseWriter, _ *http.Request) {
 // Servers that fail concern the requests for them and no others, callers' credentials stay
 // here, and the caller of a request is who the main server says (S22.8 to S22.13).
 func TestServersThatFail(t *testing.T) {
+	t.Parallel()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte("alice-token,alice,uid-alice,\"devs,ops\"\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 // Every group version of the server has a local APIService, those of custom resources come and
 // go with them, and those of built-in kinds are restored at a start (S22.1 to S22.5).
 func TestLocalAPIServices(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t)
 	kubectl := s.Kubectl(t, "default")
 	admin := s.HTTP(t, nil)
@@ -141,6 +142,7 @@ func TestLocalAPIServices(t *testing.T) {
 // The ConfigMap by which servers know callers is there when the server is ready, comes back,
 // and may be read by those with its role (S22.18).
 func TestAuthenticationIsPublished(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t)
 	kubectl := s.Kubectl(t, "kube-system")
 	const name = "extension-apiserver-authentication"

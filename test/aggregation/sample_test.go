@@ -65,6 +65,7 @@ func flunder(name string) string {
 // The sample API server of Kubernetes runs behind gatehouse as it runs behind kube-apiserver
 // (S22.8 to S22.15, S22.18).
 func TestTheSampleServerRunsBehindGatehouse(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	main := harness.Start(t, "--service-address", "wardle/api=127.0.0.1:"+port, "--controllers", "*")
 	kubectl := main.Kubectl(t, "wardle")

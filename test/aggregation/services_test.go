@@ -16,6 +16,7 @@ import (
 // A service is found through its EndpointSlices, or through Endpoints when there are no slices.
 // Its APIService is available while it has either (S22.6, S22.8).
 func TestServicesAreFoundByTheirEndpoints(t *testing.T) {
+	t.Parallel()
 	sliced, plain := newFake(t, "sliced.example.com", emptyList), newFake(t, "plain.example.com", emptyList)
 	// Endpoints must not have loopback addresses, where the servers of a test are.
 	routes := map[string]string{"10.9.0.1:8443": sliced.Listener.Addr().String(), "10.9.0.2:8443": plain.Listener.Addr().String()}

@@ -12,6 +12,7 @@ import (
 // S22.22: an APIService that gives a group version of the server to another server can be taken
 // back by the API, whichever group version it is, also after a restart.
 func TestAnAPIServiceCanAlwaysBeTakenBack(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t)
 	admin := s.HTTP(t, nil)
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"

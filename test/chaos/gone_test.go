@@ -13,6 +13,7 @@ import (
 // S22.24: kinds and namespaces that came, were used and went leave no goroutine and no watch
 // behind. A round is 30 of each; -long makes more rounds.
 func TestWhatIsGoneLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
 	admin := s.HTTP(t, nil)
 	const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,7 +19,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+func TestMain(m *testing.M) {
+	// A fleet is six processes, and the tests say how late a server may be.
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		panic(err)
+	}
+	os.Exit(harness.Main(m))
+}
 
 // fleet is three servers on an etcd of three members, each server with links of
 // its own to the members.

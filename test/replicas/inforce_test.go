@@ -16,6 +16,7 @@ import (
 // before the next regular read. The server it was written through judges by it as soon
 // as the write is answered.
 func TestOtherServersHearOfRegistrations(t *testing.T) {
+	t.Parallel()
 	const interval = 40 * time.Second
 	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
 	// judgedBy returns the version of the hook that judges a write through a server,

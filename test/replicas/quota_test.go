@@ -18,6 +18,7 @@ import (
 // With 64 creators on three servers, there is never more than a quota allows, exactly as
 // much as it allows in the end, and nothing is counted that was deleted.
 func TestAQuotaIsNeverExceeded(t *testing.T) {
+	t.Parallel()
 	const allowed, creators = 40, 64
 	f := newFleet(t, "--controllers", "*")
 	ns := f.servers[0].Namespace(t)

@@ -24,6 +24,7 @@ import (
 // and links fail; then bounded means that nobody goes by what is older than
 // --admission-max-staleness.
 func TestHistories(t *testing.T) {
+	t.Parallel()
 	const (
 		interval     = time.Second
 		maxStaleness = 5 * time.Second
@@ -36,6 +37,7 @@ func TestHistories(t *testing.T) {
 	}
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, "--admission-consistency", mode)
 			f.tellers()
 			check := func(t *testing.T, h *history, bound, own time.Duration) {
@@ -233,6 +235,7 @@ func pause(ctx context.Context, d time.Duration) {
 // as fresh as registrations are (S2.14): a write is selected by the labels that
 // were acknowledged by another server before it began.
 func TestStrictNamespaces(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "--admission-consistency", "strict")
 	configuration := f.configuration("validating", 3)
 	hook := configuration["webhooks"].([]any)[0].(map[string]any)
@@ -257,6 +260,7 @@ func TestStrictNamespaces(t *testing.T) {
 // it is in force, and finds that the others go by it at once; the same for its
 // deletion (S11.8).
 func TestAllKindsInForce(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	denied := f.hooks.Hook("/denied", harness.Deny(map[string]any{"message": "by the external hook"}))
 	denied.Answer(func(w http.ResponseWriter, _ *harness.Review) {
@@ -336,6 +340,7 @@ func TestAllKindsInForce(t *testing.T) {
 // by what it knows, then it refuses what admission judges, and not more, until the
 // first read after the storage's return (S11.9 to S11.14).
 func TestStoreAway(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.must(http.StatusCreated, 0, "POST", configMaps, configMap("there"))
 	// A hook that denies: to refuse what it denies, no storage is needed.
@@ -431,6 +436,7 @@ func TestStoreAway(t *testing.T) {
 // TestServersShareWhatTheyMust starts three servers on one etcd: credentials of
 // one are good for all, and each finds what the others bootstrapped.
 func TestServersShareWhatTheyMust(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/serviceaccounts", map[string]any{"metadata": map[string]any{"name": "robot"}})
 	a := f.must(http.StatusCreated, 1, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", map[string]any{"spec": map[string]any{}})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/server/options"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -68,6 +69,8 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 			}
 		}()
 	}
+	// The time that a request spends in etcd is in its audit event.
+	db.client.KV = etcd3.NewETCDLatencyTracker(db.client.KV)
 	return db, nil
 }
 

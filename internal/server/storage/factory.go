@@ -73,11 +73,9 @@ type Decorator interface {
 // decorator, which may be nil, changes the stores; the resources in uncached get
 // no watch cache. A compactor runs until Close.
 func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client, decorator Decorator, uncached ...schema.GroupResource) *Factory {
-	tracked := *client
-	tracked.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	f := &Factory{
 		configs:   configs,
-		client:    &tracked,
+		client:    client,
 		compactor: etcd3.NewCompactor(client.Client, compactionInterval, clock.RealClock{}, func() {}),
 		uncached:  map[schema.GroupResource]bool{},
 		decorator: decorator,

@@ -23,12 +23,11 @@ test: ## run all tests
 mutate: ## change one decision after the other, and see a unit test of its package fail; MUTANTS=admission/plan picks some
 	go test . -run 'TestMutants/$(MUTANTS)' -mutate -count=1 -v -timeout 2h
 
-race: ## run the engine's tests under the race detector
+race: ## run the tests of the engine and of goroutines in the server under the race detector
 	.ci/run race
 
-lint: ## gofmt, vet, the checks of our own, and golangci-lint where it is installed
-	.ci/run fmt vet house
-	@if command -v golangci-lint >/dev/null; then golangci-lint run && (cd bench && golangci-lint run) && cd internal/release && golangci-lint run; fi
+lint: ## gofmt, vet, the checks of our own, staticcheck, errorlint, deadcode, tidy modules, vulnerabilities
+	.ci/run fmt vet lint house
 
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	@grep -rl --include='*_test.go' '^func Fuzz' admission internal | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -108,6 +108,7 @@ type forecast uint8
 
 const (
 	// pure: judging has no effect but on the object.
+	//lint:ignore U1000 It is the zero value, which most rows have.
 	pure forecast = iota
 	// dry: judging a dry run has no effect.
 	dry

@@ -23,7 +23,8 @@ type Caller interface {
 	Call(ctx context.Context, inv *call.Invocation) (*review.Response, *call.Error)
 }
 
-var errNoSideEffects = errors.New("Webhook SideEffects is nil") //nolint:staticcheck // The words of upstream, capital letter included.
+//lint:ignore ST1005 The words of upstream, capital letter included.
+var errNoSideEffects = errors.New("Webhook SideEffects is nil")
 
 // ready is a step with everything that a call of its hook needs.
 type ready struct {

@@ -14,10 +14,7 @@ var (
 	asJSON            = harness.AsJSON
 	configMap         = harness.ConfigMap
 	configMaps        = harness.ConfigMaps
-	configuration     = harness.Configuration
 	convertColor      = harness.ConvertColor
-	in                = harness.Contains
-	names             = harness.Names
 	pod               = harness.Pod
 	registrationsPath = harness.RegistrationsPath
 	toJSON            = harness.ToJSON

@@ -19,7 +19,6 @@ var (
 	configMap         = harness.ConfigMap
 	configMaps        = harness.ConfigMaps
 	configuration     = harness.Configuration
-	convertColor      = harness.ConvertColor
 	define            = harness.Widgets
 	deployment        = harness.Deployment
 	in                = harness.Contains

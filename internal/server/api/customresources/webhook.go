@@ -263,8 +263,8 @@ func badStatus(code int, body []byte, url *url.URL) error {
 		body = body[:maxShown]
 	}
 	err := apierrors.NewGenericServerResponse(code, "post", schema.GroupResource{}, "", strings.TrimSpace(string(body)), 0, true)
-	//nolint:errorlint // Wrapped, it would be a status of the API.
-	return fmt.Errorf("%v: Post %q was answered with %d", err, url, code)
+	// Wrapped, it would be a status of the API.
+	return fmt.Errorf("%s: Post %q was answered with %d", err.Error(), url, code)
 }
 
 // read checks a response and returns the objects in it.

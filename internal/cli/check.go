@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -31,6 +32,12 @@ type checkOptions struct {
 	output                 string
 	verbosity              int
 	namespaceStrict        bool
+	config                 string
+	exclude, skip          []string
+	missingDefinitions     string
+	allowUnseen            []string
+	accepted               []check.Acceptance
+	ignore                 *manifests.Ignore
 }
 
 func newCheck(streams Streams) *cobra.Command {
@@ -83,16 +90,28 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.namespaceStrict = cmd.Flags().Changed("namespace")
+			if err := o.configure(cmd); err != nil {
+				return err
+			}
 			if err := o.complete(); err != nil {
 				return err
 			}
 			return run(cmd.Context(), o)
 		},
 	}
+	addSection(cmd, "What is checked", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
+		f.StringSliceVar(&o.skip, "skip", nil, "`kind` of objects not to check, as KIND or GROUP/KIND; may be repeated")
+		f.StringVar(&o.missingDefinitions, "missing-definitions", string(check.MissingIsError), "what becomes of objects of a kind that nobody defines: error, warn or skip")
+		addConfigFlag(f, &o.config)
+	})
 	addSection(cmd, "Cluster", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
+		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. What was not read is an error if it could change the verdict on an object")
+		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
 	addSection(cmd, "Applying", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -109,16 +128,56 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif or junit")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, junit, github (workflow annotations) or gitlab (code quality)")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	return cmd
 }
 
+// configure takes from the configuration file what no flag says.
+func (o *checkOptions) configure(cmd *cobra.Command) error {
+	c, err := readConfiguration(cmd, o.config)
+	if err != nil {
+		return err
+	}
+	fallback(cmd, "exclude", &o.exclude, slices.Concat(c.Exclude, c.Check.Exclude))
+	fallback(cmd, "skip", &o.skip, c.Check.Skip)
+	fallback(cmd, "missing-definitions", &o.missingDefinitions, c.Check.MissingDefinitions)
+	if o.fromCluster == "" {
+		fallback(cmd, "snapshot", &o.snapshot, c.below(c.Check.Snapshot))
+	}
+	fallback(cmd, "allow-unseen", &o.allowUnseen, c.Check.AllowUnseen)
+	fallback(cmd, "namespace", &o.namespace, c.Check.Namespace)
+	o.namespaceStrict = o.namespaceStrict || c.Check.Namespace != ""
+	fallback(cmd, "as", &o.as, c.Check.As)
+	if !cmd.Flags().Changed("as") {
+		fallback(cmd, "as-group", &o.asGroups, c.Check.AsGroups)
+	}
+	fallback(cmd, "server-side", &o.serverSide, c.Check.ServerSide)
+	for i, a := range c.Check.Accept {
+		if check.FindRule(a.Rule) == nil {
+			var names []string
+			for _, r := range check.Rules() {
+				names = append(names, r.ID)
+			}
+			return usageError{fmt.Errorf("%s: check.accept[%d].rule: there is no rule %q%s", c.file, i, a.Rule, nearest.Suggestion("", a.Rule, names))}
+		}
+		o.accepted = append(o.accepted, check.Acceptance{Rule: a.Rule, Object: a.Object, File: a.File, Reason: a.Reason, By: c.by()})
+	}
+	return nil
+}
+
 // complete checks the command line.
 func (o *checkOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "sarif", "junit"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "sarif", "junit", "github", "gitlab"); err != nil {
 		return err
+	}
+	if err := oneOf("missing-definitions", o.missingDefinitions, string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)); err != nil {
+		return err
+	}
+	var err error
+	if o.ignore, err = manifests.NewIgnore(o.exclude); err != nil {
+		return usageError{fmt.Errorf("--exclude: %w", err)}
 	}
 	switch {
 	case o.fromCluster != "" && o.snapshot != "":
@@ -129,7 +188,7 @@ func (o *checkOptions) complete() error {
 		return usageError{errors.New("--service-address needs --call")}
 	case o.namespace == "":
 		return usageError{errors.New("--namespace must not be empty")}
-	case o.diff && (o.output == "sarif" || o.output == "junit"):
+	case o.diff && o.output != "text" && o.output != "json":
 		return usageError{fmt.Errorf("--diff needs --output text or json: %s has no place for it", o.output)}
 	}
 	if i := slices.Index(o.paths, manifests.Stdin); i >= 0 && slices.Contains(o.paths[i+1:], manifests.Stdin) {
@@ -158,7 +217,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
 	}
 	defer shown.End()
-	set, err := manifests.Read(o.paths, streams.In)
+	set, err := manifests.ReadBut(o.ignore, o.paths, streams.In)
 	if err != nil {
 		return usageError{err}
 	}
@@ -172,6 +231,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	options := check.Options{
 		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff,
+		AllowUnseen: o.allowUnseen, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}
 	shown.Set("Reading the cluster")
 	if options.Snapshot, err = o.cluster(ctx); err != nil {

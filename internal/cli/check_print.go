@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -25,8 +27,34 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 		return printSARIF(terminal.Exact(out), r)
 	case "junit":
 		return printJUnit(terminal.Exact(out), r)
+	case "github":
+		return printGitHub(terminal.Exact(out), annotationsOf(r))
+	case "gitlab":
+		elsewhere := o.snapshot
+		if elsewhere == "" && len(r.Objects) > 0 {
+			elsewhere = r.Objects[0].File
+		}
+		return printGitLab(terminal.Exact(out), annotationsOf(r), elsewhere)
 	}
 	return o.printText(out, r)
+}
+
+// placeOf is the place of a finding; what is in no file is in the cluster.
+func placeOf(f *check.Finding) string {
+	if f.File == "" {
+		return "cluster"
+	}
+	return place(f.File, f.Line, f.Column)
+}
+
+// annotationsOf are the findings for code hosts.
+func annotationsOf(r *check.Report) []annotation {
+	list := make([]annotation, len(r.Findings))
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		list[i] = annotation{level: string(f.Level), rule: f.Rule, object: f.Object, message: f.Text(), file: f.File, line: f.Line, column: f.Column}
+	}
+	return list
 }
 
 // place writes a place as compilers do.
@@ -71,7 +99,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		if f.Object != "" {
 			about = f.Object + ": "
 		}
-		terminal.Fprintf(b, "%s: %s: %s%s\n", place(f.File, f.Line, f.Column), levelPainted(string(f.Level)), about, terminal.Indented(f.Text(), "    "))
+		terminal.Fprintf(b, "%s: %s: %s%s %s\n", placeOf(f), levelPainted(string(f.Level)), about, terminal.Indented(f.Text(), "    "), terminal.Paint(terminal.Faint, "["+f.Rule+"]"))
 	}
 	if len(r.Findings) > 0 {
 		terminal.Fprintf(b, "\n")
@@ -96,9 +124,16 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 	} else {
 		hints(b, r)
 	}
-	for i, note := range r.Notes {
+	notes := slices.Clone(r.Notes)
+	for _, u := range r.Unseen {
+		// The others are findings.
+		if u.Objects == 0 || u.Allowed {
+			notes = append(notes, u.Text())
+		}
+	}
+	for i, note := range notes {
 		if i == 0 {
-			fmt.Fprintln(b, "Not seen:")
+			terminal.Fprintf(b, "Not seen:\n")
 		}
 		terminal.Fprintf(b, "%s", b.Item(note))
 	}
@@ -107,8 +142,23 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 	if s.Unknown > 0 {
 		terminal.Fprintf(b, ", %d not checked", s.Unknown)
 	}
-	terminal.Fprintf(b, "; %s, %s; by Kubernetes %s\n", counted(s.Errors, "error"), counted(s.Warnings, "warning"), r.KubernetesVersion)
+	if s.Skipped > 0 {
+		terminal.Fprintf(b, ", %d skipped", s.Skipped)
+	}
+	terminal.Fprintf(b, "; %s, %s", counted(s.Errors, "error"), counted(s.Warnings, "warning"))
+	if s.Suppressed > 0 {
+		terminal.Fprintf(b, ", %d suppressed", s.Suppressed)
+	}
+	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
 	return b.Flush()
+}
+
+// noObjects counts what was read and is not an object.
+func noObjects(n int) string {
+	if n == 1 {
+		return "1 document that is not a Kubernetes object"
+	}
+	return fmt.Sprintf("%d documents that are not Kubernetes objects", n)
 }
 
 // hints writes what was skipped in short: what can be checked in another way, and how much
@@ -127,9 +177,9 @@ func hints(b *terminal.Page, r *check.Report) {
 		terminal.Fprintf(b, "  - %s: %s\n", place(s.File, s.Line, 0), s.Message)
 	}
 	if other > 0 && !title {
-		terminal.Fprintf(b, "Skipped %s that are not Kubernetes objects (-v 1 lists them).\n", counted(other, "document"))
+		terminal.Fprintf(b, "Skipped %s (-v 1 lists them).\n", noObjects(other))
 	} else if other > 0 {
-		terminal.Fprintf(b, "  - %s that are not Kubernetes objects (-v 1 lists them)\n", counted(other, "document"))
+		terminal.Fprintf(b, "  - %s (-v 1 lists them)\n", noObjects(other))
 	}
 }
 
@@ -146,18 +196,31 @@ func diffPainted(line string) any {
 // printSARIF writes the findings for code hosts.
 func printSARIF(out io.Writer, r *check.Report) error {
 	run := &sarif.Run{Tool: "gatehouse check", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: r.Notes}
-	for _, rule := range check.Rules() {
-		run.Rules = append(run.Rules, sarif.Rule{ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Fix: rule.Help})
+	known := map[string]bool{}
+	add := func(rule *check.Rule) {
+		if !known[rule.ID] {
+			known[rule.ID] = true
+			run.Rules = append(run.Rules, sarif.Rule{ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Fix: rule.Help})
+		}
 	}
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	for _, rule := range check.Rules() {
+		add(&rule)
+	}
+	find := func(f *check.Finding, accepted string) {
 		message := f.Text()
 		if f.Object != "" {
 			message = f.Object + ": " + message
 		}
+		add(check.FindRule(f.Rule))
 		run.Findings = append(run.Findings, sarif.Finding{
-			Rule: f.Rule, Level: sarif.Level(f.Level), Message: message, File: f.File, Line: f.Line, Object: f.Object,
+			Rule: f.Rule, Level: sarif.Level(f.Level), Message: message, File: f.File, Line: f.Line, Object: f.Object, Accepted: accepted,
 		})
+	}
+	for i := range r.Findings {
+		find(&r.Findings[i], "")
+	}
+	for i := range r.Suppressed {
+		find(&r.Suppressed[i].Finding, r.Suppressed[i].Reason)
 	}
 	return sarif.Write(out, run)
 }
@@ -223,19 +286,35 @@ func printJUnit(out io.Writer, r *check.Report) error {
 		}
 		s.Cases = append(s.Cases, c)
 	}
+	// The rule of an object is that of its first error.
+	rules, accepted := map[string]string{}, map[string]string{}
+	key := func(file, title string) string { return file + "\x00" + title }
+	for _, f := range r.Findings {
+		if k := key(f.File, f.Object); rules[k] == "" && f.Level == check.LevelError {
+			rules[k] = f.Rule
+		}
+	}
+	for _, f := range r.Suppressed {
+		accepted[key(f.File, f.Object)] = f.Reason
+	}
 	for _, object := range r.Objects {
+		k := key(object.File, object.Title())
 		c := junitCase{Name: object.Title(), Class: object.APIVersion, File: object.File, Line: object.Line, Output: strings.Join(object.Warnings, "\n")}
 		switch object.Verdict {
 		case check.Rejected:
-			c.Failure = &junitFailure{Type: object.Reason, Message: object.Message, Text: place(object.File, object.Line, 0) + ": " + object.Message}
-		case check.Unknown:
+			if reason, ok := accepted[k]; ok && rules[k] == "" {
+				c.Skipped = &junitSkipped{Message: "accepted: " + reason + ": " + object.Message}
+				break
+			}
+			c.Failure = &junitFailure{Type: rules[k], Message: object.Message, Text: place(object.File, object.Line, 0) + ": " + object.Message}
+		case check.Unknown, check.NotJudged:
 			c.Skipped = &junitSkipped{Message: object.Message}
 		}
 		add(c)
 	}
 	for _, f := range r.Findings {
 		if f.Object == "" && f.Level == check.LevelError {
-			add(junitCase{Name: place(f.File, f.Line, 0), File: f.File, Line: f.Line, Failure: &junitFailure{Type: f.Rule, Message: f.Message, Text: place(f.File, f.Line, f.Column) + ": " + f.Message}})
+			add(junitCase{Name: place(cmp.Or(f.File, "cluster"), f.Line, 0), File: f.File, Line: f.Line, Failure: &junitFailure{Type: f.Rule, Message: f.Message, Text: place(f.File, f.Line, f.Column) + ": " + f.Message}})
 		}
 	}
 	if _, err := io.WriteString(out, xml.Header); err != nil {

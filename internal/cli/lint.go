@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -39,7 +40,13 @@ type lintOptions struct {
 	upgradeTo string
 	level     string
 	output    string
-	verbosity int
+	// disable are rules that are not checked, skip objects without findings.
+	exclude, disable, skip []string
+	config                 string
+	accepted               []acceptance
+	configured             *configuration
+	ignore                 *manifests.Ignore
+	verbosity              int
 	// now is the time by which certificates expire; nil means the clock.
 	now func() time.Time
 }
@@ -85,6 +92,9 @@ findings of level error, or a file cannot be read or parsed.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.configure(cmd); err != nil {
+				return err
+			}
 			if err := o.complete(); err != nil {
 				return err
 			}
@@ -94,6 +104,10 @@ findings of level error, or a file cannot be read or parsed.`,
 	addSection(cmd, "Rules", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.explain, "explain", "", "say what a `rule` is about, with an example, and check nothing")
+		f.StringSliceVar(&o.disable, "disable", nil, "`rule` not to check; may be repeated")
+		f.StringSliceVar(&o.skip, "skip", nil, "`object` without findings, as KIND or KIND/NAME; may be repeated")
+		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
+		addConfigFlag(f, &o.config)
 		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
@@ -101,7 +115,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, github (workflow annotations) or gitlab (code quality)")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
 	})
 	o.cluster = &cluster{flags: genericclioptions.NewConfigFlags(true)}
@@ -113,12 +127,44 @@ findings of level error, or a file cannot be read or parsed.`,
 	return cmd
 }
 
+// configure takes from the configuration file what no flag says.
+func (o *lintOptions) configure(cmd *cobra.Command) error {
+	c, err := readConfiguration(cmd, o.config)
+	if err != nil {
+		return err
+	}
+	o.configured = c
+	fallback(cmd, "exclude", &o.exclude, slices.Concat(c.Exclude, c.Lint.Exclude))
+	fallback(cmd, "disable", &o.disable, c.Lint.Disable)
+	fallback(cmd, "skip", &o.skip, c.Lint.Skip)
+	fallback(cmd, "level", &o.level, c.Lint.Level)
+	for _, a := range c.Lint.Accept {
+		if err := knownRule(a.Rule); err != nil {
+			return usageError{fmt.Errorf("%s: lint.accept: %w", c.file, err)}
+		}
+	}
+	o.accepted = c.Lint.Accept
+	return nil
+}
+
+// knownRule returns an error for a name without a rule, with the nearest one or all.
+func knownRule(id string) error {
+	if lint.Find(id) != nil {
+		return nil
+	}
+	var names []string
+	for _, r := range lint.Rules() {
+		names = append(names, r.ID)
+	}
+	return usageError{fmt.Errorf("there is no rule %q%s", id, cmp.Or(nearest.Suggestion("", id, names), "; the rules are "+strings.Join(names, ", ")))}
+}
+
 // complete checks the command line.
 func (o *lintOptions) complete() error {
 	if err := oneOf("level", o.level, "error", "warning", "note"); err != nil {
 		return err
 	}
-	if err := oneOf("output", o.output, "text", "json", "sarif"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "sarif", "github", "gitlab"); err != nil {
 		return err
 	}
 	var err error
@@ -128,15 +174,19 @@ func (o *lintOptions) complete() error {
 	if o.upgradeTo != "" && !regexp.MustCompile(`^v?1\.[0-9]{1,3}(\.[0-9]{1,3})?$`).MatchString(o.upgradeTo) {
 		return usageError{fmt.Errorf("--upgrade-to is %q: name a release of Kubernetes, such as 1.38", o.upgradeTo)}
 	}
+	if o.ignore, err = manifests.NewIgnore(o.exclude); err != nil {
+		return usageError{fmt.Errorf("--exclude: %w", err)}
+	}
+	for _, id := range o.disable {
+		if err := knownRule(id); err != nil {
+			return err
+		}
+	}
 	if o.explain == "" {
 		return nil
 	}
-	if lint.Find(o.explain) == nil {
-		var names []string
-		for _, r := range lint.Rules() {
-			names = append(names, r.ID)
-		}
-		return usageError{fmt.Errorf("there is no rule %q%s", o.explain, cmp.Or(nearest.Suggestion("", o.explain, names), "; the rules are "+strings.Join(names, ", ")))}
+	if err := knownRule(o.explain); err != nil {
+		return err
 	}
 	if len(o.paths) > 0 || o.output != "text" {
 		return usageError{fmt.Errorf("--explain prints one rule as text: leave out paths and --output")}
@@ -175,6 +225,9 @@ type lintReport struct {
 	subject string
 	// unread is how many files could not be read.
 	unread int
+	// suppressed are findings that somebody accepted, and idle what has no effect of what accepts.
+	suppressed []suppressedFinding
+	idle       []string
 	// locate finds a field of an object in the files.
 	locate func(lint.Object, []any) (file string, line int, ok bool)
 }
@@ -188,7 +241,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 	var release *version.Version
 	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
 	if len(o.paths) > 0 {
-		if files, skipped, unread, err = offline.Survey(o.paths, in); err != nil {
+		if files, skipped, unread, err = offline.Survey(o.paths, in, o.ignore); err != nil {
 			return nil, err
 		}
 		world, r.locate = files, files.Locate
@@ -240,7 +293,13 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 			w.Upgrade.Servers = files.ServerOptions()
 		}
 	}
-	r.Report = lint.Check(ctx, w, lint.Options{About: about})
+	rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
+	r.Report = lint.Check(ctx, w, lint.Options{About: about, Rules: rules})
+	var comments []manifests.Acceptance
+	if files != nil {
+		comments = files.Acceptances()
+	}
+	r.suppress(o, comments)
 	r.Unseen = slices.Concat(r.Unseen, unread, skipped)
 	r.unread = len(unread)
 	r.subject = subject(w)

@@ -270,7 +270,24 @@ steps:
 ` + "```" + `
 
 ` + "`--level warning`" + ` leaves out notes, ` + "`--level error`" + ` all but errors. ` + "`-o json`" + ` has the fields
-` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`), `checked` and `unseen`" + `.
+` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`), `checked` and `unseen`" + `. ` + "`-o github`" + `
+prints workflow commands, which GitHub shows at the lines of a pull request, and ` + "`-o gitlab`" + ` a code
+quality report.
+
+## Accept findings
+
+` + "`--disable RULE`" + ` leaves out a rule, ` + "`--skip KIND/NAME`" + ` the findings about an object, ` + "`--exclude PATTERN`" + ` and
+` + "`.gatehouseignore`" + ` leave out files. A comment accepts one finding, and says why: at one of the first lines
+of an object for the whole object, elsewhere for its own line or the next one.
+
+` + "```yaml" + `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration # gatehouse: accept ca-bundle-missing: cert-manager injects it
+metadata: {name: policies}
+` + "```" + `
+
+` + "[`.gatehouse.yaml`](reference/configuration.md)" + ` has all of this for a repository. Accepted findings are
+counted and do not change the exit code; JSON and SARIF have them with their reasons.
 
 ## What a server says
 

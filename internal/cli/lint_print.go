@@ -43,12 +43,22 @@ func (r *lintReport) findings(least lint.Level) []placed {
 		if slices.Index(levels, f.Level) > slices.Index(levels, least) {
 			continue
 		}
-		p := placed{Rule: f.Rule.ID, Level: f.Level, Message: f.Message, Field: f.Field()}
-		p.Object.Kind, p.Object.Namespace, p.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
-		p.File, p.Line, _ = r.locate(f.Object, f.Path)
-		list = append(list, p)
+		list = append(list, r.place(f))
 	}
 	return list
+}
+
+// place returns a finding with its place.
+func (r *lintReport) place(f *lint.Finding) placed {
+	p := placed{Rule: f.Rule.ID, Level: f.Level, Message: f.Message, Field: f.Field()}
+	p.Object.Kind, p.Object.Namespace, p.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
+	p.File, p.Line, _ = r.locate(f.Object, f.Path)
+	return p
+}
+
+// title names the object of a finding.
+func (p *placed) title() string {
+	return lint.Object{Kind: p.Object.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}.String()
 }
 
 func (r *lintReport) print(out io.Writer, format string, least lint.Level, verbosity int) error {
@@ -58,15 +68,29 @@ func (r *lintReport) print(out io.Writer, format string, least lint.Level, verbo
 		return r.printJSON(terminal.Exact(out), list)
 	case "sarif":
 		return r.printSARIF(terminal.Exact(out), list)
+	case "github":
+		return printGitHub(terminal.Exact(out), annotationsOfLint(list))
+	case "gitlab":
+		return printGitLab(terminal.Exact(out), annotationsOfLint(list), configFile)
 	}
 	return r.printText(out, list, verbosity)
+}
+
+// annotationsOfLint are findings for code hosts.
+func annotationsOfLint(list []placed) []annotation {
+	annotations := make([]annotation, len(list))
+	for i := range list {
+		p := &list[i]
+		annotations[i] = annotation{level: string(p.Level), rule: p.Rule, object: p.title(), message: p.Message + ".", file: p.File, line: p.Line}
+	}
+	return annotations
 }
 
 func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) error {
 	page := terminal.NewPage(out)
 	for i := range list {
 		p := &list[i]
-		where := lint.Object{Kind: p.Object.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}.String()
+		where := p.title()
 		if p.Field != "" {
 			where += ": " + p.Field
 		}
@@ -80,6 +104,15 @@ func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) erro
 		terminal.Fprintf(page, "\n")
 	}
 	terminal.Fprintf(page, "%s, %s and %s in %s, by %s.\n", count(r.Count(lint.Error), "error"), count(r.Count(lint.Warning), "warning"), count(r.Count(lint.Note), "note"), r.subject, count(len(r.Checked), "rule"))
+	if n := len(r.suppressed); n > 0 {
+		terminal.Fprintf(page, "%s suppressed.\n", count(n, "finding"))
+	}
+	if len(r.idle) > 0 {
+		terminal.Fprintf(page, "\nWithout effect:\n")
+		for _, text := range r.idle {
+			terminal.Fprintf(page, "  - %s", page.Wrapped(text, "    ")[len("    "):])
+		}
+	}
 	if verbosity > 0 {
 		names := make([]string, len(r.Checked))
 		for i, rule := range r.Checked {
@@ -99,12 +132,26 @@ func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) erro
 	return page.Flush()
 }
 
+// suppressedPlaced is a finding that was accepted, with its place.
+type suppressedPlaced struct {
+	placed
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+}
+
 func (r *lintReport) printJSON(out io.Writer, list []placed) error {
 	report := struct {
 		Findings []placed `json:"findings"`
 		Checked  []string `json:"checked"`
 		Unseen   []string `json:"unseen"`
-	}{Findings: list, Unseen: append([]string{}, r.Unseen...)}
+		// Suppressed findings were accepted, WithoutEffect is what accepts none.
+		Suppressed    []suppressedPlaced `json:"suppressed,omitempty"`
+		WithoutEffect []string           `json:"withoutEffect,omitempty"`
+	}{Findings: list, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle}
+	for i := range r.suppressed {
+		s := &r.suppressed[i]
+		report.Suppressed = append(report.Suppressed, suppressedPlaced{r.place(&s.finding), s.reason, s.by})
+	}
 	for _, rule := range r.Checked {
 		report.Checked = append(report.Checked, rule.ID)
 	}
@@ -125,12 +172,17 @@ func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
 		}
 		run.Rules = append(run.Rules, one)
 	}
-	for i := range list {
-		p := &list[i]
-		object := lint.Object{Kind: p.Object.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name}
+	add := func(p *placed, accepted string) {
 		run.Findings = append(run.Findings, sarif.Finding{
-			Rule: p.Rule, Level: sarif.Level(p.Level), Message: p.Message + ".", File: p.File, Line: p.Line, Object: object.String(),
+			Rule: p.Rule, Level: sarif.Level(p.Level), Message: p.Message + ".", File: p.File, Line: p.Line, Object: p.title(), Accepted: accepted,
 		})
+	}
+	for i := range list {
+		add(&list[i], "")
+	}
+	for i := range r.suppressed {
+		p := r.place(&r.suppressed[i].finding)
+		add(&p, r.suppressed[i].reason)
 	}
 	return sarif.Write(out, run)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -60,6 +61,53 @@ func lintRun(t *testing.T, content string, args ...string) (string, int) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err := cmd.ExecuteContext(t.Context())
 	return out.String(), exitCode(err)
+}
+
+// What somebody accepted does not count, is counted, and is in the outputs for programs.
+func TestLintSuppresses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("ignored.yaml", "kind: [")
+	write(".gatehouseignore", "ignored.yaml\n")
+	commented := strings.Replace(lintExample, "- name:", "# gatehouse: accept self-deadlock: the pods are static\n- name:", 1)
+	commented = strings.Replace(commented, "kind: ValidatingWebhookConfiguration", "kind: ValidatingWebhookConfiguration # gatehouse: accept ca-bundle-missing: injected", 1)
+	write("hooks.yaml", "# gatehouse: accept timeout-long: never\n"+commented+"---\n# gatehouse: accept single-replica\nreplicas: 1\n")
+	write(".gatehouse.yaml", "apiVersion: gatehouse.dev/v1alpha1\nkind: Configuration\nlint:\n  disable: [condition-fails]\n  accept:\n  - {rule: control-plane-not-exempt, file: 'h*.yaml', reason: a test cluster}\n")
+	out, problems, code := execution(t.Context(), "", "lint", ".")
+	for _, want := range []string{
+		"error service-port-missing: ", "1 error, 0 warnings and 0 notes in ", "3 findings suppressed.",
+		"hooks.yaml:1: nothing of the rule timeout-long is found here", "the acceptance of single-replica has no reason", "ignored.yaml: ignored",
+	} {
+		if code != exitError || !strings.Contains(out, want) {
+			t.Errorf("exit %d, %q is not in\n%s%s", code, want, out, problems)
+		}
+	}
+	out, _, _ = execution(t.Context(), "", "lint", "hooks.yaml", "-o", "json")
+	for _, want := range []string{`"reason": "the pods are static",`, `"by": "hooks.yaml:`, `"by": ".gatehouse.yaml"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	if out, _, code := execution(t.Context(), "", "lint", "hooks.yaml", "--skip", "validatingwebhookconfiguration/policies", "--disable=timeout-long"); code != exitOK || !strings.Contains(out, "5 findings suppressed.") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+	out, _, _ = execution(t.Context(), "", "lint", "hooks.yaml", "-o", "github")
+	if want := "::error file=hooks.yaml,line="; strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, want) || !strings.Contains(out, ",title=service-port-missing::ValidatingWebhookConfiguration/policies: ") {
+		t.Errorf("%s", out)
+	}
+	var entries []codeQuality
+	out, _, _ = execution(t.Context(), "", "lint", "hooks.yaml", "-o", "gitlab")
+	if err := json.Unmarshal([]byte(out), &entries); err != nil || len(entries) != 1 || entries[0].CheckName != "service-port-missing" || entries[0].Location.Path != "hooks.yaml" || entries[0].Fingerprint == "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if _, problems, code := execution(t.Context(), "", "lint", "--explain", "nope"); code != exitUsage || !strings.Contains(problems, `there is no rule "nope"; the rules are self-deadlock, `) {
+		t.Errorf("exit %d, %s", code, problems)
+	}
 }
 
 func TestLintSaysWhatItFound(t *testing.T) {

@@ -283,9 +283,9 @@ func TestSnapshotsAreWhatTheClusterJudgesBy(t *testing.T) {
 	}
 
 	shop := write("shop.yaml", shopObjects)
-	want := shop + `:7:1: error: Pod shop/foreign: pods "foreign" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: failed expression: object.spec.containers.all(c, c.image.startsWith(params.data.registry))
-` + shop + `:17:1: error: Pod shop/third: pods "third" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3
-` + shop + `:25:8: error: Order shop/one: Invalid value: "string": spec.amount in body must be of type integer: "string"
+	want := shop + `:7:1: error: Pod shop/foreign: pods "foreign" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: failed expression: object.spec.containers.all(c, c.image.startsWith(params.data.registry)) [denied/policy/images]
+` + shop + `:17:1: error: Pod shop/third: pods "third" is forbidden: exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3 [denied/ResourceQuota]
+` + shop + `:25:8: error: Order shop/one: Invalid value: "string": spec.amount in body must be of type integer: "string" [invalid]
 
 Not called (--call calls webhooks):
   - audit/maps.audit.example.com of ValidatingAdmissionWebhook, for 1 object, failure policy Ignore
@@ -308,8 +308,9 @@ Not called (--call calls webhooks):
 	out, _, _ := execution(t.Context(), "", "check", shop, "--snapshot", filepath.Join(dir, "less.json"))
 	for _, line := range []string{
 		"6 objects in 1 file: 3 accepted, 3 rejected;",
-		"  - the admission plugin ServiceAccount did not run, because the snapshot has no serviceaccounts: ",
-		"  - the admission plugin Priority did not run, because the snapshot has no priorityclasses.scheduling.k8s.io: ",
+		"cluster: error: serviceaccounts: serviceaccounts is forbidden: ", "; ServiceAccount did not run: the verdict on 4 objects may be another one",
+		"cluster: error: priorityclasses.scheduling.k8s.io: ", "; Priority did not run: the verdict on 4 objects may be another one",
+		"  - clusterroles.rbac.authorization.k8s.io: ", "; the rights of users are not known\n",
 	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("%q is not in\n%s", line, out)

@@ -63,6 +63,8 @@ type Set struct {
 	Notes    []Note
 	// Files are those that were read, in their order.
 	Files []string
+	// Acceptances are the comments that accept findings.
+	Acceptances []Acceptance
 }
 
 // reader makes a Set.
@@ -74,6 +76,8 @@ type reader struct {
 	seen map[string]bool
 	// size is how many bytes were read.
 	size int64
+	// ignore says what is not read.
+	ignore *Ignore
 }
 
 // TooMuch is the error of Read for more than it takes.
@@ -86,8 +90,11 @@ func (t TooMuch) Error() string { return string(t) }
 // files .yaml, .yml and .json in it and below it, without hidden directories. The error
 // says that a path itself cannot be read, or that all paths together have more than Most or more
 // bytes than one file may have; what is wrong below a path is a Problem.
-func Read(paths []string, stdin io.Reader) (*Set, error) {
-	r := &reader{patches: map[string]string{}, seen: map[string]bool{}}
+func Read(paths []string, stdin io.Reader) (*Set, error) { return ReadBut(&Ignore{}, paths, stdin) }
+
+// ReadBut is Read without what is ignored, which is a Note.
+func ReadBut(ignore *Ignore, paths []string, stdin io.Reader) (*Set, error) {
+	r := &reader{ignore: ignore, patches: map[string]string{}, seen: map[string]bool{}}
 	for _, path := range paths {
 		if path == Stdin {
 			data, err := files.ReadFrom(stdin, files.Objects)
@@ -102,6 +109,9 @@ func Read(paths []string, stdin io.Reader) (*Set, error) {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, plain(err)
+		}
+		if r.ignored(path, info.IsDir()) {
+			continue
 		}
 		if info.IsDir() {
 			if err := r.directory(path); err != nil {
@@ -130,7 +140,17 @@ func (r *reader) add(file string, data []byte) error {
 	r.set.Objects = append(r.set.Objects, c.Objects...)
 	r.set.Problems = append(r.set.Problems, c.Problems...)
 	r.set.Notes = append(r.set.Notes, c.Notes...)
+	r.set.Acceptances = append(r.set.Acceptances, c.Acceptances...)
 	return nil
+}
+
+// ignored reports whether a path is not read, and notes it.
+func (r *reader) ignored(path string, directory bool) bool {
+	if !r.ignore.Ignores(path, directory) {
+		return false
+	}
+	r.set.Notes = append(r.set.Notes, Note{File: path, Message: "ignored"})
+	return true
 }
 
 // plain is an error of the file system without the name of the system call.
@@ -174,13 +194,19 @@ func (r *reader) directory(root string) error {
 			return fs.SkipDir
 		}
 		if !d.IsDir() {
-			if slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path) {
+			if (slices.Contains(extensions, filepath.Ext(name)) || isKustomization(path)) && !r.ignored(path, false) {
 				found = append(found, path)
 			}
 			return nil
 		}
 		if name != "." && strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir
+		}
+		if name != "." && r.ignored(path, true) {
+			return fs.SkipDir
+		}
+		if err := r.ignore.Enter(path); err != nil {
+			return err
 		}
 		if filepath.Base(path) == "templates" && isFile(filepath.Join(filepath.Dir(path), chartFile)) {
 			chart := filepath.Dir(path)

@@ -26,6 +26,8 @@ type Content struct {
 	Objects  []*Object
 	Problems []Problem
 	Notes    []Note
+	// Acceptances are the comments that accept findings.
+	Acceptances []Acceptance
 
 	// left is how much more may be in the file.
 	left *atomic.Int64
@@ -64,6 +66,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 		case trimmed[0] == '{':
 			read[i].stream(file, p)
 		default:
+			read[i].Acceptances = acceptances(file, p)
 			read[i].document(file, p)
 		}
 	})
@@ -75,6 +78,7 @@ func parse(file string, data []byte, most int) (*Content, error) {
 		c.Objects = append(c.Objects, read[i].Objects...)
 		c.Problems = append(c.Problems, read[i].Problems...)
 		c.Notes = append(c.Notes, read[i].Notes...)
+		c.Acceptances = append(c.Acceptances, read[i].Acceptances...)
 	}
 	return c, nil
 }
@@ -248,12 +252,18 @@ func (c *Content) value(file string, p part, content any, root *yamlv3.Node) {
 	case strings.HasPrefix(apiVersion, "kustomize.config.k8s.io/"):
 		c.note(Note{File: file, Line: o.Line, Message: "a " + kind + " of kustomize is not an object of a cluster"})
 		return
+	case strings.HasPrefix(apiVersion, "gatehouse.dev/") && slices.Contains(ownKinds, kind):
+		c.note(Note{File: file, Line: o.Line, Message: "a " + kind + " of gatehouse is not an object of a cluster"})
+		return
 	case object["apiVersion"] == nil && object["kind"] == nil:
 		c.note(Note{File: file, Line: o.Line, Message: "not a Kubernetes object: it has neither apiVersion nor kind"})
 		return
 	}
 	c.flatten(o)
 }
+
+// ownKinds are those of files of gatehouse, which no server has.
+var ownKinds = []string{"AdmissionTests", "CheckReport", "ClusterSnapshot", "Configuration"}
 
 // skipped counts the lines before the first one with content.
 func skipped(text []byte) int {

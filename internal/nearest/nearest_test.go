@@ -33,6 +33,9 @@ func TestDistance(t *testing.T) {
 		{"abc", "bc", 1},
 		{"kitten", "sitting", 3},
 		{"serv", "serve", 1},
+		{"skpi", "skip", 1},
+		{"ab", "ba", 1},
+		{"abcd", "badc", 2},
 	} {
 		if got := distance(tc.a, tc.b); got != tc.want {
 			t.Errorf("distance(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)

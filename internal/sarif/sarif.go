@@ -63,6 +63,8 @@ type Finding struct {
 	// file. Line counts from 1; 0 means that it is not known.
 	File string
 	Line int
+	// Accepted is why somebody accepted the finding; empty when nobody did.
+	Accepted string
 	// Object names what the finding is about, such as
 	// ValidatingWebhookConfiguration/hooks; it may be empty.
 	Object string
@@ -95,6 +97,9 @@ func Write(w io.Writer, r *Run) error {
 			return fmt.Errorf("sarif: the run has no rule %q", f.Rule)
 		}
 		one := result{RuleID: f.Rule, RuleIndex: place, Level: f.Level, Message: message{f.Message}}
+		if f.Accepted != "" {
+			one.Suppressions = []suppression{{Kind: "external", Justification: f.Accepted}}
+		}
 		if l := locate(f); l != nil {
 			one.Locations = []location{*l}
 		}
@@ -207,6 +212,11 @@ type (
 		Message      message           `json:"message"`
 		Locations    []location        `json:"locations,omitempty"`
 		Fingerprints map[string]string `json:"partialFingerprints"`
+		Suppressions []suppression     `json:"suppressions,omitempty"`
+	}
+	suppression struct {
+		Kind          string `json:"kind"`
+		Justification string `json:"justification"`
 	}
 	location struct {
 		Physical *physicalLocation `json:"physicalLocation,omitempty"`

@@ -35,6 +35,13 @@ type task struct {
 	// dryRun reports whether the object is judged and not stored: a later document has another
 	// variant of it.
 	dryRun bool
+	// denials are who denied the object. lenient is the answer to an object with unknown fields
+	// when these are ignored, and lenientDenials who denied it then.
+	denials, lenientDenials []denial
+	lenient                 *answer
+	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
+	// object is not judged.
+	ignoresFields, skipped bool
 	// result is where the report has it.
 	result *Object
 }
@@ -133,6 +140,9 @@ func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
 // query has the parameters of a write of the object.
 func (t *task) query(manager string) url.Values {
 	q := url.Values{"fieldManager": {manager}, "fieldValidation": {metav1.FieldValidationStrict}}
+	if t.ignoresFields {
+		q.Set("fieldValidation", metav1.FieldValidationIgnore)
+	}
 	if t.dryRun {
 		q.Set("dryRun", metav1.DryRunAll)
 	}

@@ -28,6 +28,17 @@ type Options struct {
 	// each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
+	// AllowUnseen are the resources of the cluster that need not be read, or EverythingUnseen:
+	// what was not read is an error if it could change the verdict on an object.
+	AllowUnseen []string
+	// Skip are kinds whose objects are not judged, as KIND or GROUP/KIND. What other objects need
+	// of them is there all the same.
+	Skip []string
+	// MissingDefinitions says what becomes of objects whose kind nobody defines; empty means
+	// MissingIsError.
+	MissingDefinitions MissingDefinitions
+	// Accepted are findings that do not count.
+	Accepted []Acceptance
 	// Diff asks what the server made of each object.
 	Diff bool
 	// Progress, if it is set, is called with what is done, how many objects are done, and of how
@@ -37,6 +48,16 @@ type Options struct {
 	// rehearse makes a World.
 	rehearse bool
 }
+
+// MissingDefinitions says what becomes of objects of a kind that is neither built in nor defined.
+type MissingDefinitions string
+
+// What may become of them.
+const (
+	MissingIsError   MissingDefinitions = "error"
+	MissingIsWarning MissingDefinitions = "warn"
+	MissingIsSkipped MissingDefinitions = "skip"
+)
 
 // Run checks the objects. The error says that they could not be checked; what is wrong with
 // them is in the Report.
@@ -54,7 +75,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.all(ctx); err != nil {
 		return nil, err
 	}
-	report.finish()
+	r.weighUnseen()
+	report.sort()
+	r.accept()
+	report.sort()
+	report.count()
 	report.Summary.CheckSeconds = time.Since(begin).Seconds()
 	return report, nil
 }

@@ -26,7 +26,7 @@ const hidden = "(hidden)"
 func (r *run) diff(ctx context.Context) error {
 	for _, t := range r.tasks {
 		r.did(comparing, 1)
-		if !t.accepted() {
+		if !t.accepted() || t.skipped {
 			continue
 		}
 		made := map[string]any{}

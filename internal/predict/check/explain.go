@@ -35,7 +35,7 @@ func (r *run) explain(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, t := range r.tasks {
-		if t.accepted() {
+		if t.accepted() && !t.skipped {
 			group.Go(func() error {
 				defer r.did(planning, 1)
 				return r.calls(ctx, world, t)

@@ -29,6 +29,10 @@ type Report struct {
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 	// Skipped is what was read and is not an object.
 	Skipped []Skipped `json:"skipped,omitempty"`
+	// Unseen is what was not read of the cluster.
+	Unseen []*Unseen `json:"unseen,omitempty"`
+	// Suppressed are findings that somebody accepted. They do not count.
+	Suppressed []Suppressed `json:"suppressed,omitempty"`
 	// Notes say in sentences what the check did not see.
 	Notes []string `json:"notes,omitempty"`
 
@@ -46,6 +50,9 @@ type Summary struct {
 	Unknown  int `json:"unknown"`
 	Errors   int `json:"errors"`
 	Warnings int `json:"warnings"`
+	// Skipped objects were not to be checked, Suppressed findings are accepted.
+	Skipped    int `json:"skipped,omitempty"`
+	Suppressed int `json:"suppressed,omitempty"`
 	// StartSeconds is how long the server took to start, CheckSeconds the rest.
 	StartSeconds float64 `json:"startSeconds"`
 	CheckSeconds float64 `json:"checkSeconds"`
@@ -59,6 +66,8 @@ const (
 	Accepted Verdict = "accepted"
 	Rejected Verdict = "rejected"
 	Unknown  Verdict = "unknown"
+	// NotJudged objects are of a kind that is not to be checked.
+	NotJudged Verdict = "skipped"
 )
 
 // Object is one object of the set.
@@ -75,6 +84,8 @@ type Object struct {
 	Reason   string   `json:"reason,omitempty"`
 	Message  string   `json:"message,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
+	// Cause is what denied the object.
+	Cause Cause `json:"cause,omitzero"`
 	// Webhooks would be called, and were not.
 	Webhooks []Call `json:"webhooks,omitempty"`
 	// Diff is what the server made of the object, as a unified diff, and Changes who
@@ -135,6 +146,16 @@ type Finding struct {
 	Object  string `json:"object,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
+	// Cause is what denied the object, or warned of it.
+	Cause Cause `json:"cause,omitzero"`
+}
+
+// Suppressed is a finding that somebody accepted.
+type Suppressed struct {
+	Finding
+	// Reason is why, and By where it was accepted: FILE:LINE.
+	Reason string `json:"reason"`
+	By     string `json:"by"`
 }
 
 // Text is the message with the field.
@@ -197,6 +218,12 @@ func (r *Report) find(t *task, level Level, rule, field, message string) {
 	})
 }
 
+// findCause adds a finding with its cause.
+func (r *Report) findCause(t *task, level Level, rule, field, message string, cause Cause) {
+	r.find(t, level, rule, field, message)
+	r.Findings[len(r.Findings)-1].Cause = cause
+}
+
 func (r *Report) warn(t *task, rule, field, message string) {
 	r.find(t, LevelWarning, rule, field, message)
 }
@@ -205,6 +232,19 @@ func (r *Report) warn(t *task, rule, field, message string) {
 func (r *Report) refuse(t *task, rule, field, message string) {
 	t.result.Verdict, t.result.Message = Rejected, message
 	r.find(t, LevelError, rule, field, message)
+}
+
+// missingKind judges an object of a kind that nobody defines.
+func (r *run) missingKind(t *task, elsewhere ...string) {
+	switch {
+	case len(elsewhere) > 0 || r.MissingDefinitions == "" || r.MissingDefinitions == MissingIsError:
+		r.report.noKind(t, "", elsewhere...)
+	case r.MissingDefinitions == MissingIsWarning:
+		gvk := t.sent.GroupVersionKind()
+		r.report.notChecked(t, fmt.Sprintf("no matches for kind %q in version %q: its definition is not there", gvk.Kind, gvk.GroupVersion()))
+	default:
+		t.result.Verdict, t.result.Message = NotJudged, "the definition of its kind is not there"
+	}
 }
 
 // noKind rejects an object of a kind that is not served, in the words of kubectl. elsewhere
@@ -264,7 +304,8 @@ func (r *Report) judged(t *task) {
 		if before, _, ok := strings.Cut(w, ": "); ok && field == "" && !strings.Contains(before, " ") {
 			field = before
 		}
-		r.warn(t, rule, field, w)
+		cause := warningCause(w)
+		r.findCause(t, LevelWarning, cause.rule(rule), field, w, cause)
 	}
 	if a.ok() {
 		if t.result.Verdict == Unknown {
@@ -274,10 +315,26 @@ func (r *Report) judged(t *task) {
 	}
 	s := a.status
 	t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = Rejected, s.Code, string(s.Reason), s.Message
+	if len(t.denials) > 0 {
+		for i := range t.denials {
+			d := &t.denials[i]
+			r.findCause(t, LevelError, deniedRule(s, d), "", d.message, d.Cause)
+		}
+		t.result.Cause = t.denials[0].Cause
+		return
+	}
 	rule := ruleOf(s)
 	if found := unknownField.FindAllStringSubmatch(s.Message, -1); rule == ruleUnknownField && len(found) > 0 {
 		for _, m := range found {
 			r.find(t, LevelError, rule, m[2], m[1]+" field")
+		}
+		if t.lenient != nil {
+			// What else is wrong.
+			first := *t.result
+			rest := *t
+			rest.answer, rest.denials, rest.lenient = t.lenient, t.lenientDenials, nil
+			r.judged(&rest)
+			t.result.Verdict, t.result.Code, t.result.Reason, t.result.Message = first.Verdict, first.Code, first.Reason, first.Message
 		}
 		return
 	}
@@ -323,13 +380,18 @@ func ruleOf(s *metav1.Status) string {
 	return ruleRejected
 }
 
-// finish sorts and counts.
-func (r *Report) finish() {
+// sort puts the findings in order, each once.
+func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(r.order[a.File], r.order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Level, b.Level))
 	})
 	r.Findings = slices.Compact(r.Findings)
+}
+
+// count sums up.
+func (r *Report) count() {
 	s := &r.Summary
+	s.Suppressed = len(r.Suppressed)
 	s.Objects = len(r.Objects)
 	for _, o := range r.Objects {
 		switch o.Verdict {
@@ -339,6 +401,8 @@ func (r *Report) finish() {
 			s.Rejected++
 		case Unknown:
 			s.Unknown++
+		case NotJudged:
+			s.Skipped++
 		}
 	}
 	for _, f := range r.Findings {

@@ -14,42 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
-	"github.com/gatehouse-dev/gatehouse/plugins"
 )
-
-// blind lists the default plugins that read what the snapshot has not. They would refuse
-// objects because of what was not read.
-func blind(s *clustersnapshot.Snapshot) (blinded, notes []string) {
-	for _, p := range plugins.All() {
-		for _, read := range p.Reads {
-			reason, ok := s.HasNot(read.GroupResource)
-			if !ok || !p.Default && p.Name != serviceAccountPlugin || read.Resource == "namespaces" || read.Resource == "pods" {
-				continue
-			}
-			blinded = append(blinded, p.Name)
-			notes = append(notes, fmt.Sprintf("the admission plugin %s did not run, because the snapshot has no %s: %s", p.Name, read.GroupResource, reason))
-			break
-		}
-	}
-	return blinded, notes
-}
 
 // restore puts the objects of the snapshot into the server.
 func (r *run) restore(ctx context.Context) error {
 	s := r.Snapshot
-	for _, u := range s.Unread {
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the snapshot has no %s: %s", u.Resource, u.Reason))
-	}
-	_, notes := blind(s)
-	r.report.Notes = append(r.report.Notes, notes...)
+	r.report.Unseen = r.unseen()
 	if have, want := s.Cluster.KubernetesVersion, r.report.KubernetesVersion; have != want {
 		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the cluster runs Kubernetes %s; objects were checked as by %s", have, want))
 	}
 	objects := s.Objects()
 	if _, unread := s.HasNot(schema.GroupResource{Resource: "namespaces"}); unread {
-		objects = append(objects, r.namespacesOfTheSet()...)
+		objects = append(objects, r.namespacesOf(objects)...)
 	}
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {
@@ -65,12 +42,12 @@ func (r *run) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*patience)
 	defer cancel()
 	for at := definitions; at < stages; at++ {
-		notes := make([]string, len(byStage[at]))
+		notes, refusals := make([]string, len(byStage[at])), make([]string, len(byStage[at]))
 		group, groupCtx := errgroup.WithContext(ctx)
 		group.SetLimit(parallel)
 		for i, u := range byStage[at] {
 			group.Go(func() (err error) {
-				notes[i], err = r.restoreOne(groupCtx, u)
+				notes[i], refusals[i], err = r.restoreOne(groupCtx, u)
 				return err
 			})
 		}
@@ -78,6 +55,11 @@ func (r *run) restore(ctx context.Context) error {
 			return err
 		}
 		r.report.Notes = append(r.report.Notes, slices.DeleteFunc(notes, func(n string) bool { return n == "" })...)
+		for i, why := range refusals {
+			if why != "" {
+				r.leftOut(byStage[at][i], why)
+			}
+		}
 		if at == definitions {
 			if err := r.awaitRestored(ctx, byStage[at]); err != nil {
 				return err
@@ -87,12 +69,18 @@ func (r *run) restore(ctx context.Context) error {
 	return nil
 }
 
-// namespacesOfTheSet are those that the objects name.
-func (r *run) namespacesOfTheSet() []*unstructured.Unstructured {
+// namespacesOf are those that objects of the snapshot and of the set name.
+func (r *run) namespacesOf(restored []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
 	seen := map[string]bool{"": true}
+	names := make([]string, 0, len(restored)+len(r.Set.Objects))
+	for _, u := range restored {
+		names = append(names, u.GetNamespace())
+	}
 	for _, o := range r.Set.Objects {
-		name := text(o.Content, "metadata", "namespace")
+		names = append(names, text(o.Content, "metadata", "namespace"))
+	}
+	for _, name := range names {
 		if seen[name] {
 			continue
 		}
@@ -104,15 +92,15 @@ func (r *run) namespacesOfTheSet() []*unstructured.Unstructured {
 	return list
 }
 
-// restoreOne stores one object of the snapshot. A note says why it cannot be stored.
-func (r *run) restoreOne(ctx context.Context, u *unstructured.Unstructured) (note string, err error) {
+// restoreOne stores one object of the snapshot. A note says what happens to it in the cluster,
+// refusal why it cannot be stored.
+func (r *run) restoreOne(ctx context.Context, u *unstructured.Unstructured) (note, refusal string, err error) {
 	if text(u.Object, "status", "phase") == string(corev1.NamespaceTerminating) {
-		return fmt.Sprintf("the cluster is deleting the namespace %s", u.GetName()), nil
+		return fmt.Sprintf("the cluster is deleting the namespace %s", u.GetName()), "", nil
 	}
 	k := r.kinds.Of(u.GroupVersionKind())
-	called := "the snapshot's " + title(u.GetKind(), u.GetNamespace(), u.GetName())
 	if k.Guessed {
-		return called + " was left out: this server does not serve " + u.GetAPIVersion(), nil
+		return "", "this server does not serve " + u.GetAPIVersion(), nil
 	}
 	object := u.DeepCopy()
 	delete(object.Object, "status")
@@ -122,23 +110,23 @@ func (r *run) restoreOne(ctx context.Context, u *unstructured.Unstructured) (not
 	q := request{method: http.MethodPost, path: collection(k, u.GetNamespace()), contentType: jsonType, body: bodyOf(object.Object)}
 	a, err := r.admin.do(ctx, q)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if a.code == http.StatusConflict {
 		// Every cluster has it.
 		q.path += "/" + url.PathEscape(u.GetName())
 		current := &unstructured.Unstructured{}
 		if err := r.admin.must(ctx, request{method: http.MethodGet, path: q.path}, &current.Object); err != nil {
-			return "", err
+			return "", "", err
 		}
 		object.SetResourceVersion(current.GetResourceVersion())
 		q.method, q.body = http.MethodPut, bodyOf(object.Object)
 		if a, err = r.admin.do(ctx, q); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
 	if !a.ok() {
-		return called + " was left out: " + a.status.Message, nil
+		return "", a.status.Message, nil
 	}
 	if u.GetKind() == "ResourceQuota" {
 		r.mu.Lock()
@@ -150,11 +138,11 @@ func (r *run) restoreOne(ctx context.Context, u *unstructured.Unstructured) (not
 			err = json.Unmarshal(data, &struct{ Used *corev1.ResourceList }{&used})
 		}
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", called, err)
+			return "", "", fmt.Errorf("the snapshot's %s: %w", title(u.GetKind(), u.GetNamespace(), u.GetName()), err)
 		}
-		return "", r.furnishQuota(ctx, u.GetNamespace(), u.GetName(), used)
+		return "", "", r.furnishQuota(ctx, u.GetNamespace(), u.GetName(), used)
 	}
-	return "", nil
+	return "", "", nil
 }
 
 // awaitRestored returns when the namespaces and custom resources of the snapshot can be used.

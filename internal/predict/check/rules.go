@@ -1,5 +1,7 @@
 package check
 
+import "strings"
+
 // Level says how bad a finding is.
 type Level string
 
@@ -28,7 +30,24 @@ const (
 	ruleGenerated    = "generate-name"
 	ruleOnlyHere     = "only-gatehouse"
 	ruleNotChecked   = "not-checked"
+	ruleUnseen       = "unseen"
+	ruleAccept       = "accept"
 )
+
+// FindRule returns the rule of a finding, which may name a cause behind it: denied/PodSecurity. It
+// returns nil when there is none.
+func FindRule(id string) *Rule {
+	base, cause, _ := strings.Cut(id, "/")
+	for _, r := range Rules() {
+		if r.ID == base {
+			if cause != "" {
+				r.ID, r.Title = id, r.Title+": "+strings.Replace(cause, "/", " ", 1)
+			}
+			return &r
+		}
+	}
+	return nil
+}
 
 // Rule is a kind of finding.
 type Rule struct {
@@ -55,6 +74,8 @@ func Rules() []Rule {
 		{ruleDuplicate, LevelWarning, "The same object is there twice", "Remove one of them."},
 		{ruleGenerated, LevelWarning, "The object has a generated name", "kubectl apply refuses it: use kubectl create, or name the object."},
 		{ruleOnlyHere, LevelWarning, "Only Gatehouse serves this kind", "Other clusters reject the object."},
+		{ruleUnseen, LevelError, "The cluster was not seen as a whole", "Let the reader of the cluster list the resource, or accept it with --allow-unseen."},
+		{ruleAccept, LevelWarning, "An acceptance has no effect", "Remove it, or correct its rule, its place or its reason."},
 		{ruleNotChecked, LevelWarning, "The object was not checked", "The message says what is missing."},
 	}
 }

@@ -125,7 +125,9 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 		}
 	}
 	for _, t := range r.tasks {
-		r.report.judged(t)
+		if !t.skipped {
+			r.report.judged(t)
+		}
 	}
 	return nil
 }
@@ -147,6 +149,9 @@ func (r *run) plan() {
 		t.stage = stageFor(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)
+		if t.skipped = r.skips(t); t.skipped {
+			t.result.Verdict = NotJudged
+		}
 		r.tasks = append(r.tasks, t)
 	}
 	r.joinServices()
@@ -197,7 +202,7 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 		lane := t.lane(r.quotas)
 		if t.name == "" {
 			lane = fmt.Sprintf("%s %p", lane, t)
-		} else if all := variants[t.key()]; t != all[0] {
+		} else if all := variants[t.key()]; t != all[0] && !t.skipped {
 			r.report.duplicate(t, all[0])
 		}
 		if lanes[lane] == nil {
@@ -224,6 +229,11 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 // one applies an object, one of its variants. The error says that there was no answer.
 func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	t.dryRun = t.name != "" && t != variants[len(variants)-1]
+	if t.skipped {
+		a, err := r.apply(ctx, r.admin, t)
+		t.answer = a
+		return err
+	}
 	a, err := r.apply(ctx, r.user, t)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -233,6 +243,20 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	t.answer = a
+	if t.denials, err = r.denials(ctx, a); err != nil {
+		return err
+	}
+	if !a.ok() && ruleOf(a.status) == ruleUnknownField {
+		// One mistake would hide the others.
+		again := *t
+		again.dryRun, again.ignoresFields = true, true
+		if t.lenient, err = r.apply(ctx, r.user, &again); err == nil {
+			t.lenientDenials, err = r.denials(ctx, t.lenient)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if t.dryRun {
 		return nil
 	}
@@ -259,6 +283,13 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 func (r *run) resolve(t *task) bool {
 	gvk := t.sent.GroupVersionKind()
 	t.kind = r.kinds.Of(gvk)
+	if t.skipped {
+		if t.namespace = cmp.Or(t.namespace, r.Namespace); !t.kind.Namespaced {
+			t.namespace = ""
+		}
+		t.sent.SetNamespace(t.namespace)
+		return t.stage != others && t.stage != fixed && !t.kind.Guessed
+	}
 	switch known, served := r.inSnapshot(gvk); {
 	case known && !served:
 		r.report.noKind(t, "the cluster of the snapshot does not serve it")
@@ -271,7 +302,7 @@ func (r *run) resolve(t *task) bool {
 		for _, gv := range r.kinds.Elsewhere(gvk.Kind) {
 			elsewhere = append(elsewhere, gv.String())
 		}
-		r.report.noKind(t, "", elsewhere...)
+		r.missingKind(t, elsewhere...)
 		return false
 	case !known && t.kind.OnlyHere():
 		r.report.warn(t, ruleOnlyHere, "", fmt.Sprintf("only Gatehouse serves the kind %s of %s", gvk.Kind, gvk.GroupVersion()))
@@ -343,7 +374,7 @@ func (r *run) after(ctx context.Context, at stage, batch []*task) error {
 				if err != nil {
 					return err
 				}
-				if problem != "" {
+				if problem != "" && !t.skipped {
 					r.report.refuse(t, ruleInvalid, "", problem)
 				}
 			}

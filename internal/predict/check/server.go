@@ -21,8 +21,12 @@ const serviceRange = "10.96.0.0/12"
 // serviceAccountPlugin runs in kube-apiserver by default.
 const serviceAccountPlugin = "ServiceAccount"
 
-// traceBytes is how much memory the traces may take that a diff is explained by.
-const traceBytes = 256 << 20
+// traceBytes is how much memory the traces may take that a diff is explained by, denialBytes those
+// of denials, each of which is read at once.
+const (
+	traceBytes  = 256 << 20
+	denialBytes = 8 << 20
+)
 
 // throwaway is a server that lives for one check.
 type throwaway struct {
@@ -40,7 +44,7 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 	// A breaker would make verdicts depend on the order of requests.
 	options := server.Options{
 		DataDir: dir.Path(), MinFreeDisk: -1, UnsafeNoFsync: true, EndAtOnce: true,
-		Controllers: []string{server.NoControllers}, AdmissionTraceBytes: -1, AdmissionWebhookBreaker: "off",
+		Controllers: []string{server.NoControllers}, AdmissionTraceBytes: denialBytes, AdmissionWebhookBreaker: "off",
 		ServiceClusterIPRange: serviceRange, ServiceAddresses: o.ServiceAddresses,
 		EnableAdmissionPlugins:  []string{serviceAccountPlugin},
 		DisableAdmissionPlugins: []string{admission.InitializersName},
@@ -48,7 +52,12 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 	}
 	if o.Snapshot != nil {
 		options.ServiceClusterIPRange = cmp.Or(o.Snapshot.ServiceRange(), options.ServiceClusterIPRange)
-		off, _ := blind(o.Snapshot)
+		var off []string
+		for _, blinded := range blind(o.Snapshot) {
+			for _, p := range blinded {
+				off = append(off, p.Name)
+			}
+		}
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
 		options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
 	}
@@ -59,6 +68,10 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 	}
 	if o.Diff {
 		options.AdmissionTraceBytes = traceBytes
+	}
+	if o.rehearse {
+		// Each request keeps its own.
+		options.AdmissionTraceBytes = -1
 	}
 	s, err := server.New(options)
 	if err != nil {

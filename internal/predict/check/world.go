@@ -50,7 +50,9 @@ func Open(ctx context.Context, o Options) (*World, error) {
 		s.stop()
 		return nil, err
 	}
-	report.finish()
+	r.weighUnseen()
+	report.sort()
+	report.count()
 	report.Summary.CheckSeconds = time.Since(begin).Seconds()
 	return &World{run: r, Report: report}, nil
 }

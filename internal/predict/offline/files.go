@@ -38,7 +38,7 @@ func (d *document) object() *unstructured.Unstructured {
 // Objects returns the objects of a file in YAML or JSON: all of its documents, lists taken
 // apart. The error names the file and the line.
 func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
-	found, err := documents(file, data, nil)
+	found, err := documents(file, data, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,13 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	return list, nil
 }
 
-// documents returns the objects of a file. With skipped, it passes over what is not one.
-func documents(file string, data []byte, skipped *[]string) ([]*document, error) {
+// documents returns the objects of a file. With skipped, it passes over what is not one; accepted
+// gets the comments that accept findings.
+func documents(file string, data []byte, skipped *[]string, accepted *[]manifests.Acceptance) ([]*document, error) {
 	content := manifests.Parse(file, data)
+	if accepted != nil {
+		*accepted = append(*accepted, content.Acceptances...)
+	}
 	for _, p := range content.Problems {
 		text := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Message)
 		switch {
@@ -100,12 +104,14 @@ type files struct {
 	// static are the registrations that only manifest files can have.
 	static  []snapshot.Manifest
 	written map[lint.Object]lint.Written
+	// acceptances are the comments that accept findings.
+	acceptances []manifests.Acceptance
 }
 
 // Read makes a World of files, and of the .yaml, .yml and .json files of directories.
 // Registrations must be valid. Errors name the file and the line.
 func Read(paths []string) (*World, error) {
-	found, err := open(paths, nil, nil, nil)
+	found, err := open(paths, nil, &manifests.Ignore{}, nil, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -116,13 +122,24 @@ func Read(paths []string) (*World, error) {
 // path - is in. What is wrong with a registration is kept for World.Lint. What is not an
 // object of the API is passed over; skipped says so. Files of a directory that cannot be read or
 // parsed are passed over as well; unread says which. The error is about a path that was named.
-func Survey(paths []string, in io.Reader) (w *World, skipped, unread []string, err error) {
-	found, err := open(paths, in, &skipped, &unread)
+func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, skipped, unread []string, err error) {
+	var accepted []manifests.Acceptance
+	found, err := open(paths, in, ignore, &skipped, &unread, &accepted)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	w, err = assemble(found, &skipped)
+	if w, err = assemble(found, &skipped); err == nil {
+		w.files.acceptances = accepted
+	}
 	return w, skipped, unread, err
+}
+
+// Acceptances are the comments of the files that accept findings.
+func (w *World) Acceptances() []manifests.Acceptance {
+	if w.files == nil {
+		return nil
+	}
+	return w.files.acceptances
 }
 
 // assemble makes a World of what was read. With skipped it is lenient.
@@ -188,9 +205,9 @@ func assemble(all []*document, skipped *[]string) (*World, error) {
 // definitions are the definitions of custom resources.
 var definitions = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// open returns the objects of files. With skipped, it passes over what is not one; with
+// open returns the objects of files that are not ignored. With skipped, it passes over what is not one; with
 // unread, over files of directories that cannot be read or parsed.
-func open(paths []string, in io.Reader, skipped, unread *[]string) ([]*document, error) {
+func open(paths []string, in io.Reader, ignore *manifests.Ignore, skipped, unread *[]string, accepted *[]manifests.Acceptance) ([]*document, error) {
 	var all []*document
 	for _, path := range paths {
 		if path == "-" && skipped != nil {
@@ -198,16 +215,19 @@ func open(paths []string, in io.Reader, skipped, unread *[]string) ([]*document,
 			if err != nil {
 				return nil, err
 			}
-			found, err := documents("standard input", data, skipped)
+			found, err := documents("standard input", data, skipped, accepted)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, found...)
 			continue
 		}
-		names, err := expand(path)
+		names, ignored, err := expand(path, ignore)
 		if err != nil {
 			return nil, err
+		}
+		if skipped != nil {
+			*skipped = append(*skipped, ignored...)
 		}
 		for _, name := range names {
 			read := regular.Read
@@ -222,7 +242,7 @@ func open(paths []string, in io.Reader, skipped, unread *[]string) ([]*document,
 				*unread = append(*unread, err.Error())
 				continue
 			}
-			found, err := documents(name, data, skipped)
+			found, err := documents(name, data, skipped, accepted)
 			switch {
 			case err == nil:
 				all = append(all, found...)
@@ -252,26 +272,41 @@ func isTemplate(name string) bool {
 	}
 }
 
-// expand returns the files that a path means.
-func expand(path string) ([]string, error) {
+// expand returns the files that a path means, and notes what is ignored.
+func expand(path string, ignore *manifests.Ignore) (names, ignored []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if ignore.Ignores(path, info.IsDir()) {
+		return nil, []string{path + ": ignored"}, nil
 	}
 	if !info.IsDir() {
-		return []string{path}, nil
+		return []string{path}, nil, nil
 	}
-	var names []string
 	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
+		if err != nil {
+			return err
+		}
+		if name != path && ignore.Ignores(name, d.IsDir()) {
+			ignored = append(ignored, name+": ignored")
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return ignore.Enter(name)
+		}
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
 			names = append(names, name)
 		}
-		return err
+		return nil
 	})
-	if err == nil && len(names) == 0 {
+	if err == nil && len(names)+len(ignored) == 0 {
 		err = fmt.Errorf("%s has no .yaml, .yml or .json files", path)
 	}
-	return names, err
+	return names, ignored, err
 }
 
 // parsed is what parse returns.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
@@ -32,7 +33,7 @@ func lintFile(t *testing.T, content string, change func(*lint.World)) (*lint.Rep
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file.yaml")
 	writeFile(t, name, content)
-	w, skipped, _, err := offline.Survey([]string{name}, nil)
+	w, skipped, _, err := offline.Survey([]string{name}, nil, &manifests.Ignore{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +383,7 @@ webhooks:
 	}
 	var webhooks, policies int
 	for name, paths := range examples {
-		w, _, _, err := offline.Survey(paths, nil)
+		w, _, _, err := offline.Survey(paths, nil, &manifests.Ignore{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,168 @@
+package manifests
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+// IgnoreFile is the file in a directory that names the files below it which are not read. It is
+// written as a .gitignore.
+const IgnoreFile = ".gatehouseignore"
+
+// Ignore says which files are not read. The zero value reads all.
+type Ignore struct {
+	rules []ignoreRule
+	// known are the directories whose IgnoreFile was read.
+	known map[string]bool
+}
+
+type ignoreRule struct {
+	// base is the directory that the pattern is relative to.
+	base string
+	// pattern matches paths below it. Without its base, it matches names.
+	pattern *regexp.Regexp
+	// again reports whether what it matches is read all the same, directories whether it
+	// matches directories only.
+	again, directories bool
+}
+
+// NewIgnore leaves out what patterns match, below the working directory, and what the IgnoreFile
+// of the working directory names.
+func NewIgnore(patterns []string) (*Ignore, error) {
+	i := &Ignore{}
+	if err := i.add(".", patterns); err != nil {
+		return nil, err
+	}
+	return i, i.Enter(".")
+}
+
+// Enter reads the IgnoreFile of a directory, if it has one.
+func (i *Ignore) Enter(dir string) error {
+	dir = clean(dir)
+	if i.known[dir] {
+		return nil
+	}
+	if i.known == nil {
+		i.known = map[string]bool{}
+	}
+	i.known[dir] = true
+	name := filepath.Join(dir, IgnoreFile)
+	data, err := files.Read(name, files.Configuration)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := i.add(dir, strings.Split(string(data), "\n")); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// clean makes the paths of files and directories comparable.
+func clean(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return filepath.Clean(path)
+}
+
+func (i *Ignore) add(base string, patterns []string) error {
+	for _, line := range patterns {
+		line = strings.TrimRight(line, " \t\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		r := ignoreRule{base: clean(base)}
+		text, again := strings.CutPrefix(line, "!")
+		r.again = again
+		text, r.directories = strings.CutSuffix(text, "/")
+		// Without a slash it is about names, at any depth.
+		if !strings.Contains(text, "/") {
+			text = "**/" + text
+		}
+		var err error
+		if r.pattern, err = compile(strings.TrimPrefix(text, "/")); err != nil {
+			return fmt.Errorf("the pattern %q: %w", line, err)
+		}
+		i.rules = append(i.rules, r)
+	}
+	return nil
+}
+
+// compile makes an expression of a pattern.
+func compile(pattern string) (*regexp.Regexp, error) {
+	if _, err := path.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString("^")
+	for rest := pattern; rest != ""; {
+		switch {
+		case strings.HasPrefix(rest, "**/"):
+			b.WriteString("(?:.*/)?")
+			rest = rest[3:]
+		case rest == "**":
+			b.WriteString(".*")
+			rest = ""
+		case rest[0] == '*':
+			b.WriteString("[^/]*")
+			rest = rest[1:]
+		case rest[0] == '?':
+			b.WriteString("[^/]")
+			rest = rest[1:]
+		case rest[0] == '[':
+			end := strings.IndexByte(rest[1:], ']') + 2
+			class := rest[:end]
+			if strings.HasPrefix(class, "[!") {
+				class = "[^" + class[2:]
+			}
+			b.WriteString(class)
+			rest = rest[end:]
+		case rest[0] == '\\' && len(rest) > 1:
+			b.WriteString(regexp.QuoteMeta(rest[1:2]))
+			rest = rest[2:]
+		default:
+			b.WriteString(regexp.QuoteMeta(rest[:1]))
+			rest = rest[1:]
+		}
+	}
+	return regexp.Compile(b.String() + "$")
+}
+
+// Ignores reports whether a file or a directory is not read. A file in a directory that is not
+// read is not read, either.
+func (i *Ignore) Ignores(name string, directory bool) bool {
+	if i == nil || len(i.rules) == 0 {
+		return false
+	}
+	name = clean(name)
+	for parent := filepath.Dir(name); parent != filepath.Dir(parent); parent = filepath.Dir(parent) {
+		if i.matches(parent, true) {
+			return true
+		}
+	}
+	return i.matches(name, directory)
+}
+
+func (i *Ignore) matches(name string, directory bool) bool {
+	ignored := false
+	for _, r := range i.rules {
+		below, err := filepath.Rel(r.base, name)
+		if err != nil || below == "." || below == ".." || strings.HasPrefix(below, ".."+string(filepath.Separator)) || r.directories && !directory {
+			continue
+		}
+		if r.pattern.MatchString(filepath.ToSlash(below)) {
+			ignored = !r.again
+		}
+	}
+	return ignored
+}

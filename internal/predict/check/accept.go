@@ -1,0 +1,97 @@
+package check
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// Acceptance accepts findings.
+type Acceptance struct {
+	// Rule is the rule of a finding, or what it begins with: denied accepts denied/PodSecurity.
+	Rule string
+	// Object is KIND/NAME or KIND/NAMESPACE/NAME, File a pattern of path.Match; empty for all.
+	Object, File string
+	// Reason says why. By is where it was written.
+	Reason, By string
+}
+
+// skips reports whether an object is of a kind that is not judged.
+func (r *run) skips(t *task) bool {
+	gvk := t.sent.GroupVersionKind()
+	return slices.ContainsFunc(r.Skip, func(one string) bool {
+		group, kind, found := strings.Cut(one, "/")
+		if !found {
+			return strings.EqualFold(one, gvk.Kind)
+		}
+		return strings.EqualFold(kind, gvk.Kind) && (group == gvk.Group || group == "core" && gvk.Group == "")
+	})
+}
+
+// matches reports whether an acceptance is about a finding.
+func (a *Acceptance) matches(f *Finding) bool {
+	if !ruleMatches(a.Rule, f.Rule) {
+		return false
+	}
+	if a.File != "" {
+		if ok, err := path.Match(a.File, filepath.ToSlash(f.File)); err != nil || !ok {
+			return false
+		}
+	}
+	kind, name, _ := strings.Cut(a.Object, "/")
+	return a.Object == "" || f.Object == kind+" "+name
+}
+
+// ruleMatches reports whether a rule is the accepted one, or has it before a cause.
+func ruleMatches(accepted, rule string) bool {
+	return rule == accepted || strings.HasPrefix(rule, accepted+"/")
+}
+
+// accept takes accepted findings out of the report.
+func (r *run) accept() {
+	comments := map[string][]*manifests.Acceptance{}
+	for i := range r.Set.Acceptances {
+		a := &r.Set.Acceptances[i]
+		comments[a.File] = append(comments[a.File], a)
+	}
+	used := map[*manifests.Acceptance]bool{}
+	kept := r.report.Findings[:0]
+	for _, f := range r.report.Findings {
+		by, reason := "", ""
+		for _, a := range comments[f.File] {
+			if a.Reason != "" && ruleMatches(a.Rule, f.Rule) && a.Covers(f.Line) {
+				used[a] = true
+				by, reason = fmt.Sprintf("%s:%d", a.File, a.Line), a.Reason
+			}
+		}
+		for i := range r.Accepted {
+			if a := &r.Accepted[i]; by == "" && a.matches(&f) {
+				by, reason = a.By, a.Reason
+			}
+		}
+		if by == "" {
+			kept = append(kept, f)
+			continue
+		}
+		r.report.Suppressed = append(r.report.Suppressed, Suppressed{Finding: f, Reason: reason, By: by})
+	}
+	r.report.Findings = kept
+	for i := range r.Set.Acceptances {
+		a := &r.Set.Acceptances[i]
+		message := ""
+		switch {
+		case FindRule(a.Rule) == nil || used[a]:
+			// Other commands have rules, too.
+			continue
+		case a.Reason == "":
+			message = fmt.Sprintf("the acceptance of %s has no reason: write '# gatehouse: accept %s: REASON'", a.Rule, a.Rule)
+		default:
+			message = fmt.Sprintf("nothing of the rule %s is found here", a.Rule)
+		}
+		r.report.Findings = append(r.report.Findings, Finding{Level: LevelWarning, Rule: ruleAccept, File: a.File, Line: a.Line, Column: 1, Message: message})
+	}
+}

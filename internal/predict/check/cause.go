@@ -1,0 +1,146 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
+)
+
+// Cause is what denied an object, or warned of it.
+type Cause struct {
+	// Plugin is the admission plugin, such as PodSecurity.
+	Plugin string `json:"plugin,omitempty"`
+	// Policy and Binding are the names of the admission policy and its binding; Validation is the
+	// field of the policy that was violated.
+	Policy     string `json:"policy,omitempty"`
+	Binding    string `json:"binding,omitempty"`
+	Validation string `json:"validation,omitempty"`
+	// Webhook is CONFIGURATION/NAME.
+	Webhook string `json:"webhook,omitempty"`
+}
+
+// rule names the cause behind a rule: denied/PodSecurity, denied/policy/NAME,
+// denied/webhook/CONFIGURATION/NAME.
+func (c *Cause) rule(base string) string {
+	switch {
+	case c.Policy != "":
+		return base + "/policy/" + c.Policy
+	case c.Webhook != "":
+		return base + "/webhook/" + c.Webhook
+	case c.Plugin != "":
+		return base + "/" + c.Plugin
+	}
+	return base
+}
+
+// denial is one reason why admission denied an object. Several policies and webhooks may have one.
+type denial struct {
+	Cause
+	message string
+}
+
+// denials asks the server who denied an object. There are none when it was not admission.
+func (r *run) denials(ctx context.Context, a *answer) ([]denial, error) {
+	if a == nil || a.ok() || a.trace == "" {
+		return nil, nil
+	}
+	record := &v1alpha1.AdmissionTrace{}
+	found, err := r.admin.do(ctx, request{method: http.MethodGet, path: "/apis/gatehouse.dev/v1alpha1/admissiontraces/" + a.trace})
+	if err != nil || !found.ok() || json.Unmarshal(found.body, record) != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(record.Steps, func(s trace.StepRecord) bool { return !s.Allowed })
+	if i < 0 {
+		return nil, nil
+	}
+	list := denialsOf(&record.Steps[i])
+	// The answer has the words of one of them.
+	said := max(0, slices.IndexFunc(list, func(d denial) bool { return strings.HasSuffix(a.status.Message, d.message) }))
+	for k := range list {
+		switch d := &list[k]; {
+		case k == said:
+			d.message = a.status.Message
+		case d.Policy != "":
+			d.message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", d.Policy, d.Binding, d.message)
+		}
+	}
+	return list, nil
+}
+
+// denialsOf returns who denied the request in a step.
+func denialsOf(s *trace.StepRecord) []denial {
+	var list []denial
+	for i := range s.Judgements {
+		j := &s.Judgements[i]
+		for k := range j.Consequences {
+			c := &j.Consequences[k]
+			if !c.Denied {
+				continue
+			}
+			list = append(list, denial{
+				Cause{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: c.Binding, Validation: validationOf(j, c)}, c.Message,
+			})
+		}
+	}
+	for i := range s.Calls {
+		c := &s.Calls[i]
+		if c.Verdict != "allowed" && !c.Ignored && c.Fate == "Used" {
+			list = append(list, denial{Cause{Plugin: s.Plugin, Webhook: c.Webhook.Configuration + "/" + c.Webhook.Name}, c.Error})
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, denial{Cause: Cause{Plugin: s.Plugin}})
+	}
+	return list
+}
+
+// validationOf returns the field of the policy whose validation has a consequence.
+func validationOf(j *trace.JudgementRecord, c *trace.ConsequenceRecord) string {
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		if c.Binding != "" && !slices.Contains(e.Bindings, c.Binding) {
+			continue
+		}
+		for _, v := range e.Validations {
+			if v.Index != nil && v.Verdict != "holds" && v.Message != "" && strings.HasSuffix(c.Message, v.Message) {
+				return fmt.Sprintf("spec.validations[%d]", *v.Index)
+			}
+		}
+	}
+	return ""
+}
+
+// policyWarning is how a policy warns, and podSecurityWarning how PodSecurity does.
+var (
+	policyWarning      = regexp.MustCompile(`^Validation failed for ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)': `)
+	podSecurityWarning = regexp.MustCompile(`^(would violate PodSecurity|existing pods in namespace .* violate the new PodSecurity)`)
+)
+
+// warningCause returns who gave a warning, as far as its words say so.
+func warningCause(text string) Cause {
+	if m := policyWarning.FindStringSubmatch(text); m != nil {
+		return Cause{Plugin: admission.ValidatingPolicyName, Policy: m[1], Binding: m[2]}
+	}
+	if podSecurityWarning.MatchString(text) {
+		return Cause{Plugin: "PodSecurity"}
+	}
+	return Cause{}
+}
+
+// deniedRule returns the rule of a denial: the namespace that is missing has one of its own.
+func deniedRule(s *metav1.Status, d *denial) string {
+	if base := ruleOf(s); base == ruleNamespace {
+		return base
+	}
+	return d.rule(ruleDenied)
+}

@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
@@ -38,6 +39,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/params"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/revision"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/counted"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/rejections"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
@@ -77,9 +79,16 @@ type admitter struct {
 	creations *namespaces.Creations
 	// fences keep quotas exact.
 	fences *quotas.Fences
+	// gone drops the series that metrics have of what is gone.
+	gone    *series.Gone
+	counted counted.Registrations
 	// drained is closed when no more requests come.
 	drained chan struct{}
 }
+
+// seriesStay is how long metrics keep the series of what is gone: the last watches of a kind are over
+// by then.
+const seriesStay = 20 * time.Second
 
 // judging is the phase in which there is something that judges writes.
 type judging struct {
@@ -101,7 +110,8 @@ func newJudging(f *framed) (*judging, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--controllers: %w", err)
 	}
-	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, drained: make(chan struct{})}
+	a := &admitter{settings: s, configured: configuration, makeAccount: makeAccount, creations: &namespaces.Creations{}, fences: quotas.New(db.client.KV, s.EtcdPrefix), params: newParams(s, db), schemas: &schemas.Applied{}, gone: series.NewGone(seriesStay), drained: make(chan struct{})}
+	a.counted.Gone = a.gone
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
 		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: f.serving.address.URL, MaxStaleness: s.AdmissionMaxStaleness,
@@ -200,6 +210,7 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.announcer.Run(ctx) })
 	running.Go(func() { a.params.Run(ctx) })
+	running.Go(func() { a.gone.Run(ctx) })
 	running.Go(func() { a.manifests.Run(ctx) })
 	running.Go(func() {
 		exclusions.Follow(ctx, a.settings.AdmissionConfigFile, a.configured, a.manifests.SetExclusions)

@@ -255,6 +255,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },
 		OnChange:            p.links.customChanged,
+		Gone:                p.admitter.gone,
 		OnSchema:            schemaChanged,
 		Webhooks:            p.stores.conversions,
 		// With those that wait for it, a webhook takes half of the places at most.
@@ -284,7 +285,7 @@ func newAggregator(p *populated, builtin []discovery.Version, show *shown.Kinds)
 		Self:              p.serving.self(),
 		ClientCertificate: p.serving.toAggregated.CurrentCertKeyContent,
 		MaxInFlight:       s.MaxRequestsInFlight, LongRunning: p.config.LongRunningFunc,
-		Show: show.SetRemote, Document: show.SetDocuments,
+		Show: show.SetRemote, Document: show.SetDocuments, Gone: p.admitter.gone,
 	}
 	if s.DialWebhook != nil {
 		o.Dial = &transport.DialHolder{Dial: s.DialWebhook}

@@ -48,6 +48,7 @@ func (l *links) read(r snapshot.Read) {
 	admission.CountRead(r)
 	a := l.made.admitter
 	a.announcer.Observe(r)
+	l.made.admitter.counted.Observe(r)
 	if r.Snapshot != nil {
 		a.announcer.Skip(a.engine.Skipped(r.Snapshot))
 	}

@@ -1,8 +1,16 @@
 package chaos
 
 import (
+	"crypto/tls"
+	"encoding/base64"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,78 +18,227 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// S22.24: kinds and namespaces that came, were used and went leave no goroutine and no watch
-// behind. A round is 30 of each; -long makes more rounds.
+// comer is a kind of things that come, are used and go.
+type comer struct {
+	name string
+	// make makes number n of round i; use uses it and returns when it was of use; drop deletes it.
+	make, use, drop func(i, n int)
+}
+
+// goneCount is how many of each come and go in a round.
+const goneCount = 12
+
+// S22.24: kinds, namespaces, aggregated groups, webhooks and policies with params that came, were used
+// and went leave no goroutine, no watch and no series of metrics behind. -long makes more rounds.
 func TestWhatIsGoneLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--controllers", "*")
 	admin := s.HTTP(t, nil)
-	const (
-		count       = 30
-		definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	)
+	comers := append(kindsThatGo(t, admin), registrationsThatGo(t, admin)...)
+	comers = append(comers, groupsThatGo(t, admin))
 	round := func(i int) {
-		for n := range count {
-			group := fmt.Sprintf("g%d-%d.gone.example.com", i, n)
-			admin.Must(http.StatusCreated, "POST", definitions, fmt.Sprintf(`{"metadata":{"name":"widgets.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",
-				"names":{"plural":"widgets","singular":"widget","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, group))
-			admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":"gone-%d-%d"}}`, i, n))
+		for _, c := range comers {
+			for n := range goneCount {
+				c.make(i, n)
+			}
 		}
 		var using sync.WaitGroup
-		for n := range count {
+		for n := range goneCount {
 			using.Go(func() {
-				group, in := fmt.Sprintf("g%d-%d.gone.example.com", i, n), fmt.Sprintf("/namespaces/gone-%d-%d", i, n)
-				owner := admin.Must(http.StatusCreated, "POST", "/api/v1"+in+"/configmaps", `{"metadata":{"name":"owner"}}`)
-				widget := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`, group, owner.Text("metadata", "uid"))
-				path := "/apis/" + group + "/v1" + in + "/widgets"
-				harness.Eventually(t, path, func() error {
-					if code, err := admin.Try(t.Context(), "POST", path, widget); code != http.StatusCreated {
-						return fmt.Errorf("%d, %v", code, err)
-					}
-					return nil
-				})
-				admin.Must(http.StatusOK, "DELETE", "/api/v1"+in+"/configmaps/owner", "")
-				harness.Eventually(t, "the collector follows the kind", func() error {
-					if code, err := admin.Try(t.Context(), "GET", path+"/owned", ""); code != http.StatusNotFound {
-						return fmt.Errorf("%d, %v", code, err)
-					}
-					return nil
-				})
+				for _, c := range comers {
+					c.use(i, n)
+				}
 			})
 		}
 		using.Wait()
-		for n := range count {
-			group := fmt.Sprintf("g%d-%d.gone.example.com", i, n)
-			admin.Must(http.StatusOK, "DELETE", definitions+"/widgets."+group, "")
-			admin.Must(http.StatusOK, "DELETE", fmt.Sprintf("/api/v1/namespaces/gone-%d-%d", i, n), "")
+		for _, c := range slices.Backward(comers) {
+			for n := range goneCount {
+				c.drop(i, n)
+			}
 		}
-	}
-	measure := func() (goroutines, watches float64) {
-		m := admin.Metrics()
-		return m.Single("go_goroutines"), m.Value("apiserver_longrunning_requests")
 	}
 	// The first round starts what then stays for good, and is over when nothing changes for a while.
 	round(0)
-	goroutines, watches := measure()
+	before := measureGone(t, s, admin)
 	for quiet := 0; quiet < 8; time.Sleep(2 * time.Second) {
-		now, watching := measure()
-		if quiet++; now < goroutines-5 || now > goroutines+5 {
+		now := measureGone(t, s, admin)
+		if quiet++; now.goroutines < before.goroutines-5 || now.goroutines > before.goroutines+5 || now.named > 0 {
 			quiet = 0
 		}
-		goroutines, watches = now, watching
+		before = now
+		if t.Context().Err() != nil {
+			return
+		}
 	}
-	// A kind that stays takes five goroutines or more.
-	const room = 60
 	rounds(t, 1, func(i int) {
 		round(i + 1)
-		most, open := measure()
-		harness.Eventually(t, "all is as it was before", func() error {
-			if now, watching := measure(); now > goroutines+room || watching > watches+room/10 {
-				return fmt.Errorf("%v goroutines and %v watches; %v and %v before, %v and %v in between", now, watching, goroutines, watches, most, open)
+		most := measureGone(t, s, admin)
+		var now remains
+		for end := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Second) {
+			if now = measureGone(t, s, admin); now.like(before) {
+				break
 			}
-			return nil
-		})
-		now, watching := measure()
-		t.Logf("%v goroutines and %v watches before, %v and %v with %d kinds, %v and %v after", goroutines, watches, most, open, count, now, watching)
+			if time.Now().After(end) {
+				t.Fatalf("%v are left; %v before, %v in between; series:\n%s", now, before, most, strings.Join(now.lines, ""))
+			}
+		}
+		t.Logf("round %d: %v before, %v with %d of each, %v after", i+1, before, most, goneCount, now)
 	})
+}
+
+// remains are what a server has.
+type remains struct {
+	goroutines, watches float64
+	// live is the heap that is alive, in MiB; series are all of metrics, and named those that name
+	// what went.
+	live          float64
+	series, named int
+	lines         []string
+}
+
+func (r remains) String() string {
+	return fmt.Sprintf("%v goroutines, %v watches, %.1f MiB alive, %d series of which %d name what went", r.goroutines, r.watches, r.live, r.series, r.named)
+}
+
+// like reports whether there is no more than before. A kind that stays takes five goroutines or more.
+func (r remains) like(before remains) bool {
+	return r.goroutines <= before.goroutines+3*goneCount && r.watches <= before.watches+goneCount/4 && r.named == 0
+}
+
+func measureGone(t *testing.T, s *harness.Server, admin *harness.HTTP) remains {
+	t.Helper()
+	m := admin.Metrics()
+	r := remains{goroutines: m.Single("go_goroutines"), watches: m.Value("apiserver_longrunning_requests"), live: m.Single("go_gc_heap_live_bytes") / mib}
+	for line := range strings.Lines(string(m)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		r.series++
+		if strings.Contains(line, "gone.example.com") {
+			r.named++
+			if len(r.lines) < 40 {
+				r.lines = append(r.lines, line)
+			}
+		}
+	}
+	return r
+}
+
+// eventually repeats a request until it is answered with a code.
+func eventually(t *testing.T, admin *harness.HTTP, want int, method, path, body string) {
+	t.Helper()
+	harness.Eventually(t, method+" "+path, func() error {
+		if code, err := admin.Try(t.Context(), method, path, body); code != want {
+			return fmt.Errorf("%d, %v", code, err)
+		}
+		return nil
+	})
+}
+
+func goneGroup(i, n int) string     { return fmt.Sprintf("g%d-%d.gone.example.com", i, n) }
+func goneNamespace(i, n int) string { return fmt.Sprintf("gone-%d-%d", i, n) }
+
+// kindsThatGo are namespaces, and custom kinds whose objects are collected.
+func kindsThatGo(t *testing.T, admin *harness.HTTP) []comer {
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	return []comer{
+		{"namespaces", func(i, n int) {
+			admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", fmt.Sprintf(`{"metadata":{"name":%q}}`, goneNamespace(i, n)))
+		}, func(i, n int) {
+			admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+goneNamespace(i, n)+"/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/configmaps":"100"}}}`)
+		}, func(i, n int) {
+			admin.Must(http.StatusOK, "DELETE", "/api/v1/namespaces/"+goneNamespace(i, n), "")
+		}},
+		{"definitions", func(i, n int) {
+			admin.Must(http.StatusCreated, "POST", definitions, fmt.Sprintf(`{"metadata":{"name":"widgets.%[1]s"},"spec":{"group":%[1]q,"scope":"Namespaced",
+				"names":{"plural":"widgets","singular":"widget","kind":"Widget"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, goneGroup(i, n)))
+		}, func(i, n int) {
+			group, in := goneGroup(i, n), "/namespaces/"+goneNamespace(i, n)
+			owner := admin.Must(http.StatusCreated, "POST", "/api/v1"+in+"/configmaps", `{"metadata":{"name":"owner"}}`)
+			path := "/apis/" + group + "/v1" + in + "/widgets"
+			eventually(t, admin, http.StatusCreated, "POST", path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"param"}}`, group))
+			admin.Must(http.StatusCreated, "POST", path, fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Widget","metadata":{"name":"owned","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]}}`,
+				group, owner.Text("metadata", "uid")))
+			admin.Must(http.StatusOK, "DELETE", "/api/v1"+in+"/configmaps/owner", "")
+			// The collector follows the kind.
+			eventually(t, admin, http.StatusNotFound, "GET", path+"/owned", "")
+		}, func(i, n int) {
+			admin.Must(http.StatusOK, "DELETE", definitions+"/widgets."+goneGroup(i, n), "")
+		}},
+	}
+}
+
+// registrationsThatGo are webhooks, and policies whose params are of the custom kinds.
+func registrationsThatGo(t *testing.T, admin *harness.HTTP) []comer {
+	const registrations = "/apis/admissionregistration.k8s.io/v1/"
+	hook := harness.NewWebhookServer(t, nil).Hook("/allow", harness.Allow)
+	return []comer{
+		{"webhooks", func(i, n int) {
+			admin.Must(http.StatusCreated, "POST", registrations+"validatingwebhookconfigurations", fmt.Sprintf(`{"metadata":{"name":"hook-%[1]d-%[2]d"},"webhooks":[{"name":"h%[1]d-%[2]d.gone.example.com",
+				"admissionReviewVersions":["v1"],"sideEffects":"None","clientConfig":{"url":%[3]q,"caBundle":%[4]q},"matchConditions":[{"name":"always","expression":"object.metadata.name == 'refused' || true"}],
+				"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"gone-%[1]d-%[2]d"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["secrets"]}]}]}`,
+				i, n, hook.URL(), hook.CABundle()))
+		}, func(i, n int) {
+			admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+goneNamespace(i, n)+"/secrets", `{"metadata":{"name":"judged"}}`)
+		}, func(i, n int) {
+			admin.Must(http.StatusOK, "DELETE", fmt.Sprintf("%svalidatingwebhookconfigurations/hook-%d-%d", registrations, i, n), "")
+		}},
+		{"policies", func(i, n int) {
+			name := fmt.Sprintf("p%d-%d.gone.example.com", i, n)
+			admin.Must(http.StatusCreated, "POST", registrations+"validatingadmissionpolicies", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"paramKind":{"apiVersion":"%s/v1","kind":"Widget"},
+				"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}},"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["serviceaccounts"]}]},
+				"validations":[{"expression":"params.metadata.name == 'param' && object.metadata.name != 'refused'"}]}}`, name, goneGroup(i, n), goneNamespace(i, n)))
+			admin.Must(http.StatusCreated, "POST", registrations+"validatingadmissionpolicybindings", fmt.Sprintf(`{"metadata":{"name":%[1]q},"spec":{"policyName":%[1]q,"validationActions":["Deny"],
+				"paramRef":{"name":"param","parameterNotFoundAction":"Allow"}}}`, name))
+		}, func(i, n int) {
+			path := "/api/v1/namespaces/" + goneNamespace(i, n) + "/serviceaccounts"
+			eventually(t, admin, http.StatusUnprocessableEntity, "POST", path+"?dryRun=All", `{"metadata":{"name":"refused"}}`)
+			admin.Must(http.StatusCreated, "POST", path, `{"metadata":{"name":"judged"}}`)
+		}, func(i, n int) {
+			name := fmt.Sprintf("p%d-%d.gone.example.com", i, n)
+			admin.Must(http.StatusOK, "DELETE", registrations+"validatingadmissionpolicybindings/"+name, "")
+			admin.Must(http.StatusOK, "DELETE", registrations+"validatingadmissionpolicies/"+name, "")
+		}},
+	}
+}
+
+// groupsThatGo are groups of one aggregated server, whose objects the collector follows.
+func groupsThatGo(t *testing.T, admin *harness.HTTP) comer {
+	authority := harness.NewAuthority(t, "gone")
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
+		if len(parts) < 3 || parts[0] != "apis" {
+			http.NotFound(w, req)
+			return
+		}
+		gv := parts[1] + "/" + parts[2]
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case len(parts) == 3:
+			fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":%q,"resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["create","delete","get","list","watch"]}]}`, gv)
+		case req.URL.Query().Get("watch") != "":
+			w.(http.Flusher).Flush()
+			<-req.Context().Done()
+		default:
+			fmt.Fprintf(w, `{"kind":"ThingList","apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, gv)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Serving(t, "gone.default.svc")}}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"gone"},"spec":{"type":"ExternalName","externalName":"localhost"}}`)
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+	group := func(i, n int) string { return fmt.Sprintf("a%d-%d.gone.example.com", i, n) }
+	return comer{"aggregated groups", func(i, n int) {
+		admin.Must(http.StatusCreated, "POST", services, fmt.Sprintf(`{"metadata":{"name":"v1.%[1]s"},"spec":{"group":%[1]q,"version":"v1","groupPriorityMinimum":500,"versionPriority":10,"caBundle":%[2]q,
+			"service":{"name":"gone","namespace":"default","port":%[3]d}}}`, group(i, n), base64.StdEncoding.EncodeToString(authority.Bundle), server.Listener.Addr().(*net.TCPAddr).Port))
+	}, func(i, n int) {
+		eventually(t, admin, http.StatusOK, "GET", "/apis/"+group(i, n)+"/v1/things", "")
+	}, func(i, n int) {
+		admin.Must(http.StatusOK, "DELETE", services+"/v1."+group(i, n), "")
+	}}
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
 // Options are what an Aggregator needs. All but Dial must be set.
@@ -55,6 +56,8 @@ type Options struct {
 	Show func([]Version)
 	// Document is called with what remote servers say in OpenAPI when that changes.
 	Document func(Documents)
+	// Gone, if set, drops the series that metrics have of APIServices that are gone.
+	Gone *series.Gone
 }
 
 // Version is a remote group version as discovery shows it.
@@ -302,6 +305,12 @@ func (a handlers) remove(gv schema.GroupVersion, name string) {
 	a.change(func(remote map[schema.GroupVersion]*Proxy) { delete(remote, gv) })
 	a.shown.remove(gv, name)
 	a.docs.remove(gv)
+	if a.options.Gone != nil {
+		a.options.Gone.Add("apiservice "+name, func() bool { return a.proxy(gv) != nil },
+			series.Of{Prefix: "aggregator_", Labels: map[string]string{"name": name}},
+			series.Of{Prefix: "gatehouse_aggregator_", Labels: map[string]string{"name": name}},
+			series.Of{Labels: map[string]string{"group": gv.Group, "version": gv.Version}})
+	}
 }
 
 func (a *Aggregator) proxy(gv schema.GroupVersion) *Proxy {

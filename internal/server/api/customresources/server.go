@@ -31,6 +31,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
@@ -78,6 +79,8 @@ type Options struct {
 	// OnSchema, if set, is called after OnChange when the kinds of a group, or
 	// their schemas, have changed. It must not block.
 	OnSchema func(group string)
+	// Gone, if set, drops the series that metrics have of kinds that are gone.
+	Gone *series.Gone
 }
 
 // Server serves definitions and what they define. It is made by New and safe for

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
 // entry is a served definition and the newest state of its object, which differs
@@ -130,6 +132,13 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	}
 	if served && (e == nil || old.definition != e.definition) {
 		s.retire(ctx, old.definition)
+	}
+	if e == nil && s.options.Gone != nil {
+		s.options.Gone.Add("kind "+key.String(), func() bool {
+			_, back := (*s.snapshot.Load())[key]
+			return back
+		}, series.Of{Labels: map[string]string{"group": key.Group, "resource": key.Resource}},
+			series.Of{Prefix: "apiserver_crd_", Labels: map[string]string{"crd_name": key.String()}})
 	}
 }
 

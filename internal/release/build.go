@@ -77,64 +77,12 @@ var errModified = errors.New("the work tree has changes: commit them, or use -mo
 // every 32nd: that is 1.6 MB less on amd64.
 const linkerFlags = "-s -w -funcalign=16"
 
-// Of these packages, large parts of the program, no function is inlined: that is 5.6 MB less.
-// Most of them are generated, and clients, and what runs once or seldom. Copies of objects and
-// validation take a tenth to a fifth more time without inlining, and a write is a hundred times
-// that, which is why the packages that most writes go through are among those inlined.
-var (
-	notInlined = []string{
-		"github.com/google/gnostic-models/...",
-		"k8s.io/api/...",
-		"k8s.io/apiextensions-apiserver/pkg/apis/...",
-		"k8s.io/apiextensions-apiserver/pkg/client/...",
-		"k8s.io/apiextensions-apiserver/pkg/generated/...",
-		"k8s.io/cli-runtime/...",
-		"k8s.io/client-go/applyconfigurations/...",
-		"k8s.io/client-go/gentype",
-		"k8s.io/client-go/informers/...",
-		"k8s.io/client-go/kubernetes/...",
-		"k8s.io/client-go/listers/...",
-		"k8s.io/dynamic-resource-allocation/...",
-		"k8s.io/kube-aggregator/pkg/client/...",
-		"k8s.io/kubectl/...",
-		"k8s.io/kubernetes/pkg/apis/...",
-		"k8s.io/kubernetes/pkg/controller/...",
-		"k8s.io/kubernetes/pkg/printers/...",
-		"k8s.io/kubernetes/pkg/registry/...",
-		"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy",
-		"k8s.io/metrics/...",
-		"sigs.k8s.io/kustomize/...",
-	}
-	inlined = []string{
-		"k8s.io/api/admissionregistration/v1",
-		"k8s.io/api/apps/v1",
-		"k8s.io/api/batch/v1",
-		"k8s.io/api/coordination/v1",
-		"k8s.io/api/core/v1",
-		"k8s.io/api/discovery/v1",
-		"k8s.io/api/rbac/v1",
-		"k8s.io/kubernetes/pkg/apis/apps/...",
-		"k8s.io/kubernetes/pkg/apis/core/...",
-		"k8s.io/kubernetes/pkg/registry/core/...",
-	}
-)
-
-// compilerFlags are arguments for go build: of several that match a package, the last one counts.
-func compilerFlags() []string {
-	var flags []string
-	for _, pattern := range notInlined {
-		flags = append(flags, "-gcflags="+pattern+"=-l")
-	}
-	for _, pattern := range inlined {
-		flags = append(flags, "-gcflags="+pattern+"=")
-	}
-	return flags
-}
+// tags are those that the tests are built with, so that what is released is what was tested.
+const tags = "kustomize_disable_go_plugin_support"
 
 // build builds the program for a platform: static, and without the paths of this machine.
 func (o *options) build(ctx context.Context, path string, p platform) (*program, error) {
-	args := append([]string{"build", "-trimpath", "-buildvcs=true", "-ldflags=" + linkerFlags}, compilerFlags()...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "-o", path, o.pkg)...)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-tags="+tags, "-ldflags="+linkerFlags, "-o", path, o.pkg)
 	cmd.Dir = o.module
 	// Settings of this machine must not become part of the program.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=", "GOARM64=", "GOWORK=off")

@@ -236,23 +236,6 @@ func TestProgramsAreForTheirPlatforms(t *testing.T) {
 // codeSignature is the load command of a signature, LC_CODE_SIGNATURE.
 const codeSignature = 0x1d
 
-// What is not inlined is in the program: a pattern that matches nothing saves nothing.
-func TestPackagesThatAreNotInlinedAreInTheProgram(t *testing.T) {
-	list := exec.Command("go", "list", "-deps", "./cmd/gatehouse")
-	list.Dir = filepath.Join("..", "..")
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages := strings.Fields(string(out))
-	for _, pattern := range slices.Concat(notInlined, inlined) {
-		prefix, tree := strings.CutSuffix(pattern, "/...")
-		if !slices.ContainsFunc(packages, func(p string) bool { return p == prefix || tree && strings.HasPrefix(p, prefix+"/") }) {
-			t.Errorf("%s is not in the program", pattern)
-		}
-	}
-}
-
 // Nothing of a machine is in a release: another clone, another cache and another temporary
 // directory give the same bytes.
 func TestAReleaseIsReproducible(t *testing.T) {

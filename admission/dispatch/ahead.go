@@ -97,8 +97,8 @@ func (r *run) rejects(step *plan.Candidate) bool {
 	if _, err := r.objects.As(step.Kind); err != nil {
 		return true
 	}
-	reason, final := step.Beforehand(r.request)
-	return reason.Code != plan.None && (final || !step.Forgives())
+	effect, _ := step.Outcome(r.request)
+	return effect == plan.Reject
 }
 
 // flying reports whether the hook of a step is being called with the object as it

@@ -386,6 +386,20 @@ func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
 	return Reason{}, false
 }
 
+// Outcome says what becomes of a webhook that applies, before its server is asked: it is called,
+// or its failure is ignored, or the request is rejected. It is the same for a plan and for
+// the run.
+func (c *Candidate) Outcome(r *Request) (Effect, Reason) {
+	switch reason, final := c.Beforehand(r); {
+	case reason.Code == None:
+		return Call, reason
+	case !final && c.Forgives():
+		return Ignored, reason
+	default:
+		return Reject, reason
+	}
+}
+
 // ReviewVersion returns the version of AdmissionReview that the webhook is sent, the
 // first that it lists and the source has; ok is false when there is none (S3.6).
 func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {

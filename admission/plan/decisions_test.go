@@ -182,6 +182,76 @@ func TestExclusionsOfCandidates(t *testing.T) {
 	}
 }
 
+// S14.4: rules that exclude win over rules that match, whatever their order is.
+func TestRulesThatExclude(t *testing.T) {
+	rule := func(resource string) v1.NamedRuleWithOperations {
+		return v1.NamedRuleWithOperations{RuleWithOperations: v1.RuleWithOperations{
+			Operations: []v1.OperationType{"*"}, Rule: v1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+		}}
+	}
+	for exclude, want := range map[string]int{"pods": 0, "*": 0, "services": 1, "pods/status": 1} {
+		p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &v1.MatchResources{ResourceRules: []v1.NamedRuleWithOperations{rule("*")}, ExcludeResourceRules: []v1.NamedRuleWithOperations{rule(exclude)}},
+			Validations:      []v1.Validation{{Expression: "true"}},
+		}}
+		b := &v1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: v1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "p", ValidationActions: []v1.ValidationAction{v1.Deny}}}
+		registration.Default(p)
+		registration.Default(b)
+		s := snapshot.Compile(snapshot.Registrations{Objects: []runtime.Object{p, b}})
+		r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop"}
+		if got := Candidates(s, registration.ValidatingPolicies, r, nil); len(got) != want {
+			t.Errorf("without %s, %d policies are candidates for a pod, want %d", exclude, len(got), want)
+		}
+	}
+}
+
+// What becomes of a webhook that applies, without a call.
+func TestOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		policy      v1.FailurePolicyType
+		sideEffects v1.SideEffectClass
+		versions    []string
+		dryRun      bool
+		want        Effect
+		code        Code
+	}{
+		{"it is called", v1.Fail, "None", []string{"v1"}, false, Call, None},
+		{"on dry run, too, without side effects", v1.Fail, "NoneOnDryRun", []string{"v1"}, true, Call, None},
+		{"S7.6 side effects reject a dry run", v1.Fail, "Some", []string{"v1"}, true, Reject, NoDryRun},
+		{"S7.6 whatever the failure policy is", v1.Ignore, "Some", []string{"v1"}, true, Reject, NoDryRun},
+		{"side effects are of no account otherwise", v1.Fail, "Some", []string{"v1"}, false, Call, None},
+		{"S3.6 no version of reviews", v1.Fail, "None", []string{"v7"}, false, Reject, NoReviewVersion},
+		{"S3.6 no version of reviews, ignored", v1.Ignore, "None", []string{"v7"}, false, Ignored, NoReviewVersion},
+		{"S7.4 no side effects are known", v1.Fail, "", []string{"v1"}, true, Reject, NoSideEffects},
+		{"S7.4 no side effects are known, ignored", v1.Ignore, "", []string{"v1"}, true, Ignored, NoSideEffects},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &Request{Operation: admission.Create, Resource: pods, Kind: podKind, Namespace: "shop", DryRun: tt.dryRun}
+			c := step(t, r, func(w *v1.ValidatingWebhook) {
+				w.FailurePolicy, w.AdmissionReviewVersions, w.SideEffects = &tt.policy, tt.versions, &tt.sideEffects
+				if tt.sideEffects == "" {
+					w.SideEffects = nil
+				}
+			})
+			if effect, reason := c.Outcome(r); effect != tt.want || reason.Code != tt.code {
+				t.Errorf("%s, %v, want %s, %v", effect, reason.Code, tt.want, tt.code)
+			}
+		})
+	}
+}
+
+// An external hook (v1alpha1) cannot say that it has no side effects, so that a dry run is
+// rejected, whatever the failure policy is.
+func TestExternalHooksOnDryRun(t *testing.T) {
+	c := &Candidate{Entry: &snapshot.Entry{Entry: &registration.Entry{
+		Origin: registration.Origin{Source: registration.External}, FailurePolicy: registration.Ignore, Webhook: &registration.Webhook{},
+	}}}
+	if effect, reason := c.Outcome(&Request{DryRun: true}); effect != Reject || reason.Code != NoDryRun {
+		t.Errorf("S12.9 %s, %v", effect, reason.Code)
+	}
+}
+
 // judged is the judgement of a policy with a failure policy.
 func judged(forgives bool) *Judgement {
 	entry := &registration.Entry{Origin: registration.Origin{Source: registration.ValidatingPolicies, Configuration: "p"}, FailurePolicy: registration.Fail}

@@ -664,18 +664,10 @@ func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 		step.Effect = Reject
 		return d.Reason
 	}
-	switch reason, final := c.Beforehand(b.request); {
-	case reason.Code == None:
-		// The content of its review is not known if the objects cannot be converted here.
-		step.Effect = Call
-		return reason
-	case !final && c.Forgives():
-		step.Effect = Ignored
-		return reason
-	default:
-		step.Effect = Reject
-		return reason
-	}
+	// The content of its review is not known if the objects cannot be converted here.
+	var reason Reason
+	step.Effect, reason = c.Outcome(b.request)
+	return reason
 }
 
 // skip adds an entry that does not apply.

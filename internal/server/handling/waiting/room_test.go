@@ -103,6 +103,19 @@ func TestLeaving(t *testing.T) {
 			}, w, req)
 		})), http.StatusCreated, "now")
 	})
+	t.Run("who has begun an answer that a handler keeps back does not leave", func(t *testing.T) {
+		post(t, NewRoom(1), http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			Serve(func(w http.ResponseWriter, req *http.Request) {
+				says("now")(w, req)
+				if Leave(req.Context()) {
+					t.Error("it left after its answer")
+				}
+			}, httptest.NewRecorder(), req)
+		}))
+	})
+	t.Run("who has left does not leave again, although there is room", func(t *testing.T) {
+		expect(t, post(t, NewRoom(2), leaving(t, func() {}, says("later"))), http.StatusCreated, "later")
+	})
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"who is answered from outside, by a code, does not leave": func(w http.ResponseWriter) { w.WriteHeader(http.StatusGatewayTimeout) },
 		"who is answered from outside, by a body, does not leave": func(w http.ResponseWriter) { _, _ = w.Write(nil) },

@@ -19,9 +19,10 @@ import (
 
 // owners knows which objects are named as owners, and of some kinds which objects only the
 // garbage collector would follow, and has no use for: those that have no owner, are named by
-// none, and are not being deleted. Of these it keeps the names, a fraction of what the
-// collector and its informers would take. When one is named, it is shown as if it had just
-// been made. It is safe for concurrent use.
+// none, and are not being deleted. Of these it keeps the names, 69 bytes an object, where an
+// informer alone takes 421 (BenchmarkUnowned): 35 MB less with 100,000 bindings, and the graph
+// of the collector besides. When one is named, it is shown as if it had just been made. It is
+// safe for concurrent use.
 type owners struct {
 	mu sync.Mutex
 	// named counts the objects that name an owner, in each of the collector's monitors.

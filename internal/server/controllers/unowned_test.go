@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
 func objectNumber(n int) *metav1.PartialObjectMetadata {
@@ -161,4 +163,47 @@ func TestAHidingWatchShowsWhatIsNamed(t *testing.T) {
 	if e, ok := <-stopped.ResultChan(); ok {
 		t.Errorf("after it was stopped: %+v", e)
 	}
+}
+
+// BenchmarkUnowned reports the memory that an object of a kind takes which the collector has no use
+// for: hidden, and in an informer's store, without what the collector keeps of it.
+//
+//	go test ./internal/server/controllers -run '^$' -bench Unowned -benchtime 1x
+func BenchmarkUnowned(b *testing.B) {
+	const objects = 100_000
+	made := func(n int) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("binding-%06d", n), UID: types.UID(fmt.Sprintf("6f1a8e3c-5f0e-4a55-9d3e-%012d", n)), ResourceVersion: fmt.Sprint(n),
+		}}
+	}
+	for name, keep := range map[string]func() (any, func(*metav1.PartialObjectMetadata)){
+		"hidden": func() (any, func(*metav1.PartialObjectMetadata)) {
+			kind := newOwners().of(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"))
+			return kind, func(obj *metav1.PartialObjectMetadata) { kind.sees(obj) }
+		},
+		"informed": func() (any, func(*metav1.PartialObjectMetadata)) {
+			store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			return store, func(obj *metav1.PartialObjectMetadata) { _ = store.Add(obj) }
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				kept, add := keep()
+				for n := range objects {
+					add(made(n))
+				}
+				b.ReportMetric(float64(heap()-before)/objects, "B/object")
+				runtime.KeepAlive(kept)
+			}
+		})
+	}
+}
+
+// heap is how many bytes are alive on the heap.
+func heap() int64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
 }

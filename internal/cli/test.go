@@ -1,18 +1,23 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -23,6 +28,7 @@ type testOptions struct {
 	list, call       bool
 	serviceAddresses []string
 	output           string
+	coverage         string
 	verbosity        int
 }
 
@@ -76,6 +82,8 @@ PATH is a file or a directory, and by default the current one.`,
 	addSection(cmd, "Tests", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
+		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
+		f.Lookup("coverage").NoOptDefVal = "-"
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
@@ -94,6 +102,9 @@ PATH is a file or a directory, and by default the current one.`,
 func (o *testOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "junit", "sarif", "github"); err != nil {
 		return err
+	}
+	if o.coverage != "" && o.coverage != "-" && !slices.Contains([]string{".html", ".info", ".json"}, filepath.Ext(o.coverage)) {
+		return usageError{fmt.Errorf("--coverage=%s: the file must end in .html, .info or .json", o.coverage)}
 	}
 	if len(o.serviceAddresses) > 0 && !o.call {
 		return usageError{errors.New("--service-address needs --call")}
@@ -164,7 +175,7 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		debug.SetGCPercent(checkCollectAt)
 	}
 	options := suite.Options{
-		Set: set, Run: selected, Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(),
+		Set: set, Run: selected, Coverage: o.coverage != "", Call: o.call, ServiceAddresses: o.serviceAddresses, Repeat: o.command(),
 		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d tests", done, of)) },
 	}
 	shown.Set("Starting a server")
@@ -177,6 +188,9 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		return usageError{fmt.Errorf("--run %q selects none of the tests", o.run)}
 	}
 	if err := o.print(streams.Out, report); err != nil {
+		return err
+	}
+	if err := o.writeCoverage(report.Coverage); err != nil {
 		return err
 	}
 	if report.Failed() {
@@ -221,6 +235,32 @@ func (o *testOptions) printList(out io.Writer, set *suite.Set, selected *regexp.
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// writeCoverage writes the coverage into the file that was named.
+func (o *testOptions) writeCoverage(c *suite.Coverage) error {
+	if c == nil || o.coverage == "-" {
+		return nil
+	}
+	var b bytes.Buffer
+	var err error
+	switch filepath.Ext(o.coverage) {
+	case ".html":
+		err = c.HTML(&b)
+	case ".info":
+		err = c.LCOV(&b)
+	default:
+		encoder := json.NewEncoder(&b)
+		encoder.SetIndent("", "    ")
+		err = encoder.Encode(c)
+	}
+	if err == nil {
+		err = files.Replace(o.coverage, b.Bytes(), 0o644, false)
+	}
+	if err != nil {
+		return fmt.Errorf("--coverage: %w", err)
 	}
 	return nil
 }

@@ -61,6 +61,14 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 	if b.Len() > 0 {
 		fmt.Fprintln(&b)
 	}
+	if c := r.Coverage; c != nil && o.coverage == "-" {
+		taken, all := c.Total()
+		fmt.Fprintln(&b, "Coverage:")
+		for _, line := range c.Lines() {
+			terminal.Fprintf(&b, "  %s\n", line)
+		}
+		terminal.Fprintf(&b, "  %d of %d ways were taken\n\n", taken, all)
+	}
 	s := &r.Summary
 	terminal.Fprintf(&b, "%s in %s: %d passed, %d failed", counted(s.Tests, "test"), counted(s.Files, "file"), s.Passed, s.Failed)
 	if s.Skipped > 0 {

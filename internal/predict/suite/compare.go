@@ -23,9 +23,6 @@ type Failure struct {
 
 // compare returns what is not as expected.
 func (t *Test) compare(o *Outcome) []Failure {
-	if t.verify != nil {
-		return t.verify(o)
-	}
 	e := &t.expect
 	var list []Failure
 	fail := func(field, want, got string) {

@@ -32,7 +32,7 @@ const (
 func (r *runner) explain(ctx context.Context, w *check.World, result *Result, calls *callers) {
 	t, o := result.test, result.Outcome
 	watch := &watcher{}
-	if again, err := t.judge(ctx, w, calls, watch); err == nil {
+	if again, err := t.judge(ctx, w, calls, watch.saw); err == nil {
 		o = again
 	}
 	result.Repeat = r.repeat(t)

@@ -130,6 +130,9 @@ var ownMark = regexp.MustCompile(`\b` + ownKind + `\b`)
 func readers() []reader {
 	return []reader{
 		{ownMark, (*finder).own},
+		{regexp.MustCompile(`cli\.kyverno\.io/`), (*finder).kyverno},
+		{regexp.MustCompile(`test\.gatekeeper\.sh/`), (*finder).gator},
+		{regexp.MustCompile(`(?m)^vapTestSuites\s*:`), (*finder).kaptest},
 	}
 }
 

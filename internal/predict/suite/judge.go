@@ -71,6 +71,9 @@ type judged struct {
 	seen  *expression.Seen
 }
 
+// witness is given evaluations, also by several goroutines at the same time.
+type witness func(*registration.Entry, *expression.Expression, *expression.Seen)
+
 // watcher collects evaluations.
 type watcher struct {
 	mu   sync.Mutex
@@ -251,8 +254,9 @@ func contentTypeOf(p *patch, query url.Values) (string, error) {
 	return "", fmt.Errorf("unknown kind of patch %q", p.kind)
 }
 
-// judge has the request of a test judged. With watch, it collects how expressions are evaluated.
-func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, watch *watcher) (*Outcome, error) {
+// judge has the request of a test judged. saw, if
+// it is set, is given each evaluation of an expression.
+func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, saw witness) (*Outcome, error) {
 	q, p, err := t.build(ctx, w)
 	if err != nil {
 		return nil, err
@@ -270,9 +274,7 @@ func (t *Test) judge(ctx context.Context, w *check.World, calls *callers, watch 
 		}
 		return response, err
 	}
-	if watch != nil {
-		q.Saw = watch.saw
-	}
+	q.Saw = saw
 	a, err := w.Judge(ctx, q)
 	if err != nil {
 		return nil, err

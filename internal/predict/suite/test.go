@@ -51,8 +51,9 @@ type Test struct {
 	expect  expect
 	// node is what expects, for updates.
 	place place
-	// verify, if set, compares in the way of another tool.
-	verify func(*Outcome) []Failure
+	// judgeBy, if set, compares in the way of another tool. A text says why there is nothing to
+	// compare.
+	judgeBy func(*Outcome) (failures []Failure, skip string)
 }
 
 // request is what a test asks.

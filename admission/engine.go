@@ -68,7 +68,8 @@ type Options struct {
 	// nothing is called.
 	StepAside func(context.Context) (back func())
 	// Serial turns off that mutating webhooks which declare no side effects and
-	// may be reinvoked are called before their turn.
+	// may be reinvoked are called before their turn. Verdicts are the same; it is for a
+	// comparison of what is called with another server.
 	Serial bool
 	// Skips records in traces why hooks were not called.
 	Skips bool

@@ -38,6 +38,22 @@ var turns = []struct {
 		instead: `"reports whether" or "is true if" of a field, "means that" of an error`,
 	},
 	{
+		pattern: regexp.MustCompile(`(?i)\btells?\s+(whether|of)\b`),
+		instead: `"reports whether", or "reports", "names" or "shows" what it is`,
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bwhoever\b`),
+		instead: "name who: the user, the client, the server or the process that",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\bin\s+vain\b`),
+		instead: "say what happened: it timed out, the answer was discarded",
+	},
+	{
+		pattern: regexp.MustCompile(`(?i)\b(of|for|to)\s+nobody\b`),
+		instead: "say who does not get it: no client receives it",
+	},
+	{
 		pattern: regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`),
 		instead: "repair, fix or correct",
 	},
@@ -93,6 +109,11 @@ func TestTurns(t *testing.T) {
 		{"a list is no object", "list is no object"},
 		{"there is no such kind", ""},
 		{"the version is no longer served", ""},
+		{"uses tells whether an expression uses a name", "tells whether"},
+		{"the message tells\n of an error", "tells\n of"},
+		{"whoever asks for it", "whoever"},
+		{"a request that waited in vain", "in vain"},
+		{"the answer of nobody", "of nobody"},
 		{"The object is mended", "mended"},
 		{"an amended commit", ""},
 		{"certificates that are believed", "believed"},

@@ -66,7 +66,7 @@ type watched struct {
 	before runtime.Object
 	// size is about how many bytes an object takes; 0 while nothing has changed.
 	size int
-	// chained reports whether before is what a change has, too.
+	// chained reports whether the change that was returned last keeps before in memory, too.
 	chained bool
 	// since is how many plugins of other kinds had been there when the copy was made.
 	since int
@@ -86,8 +86,8 @@ func (w *watched) remember(a admission.Attributes, since int) {
 	}
 }
 
-// changed returns what the plugin changed since; nil for nothing. It cannot fail the
-// request.
+// changed returns what the plugin changed since the last call; nil for nothing. An error in
+// finding the change does not fail the request.
 func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) trace.Change {
 	if objects.Same(w.before, a.GetObject()) {
 		return nil
@@ -108,7 +108,7 @@ type change struct {
 	before, after runtime.Object
 	kind          schema.GroupVersionKind
 	interfaces    admission.ObjectInterfaces
-	// size is that of the objects that no change before this one has.
+	// size is how many bytes this change keeps in memory that no change before it keeps.
 	size int
 }
 

@@ -124,7 +124,7 @@ func (c *Configuration) StaticManifestsDir(plugin string) string { return c.mani
 // a snapshot: snapshot.Options.Local has them with Local.WithExclusions.
 func (c *Configuration) Exclusions() *exclusion.Rules { return c.exclusions }
 
-// SameExclusions tells whether another configuration has the same exclusion rules.
+// SameExclusions reports whether another configuration has the same exclusion rules.
 func (c *Configuration) SameExclusions(other *Configuration) bool {
 	return reflect.DeepEqual(c.exclusions.List(), other.exclusions.List())
 }

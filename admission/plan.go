@@ -23,27 +23,27 @@ import (
 type PlanOptions struct {
 	// All adds what does not apply, with the reason.
 	All bool
-	// Hidden says of sources why whoever asks may not see their entries; they are left
+	// Hidden says of sources why the caller may not see their entries; they are left
 	// out, and the plan says so.
 	Hidden map[registration.Source]string
 	// NamespaceHidden, if set, says why the caller may not see the request's namespace:
 	// tests that depend on its labels are then unknown, and compiled-in plugins are not
 	// asked.
 	NamespaceHidden string
-	// Unread, if set, says of compiled-in plugins, by name, why whoever asks may not see
+	// Unread, if set, says of compiled-in plugins, by name, why the caller may not see
 	// what they read: these are not asked.
 	Unread map[string]string
 	// Prepares reports whether the server prepares an object between the passes, as those do that
 	// store objects: it generates the name, and may take nothing but the status of an object
 	// that was sent for its status. What depends on the rest of that object is then unknown.
 	Prepares bool
-	// ParamHidden, if set, says why whoever asks may not see objects that policies refer
+	// ParamHidden, if set, says why the caller may not see objects that policies refer
 	// to; empty when they may. The name is empty for those of a selector. Policies that are
 	// evaluated with them are then unknown.
 	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
 }
 
-// hiddenParams are the params that whoever asks may see.
+// hiddenParams are the params that the caller may see.
 type hiddenParams struct {
 	Params
 	hidden func(kind schema.GroupVersionKind, namespace, name string) string

@@ -70,7 +70,7 @@ type EventKind int
 
 const (
 	// Acted: the initializer is no longer pending, by its own doing or that of
-	// whoever else may change the list.
+	// another client that may change the list.
 	Acted EventKind = iota
 	// TimedOutIgnored: it was removed because it did not act in time.
 	TimedOutIgnored

@@ -166,7 +166,7 @@ func TestStatesOfRelease(t *testing.T) {
 		must   bool
 		steps  []step
 	}{
-		{"S11.54 whoever acts keeps the finalizer", paired("o", "a*"), false, []step{
+		{"S11.54 an initializer that acts keeps the finalizer", paired("o", "a*"), false, []step{
 			{"a acts", acts, "initialized a*"}, {"deleted", deletes, "initialized a* -"}, {"released", writes(release("a")), "gone"},
 		}},
 		{"S11.56 a later initializer rejects: the object waits for who has acted", paired("o", "a*", "b"), false, []step{

@@ -270,7 +270,7 @@ func TestAnEmptyListIsNoList(t *testing.T) {
 }
 
 func TestObjectsOfOtherServersAreFollowed(t *testing.T) {
-	t.Run("S11.48 whoever changes the turn starts the clock", func(t *testing.T) {
+	t.Run("S11.48 a client that changes the turn starts the clock", func(t *testing.T) {
 		one := newEnv(t)
 		one.create(object("o", "a.example.com", "b.example.com"), nil)
 		two := newEnvAt(t, one.prefix)

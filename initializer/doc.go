@@ -64,7 +64,7 @@
 // # Failing
 //
 // A function that returns a *Failure (see Fail) ends the initialization: the
-// server deletes the object and gives the status to whoever created it. Other
+// server deletes the object and gives the status to the client that created it. Other
 // errors are tried again, ever more slowly, until the server's timeout for
 // initializers removes the name (failurePolicy Ignore) or for as long as the
 // object is there (Fail).

@@ -419,5 +419,6 @@ func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
 	return p.Reads
 }
 
-// Counts reports whether judging a request has an effect, which a dry run has not.
+// Counts reports whether the plugin changes something besides the object when it judges a
+// request. It does not do that in a dry run.
 func (p *Plugin) Counts() bool { return p.forecast == dry }

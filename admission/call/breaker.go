@@ -45,7 +45,7 @@ const (
 // for concurrent use; while all is well it costs one atomic read.
 type breaker struct {
 	mode Breaker
-	// name and observe are for whoever wants to know.
+	// name is the name of the server in a Circuit, and observe is called with each change; nil for none.
 	name    string
 	observe func(Circuit)
 	// troubled is set from the first failure to the next success.

@@ -132,7 +132,7 @@ func TestAheadOfTurnMakesNoDifference(t *testing.T) {
 				o.Object = object.Object
 			}
 			for _, tr := range f.traces {
-				// Calls in vain are there only when hooks are called ahead.
+				// Discarded calls are there only when hooks are called ahead.
 				used := *tr
 				used.Discarded, used.Calls = nil, slices.Clone(tr.Calls)
 				for i := range used.Calls {

@@ -81,7 +81,7 @@ func excludedPolicies(t *trace.Run, judgements []plan.Judgement) {
 	t.Exclusions = appendExclusion(t.Exclusions, x.IgnoreFailures, ignored)
 }
 
-// forgave tells whether nothing follows of something that failed.
+// forgave reports whether nothing follows of something that failed.
 func forgave(j *plan.Judgement) bool {
 	for i := range j.Consequences {
 		if j.Consequences[i].Forgiven {

@@ -25,8 +25,8 @@ const (
 )
 
 // forecast learns which hooks usually leave objects as they are, and keeps the
-// calls that are made ahead of turn in vain below one in ten: each is paid for
-// with a credit that calls earn, a tenth each. It is safe for concurrent use.
+// calls ahead of turn whose answers are discarded below one in ten: a discarded call costs
+// one credit, and every call earns a tenth of a credit. It is safe for concurrent use.
 type forecast struct {
 	mu struct {
 		sync.Mutex

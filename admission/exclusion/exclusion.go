@@ -228,7 +228,7 @@ func (r *Rules) For(plugin string, q *Request) *Exclusion {
 	return out
 }
 
-// concerns tells whether the rule is about a plugin.
+// concerns reports whether the rule is about a plugin.
 func (r *Rule) concerns(plugin string) bool {
 	if len(r.Plugins) > 0 {
 		return slices.Contains(r.Plugins, plugin)
@@ -243,7 +243,7 @@ func (r *Rule) matches(q *Request) bool {
 		in(r.Namespaces, q.Namespace) && in(r.Names, q.Name) && r.byUser(q.User)
 }
 
-// in tells whether a list has a value, or does not matter.
+// in reports whether a list has a value, or does not matter.
 func in(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
 // aboutResource compares resources as rules of webhooks do (S2.7).
@@ -273,10 +273,10 @@ func (r *Rule) byUser(u user.Info) bool {
 	return slices.ContainsFunc(u.GetGroups(), func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// Skips tells whether nothing of the plugin is asked.
+// Skips reports whether nothing of the plugin is asked.
 func (x *Exclusion) Skips() bool { return x != nil && x.Skip != nil }
 
-// Forgives tells whether failures are ignored.
+// Forgives reports whether failures are ignored.
 func (x *Exclusion) Forgives() bool { return x != nil && x.IgnoreFailures != nil }
 
 // Timeout returns what a call that may take a time by its own word may take.

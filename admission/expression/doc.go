@@ -2,8 +2,8 @@
 // compiled, what they see of a request, and what they may cost.
 //
 // An Expression is a text with the variables that it may use and the type that it must
-// have. It is compiled when it is first needed. A Cache makes expressions: equal ones are
-// one, whoever asks for them, so that they are compiled once.
+// have. It is compiled when it is first needed. A Cache makes expressions: equal texts of
+// several registrations are one Expression, which is compiled once.
 //
 // A Request has the values of the variables of one request in one kind. Each is made when
 // an expression first asks for it, and then shared by all that follow. A Run is a number

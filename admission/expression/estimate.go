@@ -48,7 +48,7 @@ func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
 	return found.Max, true
 }
 
-// uses tells whether an expression uses a name.
+// uses reports whether an expression uses a name.
 func uses(checked *cel.Ast, name string) bool {
 	found := false
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {

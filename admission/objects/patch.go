@@ -137,8 +137,8 @@ var (
 )
 
 // checkContent does for an unstructured object what decoding does for a typed one:
-// the metadata that a patch made must be some. An absent one is for whoever
-// validates the object.
+// the metadata that a patch made must be an object. Metadata that is absent is an error of
+// the later validation of the object.
 func checkContent(u *unstructured.Unstructured, p review.Patch) error {
 	if members, ok := p.Members(); ok && !slices.Contains(members, "metadata") && !slices.Contains(members, "items") {
 		return nil

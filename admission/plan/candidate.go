@@ -36,7 +36,7 @@ type Candidate struct {
 	Exclusion *exclusion.Exclusion
 }
 
-// Forgives tells whether a request goes on without the candidate's entry if that fails: its
+// Forgives reports whether a request goes on without the candidate's entry if that fails: its
 // failure policy is Ignore, or a rule of the administrator says so (S23.6).
 func (c *Candidate) Forgives() bool { return Forgives(c.Entry.Entry) || c.Exclusion.Forgives() }
 
@@ -220,9 +220,9 @@ const mirrorPod = "kubernetes.io/config.mirror"
 
 // Initializers returns the initializers that the new object of a request gets, in order
 // (S11.5 to S11.7). Of several with the same name, the first one applies. Nothing is
-// allocated when there are none. A list that the caller sent stands instead; whether
-// there is one is for the caller of this function to see; and so is whether a rule of the
-// administrator skips them, which it does for all or for none.
+// allocated when there are none. The caller of this function checks two cases in which the
+// result does not count: the client has sent a list of initializers, which stands instead, or a
+// rule of the administrator skips all initializers.
 func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Candidate {
 	if notInitialized(r, object) != None {
 		return nil

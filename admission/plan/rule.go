@@ -76,7 +76,7 @@ func targetOf(r *Request) snapshot.Target {
 	}
 }
 
-// RuleMatches tells whether one rule matches a request about its own resource (S2.5 to
+// RuleMatches reports whether one rule matches a request about its own resource (S2.5 to
 // S2.8). What applies to a request is decided by Candidates; this is for those who ask what
 // a rule is good for.
 func RuleMatches(rule *registration.Rule, r *Request) bool {

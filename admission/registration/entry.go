@@ -61,7 +61,7 @@ type Origin struct {
 	File string
 }
 
-// Static tells whether the entry comes from a manifest file (S21).
+// Static reports whether the entry comes from a manifest file (S21).
 func (o *Origin) Static() bool { return o.File != "" }
 
 // String names the entry as messages do: configuration/name, or the name of the object

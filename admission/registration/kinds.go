@@ -33,7 +33,7 @@ const (
 // S21.8).
 const StaticSuffix = ".static.k8s.io"
 
-// IsStaticName tells whether a name is one of a registration of a manifest file.
+// IsStaticName reports whether a name is one of a registration of a manifest file.
 func IsStaticName(name string) bool { return strings.HasSuffix(name, StaticSuffix) }
 
 // AddToScheme makes the registration kinds of all versions known to a scheme.

@@ -19,7 +19,7 @@ type Patch []Operation
 type Operation struct {
 	// Op is add, remove, replace, move, copy or test.
 	Op string
-	// Path and From are JSON pointers (RFC 6901). HasPath and HasFrom tell
+	// Path and From are JSON pointers (RFC 6901). HasPath and HasFrom report
 	// whether the patch had them: an empty pointer is the whole document.
 	Path, From       string
 	HasPath, HasFrom bool

@@ -37,7 +37,7 @@ type Compiler struct {
 	broken int
 	// lists have the objects of each source, by name.
 	lists [sources]ordered[*compiled]
-	// bound has the bindings of each policy, and rebound tells of which sources some have
+	// bound has the bindings of each policy, and rebound has the sources of which some have
 	// changed.
 	bound   map[bound]*bindingsOf
 	rebound [sources]bool

@@ -97,7 +97,7 @@ func (l *Local) Names() []string {
 	return slices.Compact(names)
 }
 
-// IsStatic tells whether an object has a name that only objects of manifest files have
+// IsStatic reports whether an object has a name that only objects of manifest files have
 // (S21.8, S13.13).
 func IsStatic(obj runtime.Object) bool {
 	m, ok := obj.(metav1.Object)

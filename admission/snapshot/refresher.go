@@ -344,8 +344,8 @@ var errOver = errors.New("reading registrations has stopped")
 // waits for the next read that succeeds, and then returns a *NotReadyError, which is the
 // API status that the client is to get (S11.11). While the store does not answer, it waits
 // until the context ends. When reads fail for another reason, or the context has no
-// deadline, it waits a few seconds at most, and requests that come when others have waited
-// in vain already are refused at once (S11.13). Normally it takes about a hundred
+// deadline, it waits a few seconds at most. Once a request has waited that long without a
+// snapshot, later requests are refused at once (S11.13). Normally it takes about a hundred
 // nanoseconds.
 func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, error) {
 	now := time.Now()

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/review"
 )
 
-// MaxText is how much of a text that a webhook wrote, or that tells of an error, is in a
+// MaxText is how much of a text that a webhook wrote, or that describes an error, is in a
 // Record, in bytes.
 const MaxText = 2 << 10
 

@@ -58,7 +58,7 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	track(ctx, t)
 }
 
-// Observed tells whether the runs of a request are kept: the context has a trace, or there
+// Observed reports whether the runs of a request are kept: the context has a trace, or there
 // is an observer. What only a trace shows need not be found out otherwise.
 func (p *Publisher) Observed(ctx context.Context) bool {
 	return p.Observer != nil || FromContext(ctx) != nil

@@ -289,7 +289,7 @@ var failures = []string{
 	"Webhook SideEffects is nil",
 }
 
-// failure returns which of them a message tells of. A patch that cannot be applied
+// failure returns which of them a message is about. A patch that cannot be applied
 // is as good as one that cannot be decoded (S5.6).
 func failure(message string) string {
 	rest := failedCall.ReplaceAllString(message, "")

@@ -39,7 +39,7 @@ var requests = sync.OnceValues(func() ([]*regexp.Regexp, error) {
 // resource.
 var fromCorpus = regexp.MustCompile(`^\d{3}-(\d{2})-(.*)-([a-z]+)\.yaml$`)
 
-// decided tells whether the message about an object is known to differ.
+// decided reports whether the message about an object is known to differ.
 func decided(o object) bool {
 	known, err := requests()
 	m := fromCorpus.FindStringSubmatch(o.origin)

@@ -250,13 +250,13 @@ func compare(ctx context.Context, b peer.Binaries, s *set, dir string) (*tally, 
 	return t, nil
 }
 
-// same tells whether two answers say the same.
+// same reports whether two answers say the same.
 func same(kube, gatehouse answer) bool {
 	return kube.rejected == gatehouse.rejected && (!kube.rejected ||
 		normal(kube.message) == normal(gatehouse.message) || sameInOtherWords(kube.message, gatehouse.message))
 }
 
-// deniedByPolicies tells whether policies denied an object on both sides. Where several do,
+// deniedByPolicies reports whether policies denied an object on both sides. Where several do,
 // kube-apiserver shows that of any of them; ours is the first by name (S17.2).
 func deniedByPolicies(kube, gatehouse answer) bool {
 	const by = "is forbidden: ValidatingAdmissionPolicy '"
@@ -298,7 +298,7 @@ func normal(message string) string {
 // noKind is how kubectl says that a kind is not served.
 var noKind = regexp.MustCompile(`no matches for kind "[^"]*" in version "[^"]*"`)
 
-// sameInOtherWords tells whether two messages differ in what is said around the server's.
+// sameInOtherWords reports whether two messages differ in what is said around the server's.
 func sameInOtherWords(kube, gatehouse string) bool {
 	if k := noKind.FindString(kube); k != "" {
 		return k == noKind.FindString(gatehouse)

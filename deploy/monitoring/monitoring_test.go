@@ -221,7 +221,7 @@ func drive(t *testing.T, h *harness.HTTP) {
 		return nil
 	})
 
-	// One initializer acts, one refuses, one lets its creator wait in vain.
+	// One initializer acts, one refuses, one lets its creator wait until the timeout.
 	patch := func(name, initializers string) {
 		h.Must(http.StatusAccepted, "POST", secrets+"?includeUninitialized=true", named(name))
 		h.Must(http.StatusOK, "PATCH", secrets+"/"+name, `{"metadata":{"initializers":`+initializers+`}}`, "Content-Type", "application/merge-patch+json")

@@ -260,7 +260,7 @@ func (q *clusterQuota) exceeded(used, more corev1.ResourceList) []string {
 	return found
 }
 
-// counts tells whether a pod has passed this initializer and may still use something.
+// counts reports whether a pod has passed this initializer and may still use something.
 func counts(pod *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
 	if phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed) {

@@ -55,7 +55,7 @@ func (c *cluster) open() (*rest.Config, error) {
 
 // readable says that a client would wait for a file, or read it for ever: for the kubeconfig
 // that is named or, if none is, those that the environment names, or for a file that its context
-// names. What else is wrong with files is said by whoever reads them.
+// names. What reads a file reports what else is wrong with it.
 func readable(kubeconfig, context string) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

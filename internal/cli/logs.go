@@ -17,8 +17,8 @@ import (
 )
 
 // startLogging sends what the libraries log to w: warnings and errors, and from
-// verbosity 1 on also what they consider information, which tells of their inner
-// life rather than of the server's. What libraries report in the background after ctx has ended,
+// verbosity 1 on also what they consider information, which is about their inner
+// life rather than the server's. What libraries report in the background after ctx has ended,
 // they report because of that, and it is left out. It is called once, before anything logs.
 func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)

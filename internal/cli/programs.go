@@ -50,7 +50,7 @@ func leaveSignals(ctx context.Context) {
 }
 
 // execute runs a command and returns its exit code. What the command prints for people cannot
-// act on their terminal, whoever wrote it.
+// act on their terminal, whatever the texts of clusters and files have.
 func execute(ctx context.Context, command func(Streams) *cobra.Command, args []string, streams Streams) int {
 	out, errs := terminal.NewWriter(streams.Out), terminal.NewWriter(streams.Err)
 	defer out.Flush()

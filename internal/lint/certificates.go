@@ -60,7 +60,7 @@ func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
 }
 
-// injected tells whether annotations say that a controller sets the caBundle.
+// injected reports whether annotations say that a controller sets the caBundle.
 func injected(annotations map[string]string) bool {
 	for key := range annotations {
 		if strings.HasPrefix(key, "cert-manager.io/inject-ca-from") || strings.HasSuffix(key, ".openshift.io/inject-cabundle") {

@@ -119,7 +119,7 @@ func objectOf(e *registration.Entry) Object {
 	return Object{Kind: e.Source.String(), Name: e.Configuration}
 }
 
-// wanted tells whether findings about an object are wanted.
+// wanted reports whether findings about an object are wanted.
 func (p *pass) wanted(o Object) bool { return p.about == nil || p.about(o) }
 
 // finds adds a finding of the rule's own level.
@@ -248,7 +248,7 @@ func (p *pass) entries(f func(*snapshot.Entry)) {
 // isWanted is wanted for entries.
 func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Entry)) }
 
-// failsClosed tells whether a request is rejected when the webhook cannot be asked.
+// failsClosed reports whether a request is rejected when the webhook cannot be asked.
 func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
 
 // serviceOf returns the service of a webhook that runs in the cluster; ok is false for one

@@ -162,7 +162,7 @@ func only(e *snapshot.Entry) (group, resource *string) {
 	return &r.APIGroups[0], &r.Resources[0]
 }
 
-// plainName tells whether an entry of a rule names one resource, without subresources.
+// plainName reports whether an entry of a rule names one resource, without subresources.
 func plainName(resource string) bool {
 	for _, c := range resource {
 		if c == '*' || c == '/' {
@@ -203,7 +203,7 @@ func (p *pass) factsOf(e *snapshot.Entry) []*fact {
 // at is where the expression is written.
 func (f *fact) at() place { return at(f.entry.Entry, f.path...) }
 
-// always tells whether the expression gives the same for all operations that are not
+// always reports whether the expression gives the same for all operations that are not
 // spared, and what.
 func (f *fact) always(spared map[string]bool) (value, same bool) {
 	seen := false

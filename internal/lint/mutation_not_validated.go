@@ -70,7 +70,7 @@ func (p *pass) validatesToo(e *snapshot.Entry) bool {
 	return false
 }
 
-// validated tells whether anything judges writes of a resource in the validating pass.
+// validated reports whether anything judges writes of a resource in the validating pass.
 func (p *pass) validated(r *Resource) bool {
 	for _, o := range []admission.Operation{admission.Create, admission.Update} {
 		q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}

@@ -49,7 +49,7 @@ var nodeCriticalNotExempt = &Rule{
 	},
 }
 
-// nodeCritical tells whether nodes need the pods of a workload: they run on each node, and
+// nodeCritical reports whether nodes need the pods of a workload: they run on each node, and
 // are declared critical for it, or write the configuration of its network.
 func (w *Workload) nodeCritical() bool {
 	spec := &w.Pods.Spec
@@ -57,7 +57,7 @@ func (w *Workload) nodeCritical() bool {
 		slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && strings.Contains(v.HostPath.Path, "/cni") }))
 }
 
-// standsBehind tells whether a workload is the server of a webhook.
+// standsBehind reports whether a workload is the server of a webhook.
 func (p *pass) standsBehind(w *Workload, e *snapshot.Entry) bool {
 	name, inside := p.serviceOf(&e.ClientConfig)
 	if !inside || name.Namespace != w.Namespace {
@@ -81,7 +81,7 @@ func (p *pass) behind(service types.NamespacedName) []*Workload {
 	return list
 }
 
-// selects tells whether a service selects pods with some labels.
+// selects reports whether a service selects pods with some labels.
 func selects(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if labels[key] != value {

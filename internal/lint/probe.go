@@ -232,7 +232,7 @@ func object(u *unstructured.Unstructured) runtime.Object {
 	return u
 }
 
-// knows tells whether the labels of a namespace are known.
+// knows reports whether the labels of a namespace are known.
 func (p *pass) knows(namespace string) bool {
 	_, ok := p.Namespaces[namespace]
 	return ok
@@ -247,7 +247,7 @@ func (p *pass) labelsOf(namespace string) map[string]string {
 	return map[string]string{corev1.LabelMetadataName: namespace}
 }
 
-// looksAt tells whether a selector looks at other labels than some.
+// looksAt reports whether a selector looks at other labels than some.
 func looksAt(s labels.Selector, besides ...string) bool {
 	if s == nil {
 		return false

@@ -72,7 +72,7 @@ func writableRegistration(rules []rbacv1.PolicyRule) string {
 	return ""
 }
 
-// writesPods tells whether rules allow to write what runs.
+// writesPods reports whether rules allow to write what runs.
 func writesPods(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
 		return writesAny(&r) && slices.ContainsFunc(r.Resources, func(resource string) bool {

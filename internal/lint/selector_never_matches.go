@@ -40,7 +40,7 @@ var selectorNeverMatches = &Rule{
 	},
 }
 
-// aboutNamespaces tells whether rules can be about objects in namespaces.
+// aboutNamespaces reports whether rules can be about objects in namespaces.
 func aboutNamespaces(rules []registration.Rule) bool {
 	return slices.ContainsFunc(rules, func(r registration.Rule) bool { return r.Scope != "Cluster" })
 }
@@ -54,7 +54,7 @@ func (p *pass) selectsNamespace(s labels.Selector) bool {
 	return false
 }
 
-// contradicts tells whether no labels at all satisfy a selector. Requirements on different
+// contradicts reports whether no labels at all satisfy a selector. Requirements on different
 // keys cannot contradict each other.
 func contradicts(s labels.Selector) bool {
 	requirements, selectable := s.Requirements()

@@ -45,7 +45,7 @@ spec: {selector: {app: policies}, ports: [{port: 443}]}
 	},
 }
 
-// hasServices tells whether services of the same namespace are known.
+// hasServices reports whether services of the same namespace are known.
 func (p *pass) hasServices(name types.NamespacedName) bool {
 	for other := range p.Services {
 		if other.Namespace == name.Namespace {

@@ -160,7 +160,7 @@ type Served struct {
 	Err error
 }
 
-// see tells whether a part is known.
+// see reports whether a part is known.
 func (w *World) sees(p Part) bool { return w.Unseen[p] == "" }
 
 // Count returns how many webhooks, policies and initializers there are.

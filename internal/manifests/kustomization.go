@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// isKustomization tells whether a file configures kustomize.
+// isKustomization reports whether a file configures kustomize.
 func isKustomization(path string) bool {
 	return slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, filepath.Base(path))
 }

@@ -38,8 +38,8 @@ func New() (*Dir, error) {
 }
 
 // Adopt takes a directory that envtest has made for this process, whose owner is the
-// process that runs envtest. It returns nil for any other directory: those are kept by
-// whoever made them.
+// process that runs envtest. It returns nil for any other directory, which is kept by
+// the process that made it.
 func Adopt(path string, owner int) (*Dir, error) {
 	path = filepath.Clean(path)
 	if filepath.Dir(path) != filepath.Clean(os.TempDir()) || !strings.HasPrefix(filepath.Base(path), suites) {

@@ -45,13 +45,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 )
 
-// admitter is the server's admission: the engine, the registrations it works from, and
-// the chain of plugins that every write goes through.
+// admitter is the server's admission: the engine, the registrations in force, and the chain of
+// plugins that every write goes through.
 type admitter struct {
 	settings *settings
 	engine   *admission.Engine
-	// refresher keeps the registrations fresh; announcer tells other servers which ones
-	// this server enforces.
+	// refresher keeps the registrations fresh; announcer announces to other servers which
+	// registrations this server enforces.
 	refresher *snapshot.Refresher
 	announcer *replicas.Announcer
 	// chain is what writes go through: plugins, in order, and rejections, which leaves events
@@ -64,18 +64,18 @@ type admitter struct {
 	configured *admission.Configuration
 	// params reads the params of policies.
 	params *params.Reader
-	// schemas are those of the kinds that policies change.
+	// schemas are the schemas of the kinds that policies change.
 	schemas *schemas.Applied
-	// inForce holds the answers to writes of registrations until these are in force.
+	// inForce holds the answer to a write of a registration until the registration is in force.
 	inForce inforce.Holder
 	// makeAccount makes the service account of a namespace; nil if no controller of this
 	// server does.
 	makeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
-	// namespaces are those that a watch has shown.
+	// namespaces lists the namespaces that a watch has shown.
 	namespaces corelisters.NamespaceLister
-	// caches are those that requests are judged by.
+	// caches are the caches that requests are judged by.
 	caches *caches.Caches
-	// creations are those that the chain has let pass.
+	// creations counts the creates that the chain has let pass and that are not stored yet.
 	creations *namespaces.Creations
 	// fences keep quotas exact.
 	fences *quotas.Fences
@@ -186,14 +186,14 @@ func newJudging(f *framed) (*judging, error) {
 	return &judging{f, a}, nil
 }
 
-// close ends what the plugins run. No more requests must come.
+// close ends what the plugins run. All requests must have ended.
 func (a *admitter) close() {
 	close(a.drained)
 	a.engine.Close()
 }
 
-// run keeps the registrations fresh that requests are judged by, until ctx ends. The
-// server is announced before it reads any.
+// run keeps the registrations fresh that requests are judged by, until ctx ends. The server
+// announces itself before it reads any.
 func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	for {
 		err := a.announcer.Announce(ctx)
@@ -220,7 +220,8 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	return a.refresher.Run(ctx)
 }
 
-// newParams makes what reads params. A server alone on its etcd knows of all writes.
+// newParams makes the reader of params. A server alone on its etcd knows of all writes, so that
+// it need not follow those of others.
 func newParams(s *settings, db *database) *params.Reader {
 	o := params.Options{Strict: s.strict(), StepAside: inflight.StepAside, Observe: admission.CountParamsRead}
 	if s.sharesEtcd() && !s.strict() {
@@ -272,7 +273,7 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 // an initializer had not released what it allocated for the object (S11.59).
 const reasonAbandoned = "ReleaseAbandoned"
 
-// observe counts what happens to uninitialized objects, and leaves an event on one that was
+// observe counts what happens to uninitialized objects, and leaves an event on an object that was
 // given up.
 func (a *admitter) observe(e initialization.Event) {
 	initialization.Count(e)

@@ -67,9 +67,10 @@ type exposed struct {
 	api *api
 }
 
-// api is what clients can ask for: resources, and what shows which there are.
+// api has what clients can ask for: the resources, and what shows clients which resources there
+// are.
 type api struct {
-	// static are the resources that are always there, and endpoints those of them in order;
+	// static are the resources that are always there, and endpoints their endpoints in order;
 	// custom are the resources that users define.
 	static    resources.Static
 	endpoints []*resources.Endpoint
@@ -82,8 +83,8 @@ type api struct {
 	types *typechecking.Controller
 	// aggregator passes requests on to other servers.
 	aggregator *aggregation.Aggregator
-	// resources handles requests for resources and for discovery, own those of them that are
-	// for this server.
+	// resources handles requests for resources and for discovery, and own only such requests that
+	// are for this server.
 	resources, own http.Handler
 }
 
@@ -127,8 +128,8 @@ func newPopulated(st *storing) (*populated, error) {
 	return p, nil
 }
 
-// proxyTransport reaches pods and services, whose certificates no authority has signed: they are
-// dialed by address.
+// proxyTransport reaches pods and services by their addresses. No authority has signed their
+// certificates.
 func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }
@@ -212,9 +213,9 @@ func newExposed(p *populated) (*exposed, error) {
 	return &exposed{p, a}, nil
 }
 
-// discover answers requests for discovery. What was defined a moment ago is in the answer: a
-// client that creates a definition looks for it there next, and would look again only after a
-// pause.
+// discover answers requests for discovery. The answer has definitions that were created a moment
+// ago: a client that creates a definition then looks for its kind, and would look again only
+// after a pause.
 func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	path, others := strings.CutPrefix(req.URL.Path, "/apis")
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -239,7 +240,8 @@ func (a *api) install(generic *genericapiserver.GenericAPIServer, oldClients boo
 	if oldClients {
 		m.UnlistedHandle(openapi.OldPath, a.shown.OpenAPI)
 	}
-	// The index has all paths that are listed, and those of the groups and versions of now.
+	// The index has all paths that are listed, and the paths of the groups and versions that
+	// there are now.
 	routes.Index{}.Install(routes.ListedPathProviders{generic, shown.Index{Handler: a.shown.Discovery}}, m)
 }
 
@@ -258,7 +260,8 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		Gone:                p.admitter.gone,
 		OnSchema:            schemaChanged,
 		Webhooks:            p.stores.conversions,
-		// With those that wait for it, a webhook takes half of the places at most.
+		// The conversions that run and those that wait for a place take half of the places for
+		// requests at most.
 		MaxConversions: max(1, min(p.settings.MaxRequestsInFlight, p.settings.MaxMutatingRequestsInFlight)/4),
 	}
 	if p.settings.sharesEtcd() {
@@ -301,7 +304,7 @@ func newAggregator(p *populated, builtin []discovery.Version, show *shown.Kinds)
 	return aggregator, nil
 }
 
-// certificateListener tells an aggregator of a new certificate.
+// certificateListener gives an aggregator each new certificate.
 type certificateListener struct{ aggregator *aggregation.Aggregator }
 
 // Enqueue implements dynamiccertificates.Listener.

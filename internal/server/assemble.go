@@ -23,8 +23,7 @@ type opened struct {
 	ends  *ends
 }
 
-// assemble puts a server together. Whoever opened the first phase closes ends, also after an
-// error.
+// assemble puts a server together. The caller closes ends, also after an error.
 func assemble(ctx context.Context, o *opened) (*assembly, error) {
 	r, err := newReachable(ctx, o)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// connect is the one phase that goes back. What judges requests for resources reads resources
-// itself, and what shows resources runs as resources: such parts need each other, and one of the
-// two is made first. connect leads each of those parts to what was made after it. Nothing runs
-// before connect.
+// connect is the one phase that goes back. Some parts need each other: policies read params,
+// which are objects of resources, and writes of resources are judged by policies. One of two such
+// parts is made first, and connect gives that part what was made after it. Nothing runs before
+// connect.
 func connect(a *assembly) {
 	a.links.made = a
 	// Params are objects of resources, and writes of resources are judged by params.
@@ -23,8 +23,8 @@ func connect(a *assembly) {
 	a.admitter.schemas.Serve(a.api.endpoints, a.api.custom)
 	// An explanation is a resource, and explains requests for all resources.
 	a.api.explanations.Serve(a.api.aggregator.Server, a.api.static, a.api.custom)
-	// The aggregator reads aggregated servers through the server's own client, which the
-	// aggregator bounds.
+	// What the server reads of aggregated servers through its own client is bounded, and the
+	// aggregator knows these servers.
 	a.loopback.reads.Follow(a.api.aggregator)
 }
 
@@ -40,7 +40,7 @@ func (l *links) delegated(req *http.Request, _ *request.RequestInfo) bool {
 	return l.made.api.aggregator.Find(req) != nil
 }
 
-// manifestsChanged has the registrations compiled again, which those of files are part of.
+// manifestsChanged has the registrations compiled again. Those of files are among them.
 func (l *links) manifestsChanged() { l.made.admitter.refresher.Poke() }
 
 // read counts a read of the registrations, and announces which of them the engine cannot use.

@@ -32,10 +32,11 @@ func (a *admitter) settle(ctx context.Context) time.Duration {
 // the controllers.
 const leaseOfControllers = "gatehouse-controllers"
 
-// controlled is the phase in which there is what works on objects outside of requests.
+// controlled is the phase in which the controllers are made, which work on objects outside of
+// requests.
 type controlled struct {
 	*exposed
-	// controllers run once the server is ready.
+	// controllers are run once the server is ready.
 	controllers *controllers.Controllers
 	// publisher adds this server to the service kubernetes.
 	publisher *kubernetesservice.Publisher

@@ -58,7 +58,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.EnableDiscovery = false
 	config.EnableIndex = false
 	config.SkipOpenAPIInstallation = true
-	// Requests are bounded by package inflight, which lets waiting ones step aside.
+	// Package inflight bounds requests, and lets a request that waits give back its place.
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
 	config.MaxRequestBodyBytes = maxRequestBody
 	if !s.EndAtOnce {
@@ -119,12 +119,13 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	return &framed{r, config, places}, nil
 }
 
-// healthPatience is how long a question for the health of a server for tests waits for the end
-// of its start.
+// healthPatience is how long a request for the health of a server for tests waits for the end of
+// the start.
 const healthPatience = time.Second
 
-// patientHealth has questions for the health of a server that is starting wait until it is
-// ready, for a while. Test libraries ask every 100 ms, and would notice that much later.
+// patientHealth has requests for the health of a starting server wait until the server is ready,
+// for patience at most. Test libraries ask every 100 ms, so that without the wait they would
+// notice up to 100 ms later.
 func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -146,9 +147,9 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
 // filter puts something in front of a handler.
 type filter func(next http.Handler) http.Handler
 
-// filters are what a request passes on its way to the API, outermost first. The library's
-// own chain is one of them: authentication, audit, authorization and more, in the order
-// of kube-apiserver.
+// filters are what a request passes on its way to the API, outermost first. One of the filters is
+// the library's own chain: authentication, audit, authorization and more, in the order of
+// kube-apiserver.
 func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated request.LongRunningRequestCheck) []filter {
 	limiter := inflight.New(inflight.Options{
 		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,

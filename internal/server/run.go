@@ -41,7 +41,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		}
 		return nil
 	})
-	// The end of serving waits for watches. Those of the server itself end before.
+	// Serving ends when all watches have ended. The watches of the server itself end first.
 	serving, endServing := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endServing(nil)
 	group.Go(func() error {
@@ -84,7 +84,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 			return err
 		}
 		ready(a.serving.address)
-		// Starting took memory that serving does not need.
+		// The start took memory that serving does not need.
 		debug.FreeOSMemory()
 		close(up)
 		a.objects.Retry(groupCtx)
@@ -138,8 +138,8 @@ func (a *assembly) start(ctx context.Context) error {
 	return nil
 }
 
-// startError returns what Run says of an error of its start: nothing when the server was
-// ended meanwhile, which is not a fault.
+// startError returns what Run says of an error of the start: nothing when the server was ended
+// during the start, which is not a fault.
 func startError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil

@@ -88,12 +88,12 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	})
 }
 
-// prepareProcess sets what is one for all servers of the process.
+// prepareProcess sets what all servers of one process share.
 func (s *settings) prepareProcess() error {
 	if err := catalog.AllowPrivileged(!s.RefusePrivileged); err != nil {
 		return err
 	}
-	// Histograms ask for it when they are registered.
+	// Histograms read this setting when they are registered.
 	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
 	return nil
 }

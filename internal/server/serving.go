@@ -34,29 +34,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
-// serving is how clients reach the server: its certificates, its address, and the
+// serving has what clients need to reach the server: its certificates, its address, and the
 // kubeconfig of the admin.
 type serving struct {
 	pki *auth.PKI
 	// tokens signs and verifies the tokens of service accounts.
 	tokens *tokens.Tokens
 	info   *genericapiserver.SecureServingInfo
-	// loopback is how the server reaches itself.
+	// loopback is the configuration of the server's clients of itself.
 	loopback *restclient.Config
 	address  Address
 	// ca are the PEM certificates by which clients verify the server.
 	ca []byte
 	// port is where the server listens.
 	port int
-	// connections are those of clients, the server itself among them; nil unless they
-	// are to be closed at the end.
+	// connections are the open connections of all clients, the server itself among them; nil
+	// unless they are to be closed at the end.
 	connections *connections.Listener
 	// advertised is the address under which others reach this server; nil when there is
 	// none.
 	advertised net.IP
 	// clientCA verifies the certificates of callers.
 	clientCA dynamiccertificates.CAContentProvider
-	// proxies says who may tell in headers who a caller is; nil for nobody.
+	// proxies says which proxies may say in headers who a caller is; nil for none.
 	proxies *authenticatorfactory.RequestHeaderConfig
 	// toAggregated is the certificate by which aggregated servers know this one.
 	toAggregated *certificates.Pair
@@ -121,8 +121,8 @@ func (s *settings) advertised() (net.IP, error) {
 	return ip, nil
 }
 
-// hosts lists the names and addresses at which clients reach this server; pods do by
-// those of the service kubernetes, and by the server's own.
+// hosts lists the names and addresses at which clients reach this server. Pods use those of the
+// service kubernetes, and the server's own address.
 func (s *settings) hosts(advertised net.IP) []string {
 	hosts := []string{"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	if ip := net.ParseIP(s.BindAddress); !ip.IsUnspecified() && !slices.Contains(hosts, ip.String()) {
@@ -161,7 +161,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	}
 	v.clientCA = clients
 	if v.proxies != nil {
-		// Clients present the certificates of authorities that the server names.
+		// TLS names these authorities to clients, which then present certificates of them.
 		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
 	}
 	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
@@ -185,7 +185,7 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 		return fmt.Errorf("loopback client: %w", err)
 	}
 	v.loopback.QPS, v.loopback.Burst = -1, -1
-	// What never leaves the machine need not be small.
+	// Compression costs more than it saves on a connection that never leaves the machine.
 	v.loopback.DisableCompression = true
 	v.loopback.ContentType = runtime.ContentTypeProtobuf
 	v.loopback.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -256,14 +256,14 @@ func (v *serving) writeKubeconfig(s *settings) error {
 	return s.files().Write(s.KubeconfigOut, data, 0o600)
 }
 
-// loopback is the server as a client of itself. Its requests go through admission like
-// everybody's.
+// loopback is the server as a client of itself. The requests of this client go through admission
+// like those of all clients.
 type loopback struct {
 	config    *restclient.Config
 	client    *kubernetes.Clientset
 	informers informers.SharedInformerFactory
-	// mapper knows the resources of kinds, custom ones included. It asks when it is first
-	// used.
+	// mapper finds the resources of kinds, custom ones included. The mapper reads discovery when
+	// it is first used.
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	// reads bounds what the server reads of aggregated servers.
 	reads *aggregation.Reads

@@ -27,8 +27,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
 )
 
-// settings are what Options mean: with the defaults, checked, and parsed once, by New.
-// They do not change.
+// settings are what Options mean: the options with their defaults, checked, and parsed once by
+// New. Settings do not change.
 type settings struct {
 	Options
 	// plugins names the admission plugins to run, in order.
@@ -64,7 +64,7 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 // runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
-// files writes the server's own files.
+// files returns what writes the server's own files.
 func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
 
 // ownKey is the place in etcd of what servers keep there besides objects.
@@ -161,7 +161,8 @@ func (s *settings) checkFiles() error {
 		if file.path == "" {
 			continue
 		}
-		// Libraries open most of these files, and do not look what they are.
+		// Libraries open most of these files, and do not check whether a file is a pipe or a
+		// device.
 		if err := files.Check(file.path, files.Configuration); err != nil {
 			return fmt.Errorf("%s: %w", file.flag, err)
 		}
@@ -287,7 +288,7 @@ func (s *settings) checkAudit() error {
 	return nil
 }
 
-// checkProxies completes what callers' proxies are known by.
+// checkProxies adds the usual names of headers in which proxies say who a caller is.
 func (s *settings) checkProxies() error {
 	given := &s.proxies
 	*given = *s.RequestHeader

@@ -21,11 +21,12 @@ import (
 // assembly is the last phase: a server with all its parts in place, not yet serving.
 type assembly struct {
 	*controlled
-	// boot is done once, when requests are served; objects makes later what was refused then.
+	// boot are the steps of the start, and objects makes later what the API refused during the
+	// start.
 	boot    *boot
 	objects *bootstrap.Objects
-	// running are what runs until the server ends, and whenReady what runs from when the server
-	// is ready until it ends.
+	// running are functions that run until the server ends, and whenReady functions that run from
+	// when the server is ready until the server ends.
 	running, whenReady []func(context.Context)
 }
 
@@ -59,7 +60,7 @@ func newAssembly(c *controlled) (*assembly, error) {
 	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
 }
 
-// hookSteps are what the built-in kinds want to have run once requests are served.
+// hookSteps are the steps of the start that built-in kinds ask for.
 func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
 	var steps []bootStep
 	for _, hook := range hooks {

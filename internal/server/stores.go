@@ -81,15 +81,16 @@ func (db *database) close() {
 	}
 }
 
-// forObjects returns the client with which objects are stored, and not what servers keep
-// in etcd besides.
+// forObjects returns the client with which objects are stored. What servers keep in etcd besides
+// objects uses the plain client.
 func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernetes.Client {
 	client := *db.client
 	guarded := clientv3.NewCtxClient(client.Ctx())
 	guarded.KV = fences.KV(client.KV)
 	client.Kubernetes = revisionmark.Client(quotas.Client(client.Kubernetes, guarded), guarded.KV, fresh.Marks(s.EtcdPrefix)...)
-	// A server alone on its etcd knows of all creates, and a namespace that is being
-	// deleted waits for them. Servers that share an etcd refuse what comes too late.
+	// A server alone on its etcd knows of all creates, and a namespace that is being deleted
+	// waits for them. Servers that share an etcd refuse a create that comes after the deletion
+	// began.
 	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
 		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
 	}
@@ -100,13 +101,13 @@ func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernet
 	return &client
 }
 
-// storing is the phase in which every resource has a place to be stored in.
+// storing is the phase in which every resource can be stored.
 type storing struct {
 	*judging
 	stores *stores
 }
 
-// stores is where every resource is kept.
+// stores has the stores of all resources.
 type stores struct {
 	factory *storage.Factory
 	// initialization hides uninitialized objects, and has creators wait; nil when the
@@ -146,16 +147,16 @@ func newStoring(j *judging) (*storing, error) {
 		return nil, err
 	}
 	j.ends.add(st.conversions.Close)
-	// The waits of creators end first: what runs then reads stores.
+	// Waiting creators end before the stores and conversions that they use.
 	if st.initialization != nil {
 		j.ends.add(st.initialization.Close)
 	}
 	return &storing{j, st}, nil
 }
 
-// uncached are the resources without a watch cache: those that are written often and hardly
-// ever read, those of which there may be very many, and which this server reads from etcd, and
-// definitions, which take a hundred times as much memory there as in etcd.
+// uncached are the resources without a watch cache: resources that are written often and hardly
+// ever read, resources with very many objects that this server reads from etcd, and definitions,
+// which take a hundred times as much memory in a cache as in etcd.
 var uncached = []schema.GroupResource{
 	{Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},

@@ -135,7 +135,7 @@ func equivalent() *admissionregistrationv1.MatchPolicyType {
 	return &policy
 }
 
-// sideEffects tells of a plugin that counts that it does not in a dry run.
+// sideEffects says of a plugin whose judging has effects that it has none in a dry run.
 func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
 	class := admissionregistrationv1.SideEffectClassNone
 	if p.Counts() {

@@ -373,7 +373,7 @@ func keyOf(t *testing.T, token string) string {
 	return content.Kid
 }
 
-// describesItsIssuer checks that whoever has a token of a service account finds the key that
+// describesItsIssuer checks that a client with a token of a service account finds the key that
 // verifies it.
 func describesItsIssuer(t *testing.T, s *harness.Server, jwks string) {
 	t.Helper()

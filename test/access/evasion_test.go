@@ -41,8 +41,8 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 	want(t, "phase", r.Text("status", "phase"), "Active")
 }
 
-// Whoever may bind a pod, or patch an object's annotations, says nothing about
-// its initializers.
+// A user who may bind a pod, or patch an object's annotations, cannot change the initializers
+// of the object.
 func TestInitializersAreNamedOrLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

@@ -22,7 +22,7 @@ import (
 const silentConnections = 3000
 
 // A new client is served in the middle of a flood of silent connections, which cost
-// whoever opens them nothing: no credentials, not even TLS.
+// the client that opens them nothing: no credentials, not even TLS.
 func TestNewClientsAreServedInAFloodOfSilentConnections(t *testing.T) {
 	// Generous: without a flood it is some milliseconds.
 	const most = 3 * time.Second

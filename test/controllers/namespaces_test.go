@@ -165,7 +165,7 @@ func TestNamespaceDeletionBeginsWithPods(t *testing.T) {
 
 // A create that a webhook holds up was admitted before its namespace was deleted.
 // The namespace does not go before it is over: the object would be stored in no
-// namespace, for whoever makes one of that name next (S9.10).
+// namespace, for the user who makes one of that name next (S9.10).
 func TestNamespaceDeletionWaitsForCreates(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t, "--admission-consistency", "strict")

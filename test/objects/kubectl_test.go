@@ -138,7 +138,7 @@ func TestKubectl(t *testing.T) {
 			k.Must("patch", d, "--subresource", "status", "--type", "merge", "-p", `{"status":{"conditions":[{"type":"Available","status":"True"}]}}`)
 			in(t, "wait", k.Must("wait", d, "--for", "condition=Available", "--timeout", "10s"), "condition met")
 			in(t, "wait", k.Must("wait", d, "--for", "jsonpath={.spec.replicas}=7", "--timeout", "10s"), "condition met")
-			want(t, "in vain", k.Run("", "wait", d, "--for", "condition=Progressing", "--timeout", "1s").Code, 1)
+			want(t, "a wait that times out", k.Run("", "wait", d, "--for", "condition=Progressing", "--timeout", "1s").Code, 1)
 		}},
 		{"rollout", func(t *testing.T) {
 			in(t, "history", k.Must("rollout", "history", d), "deployment.apps/d")
@@ -344,7 +344,7 @@ func TestKubectlOnWhatControllersAndPluginsDo(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		cascade string
-		// stays tells whether what is owned outlives its owner.
+		// stays reports whether what is owned outlives its owner.
 		stays bool
 	}{{"foreground", false}, {"background", false}, {"orphan", true}} {
 		t.Run("delete --cascade="+tt.cascade, func(t *testing.T) {

@@ -329,7 +329,7 @@ func TestServices(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", path, toJSON(`{apiVersion: v1, kind: Service, metadata: {name: m}, spec: {type: NodePort, ports: [{port: 80, nodePort: %v}]}}`, port))
 }
 
-// WebSockets begin with a GET. Whoever may only get must not run commands.
+// WebSockets begin with a GET. A user who may only get must not run commands.
 func TestCommandsInContainersAskForCreate(t *testing.T) {
 	t.Parallel()
 	s := harness.Shared(t)

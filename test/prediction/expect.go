@@ -92,7 +92,7 @@ func Expect(p *plan.Plan, answers map[string]Answer) Expectation {
 	return e
 }
 
-// rejects tells whether the answer of a webhook rejects the request.
+// rejects reports whether the answer of a webhook rejects the request.
 func rejects(step *plan.Step, answers map[string]Answer) bool {
 	switch answers[step.Entry.Name] {
 	case Deny:
@@ -161,7 +161,7 @@ func (e *Expectation) Compare(calls []Call, rejected bool, ahead bool) []string 
 	return differences
 }
 
-// inOrder tells whether the calls of the mutating pass came in the order that was expected.
+// inOrder reports whether the calls of the mutating pass came in the order that was expected.
 func (e *Expectation) inOrder(calls []Call) bool {
 	want := slices.Concat(e.Mutating, e.Again)
 	var got []Call

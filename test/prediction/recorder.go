@@ -87,7 +87,7 @@ func (r *Recorder) received() []Call {
 	return append([]Call(nil), r.mu.calls...)
 }
 
-// saw tells whether a webhook received a review about a marker.
+// saw reports whether a webhook received a review about a marker.
 func (r *Recorder) saw(webhook, marker string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ func aliceMay(t *testing.T, permissions ...any) (*harness.Server, string) {
 }
 
 // The policies behind the webhooks of Kyverno and Gatekeeper that can apply are named from
-// their custom resources: by whoever explains, as far as the caller may list them.
+// their custom resources: by each way to explain, as far as the caller may list them.
 func TestExplainNamesThePoliciesBehindWebhooks(t *testing.T) {
 	t.Parallel()
 	s, alice := aliceMay(t,

@@ -36,7 +36,7 @@ func grant(admin *harness.HTTP, user, ns, group, resource, verbs string) {
 		`{"metadata":{"name":%q},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":%q,"name":%q},"subjects":[{"kind":"User","name":%q}]}`, name, kind, name, user))
 }
 
-// TestTraces shows what a server tells of the requests that it judged, and to whom.
+// TestTraces shows what a server reports about the requests that it judged, and to which users.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	// No controller writes anything between the requests of the test.

@@ -315,7 +315,7 @@ func (p watchedPatcher) Patch(ctx context.Context, r patch.Request, budget int64
 	if _, custom := r.VersionedAttributes.VersionedObject.Object().(*unstructured.Unstructured); !ok || !custom {
 		return object, nil
 	}
-	// What upstream leaves to the end of the plugin, or to nobody.
+	// Upstream checks this at the end of the plugin, or does not check it.
 	if got, want := u.GroupVersionKind(), r.VersionedAttributes.VersionedKind; got != want {
 		return nil, changedKind(want, got)
 	}

@@ -206,7 +206,7 @@ func pruneNulls(value any) {
 	}
 }
 
-// convertsByWebhook tells whether an object is the definition of a custom resource whose
+// convertsByWebhook reports whether an object is the definition of a custom resource whose
 // versions a webhook converts.
 func convertsByWebhook(u *unstructured.Unstructured) bool {
 	if u.GetKind() != "CustomResourceDefinition" {

@@ -52,7 +52,7 @@ func (r *run) explain(ctx context.Context) error {
 	return nil
 }
 
-// explains tells whether a registration is of something that did not act.
+// explains reports whether a registration is of something that did not act.
 func (r *run) explains(o runtime.Object) bool {
 	switch o.GetObjectKind().GroupVersionKind().Kind {
 	case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind:

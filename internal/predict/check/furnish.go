@@ -154,7 +154,7 @@ func (r *run) awaitServed(ctx context.Context, name string) (problem string, err
 	}
 }
 
-// served tells whether discovery has all versions of a custom resource.
+// served reports whether discovery has all versions of a custom resource.
 func (r *run) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	for _, v := range crd.Spec.Versions {
 		if !v.Served {

@@ -80,7 +80,7 @@ func stageFor(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool
 	return others
 }
 
-// fixes tells whether a service asks for an address or a port.
+// fixes reports whether a service asks for an address or a port.
 func fixes(u *unstructured.Unstructured) bool {
 	ip, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")
 	ports, _, _ := unstructured.NestedSlice(u.Object, "spec", "ports")

@@ -403,10 +403,10 @@ func (r *run) after(ctx context.Context, at stage, batch []*task) error {
 	return nil
 }
 
-// accepted tells whether the server took the object.
+// accepted reports whether the server took the object.
 func (t *task) accepted() bool { return t.answer != nil && t.answer.ok() }
 
-// inSnapshot tells whether the snapshot knows which kinds the cluster serves, and whether
+// inSnapshot reports whether the snapshot knows which kinds the cluster serves, and whether
 // this is one of them.
 func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
 	if r.Snapshot == nil || !r.Snapshot.KnowsKinds() {

@@ -60,10 +60,10 @@ type Unread struct {
 // ServiceRange is where cluster IPs come from; empty when that is not known.
 func (s *Snapshot) ServiceRange() string { return s.Cluster.ServiceRange }
 
-// KnowsKinds tells whether it is known which kinds the cluster serves.
+// KnowsKinds reports whether it is known which kinds the cluster serves.
 func (s *Snapshot) KnowsKinds() bool { return len(s.Served) > 0 }
 
-// Serves tells whether the cluster serves a kind.
+// Serves reports whether the cluster serves a kind.
 func (s *Snapshot) Serves(kind schema.GroupVersionKind) bool {
 	i := slices.IndexFunc(s.Served, func(v Served) bool { return v.APIVersion == kind.GroupVersion().String() })
 	return i >= 0 && slices.Contains(s.Served[i].Kinds, kind.Kind)

@@ -17,7 +17,7 @@ var inKubernetes = controlplane.DefaultAPIResourceConfigSource()
 // always are the groups that kube-apiserver configures in another way. It serves them in v1.
 var always = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-// InKubernetes tells whether a kube-apiserver of the same release serves the kind by default,
+// InKubernetes reports whether a kube-apiserver of the same release serves the kind by default,
 // or the kind is a custom one. Gatehouse serves more: versions that Kubernetes has removed,
 // and kinds of its own.
 func (k *Kind) InKubernetes() bool {
@@ -37,7 +37,7 @@ const ownGroup = "gatehouse.dev"
 // explanations is the resource that every Gatehouse server has, and no other server.
 const explanations = "admissionexplanations"
 
-// OnlyHere tells whether the kind is one of Gatehouse, which no release of Kubernetes serves
+// OnlyHere reports whether the kind is one of Gatehouse, which no release of Kubernetes serves
 // any more or ever did.
 func (k *Kind) OnlyHere() bool {
 	own := []schema.GroupKind{

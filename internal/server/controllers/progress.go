@@ -54,7 +54,7 @@ type kindProgress struct {
 	unowned *unowned
 	// revision is that up to which the collector got everything.
 	revision atomic.Uint64
-	// behind is set after a wait in vain, until the monitor has caught up.
+	// behind is set after a wait that timed out, until the monitor has caught up.
 	behind atomic.Bool
 
 	mu     sync.Mutex

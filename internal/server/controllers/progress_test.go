@@ -104,7 +104,7 @@ func TestTheNewsOfAnOwnerWaitsForItsDependents(t *testing.T) {
 				if took := time.Since(began); took < tc.want || took > tc.want+2*lookInterval {
 					t.Errorf("held back for %s, want %s", took, tc.want)
 				}
-				// A kind that was waited for in vain is not waited for again.
+				// After a wait that timed out, a kind is not waited for again.
 				if tc.want == holdAtMost {
 					began = time.Now()
 					own.hold(tc.before, meant("ns", 11, orphan))

@@ -387,7 +387,7 @@ func (m monitor) Informer() cache.SharedIndexInformer {
 	return monitored{m.GenericInformer.Informer(), m.owners, m.kind}
 }
 
-// monitored tells of an object that was deleted and made anew in two events, and takes in which
+// monitored reports an object that was deleted and made anew in two events, and takes in which
 // objects are named as owners. When a watch was interrupted meanwhile, an informer has one event
 // for both, an update; the controllers that follow all kinds would never hear that the first
 // object is gone.

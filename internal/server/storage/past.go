@@ -64,7 +64,7 @@ func (w *pastWatch) Stop() {
 }
 
 // refusalOf returns the event by which the cache refuses a watch, nil if it does not.
-// The cache tells of errors in a channel with that one event; the channels of other
+// The cache reports errors in a channel with that one event; the channels of other
 // watches have room for more.
 func refusalOf(w watch.Interface) *watch.Event {
 	if cap(w.ResultChan()) != 1 {

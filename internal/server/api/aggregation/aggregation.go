@@ -37,7 +37,7 @@ type Options struct {
 	Informers informers.SharedInformerFactory
 	// Builtin are the group versions of the built-in kinds.
 	Builtin []schema.GroupVersion
-	// Resolver finds where services are, as it does for webhooks. Placed tells whether it
+	// Resolver finds where services are, as it does for webhooks. Placed reports whether it
 	// knows the place of a service that need not exist.
 	Resolver call.Resolver
 	Placed   func(namespace, name string) bool
@@ -182,7 +182,7 @@ func (a *Aggregator) Run(ctx context.Context) {
 const workers = 5
 
 // Find returns the proxy of a request, nil if this server handles the request itself. What this
-// server asks itself about its own kinds stays here, whoever has their group version (S22.22).
+// server asks itself about its own kinds stays here, also when another server has their group version (S22.22).
 func (a *Aggregator) Find(req *http.Request) *Proxy {
 	remote := a.remote.Load()
 	if remote == nil {

@@ -91,7 +91,7 @@ func (i endpointSlices) Informer() cache.SharedIndexInformer {
 	return eitherInformer{lateinformer.Informer(i.EndpointSliceInformer.Informer()), lateinformer.Informer(i.endpoints.Informer())}
 }
 
-// eitherInformer is the informer of EndpointSlices. It tells of Endpoints, too, each as a slice
+// eitherInformer is the informer of EndpointSlices. It also shows Endpoints, each as a slice
 // of the same service: upstream's controller has to look again at a service that has Endpoints
 // only (S22.6).
 type eitherInformer struct {
@@ -201,7 +201,7 @@ func (l locatedNamespace) Get(name string) (*corev1.Service, error) {
 	return service, nil
 }
 
-// written tells whether there are Endpoints that no controller makes of a selector.
+// written reports whether there are Endpoints that no controller makes of a selector.
 func written(e *corev1.Endpoints) bool {
 	_, made := e.Labels["endpoints.kubernetes.io/managed-by"]
 	return !made && len(e.Subsets) > 0

@@ -141,7 +141,7 @@ func (d *documents) follow(ctx context.Context, s *source) {
 	}
 }
 
-// ask reads what a remote server says, and tells of it if that has changed.
+// ask reads what a remote server says, and publishes the answer if it has changed.
 func (d *documents) ask(s *source) error {
 	handler := s.proxy.always()
 	v3, err := s.readV3(handler)

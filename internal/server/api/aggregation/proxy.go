@@ -69,7 +69,7 @@ type target struct {
 
 func newProxy(o Options, gv schema.GroupVersion) *Proxy { return &Proxy{options: o, gv: gv} }
 
-// update takes in what the APIService says now, and tells whether that is news. It names a
+// update takes in what the APIService says now, and reports whether that is news. It names a
 // service.
 func (p *Proxy) update(s *apiregistrationv1.APIService) bool {
 	certificate, key := p.options.ClientCertificate()

@@ -83,7 +83,7 @@ func (s *shown) run(ctx context.Context) {
 	manager.Run(ctx.Done(), nil)
 }
 
-// edit changes what is shown of a group version, and tells of it if that is a change.
+// edit changes what is shown of a group version, and publishes a change.
 func (s *shown) edit(gv schema.GroupVersion, change func(v Version, known bool) (next Version, keep bool)) {
 	s.order.Lock()
 	defer s.order.Unlock()
@@ -154,7 +154,7 @@ type told struct{ *shown }
 
 var _ aggregated.ResourceManager = told{}
 
-// AddGroupVersion implements aggregated.ResourceManager. The manager may tell of a group
+// AddGroupVersion implements aggregated.ResourceManager. The manager may report a group
 // version that is gone already.
 func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscovery) {
 	gv := schema.GroupVersion{Group: group, Version: said.Version}

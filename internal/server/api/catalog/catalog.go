@@ -80,7 +80,7 @@ type Options struct {
 	// EventTTL is how long events are kept.
 	EventTTL time.Duration
 
-	// ProxyTransport reaches pods and services for whoever asks for their proxy;
+	// ProxyTransport reaches pods and services for clients of their subresource proxy;
 	// ServiceAddress says where services are that run outside of the cluster, nil for none.
 	ProxyTransport http.RoundTripper
 	ServiceAddress ServiceAddress

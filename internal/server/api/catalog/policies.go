@@ -318,7 +318,7 @@ func (bindingStrategy) validate(_, _ runtime.Object) field.ErrorList { return ni
 
 func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 
-// warnings tells of a policy, or of a kind of params, that does not exist (S13.18,
+// warnings names a policy, or of a kind of params, that does not exist (S13.18,
 // D58), and of a policy that only bindings in files can name (D68).
 func (s bindingStrategy) warnings(ctx context.Context, obj runtime.Object) []string {
 	b := bindingOf(obj)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// shown tells whether discovery shows a group version.
+// shown reports whether discovery shows a group version.
 func (e *env) shown(gv schema.GroupVersion) bool {
 	for _, v := range e.Versions() {
 		if v.GroupVersion == gv {

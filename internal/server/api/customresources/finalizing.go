@@ -19,7 +19,7 @@ type finalizing struct{ *Server }
 
 // GetCustomResourceListerCollectionDeleter returns the store of the objects of a
 // definition. It returns when the last creation is over: from then on, what a
-// list does not show is not there. Stores hold all objects, whoever may see them.
+// list does not show is not there. Stores hold all objects, also those that few clients may see.
 func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
 	e, ok := (*f.snapshot.Load())[keyOf(crd)]
 	if !ok || e.crd.UID != crd.UID {

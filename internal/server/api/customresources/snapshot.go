@@ -162,7 +162,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
 }
 
-// refused tells whether a definition cannot be established as it is, although its names are
+// refused reports whether a definition cannot be established as it is, although its names are
 // accepted.
 func refused(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)

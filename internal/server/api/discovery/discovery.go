@@ -36,7 +36,7 @@ type Handler struct {
 // New returns a Handler for the built-in group versions, in the order clients are
 // to see groups and the versions of a group; the caller no longer changes them.
 // serverAddress is the HOST:PORT under which clients reach the server. The error
-// tells of a subresource whose scope is not that of its resource.
+// names a subresource whose scope is not that of its resource.
 func New(serverAddress string, builtin []Version) (*Handler, error) {
 	h := &Handler{addresses: discovery.DefaultAddresses{DefaultAddress: serverAddress}, builtin: builtin}
 	return h, h.SetCustom(nil)

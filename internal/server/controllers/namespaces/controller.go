@@ -43,7 +43,7 @@ type Options struct {
 	// Client and Metadata act as the namespace controller.
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
-	// Informers tell of namespaces; the server starts them.
+	// Informers follow namespaces; the server starts the informers.
 	Informers informers.SharedInformerFactory
 	// Creating reports whether an object is being created in a namespace that was
 	// admitted before, by this server. Nil means never.

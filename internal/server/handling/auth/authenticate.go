@@ -44,16 +44,17 @@ type AuthenticationOptions struct {
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
 	Client    kubernetes.Interface
-	// Others are whose tokens are accepted besides; nil for nobody's. ServerID is this
+	// Others say whose tokens are accepted besides; nil for no other tokens. ServerID names this
 	// server in metrics.
 	Others   *options.BuiltInAuthenticationOptions
 	ServerID string
 }
 
 // NewAuthenticator returns what decides who a caller is: proxies, client certificates,
-// tokens of the token file, tokens of service accounts, tokens of others, and for health and
-// version nobody at all. It fails when a file cannot be read. Until ctx ends, it follows the
-// keys of issuers and the file of the authentication configuration.
+// tokens of the token file, tokens of service accounts, tokens of others. Requests for
+// health and version may be anonymous. An error means that a file cannot be read. Until ctx ends,
+// the authenticator follows the keys of issuers and the file of the authentication
+// configuration.
 func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticator.Request, error) {
 	tokens := []authenticator.Token{
 		authenticator.WrapAudienceAgnosticToken(o.Audiences, tokenfile.New(map[string]*user.DefaultInfo{

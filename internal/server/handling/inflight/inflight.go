@@ -88,7 +88,7 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		p := &place{limiter: l, taken: taken}
 		defer p.leave()
 		if !mutating && info.Verb != "list" {
-			// It waits for nobody.
+			// Such a request waits for no webhook and no initializer, and keeps its place.
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -167,7 +167,7 @@ func StepAside(ctx context.Context) (back func()) {
 	})
 }
 
-// Aside calls wait while the request that ctx belongs to has no place, and tells
+// Aside calls wait while the request that ctx belongs to has no place, and reports
 // whether it did: it does not when the request cannot give back its place because too
 // many have done so. Reads may wait as well as writes.
 func Aside(ctx context.Context, wait func()) bool {

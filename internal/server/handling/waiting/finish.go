@@ -95,8 +95,8 @@ func audited(ctx context.Context) *audit.AuditContext {
 	return record
 }
 
-// AuditBackend returns a backend that leaves out what the library tells of requests that
-// have left, as if they were answered. A server with an audit log needs it.
+// AuditBackend returns a backend that leaves out what the library reports about requests
+// that have left, as if they were answered. A server with an audit log needs this backend.
 func (r *Room) AuditBackend(inner audit.Backend) audit.Backend { return auditBackend{inner, r} }
 
 type auditBackend struct {

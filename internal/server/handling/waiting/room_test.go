@@ -215,7 +215,7 @@ func (*events) Run(<-chan struct{}) error { return nil }
 func (*events) Shutdown()                 {}
 func (*events) String() string            { return "events" }
 
-// TestTheAuditLogHasTheAnswerOnly: the library tells of a request that has left as if it
+// TestTheAuditLogHasTheAnswerOnly: the library reports a request that has left as if the request
 // were answered; nothing else is kept out of the log.
 func TestTheAuditLogHasTheAnswerOnly(t *testing.T) {
 	r, log := NewRoom(1), &events{}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/server/httplog"
 )
 
-// ErrLeft is what a storage returns when Leave succeeded. It ends the library's work on the
-// create, and nobody else hears of it.
-var ErrLeft error = apierrors.NewServiceUnavailable("the request has left, and this is the answer of nobody")
+// ErrLeft is what a storage returns when Leave succeeded. The error ends the library's work on
+// the create; no client receives it.
+var ErrLeft error = apierrors.NewServiceUnavailable("the request has left its handlers, and no client receives this error")
 
 // visit is one POST among the server's handlers.
 type visit struct {

@@ -78,7 +78,7 @@ func (o Options) other(name string) (apiadmission.Interface, error) {
 	return o.charging(plugin.(chargingPlugin)), nil
 }
 
-// predicted is a plugin, with what predicts its verdicts.
+// predicted is a plugin, together with what predicts its verdicts.
 type predicted struct {
 	apiadmission.MutationInterface
 	admission.Predictor

@@ -57,7 +57,7 @@ func Follow(ctx context.Context, file string, first *admission.Configuration, us
 			bad(err)
 		}
 		if err != nil || bytes.Equal(now, last) {
-			// A file that is gone for a moment is being replaced.
+			// A file that cannot be read for a moment is being replaced.
 			return
 		}
 		last, said = now, ""

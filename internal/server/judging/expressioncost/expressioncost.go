@@ -40,7 +40,7 @@ type Cost struct {
 	Limit uint64
 }
 
-// High tells whether the cost is half of the limit or more.
+// High reports whether the cost is half of the limit or more.
 func (c *Cost) High() bool {
 	return c.Measured >= c.Limit/2 || c.WorstCase != nil && *c.WorstCase >= c.Limit/2
 }

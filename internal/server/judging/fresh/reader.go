@@ -66,7 +66,7 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of what is below root in etcd. It reads namespaces
-// into the table, which may be nil when nobody asks for them.
+// into the table, which may be nil when the caller needs no namespaces.
 func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces) *Reader {
 	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces}
 	r.sources = make([]registration.Source, len(r.collections))
@@ -163,8 +163,8 @@ const mostWritten = 64
 
 // written returns the keys that were written since a version, each once: every write is a
 // version of the mark, and etcd remembers the versions before. first is the revision of the
-// first write. It returns nil when that does not tell: because it is long ago, or some server
-// of an older release wrote, or etcd is not the one of that version.
+// first write. The result is nil when the versions of the mark do not have that: the version is
+// too old, a server of an older release wrote, or etcd is another one than at that version.
 func (r *Reader) written(ctx context.Context, last *version, mark *mvccpb.KeyValue) (keys []string, first int64, err error) {
 	if mark.CreateRevision != last.created || mark.Version <= last.writes || mark.Version-last.writes > mostWritten {
 		return nil, 0, nil

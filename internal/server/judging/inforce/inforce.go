@@ -25,9 +25,9 @@ type Holder struct {
 	MaxStaleness time.Duration
 }
 
-// Hold implements registrations.Hold: a write is answered when this server judges
-// requests by what it stored (S11.8), so that a client's next request is judged by what the
-// client wrote. A write that stored nothing is answered at once.
+// Hold implements registrations.Hold: a write is answered when this server judges requests by
+// what the write stored (S11.8), so that a client's next request is judged by what the client
+// wrote. A write that stored nothing is answered at once.
 func (h Holder) Hold(ctx context.Context) (writing context.Context, done func()) {
 	writing, receipt := revisionmark.WithReceipt(ctx)
 	return writing, func() {
@@ -42,7 +42,7 @@ func (h Holder) Hold(ctx context.Context) (writing context.Context, done func())
 // is judged any more when registrations cannot be read (S11.10). When the wait ends and the
 // registrations are not in force, the client gets a warning: the write itself was done.
 //
-// Nothing waits for itself here: reading registrations needs no request, and writes of
+// The wait cannot hold up what it waits for: reading registrations needs no request, and writes of
 // registrations are judged by no webhook (S2.38).
 func (h Holder) await(ctx context.Context, revision int64) {
 	defer inflight.StepAside(ctx)()

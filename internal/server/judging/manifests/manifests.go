@@ -76,7 +76,7 @@ type directory struct {
 	set *set
 	// What follows is for the goroutine of Run.
 
-	// stamps are those of the last attempt; nil when it tells nothing.
+	// stamps are those of the files at the last attempt; nil when the files must be read again.
 	stamps []stamp
 	// hash is that of the last set that was looked at; bad reports whether it was not used, and
 	// when is when that was said last.
@@ -88,7 +88,7 @@ type directory struct {
 	said, refused string
 }
 
-// stamp is what tells of most changes of a file.
+// stamp is what most changes of a file change.
 type stamp struct {
 	name string
 	size int64

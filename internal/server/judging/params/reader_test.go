@@ -200,7 +200,7 @@ func TestAFailedReadIsNotRemembered(t *testing.T) {
 	}
 }
 
-// A read ends when its time is over, whoever waits for it.
+// A read ends when its time is over, also when a request waits for the read.
 func TestAReadHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reader(params.Options{Timeout: time.Millisecond}, &store{})

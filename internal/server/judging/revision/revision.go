@@ -15,9 +15,9 @@ import (
 // used, this is the oldest.
 const header = "Gatehouse-Registration-Revision"
 
-// oldest is kept in the context of a request that writes: the first snapshot that it was
-// admitted by, which is the oldest. The response may be written while admission goes on,
-// after a timeout, so that access is atomic.
+// oldest is kept in the context of a request that writes: the first snapshot that the request was
+// admitted by, which is the oldest one. After a timeout the response may be written while
+// admission goes on, so that access is atomic.
 type oldest struct {
 	atomic.Pointer[snapshot.Snapshot]
 }

@@ -226,7 +226,7 @@ func impersonated(spec *v1alpha1.AdmissionExplanationSpec, caller user.Info, may
 	return &user.DefaultInfo{Name: spec.User, Groups: groups}, nil
 }
 
-// mayRead refuses to explain what would tell of a stored object that the caller may not
+// mayRead refuses to explain what would show a stored object that the caller may not
 // get.
 func mayRead(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.AttributesRecord) (bool, error)) error {
 	if spec.Operation == "CREATE" && spec.Subresource == "" {

@@ -16,8 +16,8 @@ const socketDirs, socketName = "gatehouse-socket-", "client"
 var errSocketDir = errors.New("in use, gone or of another user")
 
 // makeSocketDir makes a directory for the socket of an etcd, and removes those that
-// killed servers left behind. It is locked until the file is closed, which the
-// kernel does for whoever is killed.
+// killed servers left behind. The directory is locked until the file is closed; the
+// kernel closes the file of a process that is killed.
 //
 // It is a short temporary directory: a unix socket's path is limited to about 100
 // bytes, and a data directory's is not.
@@ -61,7 +61,7 @@ func lockSocketDir(name string) (*os.File, error) {
 	}
 	opened, err := f.Stat()
 	if err == nil {
-		// Whoever had it may have removed it just before.
+		// The process that had the file may have removed it just before.
 		var now os.FileInfo
 		if now, err = os.Lstat(name); err == nil && os.SameFile(opened, now) && opened.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) {
 			return f, nil

@@ -76,7 +76,7 @@ func Shapes(ref common.ReferenceCallback, names ...string) map[string]common.Ope
 	return found
 }
 
-// Has tells whether upstream has a definition of each of the types with the given names.
+// Has reports whether upstream has a definition of each of the types with the given names.
 func Has(names ...string) bool {
 	definitions := open(nil).definitions
 	return !slices.ContainsFunc(names, func(name string) bool { return definitions[name] == "" })

@@ -216,8 +216,8 @@ func TestPackedSchemasAreShared(t *testing.T) {
 	}
 }
 
-// A kind costs nothing but its packed definition until it is used; then, whoever uses it first,
-// all get the same verdicts, and again after what was built was dropped.
+// A kind costs nothing but its packed definition until it is used; then all clients
+// get the same verdicts, whichever uses it first, and again after what was built was dropped.
 func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

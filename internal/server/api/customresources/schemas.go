@@ -166,7 +166,7 @@ func (d defaulter) Default(obj runtime.Object) {
 	if gvk := u.GetObjectKind().GroupVersionKind(); gvk.GroupKind() == d.kind {
 		structural, err := d.of(gvk.Version)
 		if err != nil {
-			// Whoever decoded the object needed the schema, too, and has failed.
+			// Decoding the object needed the schema, too, and has failed.
 			utilruntime.HandleError(fmt.Errorf("defaults of %s: %w", gvk, err))
 			return
 		}

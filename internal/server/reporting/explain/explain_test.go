@@ -110,7 +110,7 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// A plan of a change of a stored object tells of that object.
+// A plan of a change of a stored object shows parts of that object.
 func TestWhatACallerMustBeAllowedToGet(t *testing.T) {
 	for _, tt := range []struct {
 		name, operation, subresource string

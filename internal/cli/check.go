@@ -28,6 +28,7 @@ type checkOptions struct {
 	asGroups               []string
 	namespace              string
 	serverSide, call, diff bool
+	expand                 bool
 	serviceAddresses       []string
 	output                 string
 	verbosity              int
@@ -118,6 +119,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVarP(&o.namespace, "namespace", "n", "default", "namespace of objects that name none; objects that name another one are then errors")
 		f.StringVar(&o.as, "as", "", "`user` who applies the objects, with the rights that the roles give (default an administrator)")
 		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
+		f.BoolVar(&o.expand, "expand", true, "also check the pods, and what else controllers create for workloads")
 		f.BoolVar(&o.serverSide, "server-side", false, "apply as kubectl apply --server-side does")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
@@ -230,7 +232,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	}
 	options := check.Options{
 		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
-		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff,
+		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
 		AllowUnseen: o.allowUnseen, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}
 	shown.Set("Reading the cluster")

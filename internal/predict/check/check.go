@@ -39,6 +39,8 @@ type Options struct {
 	MissingDefinitions MissingDefinitions
 	// Accepted are findings that do not count.
 	Accepted []Acceptance
+	// Expand also checks what controllers create for workloads, such as pods.
+	Expand bool
 	// Diff asks what the server made of each object.
 	Diff bool
 	// Progress, if it is set, is called with what is done, how many objects are done, and of how

@@ -182,3 +182,79 @@ func TestAThousandManifests(t *testing.T) {
 		t.Errorf("%+v: %v", r.Summary, r.Findings)
 	}
 }
+
+// What controllers create for a workload is judged as their users' requests, and reported at the
+// line of the template.
+func TestWhatControllersCreateIsChecked(t *testing.T) {
+	const objects = `apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {pod-security.kubernetes.io/enforce: baseline}}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: limits, namespace: shop}
+spec: {limits: [{type: Container, default: {cpu: 100m}}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: fine, namespace: shop}
+spec:
+  selector: {matchLabels: {app: fine}}
+  template: {metadata: {labels: {app: fine}}, spec: {containers: [{name: c, image: i}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: host, namespace: shop}
+spec:
+  selector: {matchLabels: {app: host}}
+  template:
+    metadata: {labels: {app: host}}
+    spec: {hostNetwork: true, containers: [{name: c, image: i}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: cron, namespace: shop}
+spec:
+  schedule: "0 0 * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec: {restartPolicy: Never, containers: [{name: c, image: i, resources: {requests: {cpu: 200m}}}]}
+`
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, expand := range []bool{true, false} {
+		set, err := manifests.Read([]string{file}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := check.Run(t.Context(), check.Options{Set: set, Namespace: "default", Expand: expand})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range report.Findings {
+			if f.Level == check.LevelError {
+				got = append(got, fmt.Sprintf("%d %s %s: %s", f.Line, f.Rule, f.Object, f.Text()))
+			}
+		}
+		if !expand {
+			if len(got) > 0 {
+				t.Errorf("without Expand: %q", got)
+			}
+			continue
+		}
+		want := []string{"22 rejected-pods Deployment shop/host: ", "violates PodSecurity", "33 rejected-pods CronJob shop/cron: ", "must be less than or equal to cpu limit of 100m"}
+		text := strings.Join(got, "\n")
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("no %q in %q", w, got)
+			}
+		}
+		if len(got) != 2 || report.Summary.Accepted != 5 {
+			t.Errorf("%d accepted, %q", report.Summary.Accepted, got)
+		}
+	}
+}

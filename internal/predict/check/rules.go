@@ -32,6 +32,7 @@ const (
 	ruleNotChecked   = "not-checked"
 	ruleUnseen       = "unseen"
 	ruleAccept       = "accept"
+	ruleDependent    = "rejected-pods"
 )
 
 // FindRule returns the rule of a finding, which may name a cause behind it: denied/PodSecurity. It
@@ -76,6 +77,7 @@ func Rules() []Rule {
 		{ruleOnlyHere, LevelWarning, "Only Gatehouse serves this kind", "Other clusters reject the object."},
 		{ruleUnseen, LevelError, "The cluster was not seen as a whole", "Let the reader of the cluster list the resource, or accept it with --allow-unseen."},
 		{ruleAccept, LevelWarning, "An acceptance has no effect", "Remove it, or correct its rule, its place or its reason."},
+		{ruleDependent, LevelError, "What the controller of a workload creates is rejected", "Correct the template: the cluster takes the workload, and it gets no pods."},
 		{ruleNotChecked, LevelWarning, "The object was not checked", "The message says what is missing."},
 	}
 }

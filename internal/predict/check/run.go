@@ -29,6 +29,7 @@ const parallel = 16
 // The parts of a check that take long for many objects.
 const (
 	applying  = "Applied"
+	expanding = "Expanded"
 	planning  = "Looked for webhooks of"
 	comparing = "Compared"
 )
@@ -74,6 +75,11 @@ func (r *run) did(what string, objects int) {
 func (r *run) all(ctx context.Context) error {
 	if err := r.applyInOrder(ctx); err != nil {
 		return err
+	}
+	if r.Expand {
+		if err := r.expand(ctx); err != nil {
+			return err
+		}
 	}
 	if err := r.explain(ctx); err != nil {
 		return err

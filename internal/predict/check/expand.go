@@ -1,0 +1,101 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+)
+
+// expand tries what controllers create for the workloads that were accepted, each as the user of
+// its controller. Nothing is stored: a quota that the replicas of a workload use up is not seen.
+func (r *run) expand(ctx context.Context) error {
+	controllers := &controllerClients{run: r, made: map[string]*client{}}
+	rejected := make([][]func(), len(r.tasks))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for i, t := range r.tasks {
+		if !t.accepted() {
+			r.did(expanding, 1)
+			continue
+		}
+		group.Go(func() (err error) {
+			defer r.did(expanding, 1)
+			rejected[i], err = r.dependents(ctx, controllers, t)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, findings := range rejected {
+		for _, find := range findings {
+			find()
+		}
+	}
+	return nil
+}
+
+// dependents tries what controllers create for a workload, and returns what reports a rejection.
+func (r *run) dependents(ctx context.Context, controllers *controllerClients, t *task) (findings []func(), err error) {
+	stored := &unstructured.Unstructured{}
+	if json.Unmarshal(t.answer.body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
+		// A patch or a review was answered.
+		return nil, nil
+	}
+	made, err := offline.Dependents(stored)
+	if err != nil {
+		return nil, fmt.Errorf("what controllers create for %s: %w", t.result.Title(), err)
+	}
+	for i := range made {
+		d := &made[i]
+		c, err := controllers.of(d)
+		if err != nil {
+			return nil, err
+		}
+		q := request{method: http.MethodPost, path: collection(r.kinds.Of(d.Object.GroupVersionKind()), t.namespace), contentType: jsonType, body: bodyOf(d.Object.Object)}
+		q.query = map[string][]string{"dryRun": {metav1.DryRunAll}}
+		a, err := c.do(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if !a.ok() {
+			field := strings.Join(d.Template, ".")
+			message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, a.status.Message)
+			findings = append(findings, func() { r.report.find(t, LevelError, ruleDependent, field, message) })
+		}
+	}
+	return findings, nil
+}
+
+// controllerClients are the clients of controllers, by name.
+type controllerClients struct {
+	run *run
+
+	mu   sync.Mutex
+	made map[string]*client
+}
+
+// of returns the client of the controller that creates an object.
+func (c *controllerClients) of(d *offline.Dependent) (*client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := d.By.GetName()
+	if c.made[name] == nil {
+		made, err := newClient(c.run.server.admin, name, d.By.GetGroups())
+		if err != nil {
+			return nil, err
+		}
+		c.made[name] = made
+	}
+	return c.made[name], nil
+}

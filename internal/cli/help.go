@@ -120,6 +120,10 @@ GATEHOUSE_DATA_DIR
     The data directory: where serve writes when --data-dir is not given, and
     where kubectl finds admin.kubeconfig. Default ./gatehouse.data.
 
+GATEHOUSE_ONLY
+    With any value, gatehouse kubectl refuses to write to a cluster that nothing
+    but the user's own ~/.kube/config names.
+
 KUBECONFIG
     The kubeconfig files that gatehouse kubectl uses instead of the one in the
     data directory, as with any kubectl. serve does not read it.

@@ -124,6 +124,9 @@ func (o *inForceOptions) run(ctx context.Context, streams Streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	if _, err := client.Resource(registrationStates).List(ctx, metav1.ListOptions{Limit: 1}); apierrors.IsNotFound(err) {
+		return fmt.Errorf("the server at %s is not Gatehouse: it does not say which registrations are in force", config.Host)
+	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	last := ""

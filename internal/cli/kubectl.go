@@ -39,6 +39,9 @@ Unless --kubeconfig or $KUBECONFIG names another, it uses the kubeconfig that
 'gatehouse serve' wrote: admin.kubeconfig in ./gatehouse.data, or in
 $GATEHOUSE_DATA_DIR. When there is none in ./gatehouse.data, ~/.kube/config is
 used, as kubectl does everywhere; a $GATEHOUSE_DATA_DIR without one is an error.
+Before the first write to a cluster of ~/.kube/config, one line on standard
+error names its context and server. With $GATEHOUSE_ONLY, such writes are
+refused.
 
 'gatehouse kubectl --help' is kubectl's own help.`,
 		Example: `  # the server that 'gatehouse serve' started in this directory
@@ -74,13 +77,22 @@ func runKubectl(args []string, streams Streams) {
 // starts, read them by themselves.
 func kubectlCommand(args []string, streams Streams) *cobra.Command {
 	os.Args = append([]string{"kubectl"}, args...)
+	chosen := os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || isPlugin() || programName == program.Kubectl
 	missing := defaultKubeconfig()
+	found := here
+	if !chosen && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		found = elsewhere
+	}
 	// kubectl shows what it prints in its own way.
 	io := genericiooptions.IOStreams{In: streams.In, Out: terminal.Exact(streams.Out), ErrOut: terminal.Exact(streams.Err)}
 	flags := genericclioptions.NewConfigFlags(true).
 		WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
 		WithWarningPrinter(io)
+	announced := &announcement{flags: flags, err: streams.Err}
 	flags.WithWrapConfigFn(func(c *restclient.Config) *restclient.Config {
+		if found == elsewhere && *flags.KubeConfig == "" && *flags.APIServer == "" {
+			c.Wrap(func(next http.RoundTripper) http.RoundTripper { return announcing{announced, c.Host, next} })
+		}
 		if missing != nil && *flags.APIServer == "" && c.Host == unnamedServer {
 			c.Wrap(func(http.RoundTripper) http.RoundTripper { return refusal{missing} })
 		}

@@ -6,5 +6,9 @@
 //
 //	go test ./test/chaos -v -long 10m -timeout 2h
 //
-// each goes on that long.
+// each goes on that long. And with
+//
+//	go test ./test/chaos -v -run TestSoak -soak 10m -timeout 1h
+//
+// everything happens to one server at once, which is killed every 30 to 60 s.
 package chaos

@@ -109,6 +109,17 @@ func (h *HTTP) TrySend(ctx context.Context, method, path string, body io.Reader,
 	return res.StatusCode, err
 }
 
+// TryRead gets a path and returns the answer, or the error of sending or reading it.
+func (h *HTTP) TryRead(ctx context.Context, path string) (code int, body []byte, err error) {
+	res, err := h.open(ctx, http.MethodGet, path, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	body, err = io.ReadAll(res.Body)
+	return res.StatusCode, body, err
+}
+
 func (h *HTTP) open(ctx context.Context, method, path string, body io.Reader, headers ...string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, h.base+path, body)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,6 +27,7 @@ type testOptions struct {
 	paths            []string
 	run              string
 	list, call       bool
+	update           bool
 	serviceAddresses []string
 	output           string
 	coverage         string
@@ -84,6 +86,7 @@ PATH is a file or a directory, and by default the current one.`,
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
+		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
 		f.BoolVar(&o.list, "list", false, "list the tests and run none")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
@@ -187,6 +190,9 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 	if report.Summary.Tests == 0 {
 		return usageError{fmt.Errorf("--run %q selects none of the tests", o.run)}
 	}
+	if o.update {
+		return o.updateFiles(streams.Out, report)
+	}
 	if err := o.print(streams.Out, report); err != nil {
 		return err
 	}
@@ -261,6 +267,26 @@ func (o *testOptions) writeCoverage(c *suite.Coverage) error {
 	}
 	if err != nil {
 		return fmt.Errorf("--coverage: %w", err)
+	}
+	return nil
+}
+
+// updateFiles writes what happened into the files of the tests that failed.
+func (o *testOptions) updateFiles(out io.Writer, r *suite.Report) error {
+	texts, refused := r.Update()
+	for _, file := range slices.Sorted(maps.Keys(texts)) {
+		if err := files.Replace(file, texts[file], 0o644, false); err != nil {
+			return err
+		}
+		if _, err := terminal.Fprintf(out, "updated %s\n", file); err != nil {
+			return err
+		}
+	}
+	if len(refused) > 0 {
+		return errFiles(refused)
+	}
+	if r.Summary.Errors > 0 {
+		return errTests{0, r.Summary.Errors}
 	}
 	return nil
 }

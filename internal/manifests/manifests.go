@@ -39,6 +39,13 @@ type Object struct {
 	node     func() *yamlv3.Node
 }
 
+// With returns the object with another content, at the same place.
+func (o *Object) With(content map[string]any) *Object {
+	out := *o
+	out.Content = content
+	return &out
+}
+
 // Problem is a part of a file that cannot be read, or that is read in another way than it
 // looks. Warning reports whether the objects are there all the same.
 type Problem struct {

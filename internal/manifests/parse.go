@@ -320,6 +320,9 @@ func (c *Content) flatten(o *Object) {
 // write it in errors: spec.containers[0].image, data[some.key]. For a field that is not
 // there, it is the place of what it is missing in.
 func (o *Object) Place(path string) (line, column int) {
+	if o.node == nil {
+		return o.Line, 1
+	}
 	n := o.node()
 	if n == nil {
 		return o.Line, 1

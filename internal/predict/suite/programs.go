@@ -1,21 +1,279 @@
 package suite
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 )
 
-// programs are the webhooks that were started for tests.
+// programPatience is how long a program may take to listen: it may have to be compiled.
+const programPatience = 3 * time.Minute
+
+// programEnd is how long a program may take to end before it is killed.
+const programEnd = 5 * time.Second
+
+// running are the webhooks that were started for tests.
 type running struct {
 	// services are those whose webhooks were started, as NAMESPACE/NAME.
 	services map[string]bool
+
+	dir      *scratch.Dir
+	programs []*process
 }
 
-func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *check.Options) (*running, error) {
-	return &running{}, nil
+// process is one program.
+type process struct {
+	program
+	file    string
+	address string
+	cmd     *exec.Cmd
+	output  output
+	// ended is closed when the program has ended, with err.
+	ended chan struct{}
+	err   error
 }
 
-func (r *running) await(ctx context.Context) error { return nil }
+// output keeps the last of what a program prints.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
 
-func (r *running) stop() {}
+// maxOutput bounds what is kept.
+const maxOutput = 8 << 10
+
+func (o *output) Write(data []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(data)
+	if o.text.Write(data); o.text.Len() > maxOutput {
+		o.text.Next(o.text.Len() - maxOutput)
+	}
+	return n, nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.TrimSpace(o.text.String())
+}
+
+// startPrograms starts the programs of suites. Registrations with their services get the authority of
+// the certificates that the programs were given.
+func startPrograms(ctx context.Context, suites []*Suite, set *worldSet, o *check.Options) (_ *running, err error) {
+	r := &running{services: map[string]bool{}}
+	defer func() {
+		if err != nil {
+			r.stop()
+		}
+	}()
+	for _, s := range suites {
+		for _, p := range s.programs {
+			if r.dir == nil {
+				if r.dir, err = scratch.New(); err != nil {
+					return nil, err
+				}
+			}
+			one, authority, err := r.start(ctx, s, p)
+			if err != nil {
+				return nil, &FileError{s.File, p.line, fmt.Sprintf("the program %s: %v", strings.Join(p.command, " "), err)}
+			}
+			r.services[p.service] = true
+			o.ServiceAddresses = append(o.ServiceAddresses, p.service+"="+one.address)
+			for i, object := range set.Objects {
+				if changed := trusting(object.Content, p.service, authority); changed != nil {
+					set.Objects[i] = object.With(changed)
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+// trusting is a registration whose webhooks behind a service trust an authority; nil when nothing
+// changes.
+func trusting(content map[string]any, service string, authority []byte) map[string]any {
+	if !strings.HasSuffix(at(content, "kind"), "WebhookConfiguration") {
+		return nil
+	}
+	copied := runtime.DeepCopyJSON(content)
+	hooks, _ := copied["webhooks"].([]any)
+	changed := false
+	for _, h := range hooks {
+		to, _ := walk(h, "clientConfig").(map[string]any)
+		if at(to, "service", "namespace")+"/"+at(to, "service", "name") != service || at(to, "caBundle") != "" {
+			continue
+		}
+		to["caBundle"] = base64.StdEncoding.EncodeToString(authority)
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return copied
+}
+
+// start starts one program, with a certificate for its service and a free port.
+func (r *running) start(ctx context.Context, s *Suite, p program) (*process, []byte, error) {
+	dir := filepath.Join(r.dir.Path(), strconv.Itoa(len(r.programs)))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	namespace, name, _ := strings.Cut(p.service, "/")
+	authority, err := certificate(dir, name+"."+namespace+".svc")
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	address := listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	listener.Close()
+	values := map[string]string{"PORT": port, "CERT_DIR": dir}
+	expand := func(text string) string {
+		return os.Expand(text, func(name string) string {
+			if value, ok := values[name]; ok {
+				return value
+			}
+			return "${" + name + "}"
+		})
+	}
+	args := make([]string, len(p.command))
+	for i, arg := range p.command {
+		args[i] = expand(arg)
+	}
+	one := &process{program: p, file: s.File, address: address, ended: make(chan struct{})}
+	one.cmd = exec.Command(args[0], args[1:]...)
+	one.cmd.Dir = filepath.Dir(s.File)
+	one.cmd.Env = append(os.Environ(), "PORT="+port, "CERT_DIR="+dir)
+	for name, value := range p.env {
+		one.cmd.Env = append(one.cmd.Env, name+"="+expand(value))
+	}
+	one.cmd.Stdout, one.cmd.Stderr = &one.output, &one.output
+	// What it starts itself, as go run does, ends with it.
+	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	one.cmd.WaitDelay = programEnd
+	if err := one.cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	r.programs = append(r.programs, one)
+	go func() {
+		one.err = one.cmd.Wait()
+		close(one.ended)
+	}()
+	return one, authority, nil
+}
+
+// await returns when all programs listen.
+func (r *running) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	defer cancel()
+	for _, p := range r.programs {
+		if err := p.await(ctx); err != nil {
+			text := p.output.String()
+			if text != "" {
+				text = "; it printed: " + text
+			}
+			return &FileError{p.file, p.line, fmt.Sprintf("the program %s does not listen on port %s: %v%s", strings.Join(p.command, " "), p.address, err, text)}
+		}
+	}
+	return nil
+}
+
+func (p *process) await(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	dialer := net.Dialer{Timeout: time.Second}
+	for {
+		if c, err := dialer.DialContext(ctx, "tcp", p.address); err == nil {
+			c.Close()
+			return nil
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("it ended: %w", errors.Join(p.err, errEnded))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+var errEnded = errors.New("before it listened")
+
+// stop ends the programs.
+func (r *running) stop() {
+	for _, p := range r.programs {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	}
+	for _, p := range r.programs {
+		timer := time.NewTimer(programEnd)
+		select {
+		case <-p.ended:
+		case <-timer.C:
+			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+			<-p.ended
+		}
+		timer.Stop()
+	}
+	if r.dir != nil {
+		r.dir.Remove()
+	}
+}
+
+// certificate writes tls.crt, tls.key and ca.crt for a host into a directory, and returns the
+// authority.
+func certificate(dir, host string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, data := range map[string][]byte{
+		"tls.crt": public, "ca.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return public, nil
+}

@@ -1,0 +1,72 @@
+package gatehousetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// suiteReport is what RunSuite reads of the report of 'gatehouse test -o json'.
+type suiteReport struct {
+	Tests []struct {
+		File     string
+		Line     int
+		Name     string
+		Status   string
+		Message  string
+		Request  string
+		Diff     string
+		Repeat   string
+		Failures []struct {
+			Line             int
+			Field, Want, Got string
+		}
+		Explanation []string
+	}
+}
+
+// RunSuite runs the tests of admission in paths, files and directories, each as a subtest. They are
+// those of 'gatehouse test', judged by a server of their own. A test that fails says what happened;
+// one that cannot be judged fails, and one that is skipped is skipped. A path without tests, and a
+// broken file, fails t.
+func RunSuite(t *testing.T, paths ...string) {
+	t.Helper()
+	program, err := binary()
+	if err != nil {
+		t.Fatalf("gatehousetest: %v", err)
+	}
+	var out, problems bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"test", "-o", "json", "--"}, paths...)...)
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err = cmd.Run()
+	var report suiteReport
+	if failed := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1) || json.Unmarshal(out.Bytes(), &report) != nil {
+		t.Fatalf("gatehousetest: %s: %v\n%s", strings.Join(cmd.Args, " "), err, problems.String())
+	}
+	if len(report.Tests) == 0 {
+		t.Fatalf("gatehousetest: there are no tests in %s", strings.Join(paths, ", "))
+	}
+	for i := range report.Tests {
+		test := &report.Tests[i]
+		t.Run(test.Name, func(t *testing.T) {
+			switch test.Status {
+			case "pass":
+			case "skip":
+				t.Skipf("%s:%d: %s", test.File, test.Line, test.Message)
+			case "error":
+				t.Errorf("%s:%d: %s", test.File, test.Line, test.Message)
+			default:
+				var b strings.Builder
+				for _, f := range test.Failures {
+					fmt.Fprintf(&b, "\n%s:%d: %s: want %s\n    got %s", test.File, f.Line, f.Field, f.Want, f.Got)
+				}
+				fmt.Fprintf(&b, "\n%s\n%s\n    %s\nagain: %s", test.Diff, test.Request, strings.Join(test.Explanation, "\n    "), test.Repeat)
+				t.Error(b.String())
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
@@ -37,6 +38,8 @@ type Options struct {
 	// Etcd holds the objects of a resource below Prefix(resource).
 	Etcd   lazyinformer.Etcd
 	Prefix lazyinformer.Prefix
+	// Custom reports whether the objects of a resource are custom ones of this server.
+	Custom func(schema.GroupResource) bool
 	// Election says when this server runs controllers; nil means always.
 	Election *election.Election
 	// Namespaces is what empties namespaces; its clients and informers are set here.

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -176,6 +177,17 @@ func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 	return &kubernetes.Client{Client: own, Kubernetes: f.client.Kubernetes}, func() { own.Watcher.Close() }
 }
 
+// countTimeout bounds the count of the objects of a resource that is used for the first time.
+const countTimeout = 2 * time.Second
+
+// empty reports whether it is known that there is no key below a prefix.
+func (f *Factory) empty(prefix string) bool {
+	ctx, cancel := context.WithTimeout(f.client.Ctx(), countTimeout)
+	defer cancel()
+	n, err := f.client.Kubernetes.Count(ctx, prefix, kubernetes.CountOptions{})
+	return err == nil && n == 0
+}
+
 func (f *Factory) decorate(
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
@@ -206,7 +218,7 @@ func (f *Factory) decorate(
 			return f.instead(ctx, config.GroupResource, name, config.Codec, into)
 		}
 	}
-	l.open = func() (*opened, error) {
+	l.open = func() (*direct, error) {
 		f.mu.Lock()
 		closed := f.mu.closed
 		f.mu.Unlock()
@@ -234,8 +246,12 @@ func (f *Factory) decorate(
 		if unsafe {
 			raw = etcd3.NewStoreWithUnsafeCorruptObjectDeletion(raw, config.GroupResource)
 		}
+		return &direct{Interface: raw, close: closeRaw, empty: f.empty(path.Join("/", config.Prefix, resourcePrefix) + "/")}, nil
+	}
+	l.cache = func(d *direct) (*opened, error) {
+		raw := d.Interface
 		if f.uncached[config.GroupResource] {
-			return &opened{Interface: raw, raw: raw, filling: newFilling(), past: &f.past, destroy: closeRaw}, nil
+			return &opened{Interface: raw, raw: raw, filling: newFilling(), past: &f.past, destroy: d.close}, nil
 		}
 		filling := newFilling()
 		c, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -255,7 +271,6 @@ func (f *Factory) decorate(
 		})
 		if err != nil {
 			filling.fail()
-			closeRaw()
 			return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 		}
 		delegator := cacher.NewCacheDelegator(c, raw)
@@ -263,7 +278,7 @@ func (f *Factory) decorate(
 			filling.fail()
 			delegator.Stop()
 			c.Stop()
-			closeRaw()
+			d.close()
 		}}, nil
 	}
 	f.mu.Lock()

@@ -140,19 +140,43 @@ func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	}
 }
 
-// An unused store is not opened, and a closed one stays closed.
+// An unused store is not opened, one that is only written and got has no watch cache, and a closed
+// one stays closed.
 func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	f := newFactory(t)
-	unused, used := open(t, f, "unused").(*lazy), open(t, f, "used").(*lazy)
+	unused, written, used := open(t, f, "unused").(*lazy), open(t, f, "written").(*lazy), open(t, f, "used").(*lazy)
+	create(t, written, "written", "one")
 	create(t, used, "used", "one")
-	if unused.used() != nil || used.used() == nil {
-		t.Errorf("opened: unused %v, used %v", unused.used() != nil, used.used() != nil)
+	update := func(in runtime.Object, _ apistorage.ResponseMeta) (runtime.Object, *uint64, error) {
+		in.(*corev1.ConfigMap).Data = map[string]string{"a": "b"}
+		return in, nil, nil
+	}
+	got := &corev1.ConfigMap{}
+	if err := written.GuaranteedUpdate(t.Context(), "/written/one", got, false, nil, update, nil); err != nil || got.Data["a"] != "b" {
+		t.Errorf("the update: %v, %v", got, err)
+	}
+	if err := written.Get(t.Context(), "/written/one", apistorage.GetOptions{ResourceVersion: "0"}, got); err != nil || got.Data["a"] != "b" {
+		t.Errorf("the get: %v, %v", got, err)
+	}
+	if err := used.GetList(t.Context(), "/used/", apistorage.ListOptions{Recursive: true, Predicate: apistorage.Everything}, &corev1.ConfigMapList{}); err != nil {
+		t.Error(err)
+	}
+	if unused.mu.direct != nil || written.mu.direct == nil || unused.used() != nil || written.used() != nil || used.used() == nil {
+		t.Errorf("opened: unused %v, written %v and %v, used %v", unused.mu.direct != nil, written.mu.direct != nil, written.used() != nil, used.used() != nil)
 	}
 	if err := unused.ReadinessCheck(); err != nil {
 		t.Errorf("a store that nobody used is not ready: %v", err)
 	}
+	// What an earlier server left undone with objects is seen where the cache is filled.
+	later := NewFactory(nil, f.client, nil)
+	t.Cleanup(later.Close)
+	with := open(t, later, "written").(*lazy)
+	create(t, with, "written", "two")
+	if with.used() == nil {
+		t.Error("a kind that had objects has no watch cache")
+	}
 	f.Close()
-	for name, l := range map[string]*lazy{"unused": unused, "used": used} {
+	for name, l := range map[string]*lazy{"unused": unused, "written": written, "used": used} {
 		if err := l.Get(t.Context(), "/x", apistorage.GetOptions{}, &corev1.ConfigMap{}); !apistorage.IsInternalError(err) {
 			t.Errorf("%s after Close: %v, want an internal error", name, err)
 		}

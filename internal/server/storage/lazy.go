@@ -15,10 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
-// lazy is a storage that is opened by the first call that needs it.
+// lazy is a storage that is opened by the first call that needs it. Its watch cache, which costs
+// far more, is opened by the first list or watch: of a kind that is only written and got, there is
+// none. A kind that has objects when it is first used has one at once: what an earlier server left
+// undone with them is seen where the cache is filled.
 type lazy struct {
 	versioner apistorage.Versioner
-	open      func() (*opened, error)
+	// open opens the storage, and cache a watch cache in front of it.
+	open  func() (*direct, error)
+	cache func(*direct) (*opened, error)
 	// written is called after each write.
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
 	// instead may have what a get is to find; nil when nothing does.
@@ -28,9 +33,19 @@ type lazy struct {
 
 	mu struct {
 		sync.Mutex
+		// direct is the storage without a watch cache; opened is nil as long as there is none.
+		direct *direct
 		opened *opened
 		closed bool
 	}
+}
+
+// direct is the storage of a resource in etcd.
+type direct struct {
+	apistorage.Interface
+	close func()
+	// empty reports whether there was no object when it was opened.
+	empty bool
 }
 
 var _ apistorage.Interface = (*lazy)(nil)
@@ -48,20 +63,56 @@ type opened struct {
 	past *past
 }
 
+// get opens the storage with its watch cache.
 func (l *lazy) get() (*opened, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.closed {
-		return nil, apistorage.NewInternalError(errClosed)
+	return l.getLocked()
+}
+
+// getLocked implements get; mu is held.
+func (l *lazy) getLocked() (*opened, error) {
+	if _, err := l.openLocked(); err != nil {
+		return nil, err
 	}
 	if l.mu.opened == nil {
-		o, err := l.open()
+		o, err := l.cache(l.mu.direct)
 		if err != nil {
 			return nil, apistorage.NewInternalError(err)
 		}
 		l.mu.opened = o
 	}
 	return l.mu.opened, nil
+}
+
+// forOne opens the storage for calls about one object, which need no watch cache. If there is one,
+// they use it.
+func (l *lazy) forOne() (apistorage.Interface, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d, err := l.openLocked()
+	switch {
+	case err != nil:
+		return nil, err
+	case l.mu.opened == nil && d.empty:
+		return d, nil
+	}
+	return l.getLocked()
+}
+
+// openLocked opens the storage without a watch cache; mu is held.
+func (l *lazy) openLocked() (*direct, error) {
+	if l.mu.closed {
+		return nil, apistorage.NewInternalError(errClosed)
+	}
+	if l.mu.direct == nil {
+		d, err := l.open()
+		if err != nil {
+			return nil, apistorage.NewInternalError(err)
+		}
+		l.mu.direct = d
+	}
+	return l.mu.direct, nil
 }
 
 // cached calls a read that may need the watch cache. The cache turns away what it
@@ -87,7 +138,7 @@ func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 	return read(o)
 }
 
-// used returns the storage if some call has opened it already, else nil.
+// used returns the storage with its watch cache if some call has opened that already, else nil.
 func (l *lazy) used() *opened {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,18 +147,22 @@ func (l *lazy) used() *opened {
 
 func (l *lazy) close() {
 	l.mu.Lock()
-	o, closed := l.mu.opened, l.mu.closed
+	o, d, closed := l.mu.opened, l.mu.direct, l.mu.closed
 	l.mu.closed = true
 	l.mu.Unlock()
-	if o != nil && !closed {
+	switch {
+	case closed:
+	case o != nil:
 		o.destroy()
+	case d != nil:
+		d.close()
 	}
 }
 
 func (l *lazy) Versioner() apistorage.Versioner { return l.versioner }
 
 func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	o, err := l.get()
+	o, err := l.forOne()
 	if err != nil {
 		return err
 	}
@@ -119,7 +174,7 @@ func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, 
 func (l *lazy) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
 	validate apistorage.ValidateObjectFunc, cached runtime.Object, opts apistorage.DeleteOptions,
 ) error {
-	o, err := l.get()
+	o, err := l.forOne()
 	if err != nil {
 		return err
 	}
@@ -146,8 +201,7 @@ func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, 
 			return err
 		}
 	}
-	// While the cache is being filled, it leaves gets to etcd.
-	o, err := l.get()
+	o, err := l.forOne()
 	if err != nil {
 		return err
 	}
@@ -162,7 +216,7 @@ func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOpti
 func (l *lazy) GuaranteedUpdate(ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, tryUpdate apistorage.UpdateFunc, cached runtime.Object,
 ) error {
-	o, err := l.get()
+	o, err := l.forOne()
 	if err != nil {
 		return err
 	}

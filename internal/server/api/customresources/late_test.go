@@ -240,7 +240,7 @@ func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 					t.Errorf("%s: %d %s", name, r.code, r.raw)
 				}
 				apply := "apiVersion: example.com/" + version + "\nkind: Widget\nspec: {color: blue}\n"
-				if r := e.do("PATCH", path+"/"+name+"?fieldManager=m", apply, "Content-Type", applyPatch); r.code != http.StatusOK || r.at("spec", "color") != "blue" {
+				if r := e.do("PATCH", path+"/"+name+"?fieldManager=m&force=true", apply, "Content-Type", applyPatch); r.code != http.StatusOK || r.at("spec", "color") != "blue" {
 					t.Errorf("%s: %d %s", name, r.code, r.raw)
 				}
 				if r := e.do("GET", path, ""); r.code != http.StatusOK {

@@ -100,6 +100,8 @@ type Server struct {
 	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
 	arrivals *arrivals
+	// publisher calls OnChange.
+	publisher *publisher
 	// keeper drops what was built for definitions and is not needed any more.
 	keeper keeper
 	// retiring counts the definitions that are being given up.
@@ -135,6 +137,7 @@ func New(o Options) (*Server, error) {
 		arrivals: newArrivals(patience),
 		keeper:   keeper{interval: roundTime},
 	}
+	s.publisher = newPublisher(s.changed)
 	s.store(map[schema.GroupResource]entry{})
 	s.definitions = s.informers.Apiextensions().V1().CustomResourceDefinitions()
 	informer := s.definitions.Informer()
@@ -196,6 +199,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, run := range s.controllers {
 		group.Go(func() { run(ctx) })
 	}
+	group.Go(func() { s.publisher.run(ctx) })
 	group.Go(func() {
 		for s.next(ctx) {
 		}

@@ -83,7 +83,7 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	if !accepted(crd) {
 		s.swap(ctx, key, nil)
 		if apihelpers.IsCRDConditionFalse(crd, apiextensionsv1.NamesAccepted) {
-			s.arrivals.arrived(name)
+			s.publisher.reported(func() { s.arrivals.arrived(name) })
 		}
 		return nil
 	}
@@ -108,7 +108,7 @@ func (s *Server) sync(ctx context.Context, name string) error {
 		s.establish.QueueCRD(name, delay)
 	}
 	if established(crd) || delay > 0 || refused(crd) {
-		s.arrivals.arrived(name)
+		s.publisher.reported(func() { s.arrivals.arrived(name) })
 	}
 	return nil
 }
@@ -126,20 +126,21 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 		next[key] = *e
 	}
 	s.store(next)
-	s.changed()
-	if s.options.OnSchema != nil && (!served || e == nil || old.definition != e.definition || established(old.crd) != established(e.crd)) {
-		s.options.OnSchema(key.Group)
-	}
-	if served && (e == nil || old.definition != e.definition) {
-		s.retire(ctx, old.definition)
-	}
-	if e == nil && s.options.Gone != nil {
-		s.options.Gone.Add("kind "+key.String(), func() bool {
-			_, back := (*s.snapshot.Load())[key]
-			return back
-		}, series.Of{Labels: map[string]string{"group": key.Group, "resource": key.Resource}},
-			series.Of{Prefix: "apiserver_crd_", Labels: map[string]string{"crd_name": key.String()}})
-	}
+	s.publisher.changed(func() {
+		if s.options.OnSchema != nil && (!served || e == nil || old.definition != e.definition || established(old.crd) != established(e.crd)) {
+			s.options.OnSchema(key.Group)
+		}
+		if served && (e == nil || old.definition != e.definition) {
+			s.retire(ctx, old.definition)
+		}
+		if e == nil && s.options.Gone != nil {
+			s.options.Gone.Add("kind "+key.String(), func() bool {
+				_, back := (*s.snapshot.Load())[key]
+				return back
+			}, series.Of{Labels: map[string]string{"group": key.Group, "resource": key.Resource}},
+				series.Of{Prefix: "apiserver_crd_", Labels: map[string]string{"crd_name": key.String()}})
+		}
+	})
 }
 
 // store makes next what is served.

@@ -57,6 +57,18 @@ func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefi
 	}
 }
 
+// Defined returns what reports whether the objects of a resource are, or would be, custom ones that
+// this server stores.
+func (p Places) Defined(remote func() []schema.GroupVersion) func(schema.GroupResource) bool {
+	groups := map[string]bool{aggregation.GroupVersion.Group: true}
+	for gvr := range p.Static {
+		groups[gvr.Group] = true
+	}
+	return func(gr schema.GroupResource) bool {
+		return !groups[gr.Group] && !slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group })
+	}
+}
+
 // Builtin lists the built-in resources that a namespace can contain,
 // each once: versions and groups that share storage count as one.
 func (p Places) Builtin() []namespaces.Collection {

@@ -7,5 +7,9 @@
 // there is one watch in etcd. The informer sees nothing of this: the list is true, and
 // the watch begins where the list ended.
 //
+// Of custom objects, informers that follow every kind want the metadata alone. A Transport
+// answers these lists and watches itself, too, from the objects in etcd: a kind with objects then
+// has neither a watch cache nor a request that stays, unless a client wants it.
+//
 // A Transport passes on all other requests.
 package lazyinformer

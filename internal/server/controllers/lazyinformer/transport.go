@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -33,6 +34,12 @@ type Transport struct {
 	Next   http.RoundTripper
 	Etcd   Etcd
 	Prefix Prefix
+	// Custom reports whether the objects of a resource are custom ones, which are stored as
+	// JSON. Nil means that none are.
+	Custom func(schema.GroupResource) bool
+
+	// tended has the prefixes of custom resources whose objects a server must see.
+	tended sync.Map
 }
 
 // RoundTrip implements http.RoundTripper. For the watch of an empty collection, it
@@ -40,13 +47,23 @@ type Transport struct {
 // the watch is over without an event.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	prefix := ""
-	if gr, ok := collection(req); ok {
+	gr, ok := collection(req)
+	if ok {
 		prefix = t.Prefix(gr)
 	}
 	if prefix == "" {
 		return t.Next.RoundTrip(req)
 	}
 	ctx := req.Context()
+	if _, tended := t.tended.Load(prefix); !tended && t.Custom != nil && t.Custom(gr) && wantsMetadata(req) {
+		query := req.URL.Query()
+		if query.Get("watch") != "true" {
+			return t.list(req, prefix)
+		}
+		if after, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && after > 0 {
+			return t.watch(req, prefix, after), nil
+		}
+	}
 	found, err := t.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -1,0 +1,104 @@
+package customresources
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// publisher reports changes of what is served. A report costs as much as there are definitions:
+// changes that come close together are reported once, so that a thousand definitions that are
+// created at once cost a few reports. It is safe for concurrent use.
+type publisher struct {
+	// report is called when something has changed.
+	report func()
+	// wake has an element when there is something to report.
+	wake chan struct{}
+
+	mu sync.Mutex
+	// after is what is to be called when all changes of before are reported.
+	after []func()
+}
+
+const (
+	// reportShare bounds the share of the time that is spent on reports: one part in so many.
+	reportShare = 4
+	// reportPause is how long changes wait for the next report at most.
+	reportPause = 100 * time.Millisecond
+)
+
+func newPublisher(report func()) *publisher {
+	return &publisher{report: report, wake: make(chan struct{}, 1)}
+}
+
+// changed has a change reported, and then calls after.
+func (p *publisher) changed(after func()) {
+	p.mu.Lock()
+	p.after = append(p.after, after)
+	p.mu.Unlock()
+	p.signal()
+}
+
+func (p *publisher) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// reported calls after when what has changed until now is reported.
+func (p *publisher) reported(after func()) {
+	p.mu.Lock()
+	waiting := len(p.after) > 0
+	if waiting {
+		p.after = append(p.after, after)
+	}
+	p.mu.Unlock()
+	if !waiting {
+		after()
+		return
+	}
+	// The report that is being made may not be about all of them.
+	p.signal()
+}
+
+// run reports changes until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	for {
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			p.finish(p.pending())
+			return
+		}
+		began := time.Now()
+		n := p.pending()
+		p.report()
+		p.finish(n)
+		select {
+		case <-time.After(min((reportShare-1)*time.Since(began), reportPause)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *publisher) pending() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.after)
+}
+
+// finish calls the first n functions. They stay in the list until the report is over, so that a
+// function that comes meanwhile waits, too.
+func (p *publisher) finish(n int) {
+	p.mu.Lock()
+	some := p.after[:n:n]
+	p.after = p.after[n:]
+	if len(p.after) == 0 {
+		p.after = nil
+	}
+	p.mu.Unlock()
+	for _, f := range some {
+		f()
+	}
+}

@@ -1,0 +1,258 @@
+package lazyinformer
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+)
+
+// page is how many objects are read from etcd at once, if the request does not say.
+const page = 500
+
+// wantsMetadata reports whether a client asks for the metadata of objects alone.
+func wantsMetadata(req *http.Request) bool {
+	return strings.Contains(req.Header.Get("Accept"), ";as=PartialObjectMetadata")
+}
+
+// uninitialized is the annotation of objects that are not initialized, or release what initializers
+// made: a server that sees one tends it, and so must see it.
+const uninitialized = initializers.Annotation
+
+// errTended says that a server must see the objects.
+var errTended = errors.New("there are objects that are not initialized")
+
+// list answers the list of the objects' metadata below a prefix.
+func (t *Transport) list(req *http.Request, prefix string) (*http.Response, error) {
+	query := req.URL.Query()
+	limit, _ := strconv.ParseInt(query.Get("limit"), 10, 64)
+	from, revision, err := position(query.Get("continue"), prefix)
+	if err != nil {
+		return failed(req, apierrors.NewBadRequest(err.Error())), nil
+	}
+	all := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: []metav1.PartialObjectMetadata{}}
+	for {
+		options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page), clientv3.WithRev(revision)}
+		if limit > 0 {
+			options = append(options, clientv3.WithLimit(limit-int64(len(all.Items))))
+		}
+		found, err := t.Etcd.Get(req.Context(), from, options...)
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return failed(req, apierrors.NewResourceExpired("the continue token is too old")), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if revision == 0 {
+			revision = found.Header.Revision
+		}
+		for _, kv := range found.Kvs {
+			one, err := metadataOf(kv, kv.ModRevision)
+			if errors.Is(err, errTended) {
+				t.tended.Store(prefix, true)
+				if query.Get("continue") != "" {
+					return failed(req, apierrors.NewResourceExpired(err.Error())), nil
+				}
+				return t.Next.RoundTrip(req)
+			}
+			if err != nil {
+				return failed(req, apierrors.NewInternalError(err)), nil
+			}
+			all.Items = append(all.Items, *one)
+		}
+		if !found.More || len(found.Kvs) == 0 {
+			break
+		}
+		from = string(found.Kvs[len(found.Kvs)-1].Key) + "\x00"
+		if limit > 0 && int64(len(all.Items)) >= limit {
+			all.Continue = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%s", revision, strings.TrimPrefix(from, prefix)))
+			break
+		}
+	}
+	all.ResourceVersion = strconv.FormatInt(revision, 10)
+	data, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	return answer(req, "application/json", data), nil
+}
+
+// position returns where a list goes on, and at which revision; 0 means the newest.
+func position(token, prefix string) (from string, revision int64, err error) {
+	if token == "" {
+		return prefix, 0, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		at, rest, _ := strings.Cut(string(text), "/")
+		revision, err = strconv.ParseInt(at, 10, 64)
+		from = prefix + rest
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("the continue token is not one of a list before: %w", err)
+	}
+	return from, revision, nil
+}
+
+// stored is what is needed of an object's metadata: controllers that follow objects of every kind
+// read no more.
+type stored struct {
+	Metadata struct {
+		Name                       string                  `json:"name"`
+		Namespace                  string                  `json:"namespace"`
+		UID                        types.UID               `json:"uid"`
+		Generation                 int64                   `json:"generation"`
+		CreationTimestamp          metav1.Time             `json:"creationTimestamp"`
+		DeletionTimestamp          *metav1.Time            `json:"deletionTimestamp"`
+		DeletionGracePeriodSeconds *int64                  `json:"deletionGracePeriodSeconds"`
+		Finalizers                 []string                `json:"finalizers"`
+		OwnerReferences            []metav1.OwnerReference `json:"ownerReferences"`
+		Annotations                map[string]string       `json:"annotations"`
+		Initializers               json.RawMessage         `json:"initializers"`
+	} `json:"metadata"`
+}
+
+// metadataOf reads the metadata of a stored object.
+func metadataOf(kv *mvccpb.KeyValue, revision int64) (*metav1.PartialObjectMetadata, error) {
+	var s stored
+	if err := json.Unmarshal(kv.Value, &s); err != nil {
+		return nil, fmt.Errorf("the object at %s in etcd cannot be read: %w", kv.Key, err)
+	}
+	m := &s.Metadata
+	if _, tended := m.Annotations[uninitialized]; tended || m.Initializers != nil {
+		return nil, errTended
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, Namespace: m.Namespace, UID: m.UID, Generation: m.Generation, ResourceVersion: strconv.FormatInt(revision, 10),
+			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
+			Finalizers: m.Finalizers, OwnerReferences: m.OwnerReferences,
+		},
+	}, nil
+}
+
+// failed is the answer that says what went wrong.
+func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	data, _ := json.Marshal(status)
+	response := answer(req, "application/json", data)
+	response.StatusCode = int(status.Code)
+	response.Status = strconv.Itoa(response.StatusCode) + " " + http.StatusText(response.StatusCode)
+	return response
+}
+
+// watch answers the watch of the objects' metadata below a prefix, after a revision. It ends with
+// the request alone, so that no informer has to come back after a while and ask again.
+func (t *Transport) watch(req *http.Request, prefix string, after int64) *http.Response {
+	// A member without a leader hears of no write.
+	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(req.Context()))
+	response := answer(req, "application/json", nil)
+	response.ContentLength = -1
+	response.Body = &events{ctx: req.Context(), stop: stop, from: t.Etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())}
+	return response
+}
+
+// events are those of a watch, as a client reads them.
+type events struct {
+	ctx  context.Context
+	stop context.CancelFunc
+	from clientv3.WatchChan
+	// text is what was not read yet; over says that nothing comes after it.
+	text bytes.Buffer
+	over bool
+}
+
+// Read implements io.Reader.
+func (e *events) Read(p []byte) (int, error) {
+	for e.text.Len() == 0 {
+		if e.over {
+			return 0, io.EOF
+		}
+		select {
+		case response, ok := <-e.from:
+			if !ok {
+				return 0, io.EOF
+			}
+			e.take(response)
+		case <-e.ctx.Done():
+			return 0, context.Cause(e.ctx)
+		}
+	}
+	return e.text.Read(p)
+}
+
+// Close implements io.Closer.
+func (e *events) Close() error {
+	e.stop()
+	return nil
+}
+
+func (e *events) take(response clientv3.WatchResponse) {
+	if response.CompactRevision != 0 {
+		e.end(apierrors.NewResourceExpired("etcd has forgotten what happened since"))
+		return
+	}
+	if err := response.Err(); err != nil {
+		e.end(apierrors.NewInternalError(err))
+		return
+	}
+	for _, event := range response.Events {
+		kind, kv := "MODIFIED", event.Kv
+		switch {
+		case event.Type == clientv3.EventTypeDelete && event.PrevKv == nil:
+			e.end(apierrors.NewResourceExpired("etcd has forgotten what was deleted"))
+			return
+		case event.Type == clientv3.EventTypeDelete:
+			kind, kv = "DELETED", event.PrevKv
+		case event.IsCreate():
+			kind = "ADDED"
+		}
+		object, err := metadataOf(kv, event.Kv.ModRevision)
+		if errors.Is(err, errTended) {
+			// The list that follows reaches a server.
+			e.end(apierrors.NewResourceExpired(err.Error()))
+			return
+		}
+		if err != nil {
+			e.end(apierrors.NewInternalError(err))
+			return
+		}
+		e.write(kind, object)
+	}
+}
+
+// end says why there are no more events.
+func (e *events) end(err *apierrors.StatusError) {
+	status := err.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	e.write("ERROR", &status)
+	e.over = true
+}
+
+func (e *events) write(kind string, object runtime.Object) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		e.over = true
+		return
+	}
+	fmt.Fprintf(&e.text, `{"type":%q,"object":%s}`+"\n", kind, data)
+}

@@ -133,6 +133,8 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, junit, github (workflow annotations) or gitlab (code quality)")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
+	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
+	completes(cmd, "output", values("text", "json", "sarif", "junit", "github", "gitlab"))
 	return cmd
 }
 

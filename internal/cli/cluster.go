@@ -31,6 +31,7 @@ func newCluster(cmd *cobra.Command) *cluster {
 		f.StringVar(c.flags.Context, "context", "", "context in the kubeconfig")
 		f.StringVarP(c.flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
 	})
+	completes(cmd, "context", contextNames(c.flags.KubeConfig))
 	return c
 }
 

@@ -124,6 +124,11 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringVar(o.cluster.flags.KubeConfig, "kubeconfig", "", "kubeconfig of the server (default as for 'gatehouse kubectl')")
 		f.StringVar(o.cluster.flags.Context, "context", "", "context in the kubeconfig")
 	})
+	completes(cmd, "context", contextNames(o.cluster.flags.KubeConfig))
+	completes(cmd, "explain", ruleNames)
+	completes(cmd, "disable", ruleNames)
+	completes(cmd, "level", values("error", "warning", "note"))
+	completes(cmd, "output", values("text", "json", "sarif", "github", "gitlab"))
 	return cmd
 }
 

@@ -81,6 +81,9 @@ func (r *run) all(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.checkTypes(ctx); err != nil {
+		return err
+	}
 	if err := r.explain(ctx); err != nil {
 		return err
 	}

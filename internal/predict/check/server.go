@@ -69,6 +69,9 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 	if o.Diff {
 		options.AdmissionTraceBytes = traceBytes
 	}
+	if hasPolicies(o.Set) && !o.rehearse {
+		options.Controllers = []string{typesController}
+	}
 	if o.rehearse {
 		// Each request keeps its own.
 		options.AdmissionTraceBytes = -1

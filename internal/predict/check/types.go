@@ -1,0 +1,75 @@
+package check
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// typesController is the controller that checks the types of the expressions of policies.
+const typesController = "validatingadmissionpolicy-status-controller"
+
+// hasPolicies reports whether there are policies whose types can be checked.
+func hasPolicies(set *manifests.Set) bool {
+	return slices.ContainsFunc(set.Objects, func(o *manifests.Object) bool {
+		return text(o.Content, "kind") == registration.ValidatingPolicies.Descriptor().Kind
+	})
+}
+
+// typesInterval is how often checkTypes looks.
+const typesInterval = 10 * time.Millisecond
+
+// checkTypes reports what the expressions of the policies of the set get wrong about types: what
+// the server writes to their status.
+func (r *run) checkTypes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, t := range r.tasks {
+		if t.skipped || t.dryRun || !t.accepted() || t.kind.Kind.Kind != registration.ValidatingPolicies.Descriptor().Kind {
+			continue
+		}
+		policy, err := r.typed(ctx, t.name)
+		if err != nil {
+			return err
+		}
+		if policy == nil {
+			r.report.Notes = append(r.report.Notes, "the types of the expressions of "+t.result.Title()+" were not checked within "+patience.String())
+			continue
+		}
+		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
+			r.report.warn(t, ruleTypes, w.FieldRef, strings.TrimSpace(w.Warning))
+		}
+	}
+	return nil
+}
+
+// typed returns a policy whose types are checked, nil when that takes too long.
+func (r *run) typed(ctx context.Context, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
+	tick := time.NewTicker(typesInterval)
+	defer tick.Stop()
+	path := "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" + url.PathEscape(name)
+	for {
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, policy)
+		switch {
+		case ctx.Err() != nil:
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case policy.Status.ObservedGeneration >= policy.Generation && policy.Status.TypeChecking != nil:
+			return policy, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}

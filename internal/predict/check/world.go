@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,11 @@ type World struct {
 	run *run
 	// Report says what became of the objects.
 	Report *Report
+
+	// connected makes plans; it is read when the first one is asked for.
+	connect     sync.Once
+	connected   *offline.World
+	unconnected error
 }
 
 // Open makes a World. Its objects are there as if they had been made before the policies and
@@ -257,7 +263,11 @@ func (w *World) Labels(ctx context.Context, namespace string) (map[string]string
 
 // Plan says what admission would do with a request, with all that does not apply.
 func (w *World) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error) {
-	connected, err := offline.Connect(ctx, w.run.server.admin, w.run.kinds)
+	// Requests change nothing of it.
+	w.connect.Do(func() {
+		w.connected, w.unconnected = offline.Connect(context.WithoutCancel(ctx), w.run.server.admin, w.run.kinds)
+	})
+	connected, err := w.connected, w.unconnected
 	if err != nil {
 		return nil, err
 	}

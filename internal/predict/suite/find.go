@@ -72,7 +72,8 @@ func Find(paths []string) (*Set, error) {
 				f.set.Errors = append(f.set.Errors, &FileError{File: name, Message: shortError(err).Error()})
 				return nil
 			case entry.IsDir():
-				if name != path && strings.HasPrefix(entry.Name(), ".") {
+				// Kyverno's policies keep their tests in a hidden directory.
+				if name != path && strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".kyverno-test" {
 					return filepath.SkipDir
 				}
 				return nil

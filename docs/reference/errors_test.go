@@ -106,21 +106,22 @@ var answers = []struct {
 // elsewhere are the files that make API errors which the page does not have, with the
 // reason.
 var elsewhere = map[string]string{
-	"admission/plan/decide.go":                       "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
-	"admission/review/decode.go":                     "what a webhook answered, as the cause of its failure",
-	"internal/server/handling/auth/bootstrap.go":     "upstream's reconciliation of roles gets it inside the server when a role is missing; no client does",
-	"internal/server/api/discovery/discovery.go":     "a version that is not served, as in any cluster",
-	"internal/server/api/customresources/storage.go": "a watch of a custom resource that changes: clients watch again by themselves",
-	"internal/server/reporting/explain/planning.go":  "ends the explained request inside the server; no client gets it",
-	"internal/predict/offline/files.go":              "gatehouse explain reads files; no server answers it",
-	"internal/predict/offline/reading.go":            "gatehouse explain judges by what it could list; no server answers it",
-	"internal/predict/offline/world.go":              "gatehouse explain reads files; no server answers it",
-	"internal/server/judging/params/reader.go":       "params that are not there; the policy's parameterNotFoundAction decides",
-	"internal/server/reporting/replicas/servers.go":  "what a server announces, when it is not there or does not fit its fields, as any object",
-	"internal/server/reporting/replicas/states.go":   "a registration state that is not there, as any object",
-	"internal/server/api/resources/handler.go":       "a verb that the resource does not have, as in any cluster",
-	"internal/server/handling/waiting/visit.go":      "a request that waits outside of its handler; no client gets it",
-	"admission/plan/policy.go":                       "what admission/plan/judge.go says, as a status",
+	"admission/plan/decide.go":                           "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
+	"admission/review/decode.go":                         "what a webhook answered, as the cause of its failure",
+	"internal/server/handling/auth/bootstrap.go":         "upstream's reconciliation of roles gets it inside the server when a role is missing; no client does",
+	"internal/server/controllers/lazyinformer/stored.go": "the watches of the collector and of quotas get it inside the server, as from any API; no client does",
+	"internal/server/api/discovery/discovery.go":         "a version that is not served, as in any cluster",
+	"internal/server/api/customresources/storage.go":     "a watch of a custom resource that changes: clients watch again by themselves",
+	"internal/server/reporting/explain/planning.go":      "ends the explained request inside the server; no client gets it",
+	"internal/predict/offline/files.go":                  "gatehouse explain reads files; no server answers it",
+	"internal/predict/offline/reading.go":                "gatehouse explain judges by what it could list; no server answers it",
+	"internal/predict/offline/world.go":                  "gatehouse explain reads files; no server answers it",
+	"internal/server/judging/params/reader.go":           "params that are not there; the policy's parameterNotFoundAction decides",
+	"internal/server/reporting/replicas/servers.go":      "what a server announces, when it is not there or does not fit its fields, as any object",
+	"internal/server/reporting/replicas/states.go":       "a registration state that is not there, as any object",
+	"internal/server/api/resources/handler.go":           "a verb that the resource does not have, as in any cluster",
+	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
+	"admission/plan/policy.go":                           "what admission/plan/judge.go says, as a status",
 }
 
 // constructors are the functions of the API errors, with what they answer.

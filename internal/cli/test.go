@@ -45,11 +45,11 @@ func newTestCommand(run func(context.Context, *testOptions) error) *cobra.Comman
 		Short: "Run tests of policies, webhooks and whole chains of admission",
 		Long: `Run tests of admission: each is a request and what is expected of the answer.
 
-The command reads a folder as 'gatehouse check' does. Policies, bindings, params,
-definitions, namespaces, quotas, roles and webhook registrations are the world,
-and documents of the kind AdmissionTests are the tests. A temporary server in the
-command's own process judges the requests, and stores none of them: each test
-sees the world as its files say.
+The command reads a folder as 'gatehouse check' does. Policies, bindings,
+params, definitions, namespaces, quotas, roles and webhook registrations are
+the world, and documents of the kind AdmissionTests are the tests. A temporary
+server in the command's own process judges the requests, and stores none of
+them: each test sees the world as its files say.
 
 It exits with 1 if a test fails or cannot be judged, and with 2 if a file with
 tests is wrong.

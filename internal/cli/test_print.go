@@ -115,7 +115,7 @@ func failureText(t *suite.Result) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s: want %s, got %s", f.Field, f.Want, f.Got)
+		b.WriteString(f.Field + ": want " + f.Want + ", got " + f.Got)
 	}
 	return b.String()
 }
@@ -183,16 +183,14 @@ func printTestSARIF(out io.Writer, r *suite.Report) error {
 
 // printTestGitHub writes commands that GitHub shows at the lines of a change, and a line that counts.
 func printTestGitHub(out io.Writer, r *suite.Report) error {
-	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	var b bytes.Buffer
+	var list []annotation
 	for _, t := range r.Tests {
 		level := "error"
 		switch t.Status {
 		case suite.Passed:
 			continue
 		case suite.Skipped:
-			level = "notice"
+			level = "note"
 		}
 		line, message := t.Line, failureText(t)
 		if len(t.Failures) > 0 {
@@ -204,10 +202,12 @@ func printTestGitHub(out io.Writer, r *suite.Report) error {
 		if t.Repeat != "" {
 			message += "\nagain: " + t.Repeat
 		}
-		fmt.Fprintf(&b, "::%s file=%s,line=%d,title=%s::%s\n", level, property.Replace(t.File), line, property.Replace(t.Name), data.Replace(message))
+		list = append(list, annotation{level: level, rule: t.Name, file: t.File, line: line, message: message})
+	}
+	if err := printGitHub(out, list); err != nil {
+		return err
 	}
 	s := &r.Summary
-	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped, %d not judged\n", counted(s.Tests, "test"), s.Passed, s.Failed, s.Skipped, s.Errors)
-	_, err := out.Write(b.Bytes())
+	_, err := terminal.Fprintf(out, "%s: %d passed, %d failed, %d skipped, %d not judged\n", counted(s.Tests, "test"), s.Passed, s.Failed, s.Skipped, s.Errors)
 	return err
 }

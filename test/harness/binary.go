@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Binary returns the path of the gatehouse binary.
@@ -67,7 +68,9 @@ func build(name, pkg string, flags ...string) (string, error) {
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}
-	built := filepath.Join(cache, name)
+	// Each checkout has a program of its own.
+	checkout := sha256.Sum256([]byte(moduleRoot()))
+	built := filepath.Join(cache, fmt.Sprintf("%s-%x", name, checkout[:6]))
 	if err := refresh(built, pkg, flags); err != nil {
 		return "", err
 	}
@@ -106,6 +109,7 @@ func refresh(built, pkg string, flags []string) error {
 			sources = append(sources, line)
 		}
 	}
+	forget(filepath.Dir(built))
 	before := fingerprint(sources)
 	if err := os.RemoveAll(note); err != nil {
 		return err
@@ -114,6 +118,17 @@ func refresh(built, pkg string, flags []string) error {
 		return err
 	}
 	return os.WriteFile(note, []byte(strings.Join(append([]string{before}, sources...), "\n")), 0o644)
+}
+
+// forget removes the programs that were built a week ago, most of them of checkouts that are gone. The
+// lock of the cache is held.
+func forget(cache string) {
+	entries, _ := os.ReadDir(cache)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && e.Name() != "lock" && time.Since(info.ModTime()) > 7*24*time.Hour {
+			_ = os.Remove(filepath.Join(cache, e.Name()))
+		}
+	}
 }
 
 // fingerprint is that of the files, and of all files in the folders, by time and size. Go

@@ -137,10 +137,15 @@ func TestWhatACallerMustBeAllowedToGet(t *testing.T) {
 // reads is a compiled-in plugin.
 type reads struct{ list []admission.Read }
 
+var _ admission.Described = reads{}
+
 func (reads) Handles(apiadmission.Operation) bool   { return true }
 func (reads) Concerns(apiadmission.Attributes) bool { return true }
 func (reads) Changes() bool                         { return false }
-func (r reads) Reads() []admission.Read             { return r.list }
+func (reads) DependsOnOthers() bool                 { return false }
+func (r reads) Reads(apiadmission.Attributes) []admission.Read {
+	return r.list
+}
 func (reads) Validate(context.Context, apiadmission.Attributes, apiadmission.ObjectInterfaces) error {
 	return nil
 }

@@ -413,6 +413,8 @@ func (s *Session) explain(ctx context.Context, way way, r *Request) (*plan.Plan,
 	if r.Operation != "CREATE" {
 		args = append(args, r.Resource.Resource+"."+r.Resource.Version+"."+r.Resource.Group+"/"+r.Name)
 	}
+	// The request alone, without what controllers make of a workload.
+	args = append(args, "--expand=false")
 	if r.Object != nil {
 		args = append(args, "--filename", s.path("sent.json"))
 	}

@@ -29,7 +29,8 @@ func acting(text string) string {
 // a terminal. Each command shows them.
 func TestTextOfOthersStaysText(t *testing.T) {
 	t.Parallel()
-	s := harness.Start(t, "--admission-consistency", "strict", "--token-auth-file",
+	// What waits is to wait until the end.
+	s := harness.Start(t, "--initializer-timeout", "1h", "--admission-consistency", "strict", "--token-auth-file",
 		writeFile(t, t.TempDir()+"/tokens.csv", `evil-token,"`+evil+`",1,system:masters`+"\n"))
 	h := s.HTTP(t, s.WithToken("evil-token"))
 	hook := harness.NewWebhookServer(t, nil).Hook("/judge", harness.Respond(map[string]any{"allowed": true, "patchType": "JSONPatch",

@@ -346,11 +346,11 @@ func TestTheStatusIsWrittenWithSchemas(t *testing.T) {
 		t.Error("the definition is kept with its schemas")
 	}
 	for _, m := range crd.ManagedFields {
-		if m.Subresource == "status" && strings.Contains(string(m.FieldsV1.Raw), "f:spec") {
-			t.Errorf("%s owns fields of the spec: %s", m.Manager, m.FieldsV1.Raw)
+		if m.Subresource == "status" && strings.Contains(m.FieldsV1.GetRawString(), "f:spec") {
+			t.Errorf("%s owns fields of the spec: %s", m.Manager, m.FieldsV1.GetRawString())
 		}
-		if m.Subresource == "" && !strings.Contains(string(m.FieldsV1.Raw), "f:versions") {
-			t.Errorf("%s lost fields of the spec: %s", m.Manager, m.FieldsV1.Raw)
+		if m.Subresource == "" && !strings.Contains(m.FieldsV1.GetRawString(), "f:versions") {
+			t.Errorf("%s lost fields of the spec: %s", m.Manager, m.FieldsV1.GetRawString())
 		}
 	}
 }

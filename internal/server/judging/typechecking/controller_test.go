@@ -217,7 +217,8 @@ func TestContextsAreSharedWhileNothingCanDiffer(t *testing.T) {
 		})
 	}
 	var c contexts
-	if c.of(check, policy("", "example.com"), builtin) == c.of(check, policy("", "example.com"), builtin) || len(c) != 0 {
+	first := c.of(check, policy("", "example.com"), builtin)
+	if again := c.of(check, policy("", "example.com"), builtin); again == first || len(c) != 0 {
 		t.Error("the types of a custom kind are remembered, whose schema may change")
 	}
 	for i := range mostContexts + 1 {

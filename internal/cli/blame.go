@@ -65,6 +65,8 @@ itself, or was set by the server, or was set before the oldest trace.`,
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	})
 	o.cluster = newCluster(cmd)
+	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
+	completes(cmd, "output", values("text", "json", "yaml"))
 	return cmd
 }
 

@@ -32,6 +32,7 @@ func newCluster(cmd *cobra.Command) *cluster {
 		f.StringVarP(c.flags.Namespace, "namespace", "n", "", "namespace (default that of the context)")
 	})
 	completes(cmd, "context", contextNames(c.flags.KubeConfig))
+	completes(cmd, "namespace", func() []string { return c.objectNames(cmd)("namespaces") })
 	return c
 }
 

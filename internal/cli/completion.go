@@ -1,29 +1,66 @@
 package cli
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 )
 
 // completes has the shell complete the value of a flag. Values before a comma stay.
 func completes(cmd *cobra.Command, flag string, values func() []string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, given string) ([]string, cobra.ShellCompDirective) {
 		before := given[:strings.LastIndex(given, ",")+1]
-		var list []string
-		for _, v := range values() {
-			if strings.HasPrefix(before+v, given) {
-				list = append(list, before+v)
-			}
-		}
-		return list, cobra.ShellCompDirectiveNoFileComp
+		return beginning(given, before, values()), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
 		panic(err)
+	}
+}
+
+// beginning returns the values that begin with what is given, each after a prefix.
+func beginning(given, prefix string, values []string) []string {
+	var list []string
+	for _, v := range values {
+		if strings.HasPrefix(prefix+v, given) {
+			list = append(list, prefix+v)
+		}
+	}
+	return list
+}
+
+// completesArguments has the shell complete all arguments of a command.
+func completesArguments(cmd *cobra.Command, values func() []string) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, given string) ([]string, cobra.ShellCompDirective) {
+		return beginning(given, "", values()), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completesObject has the shell complete the first argument of a command, KIND/NAME.
+func completesObject(cmd *cobra.Command, kinds func() []string, names func(kind string) []string) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, given string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		if kind, _, ok := strings.Cut(given, "/"); ok {
+			return beginning(given, kind+"/", names(kind)), cobra.ShellCompDirectiveNoFileComp
+		}
+		var list []string
+		for _, kind := range beginning(given, "", kinds()) {
+			list = append(list, kind+"/")
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }
 
@@ -58,4 +95,96 @@ func contextNames(kubeconfig *string) func() []string {
 		slices.Sort(names)
 		return names
 	}
+}
+
+// What the shell is offered of a cluster: it waits no longer than completionTimeout, and gets no more
+// than mostCompleted names.
+const (
+	completionTimeout = 2 * time.Second
+	mostCompleted     = 500
+)
+
+// kindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
+// not answer in time.
+func (c *cluster) kindNames() []string {
+	*c.flags.Timeout = completionTimeout.String()
+	if _, err := c.open(); err != nil {
+		return nil
+	}
+	client, err := c.flags.ToDiscoveryClient()
+	if err != nil {
+		return nil
+	}
+	// A group that does not answer has no kinds.
+	groups, _ := client.ServerPreferredResources()
+	names := map[string]bool{}
+	for _, g := range groups {
+		gv, err := schema.ParseGroupVersion(g.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for _, r := range g.APIResources {
+			name := r.Name
+			if names[name] {
+				name = schema.GroupResource{Group: gv.Group, Resource: r.Name}.String()
+			}
+			if slices.Contains(r.Verbs, "get") && !strings.Contains(r.Name, "/") {
+				names[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// objectNames returns a function with the names of the objects of a kind, in the namespace that the
+// command line names. There are none if the cluster does not answer in time.
+func (c *cluster) objectNames(cmd *cobra.Command) func(kind string) []string {
+	return func(kind string) []string {
+		*c.flags.Timeout = completionTimeout.String()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		o := initializersOptions{cluster: c}
+		s, err := o.open()
+		if err != nil {
+			return nil
+		}
+		found, err := s.resources([]string{kind}, "")
+		if err != nil {
+			return nil
+		}
+		config, err := c.open()
+		if err != nil {
+			return nil
+		}
+		if s.all, err = dynamic.NewForConfig(config); err != nil {
+			return nil
+		}
+		list, err := s.client(found[0]).List(ctx, metav1.ListOptions{Limit: mostCompleted})
+		if err != nil {
+			return nil
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].GetName())
+		}
+		return names
+	}
+}
+
+// pluginNames are the admission plugins of a server.
+func pluginNames() []string {
+	var names []string
+	for _, p := range chain.Known() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// outcomeNames are the outcomes of traces.
+func outcomeNames() []string {
+	var names []string
+	for _, outcome := range trace.Outcomes {
+		names = append(names, string(outcome))
+	}
+	return names
 }

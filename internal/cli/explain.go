@@ -124,6 +124,11 @@ command lists as unknown what it cannot read.`,
 			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
 	})
 	o.cluster = newCluster(cmd)
+	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
+	completes(cmd, "operation", values("CREATE", "UPDATE", "DELETE", "CONNECT"))
+	completes(cmd, "output", values("text", "json", "yaml"))
+	completes(cmd, "enable-admission-plugins", pluginNames)
+	completes(cmd, "disable-admission-plugins", pluginNames)
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,6 +92,13 @@ external, which name the kinds that end in "configuration".`,
 		f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait")
 	})
 	o.cluster = newCluster(cmd)
+	completesObject(cmd, func() []string { return slices.Sorted(maps.Keys(registrationKinds)) }, func(kind string) []string {
+		plural, ok := registrationPlural(kind)
+		if !ok {
+			return nil
+		}
+		return o.cluster.objectNames(cmd)(plural + ".admissionregistration.k8s.io")
+	})
 	return cmd
 }
 
@@ -101,13 +109,21 @@ func stateName(registration string) (string, error) {
 	if !ok || kind == "" || name == "" {
 		return "", usageError{fmt.Errorf("%q is not of the form KIND/NAME", registration)}
 	}
+	if plural, ok := registrationPlural(kind); ok {
+		return plural + "." + name, nil
+	}
+	return "", usageError{fmt.Errorf("%q is not a kind of registration: use mutating, validating, initializer or external", kind)}
+}
+
+// registrationPlural returns the resource of a kind of registration that a user wrote.
+func registrationPlural(kind string) (string, bool) {
 	given := strings.TrimSuffix(strings.ToLower(kind), ".admissionregistration.k8s.io")
 	for plural, others := range registrationKinds {
 		if given == plural || slices.Contains(others, given) {
-			return plural + "." + name, nil
+			return plural, true
 		}
 	}
-	return "", usageError{fmt.Errorf("%q is not a kind of registration: use mutating, validating, initializer or external", kind)}
+	return "", false
 }
 
 // pollInterval is how often the server is asked.

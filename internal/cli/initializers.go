@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,6 +74,7 @@ type session struct {
 	// all sees uninitialized objects.
 	all       dynamic.Interface
 	namespace string
+	host      string
 }
 
 func (o *initializersOptions) open() (*session, error) {
@@ -80,7 +82,7 @@ func (o *initializersOptions) open() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{}
+	s := &session{host: config.Host}
 	if s.namespace, err = o.cluster.namespace(); err != nil {
 		return nil, err
 	}
@@ -97,6 +99,20 @@ func (o *initializersOptions) open() (*session, error) {
 	config.Wrap(initializer.IncludeUninitialized)
 	s.all, err = dynamic.NewForConfig(config)
 	return s, err
+}
+
+// known returns an error when the server has no initializers. Servers that have them serve their
+// configurations, or are Gatehouse, which may not serve that version.
+func (s *session) known() error {
+	served, err := s.discovery.ServerResourcesForGroupVersion(configurations.GroupVersion().String())
+	configurable := func(r metav1.APIResource) bool { return r.Name == configurations.Resource }
+	if apierrors.IsNotFound(err) || (err == nil && !slices.ContainsFunc(served.APIResources, configurable)) {
+		_, err = s.discovery.ServerResourcesForGroupVersion(registrationStates.GroupVersion().String())
+	}
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the server at %s is not Gatehouse, and has no initializers", s.host)
+	}
+	return err
 }
 
 // resource is a kind of objects to look at.

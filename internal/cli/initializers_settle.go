@@ -36,6 +36,7 @@ initialized when its last initializer is removed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.complete(cmd.Context(), streams) },
 	}
 	o.cluster = newCluster(cmd)
+	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
 	return cmd
 }
 
@@ -68,6 +69,7 @@ initializer has released what it allocated.`,
 		f.IntVar(&o.code, "code", http.StatusInternalServerError, "HTTP status code")
 	})
 	o.cluster = newCluster(cmd)
+	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
 	return cmd
 }
 

@@ -52,6 +52,8 @@ not act in time. Without a type, the command lists objects of all kinds.`,
 		f.StringVarP(&o.output, "output", "o", "", "json or yaml: the objects themselves (default a table)")
 	})
 	o.cluster = newCluster(cmd)
+	completesArguments(cmd, o.cluster.kindNames)
+	completes(cmd, "output", values("json", "yaml"))
 	return cmd
 }
 
@@ -65,6 +67,9 @@ type listed struct {
 func (o *initializersOptions) list(ctx context.Context, streams Streams) error {
 	s, err := o.open()
 	if err != nil {
+		return err
+	}
+	if err := s.known(); err != nil {
 		return err
 	}
 	resources, err := s.resources(o.types, "list")
@@ -231,12 +236,16 @@ watches all kinds. Stop it with Ctrl-C.`,
 	}
 	o.addAllNamespaces(cmd)
 	o.cluster = newCluster(cmd)
+	completesArguments(cmd, o.cluster.kindNames)
 	return cmd
 }
 
 func (o *initializersOptions) watch(ctx context.Context, streams Streams) error {
 	s, err := o.open()
 	if err != nil {
+		return err
+	}
+	if err := s.known(); err != nil {
 		return err
 	}
 	resources, err := s.resources(o.types, "watch")

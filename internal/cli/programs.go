@@ -64,7 +64,6 @@ func execute(ctx context.Context, command func(Streams) *cobra.Command, args []s
 	root.SetErr(streams.Err)
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
-	root.CompletionOptions.HiddenDefaultCmd = true
 	cmd, err := root.ExecuteContextC(ctx)
 	return report(cmd, err, streams)
 }

@@ -29,6 +29,7 @@ func TestTheReferenceHasAllCommands(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(commandsHead)
 	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+	root.InitDefaultCompletionCmd()
 	document(&b, root)
 	file := filepath.Join("..", "..", "docs", "reference", "commands.md")
 	if *update {

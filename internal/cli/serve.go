@@ -194,6 +194,9 @@ requests and exits with 0.`,
 		f.DurationVar(&s.InitializerRepairAfter, "initializer-repair-after", d.InitializerRepairAfter, "age after which a read removes an overdue initializer from an uninitialized object")
 		f.DurationVar(&s.InitializerReleaseTimeout, "initializer-release-timeout", d.InitializerReleaseTimeout, "time for which an object that was deleted before it was initialized is kept for the finalizers of initializers")
 	})
+	for _, flag := range []string{"admission-control", "enable-admission-plugins", "disable-admission-plugins"} {
+		completes(cmd, flag, pluginNames)
+	}
 	addSection(cmd, "Controllers", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringSliceVar(&s.Controllers, "controllers", []string{"*"}, "controllers to run: * for those that run by default, +NAME or -NAME to change that, only the given names, or -* for none; docs/controllers.md has the names")

@@ -118,6 +118,9 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
 	})
 	o.cluster = newCluster(cmd)
+	completes(cmd, "outcome", outcomeNames)
+	completes(cmd, "output", values("text", "json", "yaml"))
+	completesArguments(cmd, func() []string { return o.cluster.objectNames(cmd)("admissiontraces.gatehouse.dev") })
 	return cmd
 }
 
@@ -126,12 +129,14 @@ func (o *traceOptions) check() error {
 	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
-	outcomes := []string{""}
-	for _, outcome := range trace.Outcomes {
-		outcomes = append(outcomes, string(outcome))
+	outcomes := outcomeNames()
+	if i := slices.IndexFunc(outcomes, func(name string) bool { return strings.EqualFold(name, o.outcome) }); i >= 0 {
+		o.outcome = outcomes[i]
 	}
-	if err := oneOf("outcome", o.outcome, outcomes...); err != nil {
-		return err
+	if o.outcome != "" {
+		if err := oneOf("outcome", o.outcome, outcomes...); err != nil {
+			return err
+		}
 	}
 	switch {
 	case o.id != "" && (o.follow || o.webhook != "" || o.outcome != "" || o.user != ""):

@@ -97,6 +97,14 @@ create SubjectAccessReviews.`,
 		f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long the cluster waits for an answer, between 1s and 30s")
 	})
 	o.cluster = newCluster(cmd)
+	completes(cmd, "failure-policy", values("Fail", "Ignore"))
+	completes(cmd, "plugins", func() []string {
+		var names []string
+		for _, p := range plugins.All() {
+			names = append(names, p.Name)
+		}
+		return names
+	})
 	return cmd
 }
 

@@ -1,11 +1,11 @@
-// Inforcebench measures when a registration is in force: how long after its write was
-// answered the first write begins that is judged by it, on the same server and on
-// another one on the same etcd, when they are idle and under load. It prints a Markdown
+// Inforcebench measures when what admission judges by is in force: how long after its
+// write was answered the first write begins that is judged by it, on the same server and
+// on another one on the same etcd, when they are idle and under load. It prints a Markdown
 // table of kube-apiserver and gatehouse.
 //
-// A validating webhook that refuses Secrets is registered and deleted in turns through
-// the first server. A client of each server creates Secrets, as dry runs, one after the
-// other, and sees when the answer changes.
+// Changes of each kind are written in turns through the first server: one makes Secrets
+// refused, the next one admitted. A client of each server creates Secrets, as dry runs,
+// one after the other, and sees when the answer changes.
 package main
 
 import (
@@ -17,12 +17,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +34,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
-// patience is how long a registration may take to be in force.
+// patience is how long a change may take to be in force.
 const patience = 30 * time.Second
 
 // loads are what the servers do meanwhile.
@@ -43,19 +43,30 @@ var loads = []string{"idle", "under load"}
 type options struct {
 	compare.Options
 	writes, clients int
+	only            string
+	changes         []change
 }
 
 func main() {
 	o := options{Options: compare.Options{Name: "inforcebench"}}
 	o.AddFlags(3)
-	flag.IntVar(&o.writes, "writes", 200, "how many registrations are written in a round, for each load")
+	flag.IntVar(&o.writes, "writes", 200, "how many changes of each kind are written in a round, for each load")
 	flag.IntVar(&o.clients, "clients", 8, "how many clients create ConfigMaps through each server under load")
+	flag.StringVar(&o.only, "only", "", "the `name` of the only kind of change to measure: "+strings.Join(names(changes), ", "))
 	o.Main(o.run)
 }
 
 func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if o.writes < 1 || o.clients < 1 {
 		return errors.New("-writes and -clients must be positive")
+	}
+	o.changes = changes
+	if o.only != "" {
+		i := slices.Index(names(changes), o.only)
+		if i < 0 {
+			return fmt.Errorf("-only is %q, want one of %s", o.only, strings.Join(names(changes), ", "))
+		}
+		o.changes = changes[i : i+1]
 	}
 	b, err := peer.Build(ctx, o.Module, o.Binaries)
 	if err != nil {
@@ -81,18 +92,21 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		return err
 	}
 	var table strings.Builder
-	found.print(&table, kinds)
+	found.print(&table, names(o.changes), kinds)
 	return o.Finish(out, "When a registration is in force", fmt.Sprintf(explanation, o.clients), table.String())
 }
 
 // explanation stands above the table.
-const explanation = `Two servers on one etcd 3.7.0 with fsync. A webhook that refuses Secrets is registered and deleted in turns
-through the first server; meanwhile a client of each server creates Secrets, as dry runs, one after the other. "In
-force" is the time from the answer to the registration's write until the first request begins that is judged by it; it
-is as exact as these requests are quick. "Escaped" is the share of registrations after whose answer at least one request
-through the same server began and was judged without it. Gatehouse answers the write when the server judges by it, so
-the time of the write itself is shown, too. Under load %d clients create ConfigMaps through each server, from the same
-machine, as fast as they can. Gatehouse runs with --admission-consistency=bounded, the default.
+const explanation = `Two servers on one etcd 3.7.0 with fsync. What admission judges by is changed through the first server, so that
+Secrets are refused and admitted in turns; meanwhile a client of each server creates Secrets, as dry runs, one after
+the other. The changes: a webhook is registered and deleted (registration); a ConfigMap changes that a policy has as its
+param (param); a namespace gets and loses the label that a policy's binding selects (namespace); a role that a policy
+asks the authorizer for is bound to a service account and taken from it (role). "In force" is the time from the answer to
+the change until the first request begins that is judged by it; it is as exact as these requests are quick. "Escaped" is
+the share of changes after whose answer at least one request through the same server began and was judged without the
+change. Gatehouse answers the write when the server judges by it, so the time of the write itself is shown, too. Under
+load %d clients create ConfigMaps through each server, from the same machine, as fast as they can. Gatehouse runs with
+--admission-consistency=bounded, the default.
 
 `
 
@@ -109,6 +123,15 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 	}
 	defer func() { err = errors.Join(err, second.Stop()) }()
 	servers := []*peer.Server{first, second}
+	writer, err := kubernetes.NewForConfig(first.Config)
+	if err != nil {
+		return err
+	}
+	for _, c := range o.changes {
+		if err := c.prepare(ctx, writer); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
 	for i, name := range loads {
 		stop := make(chan struct{})
 		busy, loadCtx := errgroup.WithContext(ctx)
@@ -120,9 +143,16 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 				})
 			}
 		}
-		err := o.writeAll(loadCtx, servers, hook, func(what string, value float64) {
-			found.add(name, what, kind, value)
-		})
+		var err error
+		for _, c := range o.changes {
+			err = o.writeAll(loadCtx, servers, c, hook, func(what string, value float64) {
+				found.add(name, c.name, what, kind, value)
+			})
+			if err != nil {
+				err = fmt.Errorf("%s: %w", c.name, err)
+				break
+			}
+		}
 		close(stop)
 		if err := errors.Join(err, busy.Wait()); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -131,17 +161,17 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 	return nil
 }
 
-// The rows of the table, for each load.
+// The rows of the table, for each change and load.
 const (
-	ofWrite = "the registration's write"
+	ofWrite = "the write"
 	onSame  = "in force on the same server"
 	onOther = "in force on another server"
 	escaped = "escaped on the same server"
 )
 
-// writeAll writes registrations through the first server and sees when each is in
-// force on both. Nothing is measured of the first ones.
-func (o *options) writeAll(ctx context.Context, servers []*peer.Server, hook *peer.Webhook, add func(what string, value float64)) error {
+// writeAll makes changes of a kind through the first server and sees when each is in
+// force on both. Nothing is measured of the first ones. The last one admits Secrets.
+func (o *options) writeAll(ctx context.Context, servers []*peer.Server, c change, hook *peer.Webhook, add func(what string, value float64)) error {
 	const warmup = 10
 	writer, err := kubernetes.NewForConfig(servers[0].Config)
 	if err != nil {
@@ -158,7 +188,7 @@ func (o *options) writeAll(ctx context.Context, servers []*peer.Server, hook *pe
 	for i := range warmup + o.writes {
 		refused := i%2 == 0
 		began := time.Now()
-		if err := write(ctx, writer, hook, refused); err != nil {
+		if err := c.write(ctx, writer, hook, refused); err != nil {
 			return err
 		}
 		answered := time.Now()
@@ -166,12 +196,12 @@ func (o *options) writeAll(ctx context.Context, servers []*peer.Server, hook *pe
 		both, probeCtx := errgroup.WithContext(ctx)
 		for s, probe := range probes {
 			both.Go(func() (err error) {
-				after[s], err = inForce(probeCtx, probe, refused, answered)
+				after[s], err = inForce(probeCtx, probe, c.namespace(), refused, answered)
 				return err
 			})
 		}
 		if err := both.Wait(); err != nil {
-			return fmt.Errorf("registration %d: %w", i+1, err)
+			return fmt.Errorf("write %d: %w", i+1, err)
 		}
 		if i < warmup {
 			continue
@@ -185,6 +215,9 @@ func (o *options) writeAll(ctx context.Context, servers []*peer.Server, hook *pe
 			add(escaped, 100)
 		}
 	}
+	if (warmup+o.writes)%2 == 1 {
+		return c.write(ctx, writer, hook, false)
+	}
 	return nil
 }
 
@@ -197,38 +230,14 @@ func apart(c *rest.Config) *rest.Config {
 	return own
 }
 
-// write registers the webhook or deletes it.
-func write(ctx context.Context, client kubernetes.Interface, hook *peer.Webhook, refuse bool) error {
-	const name = "inforcebench"
-	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	if !refuse {
-		return configurations.Delete(ctx, name, metav1.DeleteOptions{})
-	}
-	url := hook.URL + "/deny"
-	none, fail := admissionv1.SideEffectClassNone, admissionv1.Fail
-	_, err := configurations.Create(ctx, &admissionv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionv1.ValidatingWebhook{{
-			Name:         "deny.inforce.bench.gatehouse.dev",
-			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: hook.CA},
-			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
-			}},
-			FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
-	return err
-}
-
-// inForce creates Secrets until they are refused, or until they are not any more. It
+// inForce creates Secrets in a namespace until they are refused, or until they are not any more. It
 // returns when the first request began that was, counted from the given time; 0 when
 // that was the very first one.
-func inForce(ctx context.Context, client kubernetes.Interface, refused bool, since time.Time) (time.Duration, error) {
+func inForce(ctx context.Context, client kubernetes.Interface, namespace string, refused bool, since time.Time) (time.Duration, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
 	for first := true; ; first = false {
 		began := time.Now()
-		_, err := client.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil && !apierrors.IsForbidden(err) {
 			return 0, err
 		}

@@ -28,7 +28,7 @@ const (
 	DoesNotCompile = "DoesNotCompile"
 	// RepeatedVariable: a variable of that name comes later, and counts (D77).
 	RepeatedVariable = "RepeatedVariable"
-	// ParamKindNotWatched: the kind of params cannot be watched (S15.14).
+	// ParamKindNotWatched: no object of the kind can be a param (S15.14).
 	ParamKindNotWatched = "ParamKindNotWatched"
 	// NoAuthorizer: an audit annotation asks the authorizer, which always fails (D59).
 	NoAuthorizer = "NoAuthorizer"
@@ -88,15 +88,15 @@ func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namesp
 	case !served:
 		return false, &Problem{plan.ParamKindNotFound.String(), fmt.Sprintf("spec.paramKind: no resource with kind %s in %s is served; until there is one, the policy fails", p.ParamKind.Kind, p.ParamKind.GroupVersion())}
 	}
-	if w, ok := e.options.Params.(watchedKinds); ok && !w.Watched(*p.ParamKind) {
-		return false, &Problem{ParamKindNotWatched, fmt.Sprintf("spec.paramKind: %s in %s cannot be watched, so that none of it can be a param; wherever a binding refers to one, the policy fails", p.ParamKind.Kind, p.ParamKind.GroupVersion())}
+	if w, ok := e.options.Params.(kindsWithParams); ok && !w.HasParams(*p.ParamKind) {
+		return false, &Problem{ParamKindNotWatched, fmt.Sprintf("spec.paramKind: no %s in %s can be a param; wherever a binding refers to one, the policy fails", p.ParamKind.Kind, p.ParamKind.GroupVersion())}
 	}
 	return namespaced, nil
 }
 
-// watchedKinds is implemented by Params that know which kinds that are served have no params.
-type watchedKinds interface {
-	Watched(kind schema.GroupVersionKind) bool
+// kindsWithParams is implemented by Params that know which kinds that are served have no params.
+type kindsWithParams interface {
+	HasParams(kind schema.GroupVersionKind) bool
 }
 
 func (e *Engine) problemsOfBinding(ctx context.Context, s *snapshot.Snapshot, entry *snapshot.Entry) []Problem {

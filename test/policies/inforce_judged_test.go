@@ -173,13 +173,13 @@ spec:
 `), "apply", "-f", "-")
 }
 
-// A policy whose params are of a kind that cannot be watched fails at once, holds up nobody,
-// and says why. S15.14, S20.9.
+// A policy whose params are of a kind that has none fails at once, holds up nobody, and says
+// why. Objects of a kind that can be listed and not watched are params. S15.14, S20.9.
 func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 	t.Parallel()
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)
-	for _, kind := range []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: RegistrationState}", "{apiVersion: v1, kind: ComponentStatus}", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview}"} {
+	for _, kind := range []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: RegistrationState}", "{apiVersion: authentication.k8s.io/v1, kind: TokenReview}"} {
 		t.Run(kind, func(t *testing.T) {
 			ns := s.Namespace(t)
 			applyPolicy(t, s, ns, kind, "{selector: {}, parameterNotFoundAction: Allow}", "true")
@@ -198,6 +198,17 @@ func TestParamsOfAKindThatCannotBeWatched(t *testing.T) {
 			}
 		})
 	}
+	t.Run("listed and not watched", func(t *testing.T) {
+		ns := s.Namespace(t)
+		applyPolicy(t, s, ns, "{apiVersion: v1, kind: ComponentStatus}", "{selector: {}, parameterNotFoundAction: Deny}", "params.metadata.name != 'etcd-0'")
+		want := "failed expression: params.metadata.name != 'etcd-0'"
+		if r := h.Do("POST", configMaps(ns), configMap("judged")); r.Code != http.StatusUnprocessableEntity || !strings.Contains(r.Text("message"), want) {
+			t.Errorf("S15.14 %d %s", r.Code, r.Raw)
+		}
+		if state := h.Get("/apis/gatehouse.dev/v1alpha1/registrationstates/validatingadmissionpolicies." + ns + ".example.com"); state.Text("problems", "0", "code") != "" {
+			t.Errorf("S20.9 %s", state.Raw)
+		}
+	})
 	if slow := s.HTTP(t, nil).Metrics().Value("gatehouse_admission_slow_reads_total", `what="params"`); slow > 0 {
 		t.Errorf("%v reads of params took longer than a second", slow)
 	}

@@ -154,7 +154,7 @@ func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.
 }
 
 // endpoint finds what serves the objects of a kind, nil when nothing does, and where they are
-// stored, if that is known. done is called when the endpoint is not used any more.
+// stored, if they are stored. done is called when the endpoint is not used any more.
 func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, place string, done func()) {
 	r.mu.Lock()
 	static, custom, defined, placed := r.mu.static, r.mu.custom, r.mu.defined, r.mu.place
@@ -168,7 +168,7 @@ func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, 
 			e, done = defined.Lookup(resource, "")
 		}
 	}
-	if e != nil && placed != nil {
+	if e != nil && placed != nil && watched(e) {
 		place = placed(resource.GroupResource())
 	}
 	return e, place, done
@@ -186,25 +186,35 @@ func (r *Reader) Scope(_ context.Context, kind schema.GroupVersionKind) (namespa
 	return e.Discovery.Namespaced, true, nil
 }
 
-// Watched reports whether objects of a kind that is served can be params: a kind that cannot
-// be watched has none (S15.14).
-func (r *Reader) Watched(kind schema.GroupVersionKind) bool {
+// HasParams reports whether objects of a kind can be params, unless the kind is not served
+// (S15.14).
+func (r *Reader) HasParams(kind schema.GroupVersionKind) bool {
 	e, _, done := r.endpoint(kind)
 	if done != nil {
 		defer done()
 	}
-	return e == nil || watched(e)
+	return e == nil || hasParams(e)
+}
+
+// ownGroup is the group of the server's own kinds.
+const ownGroup = "gatehouse.dev"
+
+// hasParams reports whether the objects of an endpoint can be params. They are read again
+// where they cannot be watched. Those of the server's own kinds are not: the state of a policy
+// is made by reading its params, and would wait for itself.
+func hasParams(e *resources.Endpoint) bool {
+	_, gets := e.Storage.(rest.Getter)
+	_, lists := e.Storage.(rest.Lister)
+	return gets && lists && (watched(e) || e.Kind.Group != ownGroup)
 }
 
 func watched(e *resources.Endpoint) bool {
-	_, gets := e.Storage.(rest.Getter)
-	_, lists := e.Storage.(rest.Lister)
 	_, watches := e.Storage.(rest.Watcher)
-	return gets && lists && watches
+	return watches
 }
 
-// errNotWatched says what kube-apiserver says of a kind that it cannot watch.
-func errNotWatched(kind schema.GroupVersionKind) error {
+// errNoParams says what kube-apiserver says of a kind that it cannot list.
+func errNoParams(kind schema.GroupVersionKind) error {
 	version, name := kind.ToAPIVersionAndKind()
 	return fmt.Errorf("paramKind kind `&ParamKind{APIVersion:%s,Kind:%s,}` not yet synced to use for admission", version, name)
 }
@@ -253,8 +263,8 @@ func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object
 	if done != nil {
 		done()
 	}
-	if e != nil && !watched(e) {
-		return nil, errNotWatched(k.kind)
+	if e != nil && !hasParams(e) {
+		return nil, errNoParams(k.kind)
 	}
 	k.place = place
 	_, limited := ctx.Deadline()

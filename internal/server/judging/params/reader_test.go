@@ -68,12 +68,15 @@ func configMap(namespace, name string) *corev1.ConfigMap {
 }
 
 // reader returns a Reader of a store.
-func reader(o params.Options, s rest.Storage) *params.Reader {
+func reader(o params.Options, s rest.Storage) *params.Reader { return readerOf(o, configMaps, s) }
+
+// readerOf is reader for a store of another kind.
+func readerOf(o params.Options, kind schema.GroupVersionKind, s rest.Storage) *params.Reader {
 	scheme := runtime.NewScheme()
 	_ = corev1.AddToScheme(scheme)
 	r := params.New(o)
-	r.Serve(resources.Static{corev1.SchemeGroupVersion.WithResource("configmaps"): {"": &resources.Endpoint{
-		Kind: configMaps, Storage: s, Scope: &handlers.RequestScope{Convertor: scheme}, Discovery: metav1.APIResource{Name: "configmaps", Namespaced: true},
+	r.Serve(resources.Static{kind.GroupVersion().WithResource("configmaps"): {"": &resources.Endpoint{
+		Kind: kind, Storage: s, Scope: &handlers.RequestScope{Convertor: scheme}, Discovery: metav1.APIResource{Name: "configmaps", Namespaced: true},
 	}}}, nil, nil, func(resource schema.GroupResource) string { return "/" + resource.Resource })
 	return r
 }
@@ -358,6 +361,43 @@ func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 	})
 }
 
+// unlisted is a storage of objects that can be made and not be read.
+type unlisted struct{ rest.Storage }
+
+// A kind that cannot be read has no params, nor has one of the server's own that cannot be
+// watched, and nothing is read or waited for. S15.14.
+func TestAKindThatCannotBeReadHasNoParams(t *testing.T) {
+	own := schema.GroupVersionKind{Group: "gatehouse.dev", Version: "v1alpha1", Kind: "RegistrationState"}
+	for _, c := range []struct {
+		name    string
+		kind    schema.GroupVersionKind
+		storage rest.Storage
+		want    string
+	}{
+		{"cannot be read", configMaps, unlisted{}, "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission"},
+		{"the server's own", own, unwatched{Getter: &store{}, Lister: &store{}}, "paramKind kind `&ParamKind{APIVersion:gatehouse.dev/v1alpha1,Kind:RegistrationState,}` not yet synced to use for admission"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := readerOf(params.Options{}, c.kind, c.storage)
+				began := time.Now()
+				if _, err := r.Get(t.Context(), c.kind, "shop", "limits"); err == nil || err.Error() != c.want {
+					t.Errorf("a param of a name: %v", err)
+				}
+				if _, err := r.List(t.Context(), c.kind, "shop", labels.Everything()); err == nil || err.Error() != c.want {
+					t.Errorf("params of a selector: %v", err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it took %s", took)
+				}
+				if namespaced, served, err := r.Scope(t.Context(), c.kind); !namespaced || !served || err != nil || r.HasParams(c.kind) {
+					t.Errorf("namespaced %t, served %t, params %t, error %v", namespaced, served, r.HasParams(c.kind), err)
+				}
+			})
+		})
+	}
+}
+
 // unwatched is a storage of objects that can be read and not be watched.
 type unwatched struct {
 	rest.Storage
@@ -365,22 +405,26 @@ type unwatched struct {
 	rest.Getter
 }
 
-// A kind that cannot be watched has no params, and nothing is read or waited for. S15.14.
-func TestAKindThatCannotBeWatchedHasNoParams(t *testing.T) {
+// A kind that can be listed and not watched has params, each as new as in bounded mode; so
+// does kube-apiserver, which lists such a kind again and again. S15.14.
+func TestAKindThatCannotBeWatchedHasParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := reader(params.Options{}, unwatched{})
-		const want = "paramKind kind `&ParamKind{APIVersion:v1,Kind:ConfigMap,}` not yet synced to use for admission"
-		if _, err := r.Get(t.Context(), configMaps, "shop", "limits"); err == nil || err.Error() != want {
-			t.Errorf("a param of a name: %v", err)
+		s := &store{takes: time.Millisecond}
+		r := reader(params.Options{}, unwatched{Getter: s, Lister: s})
+		if !r.HasParams(configMaps) {
+			t.Error("a problem is reported")
 		}
-		if _, err := r.List(t.Context(), configMaps, "shop", labels.Everything()); err == nil || err.Error() != want {
-			t.Errorf("params of a selector: %v", err)
+		if got, err := r.Get(t.Context(), configMaps, "shop", "limits"); err != nil || got.(*unstructured.Unstructured).GetName() != "limits" {
+			t.Errorf("a param of a name: %v, %v", got, err)
 		}
-		if namespaced, served, err := r.Scope(t.Context(), configMaps); !namespaced || !served || err != nil || r.Watched(configMaps) {
-			t.Errorf("namespaced %t, served %t, watched %t, error %v", namespaced, served, r.Watched(configMaps), err)
+		for _, wait := range []time.Duration{0, 0, time.Second} {
+			time.Sleep(wait)
+			if got, err := r.List(t.Context(), configMaps, "shop", labels.Everything()); err != nil || len(got) != 3 {
+				t.Errorf("params of a selector: %v, %v", got, err)
+			}
 		}
-		if r := reader(params.Options{}, &store{}); !r.Watched(configMaps) {
-			t.Error("a kind that can be watched is not")
+		if reads := s.reads.Load(); reads != 3 {
+			t.Errorf("%d reads, want 3: of the name, of the selector, and that again a second later", reads)
 		}
 	})
 }

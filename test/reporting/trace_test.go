@@ -278,6 +278,36 @@ func TestOwnersAreTold(t *testing.T) {
 	want(t, "events", len(events), 2)
 }
 
+// TestRejectionsOfOneCauseAreOneEvent shows that the random name of each try makes no event of its
+// own, and that what a controller reports itself is not reported twice.
+func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	admin := s.HTTP(t, nil)
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"secure","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)
+	set := admin.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/secure/replicasets", `{"metadata":{"name":"web"},"spec":{"replicas":0,`+
+		`"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	pod := fmt.Sprintf(`{"metadata":{"generateName":"web-","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":%q,"controller":true}]},`+
+		`"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`, set.Text("metadata", "uid"))
+	controller := s.HTTP(t, s.As("system:serviceaccount:kube-system:replicaset-controller"))
+	const pods = "/api/v1/namespaces/secure/pods"
+	controller.Must(http.StatusForbidden, "POST", pods, pod)
+	for range 3 {
+		admin.Must(http.StatusForbidden, "POST", pods, pod)
+	}
+	harness.Eventually(t, "one event, counted", func() error {
+		events := admin.Get("/api/v1/namespaces/secure/events").At("items").([]any)
+		if len(events) != 1 || fmt.Sprint(harness.At(events[0], "count")) != "3" {
+			return fmt.Errorf("got %v", events)
+		}
+		want(t, "reason", harness.At(events[0], "reason"), any("FailedAdmission"))
+		if message := fmt.Sprint(harness.At(events[0], "message")); !strings.Contains(message, `pods "web-*" is forbidden: violates PodSecurity "baseline:latest"`) {
+			t.Errorf("the message is %q", message)
+		}
+		return nil
+	})
+}
+
 func denial(ns string) string {
 	return `Create of Pod "web-*" was rejected: admission webhook "judge.` + ns + `.example.com" denied the request: too big`
 }

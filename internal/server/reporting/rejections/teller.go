@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -110,7 +113,7 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 		return
 	}
 	owner := metav1.GetControllerOf(object)
-	if owner == nil {
+	if owner == nil || reports(a, owner) {
 		return
 	}
 	r := rejection{namespace: a.GetNamespace(), owner: *owner, message: message(a, object, err)}
@@ -122,6 +125,41 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	default:
 		klog.FromContext(ctx).V(2).Info("Dropping an event about a rejected create: too many events wait", "owner", owner.UID)
 	}
+}
+
+// reporter is a controller that leaves events of its own on owners of one kind when its creates
+// of a resource fail.
+type reporter struct {
+	account  string
+	resource schema.GroupResource
+}
+
+var reporters = map[schema.GroupKind]reporter{
+	{Kind: "ReplicationController"}:      {"replication-controller", schema.GroupResource{Resource: "pods"}},
+	{Group: "apps", Kind: "ReplicaSet"}:  {"replicaset-controller", schema.GroupResource{Resource: "pods"}},
+	{Group: "apps", Kind: "DaemonSet"}:   {"daemon-set-controller", schema.GroupResource{Resource: "pods"}},
+	{Group: "apps", Kind: "StatefulSet"}: {"statefulset-controller", schema.GroupResource{Resource: "pods"}},
+	{Group: "batch", Kind: "Job"}:        {"job-controller", schema.GroupResource{Resource: "pods"}},
+	{Group: "apps", Kind: "Deployment"}:  {"deployment-controller", schema.GroupResource{Group: "apps", Resource: "replicasets"}},
+	{Group: "batch", Kind: "CronJob"}:    {"cronjob-controller", schema.GroupResource{Group: "batch", Resource: "jobs"}},
+}
+
+// reports reports whether the controller that makes an object says itself, in an event on the
+// owner, why it could not.
+func reports(a admission.Attributes, owner *metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil || a.GetUserInfo() == nil {
+		return false
+	}
+	r, ok := reporters[schema.GroupKind{Group: gv.Group, Kind: owner.Kind}]
+	if !ok || r.resource != a.GetResource().GroupResource() {
+		return false
+	}
+	switch a.GetUserInfo().GetName() {
+	case user.KubeControllerManager, serviceaccount.MakeUsername(metav1.NamespaceSystem, r.account):
+		return true
+	}
+	return false
 }
 
 // About queues a warning about an object of a resource, which may be gone. It does not
@@ -145,6 +183,10 @@ func message(a admission.Attributes, object metav1.Object, err error) string {
 		name = prefix + "*"
 	}
 	why := err.Error()
+	if prefix, made := object.GetGenerateName(), object.GetName(); prefix != "" && len(made) > len(prefix) && strings.HasPrefix(made, prefix) {
+		// Plugins name the object, and each try has another name.
+		why = strings.ReplaceAll(why, made, name)
+	}
 	if trace.AboutSecrets(a.GetResource().GroupResource(), a.GetSubresource()) {
 		// The webhook may quote what it was sent.
 		why = "see the answer to the request"

@@ -38,8 +38,11 @@ func TestWhoIsTold(t *testing.T) {
 		resource, subresource string
 		object                metav1.ObjectMeta
 		dryRun, gone          bool
+		user                  string
 		err                   error
 	}
+	replicaSet := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "o", UID: "u", Controller: &yes}}
+	const account = "system:serviceaccount:kube-system:replicaset-controller"
 	base := request{operation: admission.Create, resource: "pods", object: owned, err: denied}
 	with := func(change func(*request)) request {
 		r := base
@@ -55,6 +58,17 @@ func TestWhoIsTold(t *testing.T) {
 		{"a create that fails", with(func(r *request) { r.err = errors.New("no answer") }), `Create of Pod "web-*" failed: no answer`},
 		{"a long text", with(func(r *request) { r.err = errors.New(strings.Repeat("x", 2*maxMessage)) }), `Create of Pod "web-*" failed: x`},
 		{"what webhooks say of secrets is not told", with(func(r *request) { r.resource = "secrets" }), `Create of Pod "web-*" was rejected: see the answer to the request`},
+		{"the name that one try had is left out", with(func(r *request) {
+			r.object.Name, r.err = "web-x7k2p", errors.New(`pods "web-x7k2p" is forbidden`)
+		}), `Create of Pod "web-*" failed: pods "web-*" is forbidden`},
+		{"a name that somebody chose stays", with(func(r *request) {
+			r.object.Name, r.object.GenerateName, r.err = "web-0", "", errors.New(`pods "web-0" is forbidden`)
+		}), `Create of Pod "web-0" failed: pods "web-0" is forbidden`},
+		{"no event about what the controller reports", with(func(r *request) { r.object.OwnerReferences, r.user = replicaSet, account }), ""},
+		{"no event about what a kube-controller-manager reports", with(func(r *request) { r.object.OwnerReferences, r.user = replicaSet, "system:kube-controller-manager" }), ""},
+		{"somebody else makes the pod", with(func(r *request) { r.object.OwnerReferences, r.user = replicaSet, "alice" }), `Create of Pod "web-*" was rejected`},
+		{"the controller reports pods only", with(func(r *request) { r.object.OwnerReferences, r.user, r.resource = replicaSet, account, "configmaps" }), `Create of Pod "web-*" was rejected`},
+		{"the controller makes another kind of owner's pod", with(func(r *request) { r.user = account }), `Create of Pod "web-*" was rejected`},
 		{"no event about what is let pass", with(func(r *request) { r.err = nil }), ""},
 		{"no event about an update", with(func(r *request) { r.operation = admission.Update }), ""},
 		{"no event about a subresource", with(func(r *request) { r.subresource = "eviction" }), ""},
@@ -71,7 +85,7 @@ func TestWhoIsTold(t *testing.T) {
 				leave()
 			}
 			a := admission.NewAttributesRecord(&corev1.Pod{ObjectMeta: c.object}, nil, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "shop", "",
-				schema.GroupVersionResource{Version: "v1", Resource: c.resource}, c.subresource, c.operation, nil, c.dryRun, &user.DefaultInfo{})
+				schema.GroupVersionResource{Version: "v1", Resource: c.resource}, c.subresource, c.operation, nil, c.dryRun, &user.DefaultInfo{Name: c.user})
 			chain := teller.Around(refusing{c.err})
 			for pass, run := range map[string]func(context.Context, admission.Attributes, admission.ObjectInterfaces) error{"mutating": chain.Admit, "validating": chain.Validate} {
 				if err := run(ctx, a, nil); err != c.err {

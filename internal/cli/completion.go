@@ -104,10 +104,27 @@ const (
 	mostCompleted     = 500
 )
 
+// inTime returns the values, or none when the time of the shell is over. Each request to the cluster ends
+// in that time, too, but there may be several.
+func inTime(values func() []string) []string {
+	answer := make(chan []string, 1)
+	go func() { answer <- values() }()
+	select {
+	case list := <-answer:
+		return list
+	case <-time.After(completionTimeout):
+		return nil
+	}
+}
+
 // kindNames are the kinds of the cluster, as kubectl takes them. There are none if the cluster does
 // not answer in time.
 func (c *cluster) kindNames() []string {
 	*c.flags.Timeout = completionTimeout.String()
+	return inTime(c.readKinds)
+}
+
+func (c *cluster) readKinds() []string {
 	if _, err := c.open(); err != nil {
 		return nil
 	}
@@ -141,34 +158,37 @@ func (c *cluster) kindNames() []string {
 func (c *cluster) objectNames(cmd *cobra.Command) func(kind string) []string {
 	return func(kind string) []string {
 		*c.flags.Timeout = completionTimeout.String()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		o := initializersOptions{cluster: c}
-		s, err := o.open()
-		if err != nil {
-			return nil
-		}
-		found, err := s.resources([]string{kind}, "")
-		if err != nil {
-			return nil
-		}
-		config, err := c.open()
-		if err != nil {
-			return nil
-		}
-		if s.all, err = dynamic.NewForConfig(config); err != nil {
-			return nil
-		}
-		list, err := s.client(found[0]).List(ctx, metav1.ListOptions{Limit: mostCompleted})
-		if err != nil {
-			return nil
-		}
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].GetName())
-		}
-		return names
+		return inTime(func() []string { return c.readNames(cmd.Context(), kind) })
 	}
+}
+
+func (c *cluster) readNames(ctx context.Context, kind string) []string {
+	o := initializersOptions{cluster: c}
+	s, err := o.open()
+	if err != nil {
+		return nil
+	}
+	found, err := s.resources([]string{kind}, "")
+	if err != nil {
+		return nil
+	}
+	config, err := c.open()
+	if err != nil {
+		return nil
+	}
+	// The shell offers what ordinary reads return.
+	if s.all, err = dynamic.NewForConfig(config); err != nil {
+		return nil
+	}
+	list, err := s.client(found[0]).List(ctx, metav1.ListOptions{Limit: mostCompleted})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	return names
 }
 
 // pluginNames are the admission plugins of a server.

@@ -105,6 +105,16 @@ func TestValuesAreCompleted(t *testing.T) {
 	}
 }
 
+// The shell does not wait for a cluster that does not answer.
+func TestCompletionEndsInTime(t *testing.T) {
+	if got := inTime(func() []string { <-t.Context().Done(); return []string{"late"} }); got != nil {
+		t.Errorf("got %q", got)
+	}
+	if got := inTime(func() []string { return []string{"soon"} }); !slices.Equal(got, []string{"soon"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestTheOutcomeIsTakenInAnyCase(t *testing.T) {
 	for given, want := range map[string]string{"failed": "Failed", "FAILEDOPEN": "FailedOpen", "Denied": "Denied", "": ""} {
 		o := traceOptions{output: "text", outcome: given}

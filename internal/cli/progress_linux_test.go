@@ -61,7 +61,7 @@ func TestCheckShowsItsProgress(t *testing.T) {
 	run(terminal)
 	terminal.Close()
 	seen := <-read
-	if !strings.HasPrefix(seen, "\rReading files") && !strings.HasPrefix(seen, "\rStarting a server") || !strings.HasSuffix(seen, " \r") {
+	if !strings.HasPrefix(seen, "\rReading ") && !strings.HasPrefix(seen, "\rStarting a server") || !strings.HasSuffix(seen, " \r") {
 		t.Errorf("the terminal got %q", seen)
 	}
 	var plain bytes.Buffer

@@ -24,12 +24,28 @@ failurePolicy: Ignore
 	check: func(p *pass) {
 		p.webhooks(func(e *snapshot.Entry) {
 			for i := range e.Rules {
-				if matchesEverything(&e.Rules[i]) && len(e.MatchConditions) == 0 {
+				if isWildcard(e, i) {
 					p.finds(at(e.Entry, rulesPath(e.Entry, i)...), "rule %d of %s matches %s of every resource in every group", i+1, e, few(e.Rules[i].Operations))
 				}
 			}
 		})
 	},
+}
+
+// isWildcard reports whether a webhook is called for all that a rule of it matches, and that
+// is everything.
+func isWildcard(e *snapshot.Entry, rule int) bool {
+	return matchesEverything(&e.Rules[rule]) && len(e.MatchConditions) == 0
+}
+
+// hasWildcard reports whether a webhook has a finding of wildcard-everything.
+func hasWildcard(e *snapshot.Entry) bool {
+	for i := range e.Rules {
+		if isWildcard(e, i) {
+			return true
+		}
+	}
+	return false
 }
 
 func matchesEverything(r *registration.Rule) bool {

@@ -443,6 +443,7 @@ spec:
 	const binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\nspec: {policyName: a, validationActions: [Deny]}\n"
 	const definition = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: routes.gateway.networking.k8s.io}\nspec:\n  group: gateway.networking.k8s.io\n  scope: Namespaced\n  names: {kind: Route, plural: routes}\n  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n"
 	const ignore = "failurePolicy: Ignore\n  "
+	const everything = `rules: [{apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]`
 	for _, tc := range []struct {
 		name, rule, content string
 		want                []string
@@ -473,6 +474,12 @@ spec:
 		{"a mutating webhook of objects that ask for it", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
 		{"a mutating webhook of objects that do not opt out", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchExpressions: [{key: use, operator: DoesNotExist}]}\n  "+rule("", "pods")),
 			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change"}},
+
+		{"events are among all that a wildcard names, which is a finding of its own", "webhook-on-events", program + hooks(validating, ignore+everything), nil},
+		{"a wildcard that fails closed loses events", "webhook-on-events", program + hooks(validating, "failurePolicy: Fail\n  "+everything),
+			[]string{"warning the webhook h0.example.com intercepts the CREATE of events in namespace default and CREATE of events in namespace kube-system, and fails closed: while it cannot be reached, events are lost"}},
+		{"a rule that names events", "webhook-on-events", program + hooks(validating, ignore+rule("", "events")),
+			[]string{"note the webhook h0.example.com intercepts the CREATE of events in namespace default and CREATE of events in namespace kube-system, and is called for each one"}},
 
 		{"a plain loop over a text's parts", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.image.findAll(':[a-z]+').all(s, s.matches('^:[a-zA-Z]{1,127}$')))", 1), nil},
 		{"lists in one another", "expression-cost", binding + strings.Replace(policy("a"), "object.metadata.name != 'x'", "object.spec.template.spec.containers.all(c, c.env.all(e, e.name != 'x' && e.value != 'y'))", 1), nil},

@@ -126,3 +126,19 @@ func TestWrapped(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestLongWordsAreBrokenAtTheirParts(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"spec.serviceAccountName", "spec.|serviceAccountName"},
+		{"spec.preemptionPolicy", "spec.|preemptionPolicy"},
+		{"DefaultTolerationSeconds", "DefaultToleration|Seconds"},
+		{"DefaultTolerationSecs", "DefaultToleration|Secs"},
+		{"spec.containers[name=web].image", "spec.containers[|name=web].image"},
+		{"averyveryverylongwordofonepart", "averyveryverylongwor|dofonepart"},
+		{"a.veryveryverylongwordofonepart", "a.veryveryverylongwo|rdofonepart"},
+	} {
+		if got := strings.Join(broken(tt.text, 20), "|"); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}

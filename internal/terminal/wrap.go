@@ -70,7 +70,7 @@ func columnsOf(r rune) int {
 }
 
 // breaks are the characters after which a word may be broken that is too long for its column.
-const breaks = "/.,:;=-_}])"
+const breaks = "/.,:;=-_[}])"
 
 // broken returns a cell as lines of at most some columns: between words if possible, else after
 // a character that ends a part of a word.
@@ -96,20 +96,29 @@ func broken(text string, most int) []string {
 	return append(lines, line)
 }
 
-// breakAt returns how many bytes of a text fit into some columns, at least one character.
+// breakAt returns how many bytes of a text fit into some columns, at least one character: up to a
+// character that ends a part of a word, or to where a part begins with a capital letter, unless
+// hardly anything would be before it.
 func breakAt(text string, most int) int {
-	columns, fits, good := 0, 0, 0
+	columns, fits, good, capital := 0, 0, 0, 0
+	var before rune
 	for i, r := range text {
+		if unicode.IsUpper(r) && unicode.IsLower(before) && columns > most/2 {
+			capital = i
+		}
 		if columns += columnsOf(r); columns > most && i > 0 {
 			break
 		}
-		fits = i + len(string(r))
-		if strings.ContainsRune(breaks, r) && columns > most/2 {
+		fits, before = i+len(string(r)), r
+		if strings.ContainsRune(breaks, r) && columns > most/5 {
 			good = fits
 		}
 	}
-	if good > 0 {
+	switch {
+	case good > 0:
 		return good
+	case capital > 0:
+		return capital
 	}
 	return fits
 }

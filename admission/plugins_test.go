@@ -99,8 +99,8 @@ func TestPlugins(t *testing.T) {
 	for name, other := range others {
 		t.Run(name, func(t *testing.T) {
 			var names []string
-			for _, k := range Recommended() {
-				names = append(names, k.Name)
+			for _, plugin := range Recommended() {
+				names = append(names, plugin.Name)
 			}
 			list, err := e.Plugins(names, other)
 			if err != nil {

@@ -84,11 +84,11 @@ func TestObserve(t *testing.T) {
 			select {
 			case <-l.Changed():
 				if tt.want == 0 {
-					t.Error("it tells of a change")
+					t.Error("the log reports a change")
 				}
 			default:
 				if tt.want > 0 {
-					t.Error("it tells of no change")
+					t.Error("the log reports no change")
 				}
 			}
 		})
@@ -142,7 +142,7 @@ func TestSkip(t *testing.T) {
 			l.Skip(tt.next)
 			said, news := l.Current()
 			if (news == 2) != tt.news || (len(l.Changed()) > 0) != tt.news {
-				t.Errorf("%d changes, %d to be told of", news, len(l.Changed()))
+				t.Errorf("the log has %d changes and reports %d", news, len(l.Changed()))
 			}
 			if !tt.news && said.Skipped[0].Reason != one.Reason {
 				t.Errorf("the reason is now %q", said.Skipped[0].Reason)
@@ -156,7 +156,7 @@ func TestSkip(t *testing.T) {
 	l.Skip(many)
 	said, _ := l.Current()
 	if len(said.Skipped) != MaxSkipped || said.Skipped[0].Reason != strings.Repeat("x", MaxReason-1)+"..." || said.Skipped[1].Reason != many[1].Reason {
-		t.Errorf("%d are told of, for %q", len(said.Skipped), said.Skipped[0].Reason)
+		t.Errorf("the log lists %d skipped registrations, the first for %q", len(said.Skipped), said.Skipped[0].Reason)
 	}
 	if many[0].Reason == said.Skipped[0].Reason {
 		t.Error("the caller's list was changed")

@@ -131,12 +131,11 @@ var sources = [...]Descriptor{
 	},
 }
 
-// order is the recommended order of the plugins that act on registrations, each by the source
-// of its entries (S9.3).
+// order lists the sources in the order in which their plugins run by default (S9.3).
 var order = []Source{Initializing, MutatingPolicies, Mutating, ValidatingPolicies, External, Validating}
 
-// InOrder returns the sources whose entries plugins act on, in the recommended order of these
-// plugins (S9.3). The caller must not change the list.
+// InOrder returns the sources in the order in which their plugins run by default (S9.3). Sources
+// without a plugin of their own, such as bindings, are left out. The caller must not change the list.
 func InOrder() []Source { return order }
 
 // CallsAfter returns how many plugins that call webhooks come after the plugin that acts on

@@ -114,7 +114,7 @@ var decided = []decision{
 		},
 	},
 	{
-		rule: "S7.5", title: "a Status of success in place of a review is told of as an absent response",
+		rule: "S7.5", title: "a Status of success in place of a review is reported as an absent response",
 		explains: func(_ *comparison, _ int, d *difference) bool {
 			return d.what() == "error: message" && callError(d.upstream) != "" && wordsOf(d.upstream) == wordsOf(d.gatehouse) &&
 				strings.Contains(d.upstream, "converting (v1.Status) to (") && strings.Contains(d.gatehouse, ": webhook response was absent")
@@ -173,7 +173,7 @@ var decided = []decision{
 		},
 	},
 	{
-		rule: "S7.15", title: "an object that does not convert is told of together with the webhook it is converted for",
+		rule: "S7.15", title: "the error for an object that does not convert names the webhook it is converted for",
 		explains: func(_ *comparison, _ int, d *difference) bool {
 			return d.what() == "error: message" &&
 				conversion.ReplaceAllString(d.gatehouse, "$1") == strings.ReplaceAll(d.upstream, internalError+internalError, internalError)

@@ -5,36 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
 )
-
-// openTerminal returns a terminal and what is on the other side of it.
-func openTerminal(t *testing.T) (terminal, screen *os.File) {
-	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("this machine gives no terminal: %v", err)
-	}
-	t.Cleanup(func() { screen.Close() })
-	if err := unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("this machine gives no terminal: %v", err)
-	}
-	t.Cleanup(func() { terminal.Close() })
-	return terminal, screen
-}
 
 // A check that takes long shows how far it is, on a terminal only, and leaves the line empty.
 func TestCheckShowsItsProgress(t *testing.T) {
@@ -52,7 +28,7 @@ func TestCheckShowsItsProgress(t *testing.T) {
 			t.Errorf("exit %d, %q", code, out.String())
 		}
 	}
-	terminal, screen := openTerminal(t)
+	terminal, screen := terminaltest.Open(t)
 	read := make(chan string, 1)
 	go func() {
 		seen, _ := io.ReadAll(screen)

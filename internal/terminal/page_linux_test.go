@@ -2,41 +2,15 @@ package terminal
 
 import (
 	"io"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
 )
-
-// openTerminal returns a terminal and what is on the other side of it.
-func openTerminal(t *testing.T) (terminal, screen *os.File) {
-	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("this machine gives no terminal: %v", err)
-	}
-	t.Cleanup(func() { screen.Close() })
-	if err := unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	terminal, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(number)), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("this machine gives no terminal: %v", err)
-	}
-	t.Cleanup(func() { terminal.Close() })
-	return terminal, screen
-}
 
 // What is shown is written over what was shown before.
 func TestProgressIsOneLine(t *testing.T) {
-	terminal, screen := openTerminal(t)
+	terminal, screen := terminaltest.Open(t)
 	p := NewProgress(terminal, "a long text", 0)
 	next := func(want string) {
 		t.Helper()

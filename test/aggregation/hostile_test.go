@@ -34,23 +34,23 @@ type misdeed struct {
 type request int
 
 const (
-	toDiscover request = iota
-	toDocument
-	toList
-	toWatch
+	forDiscovery request = iota
+	forOpenAPI
+	forList
+	forWatch
 )
 
 // of says what a request is for.
 func (f *fake) of(req *http.Request) request {
 	switch {
 	case strings.HasPrefix(req.URL.Path, "/openapi"):
-		return toDocument
+		return forOpenAPI
 	case strings.HasSuffix(req.URL.Path, "/things") && req.URL.Query().Get("watch") != "":
-		return toWatch
+		return forWatch
 	case strings.HasSuffix(req.URL.Path, "/things"):
-		return toList
+		return forList
 	}
-	return toDiscover
+	return forDiscovery
 }
 
 // endless writes again and again until the reader has gone.
@@ -119,34 +119,34 @@ func misdeeds() []misdeed {
 		return fmt.Sprintf(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"GROUP/v1","resources":[{"name":"%[1]s1","kind":"%[1]s1","namespaced":true,"verbs":["create","delete","get","list","watch"]},{"name":"%[1]s2","kind":"%[1]s2","namespaced":true,"verbs":["create","delete","get","list","watch"]}]}`, name)
 	}()
 	return []misdeed{
-		{"a list without end", toList, withoutEnd(list, strings.Repeat(`,{"metadata":{"name":"a","namespace":"n","uid":"u"}}`, 1000))},
-		{"an object without end", toList, withoutEnd(list+`,{"metadata":{"name":"`, long)},
-		{"a packed list without end", toList, func(w http.ResponseWriter, _ *http.Request) {
+		{"a list without end", forList, withoutEnd(list, strings.Repeat(`,{"metadata":{"name":"a","namespace":"n","uid":"u"}}`, 1000))},
+		{"an object without end", forList, withoutEnd(list+`,{"metadata":{"name":"`, long)},
+		{"a packed list without end", forList, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Encoding", "gzip")
 			z := gzip.NewWriter(w)
 			_, _ = io.WriteString(z, list+`,{"metadata":{"name":"`)
 			endless(z, long)
 		}},
-		{"a list of wrong types", toList, says(`{"kind":7,"metadata":"none","items":{"a":["b"]}}`)},
-		{"a list that ends early", toList, raw(func(w io.Writer) { _, _ = io.WriteString(w, ok+"Content-Length: 1000\r\n\r\n"+list) })},
-		{"a list elsewhere", toList, func(w http.ResponseWriter, req *http.Request) {
+		{"a list of wrong types", forList, says(`{"kind":7,"metadata":"none","items":{"a":["b"]}}`)},
+		{"a list that ends early", forList, raw(func(w io.Writer) { _, _ = io.WriteString(w, ok+"Content-Length: 1000\r\n\r\n"+list) })},
+		{"a list elsewhere", forList, func(w http.ResponseWriter, req *http.Request) {
 			http.Redirect(w, req, "https://127.0.0.1:1/apis", http.StatusTemporaryRedirect)
 		}},
-		{"a watch of garbage without end", toWatch, withoutEnd("what is this ", long)},
-		{"a watch of one event without end", toWatch, withoutEnd(`{"type":"ADDED","object":{"metadata":{"name":"`, long)},
-		{"discovery without end", toDiscover, withoutEnd(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"GROUP/v1","resources":[{"name":"`, long)},
-		{"discovery of too many kinds", toDiscover, says(manyResources)},
-		{"discovery of very long names", toDiscover, says(longNames)},
-		{"discovery drop by drop", toDiscover, drips},
-		{"discovery that never comes", toDiscover, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }},
-		{"discovery of wrong types", toDiscover, says(`[{"kind":{"a":"b"},"groups":7}]`)},
-		{"headers without end", toDiscover, raw(func(w io.Writer) { _, _ = io.WriteString(w, ok); endless(w, "X-A: "+long+"\r\n") })},
-		{"a chunk without end", toDiscover, raw(func(w io.Writer) {
+		{"a watch of garbage without end", forWatch, withoutEnd("what is this ", long)},
+		{"a watch of one event without end", forWatch, withoutEnd(`{"type":"ADDED","object":{"metadata":{"name":"`, long)},
+		{"discovery without end", forDiscovery, withoutEnd(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"GROUP/v1","resources":[{"name":"`, long)},
+		{"discovery of too many kinds", forDiscovery, says(manyResources)},
+		{"discovery of very long names", forDiscovery, says(longNames)},
+		{"discovery drop by drop", forDiscovery, drips},
+		{"discovery that never comes", forDiscovery, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }},
+		{"discovery of wrong types", forDiscovery, says(`[{"kind":{"a":"b"},"groups":7}]`)},
+		{"headers without end", forDiscovery, raw(func(w io.Writer) { _, _ = io.WriteString(w, ok); endless(w, "X-A: "+long+"\r\n") })},
+		{"a chunk without end", forDiscovery, raw(func(w io.Writer) {
 			_, _ = io.WriteString(w, ok+"Transfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\n")
 			endless(w, long)
 		})},
-		{"documents without end", toDocument, withoutEnd(`{"swagger":"2.0","definitions":{"`, long)},
+		{"documents without end", forOpenAPI, withoutEnd(`{"swagger":"2.0","definitions":{"`, long)},
 	}
 }
 
@@ -155,7 +155,7 @@ func newHostile(t *testing.T, group string, m misdeed) *fake {
 	t.Helper()
 	f := newFake(t, group, nil)
 	f.answer(func(w http.ResponseWriter, req *http.Request) {
-		if f.of(req) != toWatch {
+		if f.of(req) != forWatch {
 			says(`{"kind":"ThingList","apiVersion":"`+group+`/v1","metadata":{"resourceVersion":"1"},"items":[]}`)(w, req)
 			return
 		}

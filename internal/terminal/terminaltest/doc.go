@@ -1,0 +1,2 @@
+// Package terminaltest gives tests a terminal to write to.
+package terminaltest

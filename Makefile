@@ -38,7 +38,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s) each
 	done
 
 bench: ## run the benchmarks of the engine
-	go test -run '^$$' -bench . ./admission/...
+	go test -run '^$$' -bench . ./admission/... ./internal/engine/...
 
 update: ## rewrite the expected parts of tests; read the diff before you commit it
 	@grep -rl --exclude-dir=bench --include='*_test.go' 'flag.Bool("update"' . | xargs -n1 dirname | sort -u | while read -r dir; do \

@@ -15,7 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
 )
 
 // Options configure an Engine.

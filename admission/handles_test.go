@@ -5,8 +5,8 @@ import (
 
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // TestPluginsHandle proves S9.5: which operations each plugin is asked about.

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
-	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
 // initializerPlugin gives new objects their initializers, and decides who may change them

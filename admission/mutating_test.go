@@ -22,10 +22,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
 // changing is a policy for new pods, with a binding of its own.

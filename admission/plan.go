@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
-	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
 // PlanOptions say what a plan tells, and to whom.

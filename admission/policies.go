@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
-	"github.com/gatehouse-dev/gatehouse/admission/mutation"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
 // Params has the objects that admission policies refer to.

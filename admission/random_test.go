@@ -17,9 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // random makes registrations and requests. The same seed makes the same ones.

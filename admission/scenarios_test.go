@@ -31,7 +31,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )

@@ -11,7 +11,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // patient gives a benchmark's store time, and a real clock.

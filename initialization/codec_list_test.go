@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // pieces is a writer that knows the size of the largest piece it got.

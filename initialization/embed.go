@@ -15,9 +15,9 @@ import (
 	storagefactory "k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // Registered returns what Options need to know of the registered initializers: whether the

@@ -14,7 +14,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // An object whose initialization failed, or that is deleted before it is initialized, is

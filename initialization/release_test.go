@@ -16,7 +16,7 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // paired is a config map that waits for the initializers, of which those with a * have a

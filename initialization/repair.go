@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // errMoved says that it is not the initializer's turn any more.

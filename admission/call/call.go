@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/hooktest"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 func Example() {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // authority signs certificates for test servers and clients.

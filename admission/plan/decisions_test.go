@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // sized is a pod with spec.size; without it if size is negative.

@@ -3,7 +3,7 @@ package plan
 import (
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/fieldtest"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/fieldtest"
 )
 
 // The descriptions that OpenAPI has of a Plan are the comments of its types.

@@ -11,9 +11,9 @@ import (
 	v1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // Judgement is what a ValidatingAdmissionPolicy makes of a request.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/admission/mutation"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // Mutation is what one mutation of a MutatingAdmissionPolicy did.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // Link is one plugin of a chain, as far as a plan needs to know it.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 type runtimeObject = runtime.Object

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // PolicyEvaluation is what the expressions of a policy say about a request.

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/condition"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
 // Code says which test an entry failed, or what keeps it from acting.

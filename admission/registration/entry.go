@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
 )
 
 // FailurePolicy says what becomes of a request when its webhook cannot be asked.

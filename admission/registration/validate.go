@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // Validate returns what is wrong with a registration object that is to be created

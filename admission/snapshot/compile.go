@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/condition"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // Compile makes a snapshot of registrations, which are not Partial and have no Rest. An object

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
 // policyOf is a policy, and the binding of it.

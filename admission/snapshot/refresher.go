@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // Reader reads registrations from where they are stored.

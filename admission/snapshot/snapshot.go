@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/condition"
-	"github.com/gatehouse-dev/gatehouse/admission/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
 // Entry is a registered entry, compiled: selectors parsed, expressions compiled.

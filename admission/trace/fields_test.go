@@ -3,7 +3,7 @@ package trace
 import (
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/admission/internal/fieldtest"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/fieldtest"
 )
 
 // The descriptions that OpenAPI has of a Record are the comments of its types.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 // MaxText is how much of a text that a webhook wrote, or that describes an error, is in a

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/review"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected records")

@@ -35,21 +35,21 @@ var answers = []struct {
 	answers     []answer
 }{
 	{"Webhooks", "Each message about a failed webhook also names its configuration, its `failurePolicy`, and what to check.\n[S7](../rules/07-failures.md) has the rules.", []answer{
-		{`admission webhook "..." denied the request: ...`, "400 to 599, from the webhook", "The webhook answered `allowed: false`.", "Read the message: it is the webhook's. Change the object, or ask the owner of the webhook.", "admission/review/denial.go"},
+		{`admission webhook "..." denied the request: ...`, "400 to 599, from the webhook", "The webhook answered `allowed: false`.", "Read the message: it is the webhook's. Change the object, or ask the owner of the webhook.", "internal/engine/review/denial.go"},
 		{`failed calling webhook "...": `, "500 InternalError", "The webhook failed and its `failurePolicy` is `Fail`. The rest of the message says how; the rows below have the cases.", "Repair the webhook, or [take it out](../operations.md#recover-from-a-bad-webhook).", "admission/call/error.go"},
 		{`failed to call webhook: `, "500 InternalError", "No connection, no trusted certificate, no answer in time, or an HTTP status other than 200. The cause follows.", "Check that the webhook's server runs, that its certificate is valid for the name and signed by `caBundle`, and that it answers within `timeoutSeconds`.", "admission/call/error.go"},
 		{`not called: `, "500 InternalError", "The webhook's server failed several calls in a row (the breaker), or too many calls to it are waiting.", "Repair or scale the webhook's server. Gatehouse calls it again by itself.", "admission/call/error.go"},
 		{`received invalid webhook response: `, "500 InternalError", "The answer has another `uid`, `apiVersion` or `kind` than the review, or no response.", "Correct the webhook: repeat the `uid`, the `apiVersion` and the `kind` of the review.", "admission/call/error.go"},
 		{`received undecodable patch in webhook response: `, "500 InternalError", "`response.patch` is not a list of JSON Patch operations.", "Correct the webhook: send RFC 6902 operations in base64.", "admission/call/error.go"},
-		{`unsupported patch type "..."`, "500 InternalError", "`response.patchType` is not `JSONPatch`.", "Correct the webhook.", "admission/dispatch/patch.go"},
+		{`unsupported patch type "..."`, "500 InternalError", "`response.patchType` is not `JSONPatch`.", "Correct the webhook.", "internal/engine/dispatch/patch.go"},
 		{`could not create admission objects: `, "500 InternalError", "`admissionReviewVersions` names no version that the server knows.", "Add `v1` or `v1beta1`.", "admission/call/error.go"},
 		{`could not get REST client: `, "500 InternalError", "`clientConfig` or the credentials for the webhook cannot be used.", "Correct `caBundle`, the URL, or the [credentials](../webhooks.md#credentials).", "admission/call/error.go"},
 		{`admission webhook "..." returned a patch that could not be applied: `, "500 InternalError", "The patch does not fit the object, for example because its parent is missing.", "Correct the webhook. `gatehouse trace` shows the patches that were applied before.", "admission/call/error.go"},
-		{`admission webhook "..." returned a patch that is not allowed: ...`, "500 InternalError", "The patch changes `apiVersion` or `kind`, or removes the metadata.", "Correct the webhook.", "admission/dispatch/patch.go"},
-		{`admission webhook "..." attempted to modify the object, which is not supported for this operation`, "500 InternalError", "The webhook patched a DELETE or a CONNECT.", "Correct the webhook: send no patch for these operations.", "admission/dispatch/patch.go"},
-		{`admission webhook "..." does not support dry run`, "400 BadRequest", "The request is a dry run, and the webhook may have side effects.", "Set `sideEffects` to `None` or `NoneOnDryRun` if that is true, or send the request without dry run.", "admission/dispatch/ask.go"},
+		{`admission webhook "..." returned a patch that is not allowed: ...`, "500 InternalError", "The patch changes `apiVersion` or `kind`, or removes the metadata.", "Correct the webhook.", "internal/engine/dispatch/patch.go"},
+		{`admission webhook "..." attempted to modify the object, which is not supported for this operation`, "500 InternalError", "The webhook patched a DELETE or a CONNECT.", "Correct the webhook: send no patch for these operations.", "internal/engine/dispatch/patch.go"},
+		{`admission webhook "..." does not support dry run`, "400 BadRequest", "The request is a dry run, and the webhook may have side effects.", "Set `sideEffects` to `None` or `NoneOnDryRun` if that is true, or send the request without dry run.", "internal/engine/dispatch/ask.go"},
 		{`.../... has panicked: `, "500 InternalError", "A fault in Gatehouse while it called the webhook.", "Report it with the stack from the log.", "admission/call/error.go"},
-		{`request did not complete within requested timeout`, "504 Timeout", "The client went away, or the time of the request ended, while webhooks were called.", "Find the slow webhook with `gatehouse trace`. Give the request more time, or the webhook less.", "admission/dispatch/dispatch.go"},
+		{`request did not complete within requested timeout`, "504 Timeout", "The client went away, or the time of the request ended, while webhooks were called.", "Find the slow webhook with `gatehouse trace`. Give the request more time, or the webhook less.", "internal/engine/dispatch/dispatch.go"},
 		{`Unable to refresh the ... configuration: ...`, "500 LoadingConfiguration", "The server could not read registrations for longer than `--admission-max-staleness`, so it does not know which webhooks apply.", "Repair etcd. Clients retry; registrations themselves can be changed.", "admission/snapshot/gate.go"},
 		{`Waiting for initialization configuration to load: ...`, "500 LoadingConfiguration", "The server has just started and has not read the registrations.", "Retry after a second.", "admission/snapshot/gate.go"},
 	}},
@@ -62,10 +62,10 @@ var answers = []struct {
 		{`request did not complete within requested timeout: ... "..." is stored and waits for ...`, "504 Timeout", "The request's time ended before the initializers did.", "Nothing: the object goes on being initialized. Watch it with `gatehouse initializers watch`.", "initialization/creation.go"},
 		{`the server is shutting down: ... "..." is stored and not yet initialized`, "503 ServiceUnavailable", "The server ends while a create waits.", "Look at the object through another server, or after the restart.", "initialization/creation.go"},
 		{`object deleted while waiting for creation`, "500 InternalError", "The object was deleted before it was initialized.", "Create it again.", "initialization/tracker.go"},
-		{`... registered initializers apply to the object, more than the limit of ...: remove some from the InitializerConfigurations`, "403 Forbidden", "More than 64 initializers apply.", "Remove some of them, or narrow their rules.", "admission/initializers/plugin.go"},
-		{`create with initializers denied`, "403 Forbidden", "The object came with `metadata.initializers`, and its user lacks the verb `initialize`.", "Leave the field out, or grant the verb.", "admission/initializers/plugin.go"},
-		{`update to uninitialized resource denied`, "403 Forbidden", "A user without the verb `initialize` changed an uninitialized object.", "Wait until it is initialized, or grant the verb.", "admission/initializers/plugin.go"},
-		{`field is immutable once initialization has completed`, "422 Invalid", "A write gives `metadata.initializers` to an object that is initialized.", "Leave the field out.", "admission/initializers/plugin.go"},
+		{`... registered initializers apply to the object, more than the limit of ...: remove some from the InitializerConfigurations`, "403 Forbidden", "More than 64 initializers apply.", "Remove some of them, or narrow their rules.", "internal/engine/initializers/plugin.go"},
+		{`create with initializers denied`, "403 Forbidden", "The object came with `metadata.initializers`, and its user lacks the verb `initialize`.", "Leave the field out, or grant the verb.", "internal/engine/initializers/plugin.go"},
+		{`update to uninitialized resource denied`, "403 Forbidden", "A user without the verb `initialize` changed an uninitialized object.", "Wait until it is initialized, or grant the verb.", "internal/engine/initializers/plugin.go"},
+		{`field is immutable once initialization has completed`, "422 Invalid", "A write gives `metadata.initializers` to an object that is initialized.", "Leave the field out.", "internal/engine/initializers/plugin.go"},
 		{`metadata.annotations[...] is reserved: write metadata.initializers instead`, "400 BadRequest", "The annotation is the server's own form of the field.", "Write the field.", "internal/server/api/resources/patch.go"},
 		{`updatedAnnotations[...] is reserved: write metadata.initializers of the deployment instead`, "400 BadRequest", "The same, in a rollback of a deployment.", "Write the field.", "internal/server/api/catalog/legacy.go"},
 	}},
@@ -107,7 +107,7 @@ var answers = []struct {
 // reason.
 var elsewhere = map[string]string{
 	"admission/plan/decide.go":                           "a match condition that fails under Fail is a 403 with the text of the expression; a namespace that is gone a 404",
-	"admission/review/decode.go":                         "what a webhook answered, as the cause of its failure",
+	"internal/engine/review/decode.go":                   "what a webhook answered, as the cause of its failure",
 	"internal/server/handling/auth/bootstrap.go":         "upstream's reconciliation of roles gets it inside the server when a role is missing; no client does",
 	"internal/server/controllers/lazyinformer/stored.go": "the watches of the collector and of quotas get it inside the server, as from any API; no client does",
 	"internal/server/api/discovery/discovery.go":         "a version that is not served, as in any cluster",
@@ -178,7 +178,7 @@ func TestTheReferenceHasTheErrorsOfGatehouse(t *testing.T) {
 func sources(t *testing.T) []string {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{"admission", "initialization", "internal/server", "internal/predict/offline"} {
+	for _, dir := range []string{"admission", "internal/engine", "initialization", "internal/server", "internal/predict/offline"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
 			if err == nil && path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") && !strings.HasSuffix(filepath.Dir(file), "test") {
 				rel, err := filepath.Rel(root, file)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/admission/review"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 var expressionCost = &Rule{

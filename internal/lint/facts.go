@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/cel-go/common/types"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // fact is what is known of an expression of an entry.

@@ -22,10 +22,10 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"

@@ -24,9 +24,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
 // Rehearsal says how a request is judged that is made for a test: as if it were made, by all that

@@ -42,7 +42,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 
-	"github.com/gatehouse-dev/gatehouse/admission/objects"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
 // interfaces convert between the versions of built-in kinds.

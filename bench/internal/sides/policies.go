@@ -42,8 +42,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	gatehouse "github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/mutation"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
 // ParamKind is a kind that params can have.

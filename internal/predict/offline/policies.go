@@ -23,10 +23,10 @@ import (
 	"k8s.io/kubernetes/pkg/apis/admissionregistration"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )

@@ -18,12 +18,12 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/admission/dispatch"
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
-	"github.com/gatehouse-dev/gatehouse/admission/objects"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	celparser "github.com/google/cel-go/parser"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 

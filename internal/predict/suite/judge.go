@@ -21,9 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/gatehouse-dev/gatehouse/admission/expression"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"

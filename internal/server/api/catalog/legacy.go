@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/apps"
 	deploymentstorage "k8s.io/kubernetes/pkg/registry/apps/deployment/storage"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // legacy lists the versions that upstream's storage still understands and

@@ -11,7 +11,7 @@ import (
 	jobstorage "k8s.io/kubernetes/pkg/registry/batch/job/storage"
 	podstorage "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // letInitializersChange makes what cannot be changed in a pod or a job open to

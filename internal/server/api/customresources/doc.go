@@ -56,7 +56,7 @@
 // # metadata.initializers
 //
 // Inside the server the field is in the annotation that package
-// admission/initializers describes, for these objects too: their metadata makes
+// internal/engine/initializers describes, for these objects too: their metadata makes
 // trips through the typed ObjectMeta. Conversion webhooks see the field where
 // clients see it, and cannot change it.
 //

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/admission/mutation"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
 // S18.22 S18.23 D51 F7: the schema of a kind is known as soon as the kind is served, in every

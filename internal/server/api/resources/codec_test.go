@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog/catalogtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )

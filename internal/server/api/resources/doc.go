@@ -11,7 +11,7 @@
 //
 // The field is unknown to the typed objects that built-in kinds are made of.
 // The codec of package initialization carries it around them, as package
-// admission/initializers describes, to JSON, YAML and protobuf; a TypeConverter does the same for
+// internal/engine/initializers describes, to JSON, YAML and protobuf; a TypeConverter does the same for
 // server-side apply, and strategic merge patches that name the field are applied
 // to the object's JSON form.
 package resources

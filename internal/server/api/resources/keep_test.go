@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // meddler is an admission plugin that notes what it is shown and then changes it.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
 // transforms reports whether the client may get tables or bare metadata instead of

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )

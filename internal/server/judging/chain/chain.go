@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/compatibility"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"

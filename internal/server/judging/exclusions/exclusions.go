@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 

@@ -24,10 +24,10 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 
-	"github.com/gatehouse-dev/gatehouse/admission/initializers"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"

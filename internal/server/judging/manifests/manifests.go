@@ -17,9 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/util/filesystem"
 	"k8s.io/klog/v2"
 
-	"github.com/gatehouse-dev/gatehouse/admission/exclusion"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 )
 

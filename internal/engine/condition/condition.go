@@ -1,0 +1,159 @@
+package condition
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+// Condition is one named CEL expression.
+type Condition struct {
+	Name       string
+	Expression string
+}
+
+// Set is the conditions of one hook, compiled. Nil is the set without conditions:
+// it is always true.
+type Set struct {
+	programs []program
+	witness  expression.Witness
+}
+
+type program struct {
+	Condition
+	*expression.Expression
+	most expression.Most
+}
+
+// Compile makes the set of conditions, with the expressions of a cache; scope says what
+// they may use. An expression that does not compile does no harm until it is evaluated
+// (S2.33). Of no conditions it makes nil.
+func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condition) *Set {
+	if len(conditions) == 0 {
+		return nil
+	}
+	s := &Set{programs: make([]program, len(conditions))}
+	for i, c := range conditions {
+		p := &s.programs[i]
+		p.Condition, p.Expression = c, cache.Expression(c.Expression, scope, nil, expression.Bool)
+	}
+	return s
+}
+
+// Watch has a witness shown the evaluations. It is called before the set is used.
+func (s *Set) Watch(w expression.Witness) {
+	if s != nil {
+		s.witness = w
+	}
+}
+
+// Errors says which conditions do not compile, by their place; nil when all do.
+func (s *Set) Errors() map[int]error {
+	if s == nil {
+		return nil
+	}
+	var errs map[int]error
+	for i := range s.programs {
+		if err := s.programs[i].Err(); err != nil {
+			if errs == nil {
+				errs = map[int]error{}
+			}
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// Costs calls f with what each condition cost so far.
+func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Most)) {
+	if s == nil {
+		return
+	}
+	for i := range s.programs {
+		f(i, s.programs[i].Expression, &s.programs[i].most)
+	}
+}
+
+// Result is what the conditions of a hook say about a request:
+//
+//	False       Err      the hook is
+//	""          nil      asked: all conditions are true
+//	a name      nil      not asked
+//	""          not nil  whatever its failure policy says
+//
+// There is no fourth case: a false condition outweighs errors (S2.32).
+type Result struct {
+	// False is the first condition that is false, nil when none is.
+	False *Condition
+	// Err is what went wrong, in one sentence (S2.33). errors.Is reports whether it
+	// is expression.ErrOutOfBudget.
+	Err error
+	// Errors counts the expressions that failed, up to the false one. Running out
+	// of budget is not counted.
+	Errors int
+	// Cost is what the expressions cost that were evaluated.
+	Cost uint64
+	// Elapsed is how long the evaluation took.
+	Elapsed time.Duration
+}
+
+// Eval evaluates the conditions in order, and ends at the first false one. A
+// failing expression does not end it, since a later one may be false. params is what the
+// conditions of a policy see under that name; nil is null.
+func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupVersionResource, params runtime.Object) Result {
+	if s == nil {
+		return Result{}
+	}
+	start := time.Now()
+	run := r.NewRun(ctx, expression.Options{
+		Resource: own, Authorizer: true, Params: params, Budget: expression.ConditionsBudget, Witness: s.witness,
+	})
+	defer run.End()
+	result := s.eval(run)
+	result.Elapsed = time.Since(start)
+	return result
+}
+
+func (s *Set) eval(run *expression.Run) Result {
+	var failures []error
+	var r Result
+	for i := range s.programs {
+		p := &s.programs[i]
+		o, err := run.Eval(p.Expression)
+		p.most.Note(o.Cost)
+		r.Cost += min(o.Cost, expression.ConditionsBudget)
+		switch {
+		case err != nil:
+			r.Err = err
+			return r
+		case o.Err != nil:
+			failures = append(failures, o.Err)
+			r.Errors++
+		case o.Value != types.True:
+			r.False = &p.Condition
+			return r
+		}
+	}
+	if len(failures) > 0 {
+		r.Err = utilerrors.NewAggregate(failures)
+	}
+	return r
+}
+
+// Expressions returns the compiled conditions, in order.
+func (s *Set) Expressions() []*expression.Expression {
+	if s == nil {
+		return nil
+	}
+	list := make([]*expression.Expression, len(s.programs))
+	for i := range s.programs {
+		list[i] = s.programs[i].Expression
+	}
+	return list
+}

@@ -1,0 +1,177 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+)
+
+// Options say how a Dispatcher works.
+type Options struct {
+	// Source is whose hooks are run. Its zero value is registration.Mutating.
+	Source registration.Source
+	// Plugin is the name under which the state of reinvocation is kept in a
+	// request; it must be the same in both passes over it.
+	Plugin string
+	// Caller reaches the webhooks; it must be set.
+	Caller Caller
+	// NamespaceLabels returns the labels of a namespace, or the API status
+	// NotFound (S2.15). It must be set.
+	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
+	// Authorizer is what the variable authorizer of match conditions asks; nil
+	// makes conditions that use it fail.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Serial turns calls ahead of turn off.
+	Serial bool
+	// Skips records in the trace why hooks were not called.
+	Skips bool
+	// StepAside is called when a pass over the request of ctx has taken 100 ms, or
+	// when it begins if one of its hooks took that long the last time; and what it
+	// returns when the pass is over. Meanwhile the request waits for webhooks, and
+	// need not count among those that a server handles. Nil means that nothing is called.
+	StepAside func(ctx context.Context) (back func())
+	// Publisher is given the record of every run; it must be set.
+	Publisher *trace.Publisher
+}
+
+// Dispatcher runs plans. It is safe for concurrent use.
+type Dispatcher struct {
+	options  Options
+	forecast forecast
+	slow     slowHooks
+}
+
+// New makes a Dispatcher. The error names an option that is missing.
+func New(o Options) (*Dispatcher, error) {
+	if o.Caller == nil {
+		return nil, errors.New("dispatch: Options.Caller is nil")
+	}
+	if o.Publisher == nil {
+		return nil, errors.New("dispatch: Options.Publisher is nil")
+	}
+	if o.NamespaceLabels == nil {
+		return nil, errors.New("dispatch: Options.NamespaceLabels is nil")
+	}
+	return &Dispatcher{options: o}, nil
+}
+
+// run is one pass over one request.
+type run struct {
+	*Dispatcher
+	a       admission.Attributes
+	request *plan.Request
+	steps   []plan.Candidate
+	objects *objects.Set
+	input   plan.Input
+	budget  budget
+	trace   *trace.Run
+}
+
+// Run runs the part of a plan that is the dispatcher's: its source's candidates, in
+// order. It returns what the request is to be rejected with: nil or an API status. req is
+// what the attributes say.
+//
+// In the mutating pass the attributes' object is left as the hooks changed it;
+// after an error its content is undefined.
+func (d *Dispatcher) Run(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	now, descriptor := time.Now(), d.options.Source.Descriptor()
+	r := &run{
+		Dispatcher: d,
+		a:          a,
+		request:    req,
+		steps:      steps,
+		objects:    objects.New(a, o),
+		budget:     newBudget(ctx, d.options.Source, now),
+		trace: &trace.Run{
+			Request:  RequestOf(req),
+			Source:   d.options.Source,
+			Revision: snap.Revision,
+			ReadAt:   snap.ReadAt,
+			Start:    now,
+		},
+	}
+	if descriptor.Pass == registration.MutatingPass && a.GetReinvocationContext().IsReinvoke() {
+		r.trace.Round = 1
+	}
+	r.input = plan.Input{
+		Objects:         r.objects,
+		NamespaceLabels: d.options.NamespaceLabels,
+		Authorizer:      d.options.Authorizer,
+	}
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, r.trace.Round)
+	err := r.pass(inside)
+	end(err)
+	r.exclusions()
+	r.trace.Err = err
+	r.trace.Latency = time.Since(r.trace.Start)
+	d.options.Publisher.Publish(ctx, a, r.trace)
+	return err
+}
+
+// RequestOf returns what traces say about a request.
+func RequestOf(r *plan.Request) trace.Request {
+	t := trace.Request{
+		Operation: string(r.Operation), Resource: r.Resource, Subresource: r.Subresource, Kind: r.Kind,
+		Namespace: r.Namespace, Name: r.Name, DryRun: r.DryRun,
+	}
+	if r.User != nil {
+		t.User = r.User.GetName()
+	}
+	return t
+}
+
+// pass runs the steps.
+func (r *run) pass(ctx context.Context) error {
+	defer r.stepAside(ctx)()
+	if r.options.StepAside != nil {
+		defer func() { r.slow.note(r.trace.Calls) }()
+	}
+	if r.options.Source.Descriptor().Pass == registration.MutatingPass {
+		return r.mutate(ctx)
+	}
+	return r.validate(ctx)
+}
+
+// record starts the record of a step's call. matched counts the hooks that
+// matched before.
+func (r *run) record(step *plan.Candidate, matched int) trace.Call {
+	return trace.Call{
+		Entry:         step.Entry.Origin,
+		FailurePolicy: step.Entry.FailurePolicy,
+		Position:      step.Entry.Position,
+		Matched:       matched,
+		Rule:          step.Rule,
+		Kind:          step.Kind,
+		Resource:      step.Resource,
+		Subresource:   step.Subresource,
+		Equivalent:    step.Equivalent,
+	}
+}
+
+// judge returns what the request is rejected with after a call, by the failure policy
+// (S7.1 to S7.3). status is what the call alone says.
+func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
+	if c.Verdict == trace.Failed && step.Forgives() {
+		c.Ignored = true
+		return nil
+	}
+	return status
+}
+
+// late is what a request gets that ran out of time.
+func late() error {
+	return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
+}

@@ -1,0 +1,127 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
+)
+
+// Mutate evaluates the policies of a request that a rule matches, and changes the request's
+// object as they say. It returns what the request is to be rejected with: nil or an API
+// status. req is what the attributes say. After an error the content of the object is
+// undefined.
+func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
+	now := time.Now()
+	record := &trace.Run{
+		Request: RequestOf(req), Source: p.options.Source, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: now,
+	}
+	descriptor := p.options.Source.Descriptor()
+	set := objects.New(a, o)
+	in := p.input(a, set)
+	in.Change = changer(set, p.options.Schemas)
+	again := a.GetReinvocationContext()
+	r := &round{memory: remembered(again, descriptor.Plugin), second: again.IsReinvoke()}
+	if r.second {
+		record.Round = 1
+	}
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
+	judgements, err := p.mutate(inside, o, req, steps, in, set, r)
+	if r.changed {
+		again.SetShouldReinvoke()
+	}
+	for i := range judgements {
+		p.note(record, &judgements[i])
+	}
+	excludedPolicies(record, judgements)
+	trace.SpanPolicies(inside, record)
+	end(err)
+	record.Err = err
+	record.Latency = time.Since(now)
+	p.options.Publisher.Publish(ctx, a, record)
+	return err
+}
+
+// changer changes the objects of a request, by the schemas of kinds.
+func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
+	return func(kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
+		f, err := set.As(kind)
+		if err != nil {
+			return false, err
+		}
+		return set.Mutate(f, change, schemas)
+	}
+}
+
+func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req *plan.Request, steps []plan.Candidate, in *plan.Input, set *objects.Set, r *round) ([]plan.Judgement, error) {
+	if r.second {
+		if err := r.memory.resume(set); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+	}
+	judgements, err := plan.Mutate(ctx, steps, req, o.GetEquivalentResourceMapper(), in, r, false)
+	if err != nil {
+		return judgements, err
+	}
+	if texts, reason := plan.Refused(judgements); texts != nil {
+		return judgements, req.MutationDenial(in.Objects.Newest(), reason, texts)
+	}
+	if r.changed {
+		// Also what made the last change may be repeated (S18.28, D53, D54).
+		r.memory.markInvoked()
+	}
+	if !r.second {
+		if err := r.memory.keep(set); err != nil {
+			return judgements, apierrors.NewInternalError(err)
+		}
+	}
+	return judgements, nil
+}
+
+// mutated fills in what traces say of the mutations of an evaluation.
+func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
+	out.Spared, out.Err = e.Spared, e.Failure
+	if len(e.Mutations) > 0 {
+		out.Mutations = make([]trace.Mutation, len(e.Mutations))
+	}
+	for i := range e.Mutations {
+		m := &e.Mutations[i]
+		out.Mutations[i] = trace.Mutation{
+			Index: m.Index, Type: string(p.Mutations[m.Index].Type()), Changed: m.Changed, Err: m.Err, Cost: m.Cost, Latency: m.Elapsed,
+			Patch: m.Patch(),
+		}
+		if m.Change != nil {
+			out.Mutations[i].Edits = m.Change.Edits
+		}
+	}
+	if e.Condition.Err != nil && out.Err == nil {
+		out.Err = e.Condition.Err
+	}
+}
+
+// round is one of the two mutating passes over a request, as far as policies repeat.
+type round struct {
+	memory  *memory
+	second  bool
+	changed bool
+}
+
+// Wanted implements plan.Round.
+func (r *round) Wanted(i plan.Invocation) bool {
+	return !r.second || r.memory.isMarked(identity{invocation: i})
+}
+
+// Invoked implements plan.Round.
+func (r *round) Invoked(i plan.Invocation, repeats, changed bool) {
+	r.changed = r.changed || changed
+	r.memory.called(identity{invocation: i}, repeats, changed)
+}

@@ -1,0 +1,206 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+	cached "k8s.io/apiserver/pkg/admission/plugin/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
+)
+
+// PolicyOptions say how a Policies works.
+type PolicyOptions struct {
+	// Source is whose policies are run.
+	Source registration.Source
+	// NamespaceLabels returns the labels of a namespace, Namespace all that policies see of
+	// one; or the API status NotFound. Both must be set.
+	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
+	Namespace       func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Params has the objects that policies refer to; nil means that no kind is known.
+	Params plan.Params
+	// Schemas has the schemas of the kinds that mutating policies change; without one, an
+	// apply configuration is an error.
+	Schemas mutation.Schemas
+	// Authorizer is what the variable authorizer asks; nil makes expressions that use it
+	// fail.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Skips records in the trace why policies were not evaluated.
+	Skips bool
+	// Publisher is given the record of every run; it must be set.
+	Publisher *trace.Publisher
+}
+
+// Policies runs the policies of a source. It is safe for concurrent use.
+type Policies struct {
+	options PolicyOptions
+}
+
+// NewPolicies makes a Policies. The error names an option that is missing.
+func NewPolicies(o PolicyOptions) (*Policies, error) {
+	switch {
+	case !o.Source.Descriptor().Policies:
+		return nil, errors.New("dispatch: PolicyOptions.Source has no policies")
+	case o.Publisher == nil:
+		return nil, errors.New("dispatch: PolicyOptions.Publisher is nil")
+	case o.NamespaceLabels == nil || o.Namespace == nil:
+		return nil, errors.New("dispatch: PolicyOptions.NamespaceLabels or Namespace is nil")
+	}
+	return &Policies{options: o}, nil
+}
+
+// Validate evaluates the policies of a request that a rule matches, and returns what the
+// request is to be rejected with: nil or an API status. req is what the attributes say.
+func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
+	now := time.Now()
+	record := &trace.Run{
+		Request: RequestOf(req), Source: p.options.Source, Revision: snap.Revision, ReadAt: snap.ReadAt, Start: now,
+	}
+	in := p.input(a, objects.New(a, o))
+	descriptor := p.options.Source.Descriptor()
+	inside, end := trace.StartStep(ctx, descriptor.Plugin, descriptor.Pass, record.Round)
+	judgements, err := plan.Judge(inside, steps, req, o.GetEquivalentResourceMapper(), in, false)
+	if err == nil {
+		if texts, reason := plan.Denied(judgements); texts != nil {
+			err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
+		}
+	}
+	for i := range judgements {
+		p.note(record, &judgements[i])
+	}
+	excludedPolicies(record, judgements)
+	trace.SpanPolicies(inside, record)
+	end(err)
+	record.Err = err
+	record.Latency = time.Since(now)
+	p.options.Publisher.Publish(ctx, a, record)
+	return err
+}
+
+// input is what policies look at in one run.
+func (p *Policies) input(a admission.Attributes, set *objects.Set) *plan.Input {
+	in := &plan.Input{
+		Objects: set, NamespaceLabels: p.options.NamespaceLabels, Namespace: p.options.Namespace, Params: p.options.Params,
+	}
+	if p.options.Authorizer != nil {
+		// Equal questions are asked once (S16.13).
+		in.Authorizer = cached.NewCachingAuthorizer(p.options.Authorizer)
+	}
+	return in
+}
+
+// note puts a judgement on record. One of a policy that does not apply, or of which no
+// binding does, is a skip.
+func (p *Policies) note(t *trace.Run, j *plan.Judgement) {
+	if len(j.Evaluations) == 0 && len(j.Consequences) == 0 {
+		if p.options.Skips {
+			reason := j.Skipped()
+			t.Skips = append(t.Skips, trace.Skip{Entry: j.Candidate.Entry.Origin, Code: reason.Code.String(), Reason: reason.String()})
+		}
+		return
+	}
+	t.Judgements = append(t.Judgements, record(j))
+}
+
+// record is what traces say of a judgement.
+func record(j *plan.Judgement) trace.Judgement {
+	c := j.Candidate
+	out := trace.Judgement{
+		Policy: c.Entry.Origin, FailurePolicy: c.Entry.FailurePolicy, Rule: c.Rule,
+		Kind: c.Kind, Resource: c.Resource, Subresource: c.Subresource, Equivalent: c.Equivalent,
+	}
+	if n := len(j.Evaluations); n > 0 {
+		out.Evaluations = make([]trace.Evaluation, n)
+	}
+	for i := range j.Evaluations {
+		evaluated(&out.Evaluations[i], &j.Evaluations[i], c.Entry.Policy)
+	}
+	for i := range j.Consequences {
+		out.Consequences = append(out.Consequences, followed(&j.Consequences[i]))
+	}
+	return out
+}
+
+// evaluated fills in what traces say of an evaluation.
+func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
+	*out = trace.Evaluation{
+		Param: paramOf(&e.Param), Start: e.Start, Latency: e.Elapsed, Cost: e.Cost,
+		Conditions: p.Conditions != nil, ConditionLatency: e.Condition.Elapsed, ConditionErrors: e.Condition.Errors,
+	}
+	if e.Condition.False != nil {
+		out.False = e.Condition.False.Name
+	}
+	total := 0
+	for _, g := range e.Groups {
+		total += len(g.Bindings)
+	}
+	if e.Binding != nil {
+		total = 1
+	}
+	out.Bindings = make([]string, 0, min(total, trace.MaxBindings))
+	if e.Binding != nil {
+		out.Bindings = append(out.Bindings, e.Binding.Configuration)
+	}
+	for _, g := range e.Groups {
+		for _, b := range g.Bindings[:min(len(g.Bindings), trace.MaxBindings-len(out.Bindings))] {
+			out.Bindings = append(out.Bindings, b.Configuration)
+		}
+	}
+	out.More = total - len(out.Bindings)
+	if len(e.Findings) > 0 {
+		out.Validations = make([]trace.Validation, len(e.Findings))
+	}
+	for i := range e.Findings {
+		f := &e.Findings[i]
+		v := trace.Validation{Index: f.Index, Whole: f.Whole, Violated: f.Violated, Err: f.Err, Message: f.Message, Cost: f.Cost, Latency: f.Elapsed}
+		if !f.Whole && !f.Holds() {
+			v.Expression = p.Validations[f.Index].Expression
+		}
+		out.Validations[i] = v
+	}
+	mutated(out, e, p)
+	for i := range e.Annotations {
+		a := &e.Annotations[i]
+		out.Annotations = append(out.Annotations, trace.Annotation{Key: a.Key, Value: a.Value, Err: a.Err, Cost: a.Cost})
+	}
+}
+
+// followed is what traces say of a consequence.
+func followed(c *plan.Consequence) trace.Consequence {
+	out := trace.Consequence{
+		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,
+		Message: c.Message, Reason: c.Reason, Denied: c.Denies, Forgiven: c.Forgiven,
+	}
+	if c.Binding != nil {
+		out.Binding = c.Binding.Configuration
+	}
+	for _, action := range c.Actions {
+		out.Actions = append(out.Actions, string(action))
+	}
+	switch {
+	case c.Finding != nil:
+		out.Index, out.Latency = c.Finding.Index, c.Finding.Elapsed
+	case c.Mutation != nil:
+		out.Index, out.Latency = c.Mutation.Index, c.Mutation.Elapsed
+	case c.Annotation != nil:
+		out.Key, out.Latency = c.Annotation.Key, c.Annotation.Elapsed
+	}
+	return out
+}
+
+func paramOf(p *plan.Param) *trace.Param {
+	if p == nil || p.Object == nil {
+		return nil
+	}
+	return &trace.Param{Namespace: p.Namespace, Name: p.Name}
+}

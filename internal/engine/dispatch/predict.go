@@ -1,0 +1,48 @@
+package dispatch
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+)
+
+// Prediction is a request that is not made, and what a plan of it looks at.
+type Prediction struct {
+	// Attributes are those of the request, with an object of their own, which the plan may
+	// change.
+	Attributes admission.Attributes
+	Request    plan.Request
+	// Input has the objects, and what changes them. The caller adds what it knows besides.
+	Input *plan.Input
+}
+
+// Predict prepares a plan of a request; the objects of its attributes are not changed. set
+// makes the objects that plans look at. prepares reports whether the server prepares an object between
+// the passes: it generates names, and takes nothing but the status of an object that was sent
+// for its status.
+func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, set func(admission.Attributes) plan.Objects) *Prediction {
+	var object runtime.Object
+	if a.GetObject() != nil {
+		object = a.GetObject().DeepCopyObject()
+	}
+	a = withObject(a, object)
+	p := &Prediction{Attributes: a, Request: plan.NewRequest(a), Input: &plan.Input{Objects: set(a), Generates: prepares}}
+	if s, ok := p.Input.Objects.(*objects.Set); ok {
+		p.Input.Change = changer(s, schemas)
+	}
+	if prepares && p.Request.WritesStatus() {
+		if object := plan.StatusOnly(a.GetObject(), a.GetOldObject()); object != nil {
+			p.Input.Status = set(withObject(a, object))
+		}
+	}
+	return p
+}
+
+// withObject returns attributes with another object.
+func withObject(a admission.Attributes, object runtime.Object) admission.Attributes {
+	return admission.NewAttributesRecord(object, a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
+		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
+}

@@ -1,0 +1,114 @@
+package dispatch
+
+import (
+	"bytes"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
+)
+
+// identity tells hooks apart across snapshots (S5.2), and evaluations of mutating policies
+// (S18.26).
+type identity struct {
+	configuration, name string
+	ordinal             int
+	static              bool
+	// invocation is that of a policy.
+	invocation plan.Invocation
+}
+
+func identityOf(h *registration.Origin) identity {
+	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal, static: h.Static()}
+}
+
+// memory is what the second mutating pass over a request must know of the
+// first. It lives in the request's reinvocation context, under the plugin's
+// name (S5.24).
+type memory struct {
+	// invoked are the hooks that may be called again, were called, and are not
+	// marked since; marked are those to call in the second pass (S5.18).
+	invoked []identity
+	marked  []identity
+	// kind and object are the object at the end of the first pass, encoded.
+	// They are kept only if there is an invoked hook.
+	kind   schema.GroupVersionKind
+	object []byte
+}
+
+// remembered returns the memory of a request, a new one in the first pass.
+func remembered(rc admission.ReinvocationContext, plugin string) *memory {
+	if m, ok := rc.Value(plugin).(*memory); ok {
+		return m
+	}
+	m := &memory{}
+	rc.SetValue(plugin, m)
+	return m
+}
+
+// called notes that a hook was called, whatever came of it (S5.19), and whether it may be
+// called again. mutated reports whether it changed the object: if so, those before it are
+// marked, but not itself (S5.18, S18.27).
+func (m *memory) called(id identity, repeats, mutated bool) {
+	if mutated {
+		m.markInvoked()
+	}
+	if repeats && !slices.Contains(m.invoked, id) {
+		m.invoked = append(m.invoked, id)
+	}
+}
+
+func (m *memory) markInvoked() {
+	for _, id := range m.invoked {
+		if !slices.Contains(m.marked, id) {
+			m.marked = append(m.marked, id)
+		}
+	}
+	m.invoked = m.invoked[:0]
+}
+
+func (m *memory) isMarked(id identity) bool { return slices.Contains(m.marked, id) }
+
+// keep remembers the object at the end of the first pass.
+func (m *memory) keep(s *objects.Set) error {
+	if len(m.invoked) == 0 {
+		return nil
+	}
+	// Any kind serves that the object was sent in.
+	m.kind, _ = s.Kind()
+	object, err := m.encode(s)
+	m.object = object
+	return err
+}
+
+// resume marks the invoked hooks if something else changed the object since the
+// end of the first pass (S5.20).
+func (m *memory) resume(s *objects.Set) error {
+	if len(m.invoked) == 0 {
+		return nil
+	}
+	object, err := m.encode(s)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(object, m.object) {
+		m.markInvoked()
+	}
+	return nil
+}
+
+func (m *memory) encode(s *objects.Set) ([]byte, error) {
+	f, err := s.As(m.kind)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Encode(f)
+	if err != nil {
+		return nil, err
+	}
+	return p.Object, nil
+}

@@ -1,0 +1,171 @@
+package mutation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	celmutation "k8s.io/apiserver/pkg/cel/mutation"
+	"k8s.io/apiserver/pkg/cel/mutation/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+)
+
+// Type says in which way an expression tells what to change.
+type Type string
+
+// The types of mutations, as policies spell them.
+const (
+	// ApplyConfiguration gives fields that are merged into the object.
+	ApplyConfiguration Type = "ApplyConfiguration"
+	// JSONPatch gives operations on the object (RFC 6902).
+	JSONPatch Type = "JSONPatch"
+)
+
+// Change is what one mutation wants changed. It is immutable, but for the note of what became
+// of it.
+type Change struct {
+	// Type says which of the two others is set.
+	Type Type
+	// Configuration has the fields to merge, as decoded JSON has them. Its apiVersion
+	// and kind do not count (S18.12). Merge takes it.
+	Configuration map[string]any
+	// Patch has the operations of a JSON patch.
+	Patch review.Patch
+	// Edits are what the operations of the patch were about, once it has changed an object.
+	Edits []review.Edit
+}
+
+// NewChange makes a Change of the value of an expression of type t.
+func NewChange(t Type, value ref.Val) (*Change, error) {
+	if t == ApplyConfiguration {
+		configuration, err := configurationOf(value)
+		if err != nil {
+			return nil, err
+		}
+		return &Change{Type: t, Configuration: configuration}, nil
+	}
+	patch, err := patchOf(value)
+	if err != nil {
+		return nil, err
+	}
+	return &Change{Type: t, Patch: patch}, nil
+}
+
+// Empty reports whether there is nothing to be changed.
+func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch) == 0 }
+
+// MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one
+// with the op merge for each field of a configuration, by path, whose value is merged into
+// what the object has there.
+func (c *Change) MarshalJSON() ([]byte, error) {
+	list := []operation{}
+	for i := range c.Patch {
+		o := &c.Patch[i]
+		one := operation{Op: o.Op, Path: o.Path}
+		switch o.Op {
+		case "remove":
+		case "move", "copy":
+			one.From = o.From
+		default:
+			one.Value = &o.Value
+		}
+		list = append(list, one)
+	}
+	if c.Type == ApplyConfiguration {
+		list = merges(list, "", c.Configuration)
+	}
+	return json.Marshal(list)
+}
+
+// operation is an operation as it is encoded.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from,omitempty"`
+	Value *any   `json:"value,omitempty"`
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// merges appends the operations of a configuration.
+func merges(list []operation, path string, fields map[string]any) []operation {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		value, at := fields[name], path+"/"+escape.Replace(name)
+		if below, ok := value.(map[string]any); ok && len(below) > 0 {
+			list = merges(list, at, below)
+			continue
+		}
+		list = append(list, operation{Op: "merge", Path: at, Value: &value})
+	}
+	return list
+}
+
+// configurationOf returns the fields of an Object.
+func configurationOf(value ref.Val) (map[string]any, error) {
+	object, ok := value.(*dynamic.ObjectVal)
+	if !ok {
+		return nil, fmt.Errorf("unsupported return type from ApplyConfiguration expression: %v", value.Type())
+	}
+	if err := checkNames(object); err != nil {
+		return nil, err
+	}
+	content, ok := object.Value().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("invalid return type: %T", value)
+	}
+	return content, nil
+}
+
+// checkNames compares the names of an Object's types with the fields they stand in (S18.11).
+// Of several mistakes, the order is that of their texts.
+func checkNames(object *dynamic.ObjectVal) error {
+	err := object.CheckTypeNamesMatchFieldPathNames()
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all := slices.Clone(joined.Unwrap())
+		slices.SortFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		err = errors.Join(all...)
+	}
+	return fmt.Errorf("type mismatch: %w", err)
+}
+
+// patchOf returns the operations of a list of JSONPatch.
+func patchOf(value ref.Val) (review.Patch, error) {
+	list, ok := value.(traits.Lister)
+	if !ok {
+		return nil, errors.New("type mismatch: JSONPatchType.expression should evaluate to array")
+	}
+	var patch review.Patch
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		element := it.Next()
+		native, err := element.ConvertToNative(reflect.TypeFor[*celmutation.JSONPatchVal]())
+		if err != nil {
+			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch: %w", err)
+		}
+		from, ok := native.(*celmutation.JSONPatchVal)
+		if !ok {
+			return nil, fmt.Errorf("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch, got element of %T", native)
+		}
+		o := review.Operation{
+			Op: from.Op, Path: from.Path, From: from.From,
+			HasPath: writable(from.Path), HasFrom: from.From != "" && writable(from.From),
+		}
+		if from.Val != nil {
+			if o.Value, err = valueOf(from.Val); err != nil {
+				return nil, err
+			}
+		}
+		patch = append(patch, o)
+	}
+	return patch, nil
+}

@@ -1,0 +1,118 @@
+package objects
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+)
+
+// layout is where the top-level members of a kind are in its Go type.
+type layout struct {
+	// typeMeta is the index of the field with apiVersion and kind.
+	typeMeta int
+	// members are the indices of all other fields, by their JSON names.
+	members map[string]int
+}
+
+// layouts has the *layout of every type seen so far; nil for types without one.
+var layouts sync.Map
+
+// layoutOf returns the layout of a type, nil if it is not a plain struct of a
+// type meta and named members.
+func layoutOf(t reflect.Type) *layout {
+	if known, ok := layouts.Load(t); ok {
+		return known.(*layout)
+	}
+	known, _ := layouts.LoadOrStore(t, newLayout(t))
+	return known.(*layout)
+}
+
+func newLayout(t reflect.Type) *layout {
+	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
+		return nil
+	}
+	l := &layout{typeMeta: -1, members: map[string]int{}}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Name == "TypeMeta" && f.Anonymous && name == "":
+			l.typeMeta = i
+		case !f.IsExported() || name == "" || name == "-":
+			return nil
+		default:
+			l.members[name] = i
+		}
+	}
+	if l.typeMeta < 0 {
+		return nil
+	}
+	return l
+}
+
+// patchedPart is patched for a typed object and a patch that stays within some of
+// its top-level members: only those go through JSON, and the others are taken
+// over as they are. The cost of a patch then depends on the members it touches:
+// labels of a large object are cheap to set. ok is false when the patch or the type is not
+// like that.
+func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, ok bool, err error) {
+	members, ok := p.Members()
+	if !ok || initializers.Has(f.object) {
+		return false, nil, false, nil
+	}
+	from := reflect.ValueOf(f.object).Elem()
+	l := layoutOf(from.Type())
+	if l == nil || len(members) >= len(l.members) {
+		return false, nil, false, nil
+	}
+	before := reflect.New(from.Type())
+	before.Elem().Field(l.typeMeta).Set(from.Field(l.typeMeta))
+	for _, name := range members {
+		if i, known := l.members[name]; known {
+			before.Elem().Field(i).Set(from.Field(i))
+		}
+	}
+	data, err := json.Marshal(before.Interface())
+	if err != nil {
+		return false, nil, true, err
+	}
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
+		return false, nil, true, err
+	}
+	content, changed, err = applied(p, content, edits)
+	if err != nil || !changed {
+		return false, nil, true, err
+	}
+	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
+		return false, nil, true, err
+	}
+	to := reflect.ValueOf(object).Elem()
+	if to.Type() != from.Type() {
+		return false, nil, false, nil
+	}
+	if err := decodeObject(content, object, strict); err != nil {
+		return false, nil, true, err
+	}
+	if strict {
+		restoreKind(object, f.kind)
+	}
+	if err := checkKind(object, f.kind); err != nil {
+		return false, nil, true, err
+	}
+	changed = !asWritten.DeepEqual(before.Interface(), object)
+	for name, i := range l.members {
+		if !slices.Contains(members, name) {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return changed, object, true, nil
+}

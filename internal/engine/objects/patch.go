@@ -1,0 +1,196 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+)
+
+// KindError says that a patch changed what kind the object is (S5.8).
+type KindError struct {
+	From, To schema.GroupVersionKind
+}
+
+func (e *KindError) Error() string {
+	return fmt.Sprintf("it changes the object from %s to %s", e.From, e.To)
+}
+
+// Apply applies a patch to the object of f, and makes the result the newest object,
+// with its kind's defaults (S5.4). It reports whether the patch changed the object before
+// defaulting (S5.5), and what its operations were about if so. The error is a *KindError, or says why the patch cannot be applied;
+// the object is then as before (S5.12).
+func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
+	changed, object, err := s.patched(f, p, false, &edits)
+	if err != nil {
+		return false, nil, err
+	}
+	if changed {
+		s.o.GetObjectDefaulter().Default(object)
+		s.Replace(f, object)
+		return true, edits, nil
+	}
+	// Defaults are filled in after every patch. Without a change there is something to
+	// fill in only where a plugin before left the object incomplete.
+	object = f.object.DeepCopyObject()
+	s.o.GetObjectDefaulter().Default(object)
+	if !equality.Semantic.DeepEqual(f.object, object) {
+		s.Replace(f, object)
+	}
+	return false, nil, nil
+}
+
+// patched returns the object of f with a patch applied, before defaulting, and
+// whether the two differ (S5.4, S5.5), and in edits what the patch was about. If they do
+// not differ, there is no object to return. Unknown fields of a typed object are dropped, or an error if strict is set.
+//
+// The result may share memory with the object it was made from. Defaulting it in
+// place is safe nevertheless: the other one is the same request's, and about to
+// be dropped.
+func (s *Set) patched(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+	if u, ok := f.object.(*unstructured.Unstructured); ok {
+		return patchedContent(u, f.kind, p, edits)
+	}
+	if changed, object, ok, err := s.patchedPart(f, p, strict, edits); ok || err != nil {
+		return changed, object, err
+	}
+	return s.patchedWhole(f, p, strict, edits)
+}
+
+// patchedWhole is patched for a typed object, by way of its JSON.
+func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+	payload, err := s.Encode(f)
+	if err != nil {
+		return false, nil, err
+	}
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(payload.Object, &content); err != nil {
+		return false, nil, err
+	}
+	content, changed, err = applied(p, content, edits)
+	if err != nil || !changed {
+		return false, nil, err
+	}
+	if object, err = s.o.GetObjectCreater().New(f.kind); err != nil {
+		return false, nil, err
+	}
+	if err := decodeObject(content, object, strict); err != nil {
+		return false, nil, err
+	}
+	if strict {
+		restoreKind(object, f.kind)
+	}
+	if err := checkKind(object, f.kind); err != nil {
+		return false, nil, err
+	}
+	return !asWritten.DeepEqual(f.object, object), object, nil
+}
+
+// applied returns content with a patch applied, and whether that changed it; then also what
+// the patch was about.
+func applied(p review.Patch, content map[string]any, edits *[]review.Edit) (patched map[string]any, changed bool, err error) {
+	patched, changed, err = p.ApplyToMap(content)
+	if err == nil && changed {
+		*edits = p.Edits(content)
+	}
+	return patched, changed, err
+}
+
+// patchedContent is patched for an unstructured object.
+func patchedContent(u *unstructured.Unstructured, kind schema.GroupVersionKind, p review.Patch, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
+	content, shows := u.Object, initializers.Shows(u)
+	if !shows && initializers.Has(u) {
+		if content, err = exposed(u); err != nil {
+			return false, nil, err
+		}
+	}
+	content, changed, err = applied(p, content, edits)
+	if err != nil || !changed {
+		return false, nil, err
+	}
+	if !shows {
+		if err := hide(content); err != nil {
+			return false, nil, err
+		}
+	}
+	patched := &unstructured.Unstructured{Object: content}
+	if err := checkKind(patched, kind); err != nil {
+		return changed, patched, err
+	}
+	return changed, patched, checkContent(patched, p)
+}
+
+var (
+	errMetadata = errors.New("it leaves the object without metadata")
+	errItems    = errors.New(`it adds an array named "items", which makes the object a list`)
+)
+
+// checkContent does for an unstructured object what decoding does for a typed one:
+// the metadata that a patch made must be an object. Metadata that is absent is an error of
+// the later validation of the object.
+func checkContent(u *unstructured.Unstructured, p review.Patch) error {
+	if members, ok := p.Members(); ok && !slices.Contains(members, "metadata") && !slices.Contains(members, "items") {
+		return nil
+	}
+	if u.IsList() {
+		return errItems
+	}
+	raw, there := u.Object["metadata"]
+	if !there {
+		return nil
+	}
+	metadata, ok := raw.(map[string]any)
+	if !ok {
+		return errMetadata
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, &metav1.ObjectMeta{}); err != nil {
+		return fmt.Errorf("metadata: %w", err)
+	}
+	return nil
+}
+
+// asWritten is semantic equality of objects of which one has been through JSON,
+// where times have whole seconds and microseconds. The object of a create has a
+// finer time in its managed fields.
+var asWritten = func() conversion.Equalities {
+	e := conversion.Equalities{Equalities: maps.Clone(equality.Semantic.Equalities)}
+	err := e.AddFuncs(
+		func(a, b metav1.Time) bool { return a.Unix() == b.Unix() },
+		func(a, b metav1.MicroTime) bool { return a.UnixMicro() == b.UnixMicro() },
+	)
+	if err != nil {
+		panic(fmt.Sprintf("equality of times: %v", err))
+	}
+	return e
+}()
+
+func checkKind(object runtime.Object, want schema.GroupVersionKind) error {
+	if got := object.GetObjectKind().GroupVersionKind(); got != want {
+		return &KindError{From: want, To: got}
+	}
+	return nil
+}
+
+// restoreKind fills in what a policy's patch removed of the version and kind of a typed
+// object, whose type says both (S18.20).
+func restoreKind(object runtime.Object, kind schema.GroupVersionKind) {
+	got := object.GetObjectKind().GroupVersionKind()
+	if got.Kind == "" {
+		got.Kind = kind.Kind
+	}
+	if got.GroupVersion().Empty() {
+		got.Group, got.Version = kind.Group, kind.Version
+	}
+	object.GetObjectKind().SetGroupVersionKind(got)
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+// Cost is what one expression of a policy cost so far.
+type Cost struct {
+	// Field is the path of the expression in the policy.
+	Field string
+	// Text is the expression, and Scope what it may use.
+	Text  string
+	Scope expression.Scope
+	// Most is the highest cost of one evaluation since the policy was written or this
+	// process began, in the units of CEL, with the variables that it was the first to use; 0
+	// when it was not evaluated. Limit is what one evaluation may cost.
+	Most, Limit uint64
+}
+
+// spent has what each expression cost at most, in the order of the fields.
+type spent struct {
+	validations, messages, annotations, mutations []expression.Most
+}
+
+func newSpent(p *registration.Policy) spent {
+	return spent{
+		validations: make([]expression.Most, len(p.Validations)), messages: make([]expression.Most, len(p.Validations)),
+		annotations: make([]expression.Most, len(p.AuditAnnotations)), mutations: make([]expression.Most, len(p.Mutations)),
+	}
+}
+
+// Costs returns what the expressions cost so far, in the order of the fields. Variables are
+// in the cost of the expressions that use them.
+func (p *Policy) Costs() []Cost {
+	var list []Cost
+	add := func(field string, e *expression.Expression, most *expression.Most) {
+		list = append(list, Cost{field, e.Text(), e.Scope(), most.Load(), expression.PerExpression})
+	}
+	p.Conditions.Costs(func(i int, e *expression.Expression, most *expression.Most) {
+		add(fmt.Sprintf("spec.matchConditions[%d].expression", i), e, most)
+	})
+	for i := range p.Validations {
+		v := &p.Validations[i]
+		add(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds, &p.spent.validations[i])
+		if v.Says != nil {
+			add(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.Says, &p.spent.messages[i])
+		}
+	}
+	for i := range p.AuditAnnotations {
+		add(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), p.AuditAnnotations[i].Value, &p.spent.annotations[i])
+	}
+	for i := range p.Mutations {
+		add(p.Mutations[i].field(i), p.Mutations[i].Patch, &p.spent.mutations[i])
+	}
+	return list
+}
+
+// field is the path of the expression of the mutation.
+func (m *Mutation) field(i int) string {
+	if m.JSONPatch {
+		return fmt.Sprintf("spec.mutations[%d].jsonPatch.expression", i)
+	}
+	return fmt.Sprintf("spec.mutations[%d].applyConfiguration.expression", i)
+}

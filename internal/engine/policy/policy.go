@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+// Policy is a policy whose expressions are ready to be evaluated. They are compiled when
+// they are first needed.
+type Policy struct {
+	// Conditions are the match conditions; nil when there are none.
+	Conditions *condition.Set
+	// Variables are those that all but the conditions may use; nil when there are none.
+	Variables *expression.Variables
+	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
+	Validations      []Validation
+	AuditAnnotations []AuditAnnotation
+	// Mutations are those of a MutatingAdmissionPolicy.
+	Mutations []Mutation
+
+	spent   spent
+	witness expression.Witness
+}
+
+// Validation is one validation.
+type Validation struct {
+	registration.Validation
+	// Holds must be true. Says is the messageExpression, nil when there is none.
+	Holds *expression.Expression
+	Says  *expression.Expression
+}
+
+// AuditAnnotation is one audit annotation.
+type AuditAnnotation struct {
+	Key   string
+	Value *expression.Expression
+}
+
+// Mutation is one mutation.
+type Mutation struct {
+	// JSONPatch tells which of the two kinds of patches the value is.
+	JSONPatch bool
+	Patch     *expression.Expression
+}
+
+// Compile makes a policy, with the expressions of a cache.
+func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
+	p := e.Policy
+	scope := expression.Scope{Params: p.ParamKind != nil, Authorizer: true}
+	out := &Policy{Conditions: condition.Compile(cache, scope, e.MatchConditions), spent: newSpent(p)}
+	if len(p.Variables) > 0 || mentions(p) {
+		list := make([]expression.Variable, len(p.Variables))
+		for i, v := range p.Variables {
+			list[i] = expression.Variable(v)
+		}
+		out.Variables = cache.Variables(list, scope)
+	}
+	// The authorizer is not declared where messages are written (S16.12).
+	message := expression.Scope{Params: scope.Params}
+	for _, v := range p.Validations {
+		one := Validation{Validation: v, Holds: cache.Expression(v.Expression, scope, out.Variables, expression.Bool)}
+		if v.MessageExpression != "" {
+			one.Says = cache.Expression(v.MessageExpression, message, out.Variables, expression.Text)
+		}
+		out.Validations = append(out.Validations, one)
+	}
+	for _, a := range p.AuditAnnotations {
+		out.AuditAnnotations = append(out.AuditAnnotations, AuditAnnotation{a.Key, cache.Expression(a.ValueExpression, scope, out.Variables, expression.TextOrNull)})
+	}
+	patches := scope
+	patches.Patches = true
+	for _, m := range p.Mutations {
+		result := expression.ApplyConfiguration
+		if m.JSONPatch {
+			result = expression.JSONPatch
+		}
+		out.Mutations = append(out.Mutations, Mutation{m.JSONPatch, cache.Expression(m.Expression, patches, out.Variables, result)})
+	}
+	return out
+}
+
+// Watch has a witness shown the evaluations. It is called before the policy is used.
+func (p *Policy) Watch(w expression.Witness) {
+	p.witness = w
+	p.Conditions.Watch(w)
+}
+
+// mentions reports whether an expression of a policy without variables may use the name.
+func mentions(p *registration.Policy) bool {
+	const name = "variables"
+	for _, v := range p.Validations {
+		if strings.Contains(v.Expression, name) || strings.Contains(v.MessageExpression, name) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.AuditAnnotations, func(a registration.AuditAnnotation) bool { return strings.Contains(a.ValueExpression, name) }) ||
+		slices.ContainsFunc(p.Mutations, func(m registration.Mutation) bool { return strings.Contains(m.Expression, name) })
+}
+
+// Problem is an expression of a policy that does not compile.
+type Problem struct {
+	// Field is the path of the expression in the policy.
+	Field string
+	Err   error
+}
+
+// Problems returns the expressions that do not compile, in the order of the fields.
+func (p *Policy) Problems() []Problem {
+	var list []Problem
+	add := func(field string, err error) {
+		if err != nil {
+			list = append(list, Problem{field, err})
+		}
+	}
+	conditions := p.Conditions.Errors()
+	for _, i := range slices.Sorted(maps.Keys(conditions)) {
+		add(fmt.Sprintf("spec.matchConditions[%d].expression", i), conditions[i])
+	}
+	variables := p.Variables.Errors()
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		add(fmt.Sprintf("spec.variables[%s].expression", name), variables[name])
+	}
+	for i, v := range p.Validations {
+		add(fmt.Sprintf("spec.validations[%d].expression", i), v.Holds.Err())
+		if v.Says != nil {
+			add(fmt.Sprintf("spec.validations[%d].messageExpression", i), v.Says.Err())
+		}
+	}
+	for i, a := range p.AuditAnnotations {
+		add(fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), a.Value.Err())
+	}
+	for i, m := range p.Mutations {
+		add(m.field(i), m.Patch.Err())
+	}
+	return list
+}
+
+// Input is what a policy is evaluated with.
+type Input struct {
+	// Request has the request in the kind that matched; policies that matched the same
+	// kind share it.
+	Request *expression.Request
+	// Own is the resource of the request, and Matched the one that the rules of the policy
+	// matched (S16.5).
+	Own, Matched schema.GroupVersionResource
+	// Params is nil when the policy has none, or the binding names none.
+	Params runtime.Object
+}
+
+// Match evaluates the match conditions.
+func (p *Policy) Match(ctx context.Context, in *Input) condition.Result {
+	return p.Conditions.Eval(ctx, in.Request, in.Own, in.Params)
+}
+
+// Run starts a run of expressions that may use everything that a policy declares: those of
+// validations and of mutations.
+func (p *Policy) Run(ctx context.Context, in *Input) *expression.Run {
+	return in.Request.NewRun(ctx, p.options(in, true))
+}
+
+func (p *Policy) options(in *Input, authorizer bool) expression.Options {
+	return expression.Options{
+		Resource: in.Matched, Namespace: true, Authorizer: authorizer, Params: in.Params, Variables: p.Variables,
+		Budget: expression.RunBudget, Witness: p.witness,
+	}
+}
+
+// The limits of cost, in the units of CEL: of a whole evaluation without its conditions,
+// and of each expression.
+const (
+	CostLimit           = expression.RunBudget
+	ExpressionCostLimit = expression.PerExpression
+)

@@ -1,0 +1,246 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+// Result is what a ValidatingAdmissionPolicy says about a request with one param.
+type Result struct {
+	// Condition is what the match conditions said. If one is false or they failed, nothing
+	// else was evaluated.
+	Condition condition.Result
+	// Findings are what the validations found, in the order in which they count. If there
+	// is one without an Index, it says why some were not evaluated.
+	Findings []Finding
+	// Annotations are the values of audit annotations, in order.
+	Annotations []Annotation
+	// Cost is that of all expressions together, Elapsed how long they took.
+	Cost    uint64
+	Elapsed time.Duration
+}
+
+// Finding is what became of one validation.
+type Finding struct {
+	// Index is the place of the validation in the policy. Of a finding about the whole
+	// evaluation it is that of no validation: Whole is set.
+	Index int
+	Whole bool
+	// Violated reports whether the expression is false. Otherwise it is true, unless Err says
+	// why it could not be evaluated: that is what the failure policy is about (S17.6).
+	Violated bool
+	Err      error
+	// Message and Reason are for the user, if the validation is violated or failed.
+	Message string
+	Reason  metav1.StatusReason
+	// MessageErr is why the messageExpression gave no message; nil when it did, or there
+	// is none.
+	MessageErr error
+	// Cost and Elapsed are those of the validation's expression.
+	Cost    uint64
+	Elapsed time.Duration
+}
+
+// Holds reports whether the validation is true.
+func (f *Finding) Holds() bool { return !f.Violated && f.Err == nil }
+
+// Annotation is the value of one audit annotation.
+type Annotation struct {
+	Key string
+	// Value is empty when there is nothing to record (S17.19).
+	Value string
+	// Err is why there is no value.
+	Err     error
+	Cost    uint64
+	Elapsed time.Duration
+}
+
+// maxAnnotation is how many bytes of a value are recorded.
+const maxAnnotation = 10 << 10
+
+// Validate evaluates the policy.
+func (p *Policy) Validate(ctx context.Context, in *Input) Result {
+	start := time.Now()
+	var r Result
+	r.Condition = p.Match(ctx, in)
+	r.Cost = r.Condition.Cost
+	switch {
+	case r.Condition.False != nil:
+	case r.Condition.Err != nil:
+		r.Findings = []Finding{{Whole: true, Err: r.Condition.Err, Message: r.Condition.Err.Error(), Reason: metav1.StatusReasonInvalid}}
+	default:
+		p.judge(ctx, in, &r)
+	}
+	r.Elapsed = time.Since(start)
+	return r
+}
+
+// judge evaluates everything but the conditions.
+func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
+	run := p.Run(ctx, in)
+	defer run.End()
+	findings := make([]Finding, 0, len(p.Validations))
+	violated := false
+	for i := range p.Validations {
+		v := &p.Validations[i]
+		o, err := run.Eval(v.Holds)
+		p.spent.validations[i].Note(o.Cost)
+		r.spend(o.Cost)
+		if err != nil {
+			r.overflow(findings, o, err)
+			// The messages are not evaluated any more: there is nothing left for them.
+			for j := range r.Findings {
+				if f := &r.Findings[j]; f.Violated {
+					f.Message = p.fallback(f.Index)
+				}
+			}
+			return
+		}
+		f := Finding{Index: i, Cost: o.Cost, Elapsed: o.Elapsed, Reason: metav1.StatusReasonInvalid}
+		switch {
+		case o.Err != nil:
+			f.Err, f.Message = o.Err, o.Err.Error()
+		case o.Value != types.True:
+			f.Violated, f.Reason, violated = true, v.Reason, true
+		}
+		findings = append(findings, f)
+	}
+	r.Findings = findings
+	if violated {
+		p.say(run.Continue(p.options(in, false)), r)
+	}
+	// The texts are in the result, and the next run counts for itself.
+	run.End()
+	p.annotate(ctx, in, r)
+}
+
+// overflow notes that the budget was used up. Violations found before stay (D49).
+func (r *Result) overflow(findings []Finding, o expression.Outcome, err error) {
+	r.Findings = []Finding{{Whole: true, Err: err, Message: err.Error(), Reason: metav1.StatusReasonInvalid, Elapsed: o.Elapsed}}
+	for _, f := range findings {
+		if f.Violated {
+			r.Findings = append(r.Findings, f)
+		}
+	}
+}
+
+// spend counts what an expression cost.
+func (r *Result) spend(cost uint64) {
+	// An expression whose cost is not known has used up its budget.
+	r.Cost += min(cost, expression.RunBudget)
+}
+
+// say makes the messages of what is violated (S17.9, D60).
+func (p *Policy) say(run *expression.Run, r *Result) {
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if !f.Violated {
+			continue
+		}
+		v := &p.Validations[f.Index]
+		if v.Says != nil {
+			o, err := run.Eval(v.Says)
+			p.spent.messages[f.Index].Note(o.Cost)
+			r.spend(o.Cost)
+			if err != nil {
+				p.silence(r, err)
+				return
+			}
+			f.Message, f.MessageErr = sentence(&o)
+		}
+		if f.Message == "" {
+			f.Message = p.fallback(f.Index)
+		}
+	}
+}
+
+// silence notes that the messages used up the budget. Every violation is then told as an
+// error of its message, and stays a violation (S17.10, D49).
+func (p *Policy) silence(r *Result, err error) {
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Violated {
+			f.Message, f.MessageErr, f.Reason = fmt.Sprintf("failed messageExpression: %s", err), err, metav1.StatusReasonInvalid
+		}
+	}
+}
+
+// sentence is the message that an expression gave; empty when it cannot be used.
+func sentence(o *expression.Outcome) (string, error) {
+	if o.Err != nil {
+		return "", o.Err
+	}
+	text, _ := o.Value.Value().(string)
+	text = strings.TrimSpace(text)
+	switch {
+	case len(text) > limits.MaxEvaluatedMessageExpressionSizeBytes:
+		return "", fmt.Errorf("the message has %d bytes, and may have %d", len(text), limits.MaxEvaluatedMessageExpressionSizeBytes)
+	case strings.Contains(text, "\n"):
+		return "", errLines
+	}
+	return text, nil
+}
+
+var errLines = fmt.Errorf("the message has several lines")
+
+// fallback is the message of a validation without one that was evaluated.
+func (p *Policy) fallback(index int) string {
+	v := &p.Validations[index]
+	if message := strings.TrimSpace(v.Message); message != "" {
+		return message
+	}
+	return "failed expression: " + strings.TrimSpace(v.Expression)
+}
+
+// annotate evaluates the audit annotations.
+func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
+	if len(p.AuditAnnotations) == 0 {
+		return
+	}
+	run := in.Request.NewRun(ctx, p.options(in, false))
+	defer run.End()
+	annotations := make([]Annotation, 0, len(p.AuditAnnotations))
+	for i := range p.AuditAnnotations {
+		a := &p.AuditAnnotations[i]
+		o, err := run.Eval(a.Value)
+		p.spent.annotations[i].Note(o.Cost)
+		r.spend(o.Cost)
+		if err != nil {
+			r.overflow(r.Findings, o, err)
+			return
+		}
+		out := Annotation{Key: a.Key, Cost: o.Cost, Elapsed: o.Elapsed, Err: o.Err}
+		if text, ok := value(&o); ok {
+			if out.Value = strings.TrimSpace(text); len(out.Value) > maxAnnotation {
+				out.Value = out.Value[:maxAnnotation]
+			}
+		}
+		annotations = append(annotations, out)
+	}
+	r.Annotations = annotations
+}
+
+// Why returns the part of a validation that makes it false; empty when the expression as a
+// whole is to blame, or the validation is not false.
+func (p *Policy) Why(ctx context.Context, in *Input, index int) string {
+	run := p.Run(ctx, in)
+	defer run.End()
+	return run.Why(p.Validations[index].Holds)
+}
+
+// value is the text of an outcome, if it is one.
+func value(o *expression.Outcome) (string, bool) {
+	if o.Value == nil {
+		return "", false
+	}
+	text, ok := o.Value.Value().(string)
+	return text, ok
+}

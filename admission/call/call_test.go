@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 )
 
 func TestRequestOnTheWire(t *testing.T) {

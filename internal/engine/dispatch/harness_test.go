@@ -16,11 +16,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 )
 
 // hook makes a step for a webhook at the path that is the first label of its

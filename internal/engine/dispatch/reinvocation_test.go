@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 )
 
 // once sets a field the first time it is asked, then allows.

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/gatehouse-dev/gatehouse/admission/call"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/hooktest"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 

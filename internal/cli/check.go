@@ -22,7 +22,7 @@ import (
 )
 
 type checkOptions struct {
-	paths                  []string
+	paths, old             []string
 	fromCluster, snapshot  string
 	as                     string
 	asGroups               []string
@@ -38,7 +38,7 @@ type checkOptions struct {
 	missingDefinitions     string
 	allowUnseen            []string
 	accepted               []check.Acceptance
-	ignore                 *manifests.Ignore
+	ignore, ignoreOld      *manifests.Ignore
 }
 
 func newCheck(streams Streams) *cobra.Command {
@@ -80,6 +80,10 @@ policies, quotas and roles of a cluster, too. No webhook is called without
   gatehouse snapshot -o cluster.yaml
   gatehouse check deploy/ --snapshot cluster.yaml -o sarif > check.sarif
 
+  # what a branch changes: updates and deletions
+  git worktree add ../main main
+  gatehouse check deploy/ --old ../main/deploy
+
   # with what defaults, plugins and mutating policies make of each object
   gatehouse check deploy/web.yaml --diff`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -102,6 +106,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	}
 	addSection(cmd, "What is checked", func(f *pflag.FlagSet) {
 		f.SortFlags = false
+		f.StringArrayVar(&o.old, "old", nil, "`path` of the version before, a file or a directory; may be repeated. What differs is judged as an update or a deletion")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		f.StringSliceVar(&o.skip, "skip", nil, "`kind` of objects not to check, as KIND or GROUP/KIND; may be repeated")
 		f.StringVar(&o.missingDefinitions, "missing-definitions", string(check.MissingIsError), "what becomes of objects of a kind that nobody defines: error, warn or skip")
@@ -183,7 +188,12 @@ func (o *checkOptions) complete() error {
 	if o.ignore, err = manifests.NewIgnore(o.exclude); err != nil {
 		return usageError{fmt.Errorf("--exclude: %w", err)}
 	}
+	if o.ignoreOld, err = manifests.NewIgnore(o.exclude); err != nil {
+		return usageError{fmt.Errorf("--exclude: %w", err)}
+	}
 	switch {
+	case slices.Contains(o.old, manifests.Stdin):
+		return usageError{errors.New("--old needs a file or a directory")}
 	case o.fromCluster != "" && o.snapshot != "":
 		return usageError{errors.New("--from-cluster and --snapshot exclude each other")}
 	case len(o.asGroups) > 0 && o.as == "":
@@ -225,7 +235,13 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if len(set.Objects) == 0 && len(set.Problems) == 0 {
+	var old *manifests.Set
+	if len(o.old) > 0 {
+		if old, err = manifests.ReadBut(o.ignoreOld, o.old, nil); err != nil {
+			return usageError{fmt.Errorf("--old: %w", err)}
+		}
+	}
+	if len(set.Objects) == 0 && len(set.Problems) == 0 && (old == nil || len(old.Objects) == 0) {
 		message := "no Kubernetes objects were found"
 		if len(set.Notes) > 0 {
 			message += ": " + place(set.Notes[0].File, set.Notes[0].Line, 0) + ": " + set.Notes[0].Message
@@ -233,7 +249,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		return usageError{errors.New(message)}
 	}
 	options := check.Options{
-		Set: set, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
+		Set: set, Old: old, Namespace: o.namespace, NamespaceEnforced: o.namespaceStrict, As: o.as, Groups: o.asGroups,
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
 		AllowUnseen: o.allowUnseen, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}

@@ -138,6 +138,9 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		terminal.Fprintf(b, "%s", b.Item(note))
 	}
 	s := &r.Summary
+	if len(o.old) > 0 {
+		terminal.Fprintf(b, "Since the version before: %d created, %d updated, %d deleted, %d unchanged.\n", s.Created, s.Updated, s.Deleted, s.Unchanged)
+	}
 	terminal.Fprintf(b, "%s in %s: %d accepted, %d rejected", counted(s.Objects, "object"), counted(s.Files, "file"), s.Accepted, s.Rejected)
 	if s.Unknown > 0 {
 		terminal.Fprintf(b, ", %d not checked", s.Unknown)

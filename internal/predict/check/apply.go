@@ -32,6 +32,10 @@ type task struct {
 	// object from being sent. stored reports whether there was such an object.
 	answer *answer
 	stored bool
+	// unchanged reports whether that object is as the file has it, so that nothing is sent. current
+	// is that object; empty when it was not read.
+	unchanged bool
+	current   []byte
 	// dryRun reports whether the object is judged and not stored: a later document has another
 	// variant of it.
 	dryRun bool
@@ -44,6 +48,12 @@ type task struct {
 	ignoresFields, skipped bool
 	// result is where the report has it.
 	result *Object
+
+	// removed reports whether the object is of the version before. If the snapshot has it, it is
+	// restored; if not, it is made, and leftOut says why it could not be. there reports whether the
+	// server has it.
+	removed, restored, there bool
+	leftOut                  string
 }
 
 // The managers of fields, as kubectl names itself.
@@ -59,13 +69,25 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 		return r.plainly(ctx, c, t)
 	}
 	if r.ServerSide {
-		query := t.query(serverSideManager)
-		query.Set("force", "false")
-		return c.do(ctx, request{
-			method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object), query: query,
+		if r.Old != nil && !t.removed {
+			// The answer does not say what changed.
+			current, err := r.admin.do(ctx, request{method: http.MethodGet, path: t.path()})
+			if err != nil {
+				return nil, err
+			}
+			if current.ok() {
+				t.stored, t.current = true, current.body
+			}
+		}
+		return r.unconverted(t, func(t *task) (*answer, error) {
+			query := t.query(serverSideManager)
+			query.Set("force", "false")
+			return c.do(ctx, request{
+				method: http.MethodPatch, path: t.path(), contentType: string(types.ApplyPatchType), body: bodyOf(t.sent.Object), query: query,
+			})
 		})
 	}
-	if r.As != "" {
+	if r.As != "" || r.Old != nil && !t.removed {
 		if a, err := r.change(ctx, c, t); a != nil || err != nil {
 			return a, err
 		}
@@ -100,41 +122,47 @@ func (r *run) change(ctx context.Context, c *client, t *task) (*answer, error) {
 	if !current.ok() {
 		return current, nil
 	}
-	t.stored = true
-	return t.patch(ctx, c, current.body)
+	t.stored, t.current = true, current.body
+	return r.unconverted(t, func(sent *task) (*answer, error) { return sent.patch(ctx, c, current.body) })
+}
+
+// unconverted sends an object. Without webhooks, the versions of a custom resource differ in their
+// name only: a definition that names a webhook for them is judged as it is, and stored without.
+func (r *run) unconverted(t *task, send func(*task) (*answer, error)) (*answer, error) {
+	if r.Call || !convertsByWebhook(t.sent) {
+		return send(t)
+	}
+	try := *t
+	try.dryRun = true
+	judged, err := send(&try)
+	if err != nil || !judged.ok() || t.dryRun {
+		return judged, err
+	}
+	plain := *t
+	plain.sent = t.sent.DeepCopy()
+	plain.sent.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
+	if made, err := send(&plain); err != nil || !made.ok() {
+		return made, err
+	}
+	return judged, nil
 }
 
 // create creates an object.
 func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
-	object := t.sent.DeepCopy()
-	if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
-		return nil, err
-	}
-	pruneNulls(object.Object)
-	if object.GetResourceVersion() != "" {
-		// The object was written by a cluster. kubectl leaves it out.
-		object.SetResourceVersion("")
-	}
-	create := request{method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: "application/json", query: t.query(clientSideManager)}
-	if !r.Call && convertsByWebhook(object) {
-		create.query.Set("dryRun", metav1.DryRunAll)
-		create.body = bodyOf(object.Object)
-		judged, err := c.do(ctx, create)
-		if err != nil || !judged.ok() || t.dryRun {
-			return judged, err
+	return r.unconverted(t, func(t *task) (*answer, error) {
+		object := t.sent.DeepCopy()
+		if err := util.CreateApplyAnnotation(object, unstructured.UnstructuredJSONScheme); err != nil {
+			return nil, err
 		}
-		// Without webhooks, versions differ in their name only.
-		create.query.Del("dryRun")
-		object.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
-		create.body = bodyOf(object.Object)
-		made, err := c.do(ctx, create)
-		if err != nil || !made.ok() {
-			return made, err
+		pruneNulls(object.Object)
+		if object.GetResourceVersion() != "" {
+			// The object was written by a cluster. kubectl leaves it out.
+			object.SetResourceVersion("")
 		}
-		return judged, nil
-	}
-	create.body = bodyOf(object.Object)
-	return c.do(ctx, create)
+		return c.do(ctx, request{
+			method: http.MethodPost, path: collection(t.kind, t.namespace), contentType: jsonType, query: t.query(clientSideManager), body: bodyOf(object.Object),
+		})
+	})
 }
 
 // query has the parameters of a write of the object.
@@ -183,6 +211,7 @@ func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, e
 		return nil, fmt.Errorf("the change of the object that is there: %w", err)
 	}
 	if string(change.body) == "{}" {
+		t.unchanged = true
 		return &answer{code: http.StatusOK, body: current}, nil
 	}
 	return c.do(ctx, change)

@@ -13,6 +13,9 @@ import (
 type Options struct {
 	// Set are the objects.
 	Set *manifests.Set
+	// Old is the version before of the files, nil for none: its objects are there, so that those of
+	// Set are updates, and what Set has no more is deleted.
+	Old *manifests.Set
 	// Snapshot is the cluster that the objects are meant for; nil for an empty one.
 	Snapshot *clustersnapshot.Snapshot
 	// Namespace is where objects are that name none; empty means default. With

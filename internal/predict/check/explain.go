@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -34,14 +35,14 @@ func (r *run) explain(ctx context.Context) error {
 	notes := len(r.report.Notes)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	for _, t := range r.tasks {
-		if t.accepted() && !t.skipped {
+	for _, t := range slices.Concat(r.tasks, r.removed) {
+		if t.accepted() && !t.skipped && !t.unchanged {
 			group.Go(func() error {
-				defer r.did(planning, 1)
+				defer r.planned(t)
 				return r.calls(ctx, world, t)
 			})
 		} else {
-			r.did(planning, 1)
+			r.planned(t)
 		}
 	}
 	if err := group.Wait(); err != nil {
@@ -63,11 +64,24 @@ func (r *run) explains(o runtime.Object) bool {
 	return false
 }
 
+// planned counts an object of the files.
+func (r *run) planned(t *task) {
+	if !t.removed {
+		r.did(planning, 1)
+	}
+}
+
 // calls notes which webhooks would be called for an object.
 func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 	q := &offline.Request{Operation: "CREATE", Kind: t.kind, Namespace: t.namespace, Name: t.name, Object: t.sent}
-	if t.stored {
+	switch {
+	case t.removed:
+		q.Operation, q.Object, q.Old = "DELETE", nil, t.sent
+	case t.stored:
 		q.Operation, q.Old = "UPDATE", t.sent
+		if old := (&unstructured.Unstructured{}); len(t.current) > 0 && old.UnmarshalJSON(t.current) == nil && old.GroupVersionKind() == t.sent.GroupVersionKind() {
+			q.Old = old
+		}
 	}
 	if r.As != "" {
 		q.User = &user.DefaultInfo{Name: r.As, Groups: append(slices.Clone(r.Groups), user.AllAuthenticated)}

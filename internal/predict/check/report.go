@@ -53,6 +53,11 @@ type Summary struct {
 	// Skipped objects were not to be checked, Suppressed findings are accepted.
 	Skipped    int `json:"skipped,omitempty"`
 	Suppressed int `json:"suppressed,omitempty"`
+	// Created, Updated, Unchanged and Deleted objects are counted next to a version before.
+	Created   int `json:"created,omitempty"`
+	Updated   int `json:"updated,omitempty"`
+	Unchanged int `json:"unchanged,omitempty"`
+	Deleted   int `json:"deleted,omitempty"`
 	// StartSeconds is how long the server took to start, CheckSeconds the rest.
 	StartSeconds float64 `json:"startSeconds"`
 	CheckSeconds float64 `json:"checkSeconds"`
@@ -79,6 +84,8 @@ type Object struct {
 	Namespace  string  `json:"namespace,omitempty"`
 	Name       string  `json:"name,omitempty"`
 	Verdict    Verdict `json:"verdict"`
+	// Operation is create, update, delete or unchanged, next to a version before.
+	Operation string `json:"operation,omitempty"`
 	// Code, Reason and Message are those of the refusal, Warnings those of the server.
 	Code     int32    `json:"code,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
@@ -189,6 +196,11 @@ func newReport(o *Options) *Report {
 			f.Level, f.Rule = LevelWarning, ruleDuplicateKey
 		}
 		r.Findings = append(r.Findings, f)
+	}
+	if o.Old != nil {
+		for _, file := range o.Old.Files {
+			place(file)
+		}
 	}
 	for _, n := range o.Set.Notes {
 		r.Skipped = append(r.Skipped, Skipped(n))
@@ -403,6 +415,16 @@ func (r *Report) count() {
 			s.Unknown++
 		case NotJudged:
 			s.Skipped++
+		}
+		switch o.Operation {
+		case created:
+			s.Created++
+		case updated:
+			s.Updated++
+		case unchanged:
+			s.Unchanged++
+		case deleted:
+			s.Deleted++
 		}
 	}
 	for _, f := range r.Findings {

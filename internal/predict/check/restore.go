@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// restore puts the objects of the snapshot into the server.
-func (r *run) restore(ctx context.Context) error {
+// ofSnapshot returns the objects of the snapshot, and notes what it has not.
+func (r *run) ofSnapshot() []*unstructured.Unstructured {
 	s := r.Snapshot
 	r.report.Unseen = r.unseen()
 	if have, want := s.Cluster.KubernetesVersion, r.report.KubernetesVersion; have != want {
@@ -27,6 +27,14 @@ func (r *run) restore(ctx context.Context) error {
 	objects := s.Objects()
 	if _, unread := s.HasNot(schema.GroupResource{Resource: "namespaces"}); unread {
 		objects = append(objects, r.namespacesOf(objects)...)
+	}
+	return objects
+}
+
+// restore puts objects of the snapshot into the server.
+func (r *run) restore(ctx context.Context, objects []*unstructured.Unstructured) error {
+	if len(objects) == 0 {
+		return nil
 	}
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {
@@ -77,7 +85,11 @@ func (r *run) namespacesOf(restored []*unstructured.Unstructured) []*unstructure
 	for _, u := range restored {
 		names = append(names, u.GetNamespace())
 	}
-	for _, o := range r.Set.Objects {
+	written := r.Set.Objects
+	if r.Old != nil {
+		written = slices.Concat(written, r.Old.Objects)
+	}
+	for _, o := range written {
 		names = append(names, text(o.Content, "metadata", "namespace"))
 	}
 	for _, name := range names {

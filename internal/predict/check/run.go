@@ -28,6 +28,7 @@ const parallel = 16
 
 // The parts of a check that take long for many objects.
 const (
+	preparing = "Prepared"
 	applying  = "Applied"
 	expanding = "Expanded"
 	planning  = "Looked for webhooks of"
@@ -47,6 +48,8 @@ type run struct {
 	// kinds are those that the server serves.
 	kinds *offline.Kinds
 	tasks []*task
+	// old are the objects of the version before, and removed those that were deleted.
+	old, removed []*task
 	// groups are the API groups that the set defines kinds of.
 	groups map[string]bool
 	// quotas are the namespaces with a quota. mu guards them while a snapshot is
@@ -69,7 +72,11 @@ func (r *run) did(what string, objects int) {
 		r.doing, r.done = what, 0
 	}
 	r.done += objects
-	r.Progress(what, r.done, len(r.tasks))
+	of := len(r.tasks)
+	if what == preparing {
+		of = len(r.old)
+	}
+	r.Progress(what, r.done, of)
 }
 
 func (r *run) all(ctx context.Context) error {
@@ -113,10 +120,8 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 		}
 	}
 	r.quotas = map[string]bool{}
-	if r.Snapshot != nil {
-		if err := r.restore(ctx); err != nil {
-			return fmt.Errorf("loading the snapshot: %w", err)
-		}
+	if err := r.before(ctx); err != nil {
+		return err
 	}
 	r.plan()
 	for _, at := range r.inOrder() {
@@ -132,10 +137,26 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 		if err := r.after(ctx, at, batch); err != nil {
 			return err
 		}
+		if at == bindings && !r.rehearse {
+			if err := r.remove(ctx, true); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.remove(ctx, false); err != nil {
+		return err
 	}
 	for _, t := range r.tasks {
 		if !t.skipped {
 			r.report.judged(t)
+		}
+	}
+	r.judgedRemovals()
+	if r.Old != nil {
+		for _, t := range slices.Concat(r.tasks, r.removed) {
+			if !t.skipped {
+				t.result.Operation = t.operation()
+			}
 		}
 	}
 	return nil
@@ -143,12 +164,7 @@ func (r *run) applyInOrder(ctx context.Context) (err error) {
 
 // plan makes a task of every object, in the order of the files.
 func (r *run) plan() {
-	paramKinds := map[schema.GroupKind]bool{}
-	for _, o := range r.Set.Objects {
-		if kind, ok := paramKind(&unstructured.Unstructured{Object: o.Content}); ok {
-			paramKinds[kind] = true
-		}
-	}
+	paramKinds := paramKindsOf(r.Set)
 	r.groups = map[string]bool{}
 	for _, o := range r.Set.Objects {
 		if text(o.Content, "kind") == "CustomResourceDefinition" {
@@ -383,7 +399,7 @@ func (r *run) after(ctx context.Context, at stage, batch []*task) error {
 				if err != nil {
 					return err
 				}
-				if problem != "" && !t.skipped {
+				if problem != "" && !t.skipped && !t.removed {
 					r.report.refuse(t, ruleInvalid, "", problem)
 				}
 			}

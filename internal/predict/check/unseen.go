@@ -120,15 +120,22 @@ func (r *run) unseen() []*Unseen {
 
 func everyObject(*task) bool { return true }
 
-// judges reports whether a plugin may have an opinion on the creation of an object.
+// judges reports whether a plugin may have an opinion on what is done with an object.
 func judges(p *plugins.Plugin, t *task) bool {
-	if t.kind == nil {
+	if t.kind == nil || t.unchanged {
 		return false
+	}
+	operation := apiadmission.Create
+	switch {
+	case t.removed:
+		operation = apiadmission.Delete
+	case t.stored:
+		operation = apiadmission.Update
 	}
 	is := func(pattern, name string) bool { return pattern == "*" || pattern == name }
 	return slices.ContainsFunc(p.About, func(a plugins.About) bool {
 		return is(a.Group, t.kind.Resource.Group) && is(a.Resource, t.kind.Resource.Resource) && (a.Subresource == "" || a.Subresource == "*") &&
-			(a.Operations == nil || slices.Contains(a.Operations, apiadmission.Create) || t.stored && slices.Contains(a.Operations, apiadmission.Update)) &&
+			(a.Operations == nil || slices.Contains(a.Operations, operation)) &&
 			(!a.Namespaced || t.namespace != "")
 	})
 }
@@ -145,7 +152,7 @@ func (r *run) leftOut(u *unstructured.Unstructured, why string) {
 // what concerns any.
 func (r *run) weighUnseen() {
 	for _, u := range r.report.Unseen {
-		for _, t := range r.tasks {
+		for _, t := range slices.Concat(r.tasks, r.removed) {
 			if t.result.Verdict != NotJudged && u.concerns(t) {
 				u.Objects++
 			}

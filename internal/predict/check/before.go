@@ -1,0 +1,352 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// The operations on an object.
+const (
+	created   = "create"
+	updated   = "update"
+	deleted   = "delete"
+	unchanged = "unchanged"
+)
+
+// mostLeftOut is how many objects of the version before are named that could not be made.
+const mostLeftOut = 10
+
+// before makes what is there before the objects are applied: what the snapshot has and what the
+// version before has. The objects of the version before are there as if they had been made before
+// what only refuses them. What changes objects has changed them.
+func (r *run) before(ctx context.Context) error {
+	var first, last []*unstructured.Unstructured
+	if r.Snapshot != nil {
+		for _, u := range r.ofSnapshot() {
+			if r.Old != nil && (refuses(u) || u.GroupVersionKind().GroupKind() == quotaKind) {
+				// A quota of the snapshot counts the objects of the version before already.
+				last = append(last, u)
+			} else {
+				first = append(first, u)
+			}
+		}
+	}
+	if err := r.restore(ctx, first); err != nil {
+		return fmt.Errorf("loading the snapshot: %w", err)
+	}
+	if r.Old == nil {
+		return nil
+	}
+	r.planOld(slices.Concat(first, last))
+	for _, refusing := range []bool{false, true} {
+		for at := definitions; at < stages; at++ {
+			var batch []*task
+			for _, t := range r.old {
+				if t.stage == at && refuses(t.sent) == refusing {
+					batch = append(batch, t)
+				}
+			}
+			if err := r.makeOld(ctx, batch); err != nil {
+				return err
+			}
+			if err := r.after(ctx, at, batch); err != nil {
+				return err
+			}
+		}
+		if !refusing {
+			if err := r.restore(ctx, last); err != nil {
+				return fmt.Errorf("loading the snapshot: %w", err)
+			}
+		}
+	}
+	r.noteOld()
+	return nil
+}
+
+// quotaKind are quotas, limitsKind limit ranges.
+var (
+	quotaKind  = schema.GroupKind{Kind: "ResourceQuota"}
+	limitsKind = schema.GroupKind{Kind: "LimitRange"}
+)
+
+// refuses reports whether an object registers what refuses objects and never changes them.
+func refuses(u *unstructured.Unstructured) bool {
+	kind := u.GroupVersionKind().GroupKind()
+	if kind.Group != registration.GroupName {
+		return false
+	}
+	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Kind == kind.Kind })
+	if i < 0 {
+		return false
+	}
+	d := &registration.Sources()[i]
+	if d.Binds {
+		d = d.Bound.Descriptor()
+	}
+	return d.Pass == registration.ValidatingPass
+}
+
+// identity names an object of a file, in whatever version it is written.
+type identity struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+func (r *run) identity(u *unstructured.Unstructured) identity {
+	gvk := u.GroupVersionKind()
+	id := identity{GroupKind: gvk.GroupKind(), name: u.GetName()}
+	if r.kinds.Of(gvk).Namespaced {
+		id.namespace = cmp.Or(u.GetNamespace(), r.Namespace)
+	}
+	return id
+}
+
+// planOld makes a task of every object of the version before that the snapshot has not. Of several
+// documents with the same object, the last one counts.
+func (r *run) planOld(restored []*unstructured.Unstructured) {
+	paramKinds := paramKindsOf(r.Old)
+	known := map[schema.GroupKind]map[string]bool{}
+	for _, u := range restored {
+		kind := u.GroupVersionKind().GroupKind()
+		if known[kind] == nil {
+			known[kind] = map[string]bool{}
+		}
+		known[kind][u.GetNamespace()+"/"+u.GetName()] = true
+	}
+	for _, o := range r.Old.Objects {
+		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}, removed: true}
+		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
+		if t.name == "" {
+			// Each apply makes another one.
+			continue
+		}
+		t.stage = stageFor(t.sent, paramKinds)
+		t.skipped = r.skips(t)
+		names := known[t.sent.GroupVersionKind().GroupKind()]
+		t.restored = names[t.namespace+"/"+t.name] || t.namespace == "" && names[r.Namespace+"/"+t.name]
+		r.old = append(r.old, t)
+	}
+}
+
+// paramKindsOf are the kinds that the policies of a set refer to.
+func paramKindsOf(set *manifests.Set) map[schema.GroupKind]bool {
+	kinds := map[schema.GroupKind]bool{}
+	for _, o := range set.Objects {
+		if kind, ok := paramKind(&unstructured.Unstructured{Object: o.Content}); ok {
+			kinds[kind] = true
+		}
+	}
+	return kinds
+}
+
+// makeOld makes the objects of a stage of the version before, as an administrator.
+func (r *run) makeOld(ctx context.Context, batch []*task) error {
+	var order []*task
+	last := map[identity]int{}
+	for _, t := range batch {
+		t.kind = r.kinds.Of(t.sent.GroupVersionKind())
+		id := r.identity(t.sent)
+		t.namespace = id.namespace
+		t.sent.SetNamespace(t.namespace)
+		switch i, again := last[id]; {
+		case t.kind.Guessed:
+			t.leftOut = "this server does not serve " + t.sent.GetAPIVersion() + " " + t.sent.GetKind()
+			r.did(preparing, 1)
+		case again:
+			order[i] = t
+			r.did(preparing, 1)
+		default:
+			last[id] = len(order)
+			order = append(order, t)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, t := range order {
+		group.Go(func() error {
+			defer r.did(preparing, 1)
+			if t.restored {
+				t.there = true
+				return nil
+			}
+			a, err := r.apply(ctx, r.admin, t)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			switch {
+			case err != nil:
+				t.leftOut = err.Error()
+			case !a.ok():
+				t.leftOut = a.status.Message
+			default:
+				t.there, t.answer, t.stored = true, a, false
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// noteOld notes what could not be made of the version before.
+func (r *run) noteOld() {
+	for _, p := range r.Old.Problems {
+		if !p.Warning {
+			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s: %s", p.File, p.Message))
+		}
+	}
+	n := 0
+	for _, t := range r.old {
+		if t.leftOut == "" {
+			continue
+		}
+		if n++; n <= mostLeftOut {
+			r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %s:%d: %s could not be made, so that it is judged as new: %s",
+				t.object.File, t.object.Line, title(t.sent.GetKind(), t.namespace, t.name), t.leftOut))
+		}
+	}
+	if n > mostLeftOut {
+		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the version before: %d more objects could not be made", n-mostLeftOut))
+	}
+}
+
+// gone are the objects of the version before that the files have no more, in the order in which
+// they are deleted: what needs others comes before these.
+func (r *run) gone() []*task {
+	kept := map[identity]bool{}
+	for _, t := range r.tasks {
+		kept[r.identity(t.sent)] = true
+	}
+	var list []*task
+	for _, t := range slices.Backward(r.old) {
+		if t.there && !kept[r.identity(t.sent)] {
+			list = append(list, t)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *task) int {
+		return cmp.Or(cmp.Compare(b.stage, a.stage), cmp.Compare(owning(a), owning(b)))
+	})
+	return list
+}
+
+// owning is when an object of a stage is deleted: after those that live in it.
+func owning(t *task) int {
+	switch t.kind.Kind.Kind {
+	case "CustomResourceDefinition":
+		return 1
+	case "Namespace":
+		return 2
+	}
+	return 0
+}
+
+// judges reports whether requests are judged by an object of this kind. It is deleted before the
+// others are applied, as one that is new is created before.
+func (t *task) judges() bool {
+	kind := t.kind.Kind.GroupKind()
+	return t.stage == registrations || t.stage == bindings || kind == quotaKind || kind == limitsKind
+}
+
+// remove deletes what the files have no more: what judges requests, or the rest.
+func (r *run) remove(ctx context.Context, judging bool) error {
+	any := false
+	for _, t := range r.gone() {
+		if t.judges() != judging || t.skipped {
+			continue
+		}
+		any = true
+		t.result = r.report.add(t)
+		r.removed = append(r.removed, t)
+		// The objects depend on one another.
+		q := request{method: http.MethodDelete, path: t.path(), query: map[string][]string{"propagationPolicy": {"Background"}}}
+		a, err := r.user.do(ctx, q)
+		if err != nil {
+			return err
+		}
+		t.answer = a
+		if t.denials, err = r.denials(ctx, a); err != nil {
+			return err
+		}
+	}
+	if !any || !judging {
+		return nil
+	}
+	return r.server.server.CaughtUp(ctx)
+}
+
+// judgedRemovals notes what the server said of the deletions, and what they take along.
+func (r *run) judgedRemovals() {
+	for _, t := range r.removed {
+		found := len(r.report.Findings)
+		r.report.judged(t)
+		for i := range r.report.Findings[found:] {
+			f := &r.report.Findings[found+i]
+			if f.Level == LevelError {
+				f.Message = "the deletion would be rejected: " + f.Message
+			} else {
+				f.Message = "the deletion: " + f.Message
+			}
+		}
+		if !t.accepted() || owning(t) == 0 {
+			continue
+		}
+		for _, other := range r.tasks {
+			if other.skipped || !other.accepted() {
+				continue
+			}
+			switch {
+			case t.kind.Kind.Kind == "Namespace" && other.namespace == t.name:
+				r.report.refuse(other, ruleNamespace, "metadata.namespace", fmt.Sprintf("the files no longer have the namespace %q, which is at %s:%d before: the object would be deleted with it", t.name, t.object.File, t.object.Line))
+			case t.kind.Kind.Kind == "CustomResourceDefinition" && other.kind.Resource.GroupResource().String() == t.name:
+				r.report.refuse(other, ruleUnknownKind, "apiVersion", fmt.Sprintf("the files no longer have the definition of its kind, which is at %s:%d before: the object would be deleted with it", t.object.File, t.object.Line))
+			}
+		}
+	}
+}
+
+// alike reports whether an object is the same before and after a write. A controller may have
+// written its status in between.
+func alike(a, b []byte) bool {
+	var before, after unstructured.Unstructured
+	if before.UnmarshalJSON(a) != nil || after.UnmarshalJSON(b) != nil {
+		return false
+	}
+	for _, u := range []*unstructured.Unstructured{&before, &after} {
+		u.SetResourceVersion("")
+		u.SetManagedFields(nil)
+		delete(u.Object, "status")
+		annotations := u.GetAnnotations()
+		// A snapshot is without.
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
+		u.SetAnnotations(annotations)
+	}
+	return apiequality.Semantic.DeepEqual(before.Object, after.Object)
+}
+
+// operation is what is done with an object; empty when that is not known.
+func (t *task) operation() string {
+	switch {
+	case t.removed:
+		return deleted
+	case t.stored && (t.unchanged || t.accepted() && len(t.current) > 0 && alike(t.answer.body, t.current)):
+		return unchanged
+	case t.stored:
+		return updated
+	case t.answer != nil:
+		return created
+	}
+	return ""
+}

@@ -282,16 +282,43 @@ func TestTheEngineStaysSmall(t *testing.T) {
 func TestTestsOfOperatorsDoNotLinkTheServer(t *testing.T) {
 	deps := func(packages ...string) []string {
 		t.Helper()
-		out, err := exec.Command("go", append([]string{"list", "-deps"}, packages...)...).Output()
+		cmd := exec.Command("go", append([]string{"list", "-deps"}, packages...)...)
+		cmd.Dir, cmd.Env = "gatehousetest", append(os.Environ(), "GOWORK=off")
+		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		return strings.Fields(string(out))
 	}
 	allowed := deps("k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/restmapper", "k8s.io/client-go/discovery/cached/memory", "k8s.io/client-go/tools/clientcmd")
-	for _, dep := range deps("./gatehousetest") {
+	for _, dep := range deps(".") {
 		if strings.Contains(dep, ".") && dep != modulePath+"/gatehousetest" && !slices.Contains(allowed, dep) {
 			t.Errorf("gatehousetest depends on %s", dep)
+		}
+	}
+}
+
+// The module gatehousetest asks an operator for nothing but an old client-go, and neither it nor
+// the server's module asks for the other. docs/decisions/011-gatehousetest-is-a-module.md says why.
+func TestGatehousetestRaisesNoVersion(t *testing.T) {
+	direct := func(file string) []string {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, m := range regexp.MustCompile(`(?m)^(?:require |\t)(\S+ v\S+)$`).FindAllStringSubmatch(string(text), -1) {
+			found = append(found, m[1])
+		}
+		return found
+	}
+	if got, want := direct("gatehousetest/go.mod"), []string{"k8s.io/api v0.35.0", "k8s.io/apimachinery v0.35.0", "k8s.io/client-go v0.35.0"}; !slices.Equal(got, want) {
+		t.Errorf("gatehousetest requires %v, want %v", got, want)
+	}
+	for _, required := range direct("go.mod") {
+		if strings.HasPrefix(required, modulePath) {
+			t.Errorf("the server's module requires %s", required)
 		}
 	}
 }

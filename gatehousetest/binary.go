@@ -16,6 +16,8 @@ const (
 	// binaryVariable names the program when it is set.
 	binaryVariable = "GATEHOUSE_BINARY"
 	command        = "github.com/gatehouse-dev/gatehouse/cmd/gatehouse"
+	// versionFile, next to the go.mod of a test, is the go.mod that the program is built with.
+	versionFile = "gatehouse.mod"
 	// withoutPlugins leaves Go plugins out of the kustomize in kubectl, which cannot be
 	// switched on there anyway. A program that may load plugins keeps all that they could
 	// call, and only the C linker can link it: that takes a multiple of time and space.
@@ -30,7 +32,7 @@ var binary = sync.OnceValues(func() (string, error) {
 		}
 		return filepath.Abs(given)
 	}
-	built, buildErr := build()
+	built, buildErr := build(".")
 	if buildErr == nil {
 		return built, nil
 	}
@@ -38,29 +40,40 @@ var binary = sync.OnceValues(func() (string, error) {
 	if pathErr == nil {
 		return filepath.Abs(found)
 	}
-	return "", fmt.Errorf("there is no program for the server. Set $%s to one, or put gatehouse on the PATH, or add it to the module of the test with: go get -tool %s\n%w",
-		binaryVariable, command, errors.Join(buildErr, pathErr))
+	return "", fmt.Errorf(`there is no program for the server. Choose its version in the folder of go.mod:
+  go mod init -modfile=%[1]s gatehouse
+  go get -tool -modfile=%[1]s %[2]s
+or set $%[3]s to a program, or put gatehouse on the PATH
+%[4]w`,
+		versionFile, command, binaryVariable, errors.Join(buildErr, pathErr))
 })
 
-// build builds the program in the module of the test, whose directory a test runs in. The
-// result stays in the user's cache. A module whose dependencies do not change finds it
-// there; go build tells.
-func build() (string, error) {
-	module, err := run("go", "env", "GOMOD")
+// build builds the program in the module of a directory, such as that of a test: as
+// gatehouse.mod of the module says, or else its go.mod. The result stays in the user's cache. A
+// module whose dependencies do not change finds it there; go build tells.
+func build(dir string) (string, error) {
+	module, err := run(dir, "go", []string{"env", "GOMOD"})
 	if err != nil {
 		return "", err
+	}
+	args := []string{"build", "-tags=" + withoutPlugins, "-ldflags=-s -w"}
+	var environment []string
+	if version := filepath.Join(filepath.Dir(module), versionFile); exists(version) {
+		// Workspaces and vendored packages belong to go.mod.
+		args, environment = append(args, "-modfile="+version, "-mod=readonly"), []string{"GOWORK=off"}
+		module = version
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	key := sha256.Sum256([]byte(module))
-	dir := filepath.Join(cache, "gatehouse", "test", fmt.Sprintf("%x", key[:8]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	cache = filepath.Join(cache, "gatehouse", "test", fmt.Sprintf("%x", key[:8]))
+	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
 	// Test binaries run at the same time.
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -68,15 +81,24 @@ func build() (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "gatehouse")
-	if _, err := run("go", "build", "-tags="+withoutPlugins, "-ldflags=-s -w", "-o", path, command); err != nil {
+	path := filepath.Join(cache, "gatehouse")
+	if _, err := run(dir, "go", append(args, "-o", path, command), environment...); err != nil {
 		return "", err
 	}
 	return path, nil
 }
 
-func run(name string, args ...string) (string, error) {
-	out, err := exec.Command(name, args...).Output()
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// run runs a command in a directory and returns its output.
+func run(dir, name string, args []string, environment ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), environment...)
+	out, err := cmd.Output()
 	if err != nil {
 		text := ""
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -24,9 +24,22 @@
 //
 // # The program
 //
-// The server's program is, in this order: $GATEHOUSE_BINARY; the result of 'go build
-// github.com/gatehouse-dev/gatehouse/cmd/gatehouse' in the module of the test, for which
-// 'go get -tool' of that package adds it to go.mod; gatehouse on the PATH.
+// The server's program is, in this order:
+//
+//  1. $GATEHOUSE_BINARY.
+//  2. The result of 'go build github.com/gatehouse-dev/gatehouse/cmd/gatehouse' in the module of
+//     the test. A file gatehouse.mod next to its go.mod says which version, and go.mod if there is
+//     none.
+//  3. gatehouse on the PATH.
+//
+// This module requires client-go 0.35 and nothing of the server: the go.mod of an operator keeps
+// its version of client-go, where gatehouse.mod has what the program needs. These two commands make
+// that file:
+//
+//	go mod init -modfile=gatehouse.mod gatehouse
+//	go get -tool -modfile=gatehouse.mod github.com/gatehouse-dev/gatehouse/cmd/gatehouse
+//
+// The program must be as new as this module, or newer.
 //
 // # Concurrency
 //

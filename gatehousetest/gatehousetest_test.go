@@ -3,13 +3,14 @@ package gatehousetest
 import (
 	"bufio"
 	"context"
-	"encoding/base64"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,13 +28,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// policy is the webhooks of testdata/webhooks.yaml.
-func policy(t *testing.T) http.Handler {
-	answer := func(w http.ResponseWriter, r *http.Request, change func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse)) {
+// review is a webhook whose answer is change, or else that it is admitted as it is.
+func review(t *testing.T, change func(*admissionv1.AdmissionRequest, *admissionv1.AdmissionResponse)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		review := &admissionv1.AdmissionReview{}
 		if err := json.NewDecoder(r.Body).Decode(review); err != nil {
 			t.Error(err)
@@ -44,23 +43,25 @@ func policy(t *testing.T) http.Handler {
 			t.Error(err)
 		}
 	}
+}
+
+func to[T any](v T) *T { return &v }
+
+// policy is the webhooks of testdata/webhooks.yaml.
+func policy(t *testing.T) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/validate", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
-			if request.Name == "big" {
-				response.Allowed, response.Result = false, &metav1.Status{Message: "it is too big"}
-			}
-		})
-	})
-	mux.HandleFunc("/mutate", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
-			if request.Name == "plain" {
-				return
-			}
-			response.PatchType = new(admissionv1.PatchTypeJSONPatch)
-			response.Patch = []byte(`[{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]`)
-		})
-	})
+	mux.Handle("/validate", review(t, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+		if request.Name == "big" {
+			response.Allowed, response.Result = false, &metav1.Status{Message: "it is too big"}
+		}
+	}))
+	mux.Handle("/mutate", review(t, func(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+		if request.Name == "plain" {
+			return
+		}
+		response.PatchType = to(admissionv1.PatchTypeJSONPatch)
+		response.Patch = []byte(`[{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]`)
+	}))
 	return mux
 }
 
@@ -221,28 +222,32 @@ func TestATestHasAServerOfItsOwn(t *testing.T) {
 // S8.21: the webhooks of a service with an address are called there, and those of others in
 // the test process.
 func TestAServiceHasAnAddress(t *testing.T) {
-	other := harness.NewWebhookServer(t, []string{"policies.other.svc"})
-	hook := other.Hook("/check", harness.Deny(map[string]any{"message": "asked the other program"}))
-	bundle, err := base64.StdEncoding.DecodeString(hook.CABundle())
+	certificate, bundle, err := selfSigned("policies.other.svc")
 	if err != nil {
 		t.Fatal(err)
 	}
+	other := httptest.NewUnstartedServer(review(t, func(_ *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+		response.Allowed, response.Result = false, &metav1.Status{Message: "asked the other program"}
+	}))
+	other.TLS = &tls.Config{Certificates: []tls.Certificate{*certificate}}
+	other.StartTLS()
+	t.Cleanup(other.Close)
 	Start(t,
-		ServiceAddress("other/policies:8443", other.Address()),
+		ServiceAddress("other/policies:8443", other.Listener.Addr().String()),
 		Manifests("testdata/webhooks.yaml"), Webhooks(policy(t)),
 		Objects(&admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "of-another-project"},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 				Name: "policies.other.example.com",
 				ClientConfig: admissionregistrationv1.WebhookClientConfig{
-					Service:  &admissionregistrationv1.ServiceReference{Namespace: "other", Name: "policies", Path: new("/check"), Port: new(int32(8443))},
+					Service:  &admissionregistrationv1.ServiceReference{Namespace: "other", Name: "policies", Path: to("/check"), Port: to(int32(8443))},
 					CABundle: bundle,
 				},
 				Rules: []admissionregistrationv1.RuleWithOperations{{
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
 				}},
-				SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+				SideEffects:             to(admissionregistrationv1.SideEffectClassNone),
 				AdmissionReviewVersions: []string{"v1"},
 			}},
 		}))
@@ -304,16 +309,28 @@ func listens(host string) bool {
 	return err == nil
 }
 
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, condition func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if err = condition(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: not within %s: %v", what, startTimeout, err)
+}
+
 // leavesNothing waits until a server has ended, and its files are gone.
 func leavesNothing(t *testing.T, host, temp string) {
 	t.Helper()
-	harness.Eventually(t, "the server has ended", func() error {
+	eventually(t, "the server has ended", func() error {
 		if listens(host) {
 			return errors.New("it still listens")
 		}
 		return nil
 	})
-	harness.Eventually(t, "its files are gone", func() error {
+	eventually(t, "its files are gone", func() error {
 		return filepath.WalkDir(temp, func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
@@ -401,6 +418,64 @@ func TestOneServerIsStartedAtATime(t *testing.T) {
 	}
 }
 
+// The go.mod of an operator stays as it is: the program is built as gatehouse.mod says, also where
+// packages are vendored and in a workspace.
+func TestTheProgramHasAVersionFileOfItsOwn(t *testing.T) {
+	goCache, err := run(".", "go", []string{"env", "GOCACHE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOCACHE", goCache)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("GOMODCACHE", os.Getenv("GOMODCACHE"))
+	dir := t.TempDir()
+	const operator = "module example.com/operator\n\ngo 1.25.0\n"
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(path string) string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	write("go.mod", operator)
+	write("go.work", "go 1.25.0\n\nuse .\n")
+	write("vendor/modules.txt", "")
+	if _, err := build(dir); err == nil || !strings.Contains(err.Error(), "go build -tags=") {
+		t.Errorf("without gatehouse.mod: %v", err)
+	}
+	// What 'go get -tool' writes, for the program of this folder.
+	_, required, _ := strings.Cut(read("../go.mod"), "\n")
+	write("gatehouse.mod", fmt.Sprintf("module gatehouse\n%s\nrequire %[2]s v0.0.0\n\nreplace %[2]s => %[3]s\n",
+		required, "github.com/gatehouse-dev/gatehouse", root))
+	write("gatehouse.sum", read("../go.sum"))
+	path, err := build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(dir, path, []string{"version"}); err != nil || !strings.HasPrefix(out, "gatehouse") {
+		t.Errorf("the program says %q, %v", out, err)
+	}
+	if got := read(filepath.Join(dir, "go.mod")); got != operator {
+		t.Errorf("go.mod has become\n%s", got)
+	}
+}
+
 func TestErrorsSayTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	nameless := filepath.Join(dir, "nameless.yaml")
@@ -428,8 +503,9 @@ func TestErrorsSayTheRemedy(t *testing.T) {
 		}
 	})
 	t.Run("a server that does not start", func(t *testing.T) {
+		// The flag may be one that a newer program has.
 		_, err := startProcess([]string{"--no-such-flag"})
-		if err == nil || !strings.Contains(err.Error(), "unknown flag --no-such-flag") {
+		if err == nil || !strings.Contains(err.Error(), "unknown flag --no-such-flag") || !strings.Contains(err.Error(), "It must be as new as the module gatehousetest") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -1,25 +1,35 @@
 package gatehousetest
 
 import (
-	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
-
-	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-var ownBuild = flag.Bool("build", false, "let the package build the program, rather than take that of the other tests")
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !*ownBuild {
-		path, err := harness.BinaryPath()
+	code, err := runTests(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// runTests runs the tests with the program of the environment, or with one built from the folder
+// above: this module must not depend on the one of the program.
+func runTests(m *testing.M) (code int, err error) {
+	if os.Getenv(binaryVariable) == "" {
+		dir, err := os.MkdirTemp("", "gatehousetest-")
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			return 0, err
+		}
+		defer os.RemoveAll(dir)
+		path := filepath.Join(dir, "gatehouse")
+		if _, err := run("..", "go", []string{"build", "-tags=" + withoutPlugins, "-ldflags=-s -w", "-o", path, "./cmd/gatehouse"}, "GOWORK=off"); err != nil {
+			return 0, err
 		}
 		os.Setenv(binaryVariable, path)
 	}
-	os.Exit(harness.Main(m))
+	return m.Run(), nil
 }

@@ -3,6 +3,7 @@ package gatehousetest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -104,7 +105,7 @@ func startProcess(flags []string, environment ...string) (*process, error) {
 	select {
 	case p.kubeconfig = <-ready:
 	case <-p.done:
-		return nil, fmt.Errorf("the server ended before it was ready (%s)\n%s", p.cmd.ProcessState, p.log.String())
+		return nil, fmt.Errorf("the server ended before it was ready (%s)\n%s%s", p.cmd.ProcessState, p.log.String(), versionOf(binary))
 	case <-timer.C:
 		_ = p.cmd.Process.Kill()
 		<-p.done
@@ -114,6 +115,18 @@ func startProcess(flags []string, environment ...string) (*process, error) {
 		return nil, errors.Join(err, p.stop())
 	}
 	return p, nil
+}
+
+// versionOf says what a program is that did not start: one older than this package may lack what
+// the package needs.
+func versionOf(binary string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary, "version").Output()
+	if err != nil {
+		return fmt.Sprintf("%s has no command version: is it gatehouse?", binary)
+	}
+	return fmt.Sprintf("the program is %s:\n%sIt must be as new as the module gatehousetest, or newer.", binary, out)
 }
 
 func (p *process) readKubeconfig() (err error) {

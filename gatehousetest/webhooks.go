@@ -55,8 +55,8 @@ func serveWebhooks(handler http.Handler) (*webhookServer, error) {
 	}, nil
 }
 
-// selfSigned makes a certificate for loopback addresses, and what verifies it.
-func selfSigned() (*tls.Certificate, []byte, error) {
+// selfSigned makes a certificate for loopback addresses and names, and what verifies it.
+func selfSigned(names ...string) (*tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -66,7 +66,7 @@ func selfSigned() (*tls.Certificate, []byte, error) {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true, IsCA: true,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames: append([]string{"localhost"}, names...), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

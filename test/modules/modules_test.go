@@ -1,0 +1,63 @@
+package modules
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+// The modules pass their tests, each with the versions that its go.mod has: gatehousetest with the
+// client-go that it requires of an operator, and the example with that of the server.
+func TestModules(t *testing.T) {
+	program := harness.Binary(t)
+	for module, client := range map[string]string{
+		"gatehousetest":      `^v0\.35\.`,
+		"examples/openshift": `^v0\.37\.`,
+	} {
+		t.Run(module, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join("..", "..", module)
+			read(t, dir)
+			in := func(args ...string) string {
+				t.Helper()
+				cmd := exec.CommandContext(t.Context(), "go", args...)
+				cmd.Dir = dir
+				cmd.Env = append(cmd.Environ(), "GOWORK=off", "GATEHOUSE_BINARY="+program)
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s in %s: %v\n%s", cmd, module, err, out)
+				}
+				return string(out)
+			}
+			if got := in("list", "-m", "-f", "{{.Version}}", "k8s.io/client-go"); !regexp.MustCompile(client).MatchString(got) {
+				t.Errorf("the version of client-go is %s, want %s", got, client)
+			}
+			if out := in("test", "-count=1", "-timeout=60m", "./..."); !regexp.MustCompile(`^ok\s`).MatchString(out) || strings.Contains(out, "[no test") {
+				t.Errorf("no test ran:\n%s", out)
+			}
+		})
+	}
+}
+
+// read reads the files of a module: Go keeps the result of this test until a file that it read
+// has changed.
+func read(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

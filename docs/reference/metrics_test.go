@@ -40,18 +40,20 @@ var families = []struct {
 // Go runtime and of the process.
 func TestTheReferenceHasAllMetrics(t *testing.T) {
 	// Controllers register metrics of their own when they start, at any time.
-	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}})
+	s := inside.Start(t, server.Options{Controllers: []string{server.NoControllers}, BackupSchedule: "@yearly"})
 	// The metrics of initializers are registered with the first event.
 	initialization.Count(initialization.Event{Kind: initialization.Followed})
 	initialization.Count(initialization.Event{Kind: initialization.Left})
 	initialization.Count(initialization.Event{Kind: initialization.Abandoned})
 	var all []metric
-	// Those of APIServices are registered when their controller starts, after the server is
-	// ready.
-	harness.Eventually(t, "the metrics of APIServices are registered", func() error {
+	// Those of APIServices and of scheduled backups are registered when what counts them starts,
+	// after the server is ready.
+	harness.Eventually(t, "the metrics of APIServices and backups are registered", func() error {
 		all = registeredMetrics(t)
-		if !slices.ContainsFunc(all, func(m metric) bool { return m.name == "aggregator_unavailable_apiservice" }) {
-			return errors.New("not yet")
+		for _, name := range []string{"aggregator_unavailable_apiservice", "gatehouse_backup_scheduled_total"} {
+			if !slices.ContainsFunc(all, func(m metric) bool { return m.name == name }) {
+				return errors.New("not yet")
+			}
 		}
 		return nil
 	})

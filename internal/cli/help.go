@@ -142,6 +142,10 @@ GATEHOUSE_PROGRAM
     The name to go by, instead of that of the file: kube-apiserver, etcd,
     kubectl, or gatehouse.
 
+TMPDIR
+    Where temporary files go, such as the data that 'gatehouse backup verify'
+    restores. Default /tmp.
+
 NO_COLOR
     If it is set, output on a terminal has no colours.
 

@@ -51,6 +51,9 @@ func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
 	return nil
 }
 
+// quietGRPC has gRPC log nothing: commands that use it report the error of a request.
+func quietGRPC() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
+
 // ended are the words in which libraries report that a wait has failed which has no
 // deadline: it can only have been stopped. The garbage collector's has one; the error of
 // that wait itself, which comes first, tells the two apart.

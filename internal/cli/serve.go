@@ -141,6 +141,9 @@ requests and exits with 0.`,
 		f.Var(newByteCount(&s.MinFreeDisk, d.MinFreeDisk), "min-free-disk", "disk space to keep free for the embedded etcd; the server refuses writes while less is free; 0 disables the check")
 		f.Var(newByteCount(&s.EtcdQuota, d.EtcdQuota), "etcd-quota", "maximum size of the database of the embedded etcd; at this size the server accepts only deletions")
 		f.StringVar(&s.EtcdPrefix, "etcd-prefix", d.EtcdPrefix, "prefix of every key in etcd")
+		f.StringVar(&s.BackupSchedule, "backup-schedule", "", "when to back up the embedded etcd, as a CronJob says it, such as \"0 */6 * * *\" or @daily (default never)")
+		f.IntVar(&s.BackupKeep, "backup-keep", d.BackupKeep, "number of the latest backups that stay when a scheduled one is made")
+		f.StringVar(&s.BackupDir, "backup-dir", "", "directory for scheduled backups (default backups in the data directory)")
 		f.StringVar(&s.EtcdCAFile, "etcd-cafile", "", "PEM file with the CA of the external etcd")
 		f.StringVar(&s.EtcdCertFile, "etcd-certfile", "", "PEM file with the client certificate for the external etcd")
 		f.StringVar(&s.EtcdKeyFile, "etcd-keyfile", "", "PEM file with the key of --etcd-certfile")
@@ -251,6 +254,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	// Packages were initialized.
 	forgetProgram()
 	leaveOutDropped(&o.server, func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
+	o.server.ProgramVersion = currentVersion().Version
 	s, err := server.New(o.server)
 	if err != nil {
 		return usageError{err}

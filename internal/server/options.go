@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"path/filepath"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -38,6 +39,13 @@ type Options struct {
 	// is watched. EtcdQuota is how many bytes its database may have; 0 means
 	// DefaultEtcdQuota.
 	MinFreeDisk, EtcdQuota int64
+	// BackupSchedule says when the embedded etcd is backed up, in the form of cron; empty
+	// means never. BackupDir is where backups go, empty meaning backups in DataDir, and
+	// BackupKeep how many stay there; 0 means 10. ProgramVersion is the version that backups
+	// name.
+	BackupSchedule, BackupDir string
+	BackupKeep                int
+	ProgramVersion            string
 	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written, and
 	// files too: a crash of the machine loses data. It is for tests.
 	UnsafeNoFsync bool
@@ -180,6 +188,9 @@ type Options struct {
 // The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
 const DefaultMinFreeDisk, DefaultEtcdQuota int64 = etcd.DefaultMinFree, etcd.DefaultQuota
 
+// BackupDir is where the backups of a server go by default.
+func BackupDir(dataDir string) string { return filepath.Join(dataDir, "backups") }
+
 // NoControllers, as Options.Controllers, runs no controller.
 const NoControllers = controllers.None
 
@@ -199,6 +210,7 @@ func Defaults() Options {
 		EtcdPrefix:                  "/registry",
 		MinFreeDisk:                 DefaultMinFreeDisk,
 		EtcdQuota:                   DefaultEtcdQuota,
+		BackupKeep:                  10,
 		Authentication:              kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC().WithWebHook(),
 		Authorization:               authorization,
 		ServiceClusterIPRange:       "10.0.0.0/24",
@@ -228,6 +240,7 @@ func (o Options) withDefaults() Options {
 	o.EtcdPrefix = cmp.Or(o.EtcdPrefix, d.EtcdPrefix)
 	o.MinFreeDisk = cmp.Or(o.MinFreeDisk, d.MinFreeDisk)
 	o.EtcdQuota = cmp.Or(o.EtcdQuota, d.EtcdQuota)
+	o.BackupKeep = cmp.Or(o.BackupKeep, d.BackupKeep)
 	o.Authentication = cmp.Or(o.Authentication, d.Authentication)
 	o.Authorization = cmp.Or(o.Authorization, d.Authorization)
 	o.ServiceClusterIPRange = cmp.Or(o.ServiceClusterIPRange, d.ServiceClusterIPRange)

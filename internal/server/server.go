@@ -13,9 +13,11 @@ import (
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
+	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
@@ -59,6 +61,11 @@ func (s *Server) Run(ctx context.Context, ready func(Address)) error {
 	defer stop(nil)
 	if err := s.settings.prepareProcess(); err != nil {
 		return err
+	}
+	if completed, err := backup.Finish(s.settings.DataDir); err != nil {
+		return err
+	} else if completed {
+		klog.Warningf("Completed the restore of %s, which had been interrupted", s.settings.DataDir)
 	}
 	if err := datadir.Prepare(s.settings.files(), s.settings.DataDir); err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/chain"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/spans"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 )
 
 // settings are what Options mean: the options with their defaults, checked, and parsed once by
@@ -50,6 +51,8 @@ type settings struct {
 	serviceIP    net.IP
 	// modes are those of Authorization.
 	modes []string
+	// backups are the times of BackupSchedule; nil for none.
+	backups backup.Times
 	// tracing is TracingConfigFile; nil for no file.
 	tracing *tracingapi.TracingConfiguration
 }
@@ -74,7 +77,7 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing,
+		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
@@ -313,4 +316,24 @@ func (s *settings) parseTracing() error {
 	var err error
 	s.tracing, err = spans.Read(s.TracingConfigFile)
 	return err
+}
+
+func (s *settings) parseBackups() error {
+	if s.BackupKeep < 0 {
+		return fmt.Errorf("--backup-keep %d must not be negative", s.BackupKeep)
+	}
+	if s.BackupSchedule == "" {
+		return nil
+	}
+	if s.sharesEtcd() {
+		return errors.New("--backup-schedule is for the embedded etcd: back up the etcd of --etcd-servers with etcdctl")
+	}
+	if s.BackupDir == "" {
+		s.BackupDir = BackupDir(s.DataDir)
+	}
+	var err error
+	if s.backups, err = backup.ParseSchedule(s.BackupSchedule); err != nil {
+		return fmt.Errorf("--backup-schedule: %w", err)
+	}
+	return nil
 }

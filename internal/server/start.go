@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/aggregation"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/bootstrap"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/backup"
 )
 
 // assembly is the last phase: a server with all its parts in place, not yet serving.
@@ -56,6 +57,14 @@ func newAssembly(c *controlled) (*assembly, error) {
 			// The certificate by which aggregated servers know this one is read again.
 			func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) },
 		},
+	}
+	if times := c.settings.backups; times != nil {
+		s := c.settings
+		scheduled := &backup.Schedule{
+			Source: backup.Source{Client: c.db.client.Client, DataDir: s.DataDir, Version: s.ProgramVersion},
+			Times:  times, Dir: s.BackupDir, Keep: s.BackupKeep, Reserve: max(s.MinFreeDisk, 0),
+		}
+		a.whenReady = append(a.whenReady, scheduled.Run)
 	}
 	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
 }

@@ -65,45 +65,6 @@ func pod(name string) string {
 	return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"main","image":"example.com/main"}]}}`, name)
 }
 
-// The objects of the time of the backup are there again, registrations and credentials
-// included, and nothing else.
-func TestBackUpAndRestore(t *testing.T) {
-	t.Parallel()
-	a := harness.NewAdministrator(t)
-	s := harness.StartOn(t, filepath.Join(a.Dir, "gatehouse.data"))
-	in := fmt.Sprintf(configMaps, "default")
-	create(t, s, http.StatusCreated, in, named("before"))
-	hooks := harness.NewWebhookServer(t, nil)
-	register(t, s, validating, "policy", hooks.Hook("/", harness.Deny(map[string]any{"message": "no"})).ClientConfig())
-	kubeconfig, err := os.ReadFile(s.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	s.Stop(t)
-	a.Follow(t, "Back up and restore", "tar -cf")
-	s.Restart(t)
-	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", registrations+"validatingwebhookconfigurations/policy", "")
-	harness.Eventually(t, "the webhook is gone", func() error {
-		if code, err := s.HTTP(t, nil).Try(harness.Context(t), "POST", in, named("after")); err != nil || code != http.StatusCreated {
-			return fmt.Errorf("%d, %v", code, err)
-		}
-		return nil
-	})
-	s.HTTP(t, nil).Must(http.StatusOK, "DELETE", in+"/before", "")
-
-	s.Stop(t)
-	a.Follow(t, "Back up and restore", "tar -xf")
-	s.Restart(t)
-	h := s.HTTP(t, nil)
-	h.Get(in + "/before")
-	h.Must(http.StatusNotFound, "GET", in+"/after", "")
-	h.Must(http.StatusBadRequest, "POST", in, named("denied"))
-	if again, err := os.ReadFile(s.Kubeconfig); err != nil || string(again) != string(kubeconfig) {
-		t.Errorf("the kubeconfig is another: %v", err)
-	}
-}
-
 // Two webhooks for everything are down, so that neither pods nor namespaces can be
 // made. One is taken out and the other may fail: each is over when its commands are.
 func TestRecoverFromABadWebhook(t *testing.T) {

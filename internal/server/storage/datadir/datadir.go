@@ -14,8 +14,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// format is the version of the data directory's layout.
-const format = "gatehouse data directory, format 1"
+// Format is the version of the data directory's layout, and of what is stored in it.
+const Format = 1
+
+// formatName is the name of the file that has the format.
+const formatName = "FORMAT"
+
+// format is what the file says.
+var format = fmt.Sprintf("gatehouse data directory, format %d", Format)
 
 // Prepare makes the data directory if there is none, and checks that this version can read it.
 // An error names --data-dir.
@@ -33,16 +39,54 @@ func Prepare(to auth.Files, dir string) error {
 // checkFormat refuses a data directory that this version cannot read, and marks
 // a new one. Nothing in a directory of another format is touched.
 func checkFormat(to auth.Files, dir string) error {
-	path := filepath.Join(dir, "FORMAT")
-	data, err := files.Read(path, files.Configuration)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return to.Write(path, []byte(format+"\n"), 0o644)
-	case err != nil:
+	err := Check(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Mark(to, dir)
+	}
+	return err
+}
+
+// Check refuses a data directory that this version cannot read. The error wraps fs.ErrNotExist
+// when the directory does not say what it is.
+func Check(dir string) error {
+	found, err := read(dir)
+	if err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
-	if found := strings.TrimSpace(string(data)); found != format {
+	if found != format {
 		return fmt.Errorf("--data-dir %s was written by another version (%q, this one needs %q); use that version, or another directory", dir, found, format)
 	}
 	return nil
+}
+
+// read returns what the file of a data directory says.
+func read(dir string) (string, error) {
+	data, err := files.Read(filepath.Join(dir, formatName), files.Configuration)
+	return strings.TrimSpace(string(data)), err
+}
+
+// Mark says that a data directory has the format of this version.
+func Mark(to auth.Files, dir string) error {
+	return to.Write(filepath.Join(dir, formatName), []byte(format+"\n"), 0o644)
+}
+
+// restoring is what stands in the file between the format and the directory for the replaced
+// data, while restored data are moved into place. No version of the server serves that.
+const restoring = ", being restored: 'gatehouse backup restore' or the next start completes it; the replaced data go to "
+
+// MarkRestoring says that restored data are being moved into place, and where the data that were
+// there go. No server serves the directory until Mark is called.
+func MarkRestoring(to auth.Files, dir, replaced string) error {
+	return to.Write(filepath.Join(dir, formatName), []byte(format+restoring+replaced+"\n"), 0o644)
+}
+
+// Restoring returns where replaced data go while restored data are being moved into place; empty
+// when they are not.
+func Restoring(dir string) (replaced string, err error) {
+	found, err := read(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	_, replaced, _ = strings.Cut(found, restoring)
+	return replaced, nil
 }

@@ -132,19 +132,7 @@ func checkDatabase(path string) (reached uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	// The file is mapped into memory: reading beyond its end is a fault.
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("its database is damaged (%v)", p)
-		}
-	}()
-	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true})
-	if err != nil {
-		return 0, fmt.Errorf("its database is damaged (%w)", err)
-	}
-	defer db.Close()
-	err = db.View(func(tx *bolt.Tx) error {
+	err = readDatabase(path, func(tx *bolt.Tx) error {
 		if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
 			if index := meta.Get(schema.MetaConsistentIndexKeyName); len(index) == 8 {
 				reached = binary.BigEndian.Uint64(index)
@@ -158,4 +146,21 @@ func checkDatabase(path string) (reached uint64, err error) {
 		})
 	})
 	return reached, err
+}
+
+// readDatabase reads a database that may be damaged.
+func readDatabase(path string, read func(*bolt.Tx) error) (err error) {
+	// The file is mapped into memory: reading beyond its end is a fault.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its database is damaged (%v)", p)
+		}
+	}()
+	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("its database is damaged (%w)", err)
+	}
+	defer db.Close()
+	return db.View(read)
 }

@@ -2,14 +2,12 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -25,6 +23,14 @@ import (
 // data. closeTimeout is how long it may take to end; one that takes longer is left
 // alone, for what it acknowledged is on disk.
 const startTimeout, closeTimeout = 60 * time.Second, 4 * time.Second
+
+// memberName is the name of the one member of an embedded etcd, and peerURL its address for
+// others.
+const memberName = "gatehouse"
+
+var peerURL = url.URL{Scheme: "unix", Path: "/gatehouse-peer"}
+
+var initialCluster = memberName + "=" + peerURL.String()
 
 // Options configure an embedded etcd.
 type Options struct {
@@ -47,7 +53,7 @@ type Options struct {
 type Server struct {
 	dir     string
 	etcd    *embed.Etcd
-	lock    *os.File
+	lock    *Lock
 	sockets *os.File
 	failure *failure
 	space   *space
@@ -58,18 +64,11 @@ type Server struct {
 	errors   chan error
 }
 
-// ErrInUse is wrapped by the error of Start when another process serves the
-// same directory.
-var ErrInUse = errors.New("in use by another process")
-
 // Start starts an etcd. It returns an error that wraps ErrInUse when another process
 // has the directory, one that names the directory when the data cannot be read or the
 // disk is full, and the cause of ctx's end as soon as it ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	lock, err := lockDir(o.Dir)
+	lock, err := TakeLock(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +97,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		limit = DefaultQuota
 	}
 	cfg := embed.NewConfig()
-	cfg.Name = "gatehouse"
+	cfg.Name = memberName
 	cfg.Dir = o.Dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
@@ -107,8 +106,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.ListenPeerUrls = nil
 	// The advertised peer URL is recorded in the data. It must be the same at
 	// every start, and nobody ever dials it: the cluster has one member.
-	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "unix", Path: "/gatehouse-peer"}}
-	cfg.InitialCluster = cfg.Name + "=" + cfg.AdvertisePeerUrls[0].String()
+	cfg.AdvertisePeerUrls = []url.URL{peerURL}
+	cfg.InitialCluster = initialCluster
 	// A cluster of one elects itself; waiting for others would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 10, 50
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
@@ -130,6 +129,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.etcd = etcd
 	if err := s.awaitReady(ctx); err != nil {
 		return err
+	}
+	if err := s.lock.announce(s.Endpoint()); err != nil {
+		return fmt.Errorf("data directory: %w", err)
 	}
 	s.space.look()
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -218,23 +220,6 @@ func closeEtcd(e *embed.Etcd) {
 	case <-closed:
 	case <-timer.C:
 	}
-}
-
-// lockDir takes the lock that makes a second server on the same data fail at
-// once. The kernel releases it with the process, however it ends.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("data directory %s is %w", dir, ErrInUse)
-		}
-		return nil, fmt.Errorf("data directory %s: %w", dir, err)
-	}
-	return f, nil
 }
 
 const (

@@ -44,7 +44,7 @@ type space struct {
 func newSpace(o Options) *space {
 	s := &space{dir: o.Dir, free: o.free}
 	if s.free == nil {
-		s.free = freeSpace
+		s.free = FreeSpace
 	}
 	switch {
 	case o.MinFree == 0:
@@ -55,9 +55,9 @@ func newSpace(o Options) *space {
 	return s
 }
 
-// freeSpace returns how many bytes a user who is not root may still write to the disk
+// FreeSpace returns how many bytes a user who is not root may still write to the disk
 // that has dir.
-func freeSpace(dir string) (uint64, error) {
+func FreeSpace(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}

@@ -1,0 +1,16 @@
+// Package backup saves the data of a server with an embedded etcd to files, and restores it.
+//
+// A backup is a tar archive, so that an administrator can look into it without this program:
+//
+//	backup.json   what it is: the format of the data, versions, when it was made
+//	etcd.db       a snapshot of etcd, as etcdctl makes it
+//	pki/          the server's certificate authorities and keys
+//	SHA256SUMS    the checksums of these files
+//
+// # Restoring
+//
+// Restore makes the restored data ready in a directory next to the present data. Then it puts
+// them in the place of the present data, which it keeps. From the first of these moves to the
+// last, the file FORMAT says that the directory is being restored: no version of the server
+// serves what is there. Finish makes the moves that are left when the process was killed.
+package backup

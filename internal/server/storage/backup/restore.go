@@ -1,0 +1,262 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scratch"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+)
+
+const (
+	// staged is the directory in a data directory in which restored data are made ready, and
+	// replacedPrefix begins the names of those with the data that were replaced.
+	staged, replacedPrefix = "restored", "before-restore-"
+	// moreRevisions is more than how many revisions are in etcd's log and not in its database.
+	moreRevisions = 1_000_000
+	// revisionsPerSecond is more than an etcd counts in a second, for as long as there is
+	// anything to write.
+	revisionsPerSecond = 10_000
+)
+
+// begin is before any data of a server.
+var begin = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// parts are what is restored, as paths in a data directory.
+var parts = []string{filepath.Join("etcd", "member"), keysName}
+
+// Restored says what Restore has done.
+type Restored struct {
+	*Manifest
+	// Replaced is the directory with the data that were there before, empty if there were none.
+	Replaced string
+}
+
+// Restore replaces the data of a data directory by those of a backup. No server may run on the
+// directory: the error wraps etcd.ErrInUse if one does. After an error the data are those before.
+func Restore(dir string, from io.Reader) (*Restored, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := etcd.TakeLock(filepath.Join(dir, "etcd"))
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := finish(dir); err != nil {
+		return nil, err
+	}
+	if err := datadir.Prepare(auth.Files{}, dir); err != nil {
+		return nil, err
+	}
+	at := filepath.Join(dir, staged)
+	// A restore that was killed may have left it.
+	if err := os.RemoveAll(at); err != nil {
+		return nil, err
+	}
+	moving := false
+	defer func() {
+		if !moving {
+			os.RemoveAll(at)
+		}
+	}()
+	m, err := stage(at, filepath.Join(dir, parts[0], "snap", "db"), from)
+	if err != nil {
+		return nil, err
+	}
+	if err := own(dir, filepath.Join(dir, "etcd"), at); err != nil {
+		return nil, err
+	}
+	if err := syncTree(at); err != nil {
+		return nil, err
+	}
+	replaced := replacedPrefix + time.Now().UTC().Format(nameTime)
+	moving = true
+	if err := datadir.MarkRestoring(auth.Files{}, dir, replaced); err != nil {
+		return nil, err
+	}
+	if err := finish(dir); err != nil {
+		return nil, fmt.Errorf("%w: the restore is not complete; run it again", err)
+	}
+	r := &Restored{Manifest: m}
+	if there := filepath.Join(dir, replaced); exists(there) {
+		r.Replaced = there
+	}
+	return r, nil
+}
+
+// Verify restores a backup to a temporary directory, and removes it.
+func Verify(from io.Reader) (*Manifest, error) {
+	dir, err := scratch.New()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Remove()
+	return stage(filepath.Join(dir.Path(), staged), "", from)
+}
+
+// stage makes the data of a backup ready in a directory. present is the database that is to be
+// replaced, which may be absent.
+func stage(at, present string, from io.Reader) (*Manifest, error) {
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return nil, err
+	}
+	m, err := extract(from, at)
+	if err != nil {
+		return nil, err
+	}
+	database := filepath.Join(at, databaseName)
+	if err := etcd.Restore(database, filepath.Join(at, "etcd"), revision(present, time.Now())); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			return nil, unpacking(err)
+		}
+		return nil, damaged(err)
+	}
+	// A backup without keys leaves those that are there.
+	if err := os.Remove(filepath.Join(at, keysName)); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+		return nil, err
+	}
+	return m, os.Remove(database)
+}
+
+// revision returns where the revisions of restored data begin: above all that clients may have
+// seen, of the data that are replaced and of those that earlier restores made. The clock bounds
+// that when the present data cannot be read, and the present data when the clock is wrong.
+func revision(present string, now time.Time) func(last int64) int64 {
+	return func(last int64) int64 {
+		// Damaged data are a reason to restore.
+		if known, err := etcd.LastRevision(present); err == nil {
+			last = max(last, known)
+		}
+		return max(last+moreRevisions, int64(now.Sub(begin)/time.Second)*revisionsPerSecond)
+	}
+}
+
+// Finish completes a restore of a data directory whose process was killed while it moved the
+// restored data into place, and reports whether there was one. It is called before a server reads
+// anything in the directory.
+func Finish(dir string) (bool, error) {
+	if replaced, err := datadir.Restoring(dir); err != nil || replaced == "" {
+		// The server reports what is wrong with the directory.
+		return false, nil
+	}
+	lock, err := etcd.TakeLock(filepath.Join(dir, "etcd"))
+	if err != nil {
+		return false, fmt.Errorf("a restore of the data directory is not complete: %w", err)
+	}
+	defer lock.Close()
+	if err := finish(dir); err != nil {
+		return false, fmt.Errorf("completing the restore of %s: %w", dir, err)
+	}
+	return true, nil
+}
+
+// finish moves what is ready into place, if the directory says that this has begun. The caller has
+// the lock. It may be killed at any point and called again.
+func finish(dir string) error {
+	name, err := datadir.Restoring(dir)
+	if err != nil || name == "" {
+		return err
+	}
+	if name != filepath.Base(name) || !strings.HasPrefix(name, replacedPrefix) {
+		return fmt.Errorf("the file FORMAT in %s names %q for the replaced data, which no restore does", dir, name)
+	}
+	replaced, at := filepath.Join(dir, name), filepath.Join(dir, staged)
+	for _, part := range parts {
+		ready, present, old := filepath.Join(at, part), filepath.Join(dir, part), filepath.Join(replaced, part)
+		if !exists(ready) {
+			// It is in place, or the backup does not have it.
+			continue
+		}
+		if exists(present) {
+			if err := os.MkdirAll(filepath.Dir(old), 0o700); err != nil {
+				return err
+			}
+			if err := move(present, old); err != nil {
+				return err
+			}
+		}
+		if err := move(ready, present); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(at); err != nil {
+		return err
+	}
+	if err := datadir.Mark(auth.Files{}, dir); err != nil {
+		return err
+	}
+	return own(dir, replaced, filepath.Join(dir, "FORMAT"))
+}
+
+// move renames a directory, and waits until the disk has the change.
+func move(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return errors.Join(syncFile(filepath.Dir(from)), syncFile(filepath.Dir(to)))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// syncTree waits until the disk has a directory and everything in it.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return syncFile(path)
+	})
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// own gives files to the user who owns a directory. An administrator who is root restores the
+// data of a server that is not.
+func own(like string, paths ...string) error {
+	info, err := os.Stat(like)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	if os.Geteuid() != 0 || owner.Uid == 0 && owner.Gid == 0 {
+		return nil
+	}
+	for _, path := range paths {
+		if !exists(path) {
+			continue
+		}
+		if err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -52,3 +52,50 @@ func TestCheckShowsItsProgress(t *testing.T) {
 		t.Errorf("without a terminal, there is %q, %v, %v", plain.String(), info, err)
 	}
 }
+
+// A run of tests shows how far it is and its results in colour, both on a terminal only, and without
+// colour when NO_COLOR is set (S24.16).
+func TestTestsShowProgressAndColour(t *testing.T) {
+	defer func(before time.Duration) { progressAfter = before }(progressAfter)
+	progressAfter = 0
+	t.Setenv("TERM", "xterm")
+	dir := t.TempDir()
+	text := "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionTests\nworld: []\ntests:\n" +
+		"- {name: good, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: true}}\n" +
+		"- {name: bad, request: {object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}, expect: {allowed: false}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "tests.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(noColour string) (out, errs string) {
+		t.Helper()
+		t.Setenv("NO_COLOR", noColour)
+		outTerminal, outScreen := terminaltest.Open(t)
+		errTerminal, errScreen := terminaltest.Open(t)
+		read := func(from io.Reader, into chan<- string) {
+			seen, _ := io.ReadAll(from)
+			into <- string(seen)
+		}
+		outs, errors := make(chan string, 1), make(chan string, 1)
+		go read(outScreen, outs)
+		go read(errScreen, errors)
+		if code := Main(t.Context(), []string{"test", dir, "-v", "1"}, Streams{In: strings.NewReader(""), Out: outTerminal, Err: errTerminal}); code != exitError {
+			t.Errorf("exit %d", code)
+		}
+		outTerminal.Close()
+		errTerminal.Close()
+		return <-outs, <-errors
+	}
+	out, errs := run("")
+	for _, want := range []string{"\x1b[32mpass\x1b[0m  ", "\x1b[31mFAIL\x1b[0m  "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the terminal does not have %q: %q", want, out)
+		}
+	}
+	if !strings.Contains(errs, "Starting a server") {
+		t.Errorf("there is no progress: %q", errs)
+	}
+	out, _ = run("1")
+	if strings.Contains(out, "\x1b") || !strings.Contains(out, "FAIL  ") {
+		t.Errorf("with NO_COLOR, the terminal has %q", out)
+	}
+}

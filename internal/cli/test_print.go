@@ -42,44 +42,45 @@ func lineOf(t *suite.Result, f *suite.Failure) int {
 }
 
 func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
-	var b bytes.Buffer
+	b := terminal.NewPage(out)
+	said := false
 	for _, t := range r.Tests {
+		said = said || t.Status != suite.Passed || o.verbosity >= 1
 		switch t.Status {
 		case suite.Passed:
 			if o.verbosity >= 1 {
-				terminal.Fprintf(&b, "pass  %s: %s (%.1f ms)\n", place(t.File, t.Line, 0), t.Name, t.Millis)
+				terminal.Fprintf(b, "%s  %s: %s (%.1f ms)\n", terminal.Paint(terminal.Green, "pass"), place(t.File, t.Line, 0), t.Name, t.Millis)
 			}
 		case suite.Skipped:
-			terminal.Fprintf(&b, "skip  %s: %s: %s\n", place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
+			terminal.Fprintf(b, "%s  %s: %s: %s\n", terminal.Paint(terminal.Yellow, "skip"), place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
 		case suite.Broken:
-			terminal.Fprintf(&b, "error %s: %s: %s\n", place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
+			terminal.Fprintf(b, "%s %s: %s: %s\n", terminal.Paint(terminal.Red, "error"), place(t.File, t.Line, 0), t.Name, terminal.Indented(t.Message, "      "))
 		case suite.Failed:
-			terminal.Fprintf(&b, "FAIL  %s: %s\n", place(t.File, t.Line, 0), t.Name)
-			printFailure(&b, t)
+			terminal.Fprintf(b, "%s  %s: %s\n", terminal.Paint(terminal.Red, "FAIL"), place(t.File, t.Line, 0), t.Name)
+			printFailure(b, t)
 		}
 	}
-	if b.Len() > 0 {
-		fmt.Fprintln(&b)
+	if said {
+		fmt.Fprintln(b)
 	}
 	if c := r.Coverage; c != nil && o.coverage == "-" {
 		taken, all := c.Total()
-		fmt.Fprintln(&b, "Coverage:")
+		fmt.Fprintln(b, "Coverage:")
 		for _, line := range c.Lines() {
-			terminal.Fprintf(&b, "  %s\n", line)
+			terminal.Fprintf(b, "  %s\n", line)
 		}
-		terminal.Fprintf(&b, "  %d of %d ways were taken\n\n", taken, all)
+		terminal.Fprintf(b, "  %d of %d ways were taken\n\n", taken, all)
 	}
 	s := &r.Summary
-	terminal.Fprintf(&b, "%s in %s: %d passed, %d failed", counted(s.Tests, "test"), counted(s.Files, "file"), s.Passed, s.Failed)
+	terminal.Fprintf(b, "%s in %s: %d passed, %d failed", counted(s.Tests, "test"), counted(s.Files, "file"), s.Passed, s.Failed)
 	if s.Skipped > 0 {
-		terminal.Fprintf(&b, ", %d skipped", s.Skipped)
+		terminal.Fprintf(b, ", %d skipped", s.Skipped)
 	}
 	if s.Errors > 0 {
-		terminal.Fprintf(&b, ", %d not judged", s.Errors)
+		terminal.Fprintf(b, ", %d not judged", s.Errors)
 	}
-	terminal.Fprintf(&b, "; by Kubernetes %s\n", r.KubernetesVersion)
-	_, err := out.Write(b.Bytes())
-	return err
+	terminal.Fprintf(b, "; by Kubernetes %s\n", r.KubernetesVersion)
+	return b.Flush()
 }
 
 // printFailure explains a test that failed.
@@ -92,7 +93,14 @@ func printFailure(b io.Writer, t *suite.Result) {
 	if t.Diff != "" {
 		terminal.Fprintf(b, "      the object:\n")
 		for line := range strings.Lines(t.Diff) {
-			terminal.Fprintf(b, "          %s\n", terminal.Lines(strings.TrimSuffix(line, "\n")))
+			switch line = strings.TrimSuffix(line, "\n"); {
+			case strings.HasPrefix(line, "+"):
+				terminal.Fprintf(b, "          %s\n", terminal.Paint(terminal.Green, line))
+			case strings.HasPrefix(line, "-"):
+				terminal.Fprintf(b, "          %s\n", terminal.Paint(terminal.Red, line))
+			default:
+				terminal.Fprintf(b, "          %s\n", terminal.Lines(line))
+			}
 		}
 	}
 	terminal.Fprintf(b, "      %s\n", t.Request)

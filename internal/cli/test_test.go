@@ -53,6 +53,46 @@ func TestBrokenTestFilesAreErrors(t *testing.T) {
 	}
 }
 
+// A suite of another tool that is wrong is an error with its line, and never a test that passes (S24.9).
+func TestBrokenSuitesOfOtherToolsAreErrors(t *testing.T) {
+	const gator = "apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\ntests:\n- name: a\n  template: template.yaml\n  constraint: object.yaml\n  cases:\n"
+	const kyverno = "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\npolicies: [policy.yaml]\nresources: [object.yaml]\nresults:\n"
+	const kaptest = "policies: [policy.yaml]\nresources: [object.yaml]\n"
+	for name, tc := range map[string]struct{ text, says string }{
+		"a case without assertions":    {gator + "  - {name: b, object: object.yaml}\n", `8: the case "a/b" has no assertions`},
+		"violations of another type":   {gator + "  - name: b\n    object: object.yaml\n    assertions:\n    - {violations: maybe}\n", `11: violations is "maybe", and must be a number from 0, yes or no`},
+		"fewer violations than none":   {gator + "  - {name: b, object: object.yaml, assertions: [{violations: -1}]}\n", `8: violations is -1, and must be a number from 0, yes or no`},
+		"a message that is no pattern": {gator + "  - {name: b, object: object.yaml, assertions: [{message: '('}]}\n", "8: message: error parsing regexp"},
+		"an object that is not there":  {gator + "  - {name: b, object: none.yaml, assertions: [{violations: no}]}\n", "8: none.yaml: no such file or directory"},
+		"a test without a constraint":  {"apiVersion: test.gatekeeper.sh/v1alpha1\nkind: Suite\ntests:\n- {name: a, template: template.yaml}\n", `4: the test "a" needs a template and a constraint`},
+		"an unknown result":            {kyverno + "- {policy: p, kind: ConfigMap, resources: [a], result: passed}\n", `6: the result of p is "passed", and must be one of pass, fail, skip, error, warn`},
+		"an unknown operation":         {kyverno + "- {policy: p, kind: ConfigMap, resources: [a], result: pass, operation: READ}\n", `6: the operation of p is "READ"`},
+		"a wrong type":                 {kyverno + "- {policy: p, resources: a, result: pass}\n", "1: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field kyvernoResult.Results.Resources"},
+		"no patched resource":          {kyverno + "- {policy: p, kind: ConfigMap, resources: [a], result: pass, patchedResources: policy.yaml}\n", "6: the patched resource of ConfigMap a is not in policy.yaml"},
+		"an unknown expectation":       {kaptest + "vapTestSuites: [{policy: p, tests: [{object: {kind: ConfigMap, name: a}, expect: allow}]}]\n", `3: test 1 of p expects "allow", which is not one of admit, deny, skip, error`},
+		"an unknown policy":            {kaptest + "mapTestSuites:\n- policy: p\n  tests:\n  - {object: {kind: ConfigMap, name: a}, expect: skip}\n", `6: there is no MutatingAdmissionPolicy "p" in the files`},
+		"a policy that is not there":   {"policies: [none.yaml]\nvapTestSuites: [{policy: p, tests: [{object: {kind: ConfigMap, name: a}, expect: skip}]}]\n", "1: none.yaml: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for file, text := range map[string]string{
+				"suite.yaml":    tc.text,
+				"object.yaml":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+				"template.yaml": "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nspec: {crd: {spec: {names: {kind: K}}}, targets: [{code: [{engine: K8sNativeValidation, source: {validations: [{expression: 'true'}]}}]}]}\n",
+				"policy.yaml":   "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n",
+			} {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, problems, code := execution(t.Context(), "", "test")
+			if code != exitUsage || out != "" || !strings.Contains(problems, "suite.yaml:"+tc.says) {
+				t.Errorf("exit %d, %q, %q, want %q", code, out, problems, tc.says)
+			}
+		})
+	}
+}
+
 // A command line that means nothing exits with 2 and says what to write.
 func TestTestRefusesWhatMeansNothing(t *testing.T) {
 	dir := t.TempDir()

@@ -3,13 +3,11 @@ package suite
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -49,6 +47,8 @@ type Covered struct {
 
 	hits, yes, no int
 	decisions     map[string]*Branch
+	// column is where the field is in its line, from 1.
+	column int
 }
 
 // Branch is a part of an expression that decides: an operand of a logical operator, the condition of
@@ -103,8 +103,8 @@ func (c *Coverage) declare(objects []*manifests.Object) {
 		c.known[key] = true
 		owner := kind + " " + name
 		add := func(field, text string) {
-			line, _ := o.Place(field)
-			item := &Covered{Owner: owner, Field: field, File: o.File, Line: line, Text: text, State: "never", decisions: map[string]*Branch{}}
+			line, column := o.Place(field)
+			item := &Covered{Owner: owner, Field: field, File: o.File, Line: line, column: column, Text: text, State: "never", decisions: map[string]*Branch{}}
 			c.Items = append(c.Items, item)
 			c.byField[owner+"\x00"+field] = item
 		}
@@ -229,9 +229,9 @@ func (c *Covered) branches(a *ast.AST) map[int64]*Branch {
 				return
 			}
 			b = &Branch{Text: oneLine(text)}
-			b.begin = startOf(a, e)
+			b.begin = byteAt(c.Text, startOf(a, e))
 			b.Line = c.Line
-			if b.begin >= 0 && b.begin <= len(c.Text) {
+			if b.begin >= 0 {
 				b.Line += strings.Count(c.Text[:b.begin], "\n")
 			}
 			c.decisions[key] = b
@@ -257,7 +257,18 @@ func (c *Covered) branches(a *ast.AST) map[int64]*Branch {
 	return out
 }
 
-// startOf is the first byte of an expression in its text; -1 when that is not known.
+// byteAt is where a character of a text begins; -1 when the text has none of that number.
+func byteAt(text string, character int) int {
+	for i := range text {
+		if character == 0 {
+			return i
+		}
+		character--
+	}
+	return -1
+}
+
+// startOf is the first character of an expression in its text; -1 when that is not known.
 func startOf(a *ast.AST, e ast.Expr) int {
 	first := -1
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
@@ -396,6 +407,9 @@ func (c *Coverage) LCOV(w io.Writer) error {
 		for n, i := range files[file] {
 			hits[i.Line] += i.hits
 			for k, d := range i.Branches {
+				if d.Line != i.Line {
+					hits[d.Line] += d.True + d.False
+				}
 				for way, count := range []int{d.True, d.False} {
 					found++
 					text := "-"
@@ -422,92 +436,3 @@ func (c *Coverage) LCOV(w io.Writer) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// HTML writes a page with the items of each file, coloured by what was seen of them.
-func (c *Coverage) HTML(w io.Writer) error {
-	type item struct {
-		*Covered
-		Percent  int
-		Class    string
-		Segments []segment
-	}
-	type file struct {
-		Name    string
-		Percent int
-		Items   []item
-	}
-	var files []*file
-	sums := map[string][2]int{}
-	for _, i := range c.Items {
-		if n := len(files); n == 0 || files[n-1].Name != i.File {
-			files = append(files, &file{Name: i.File})
-		}
-		f := files[len(files)-1]
-		taken, all := i.Ways()
-		sum := sums[i.File]
-		sums[i.File] = [2]int{sum[0] + taken, sum[1] + all}
-		f.Items = append(f.Items, item{i, percent(taken, all), classOf(taken, all), i.segments()})
-	}
-	for _, f := range files {
-		f.Percent = percent(sums[f.Name][0], sums[f.Name][1])
-	}
-	taken, all := c.Total()
-	return coveragePage.Execute(w, struct {
-		Percent, Taken, All int
-		Files               []*file
-	}{percent(taken, all), taken, all, files})
-}
-
-func classOf(taken, all int) string {
-	switch taken {
-	case 0:
-		return "none"
-	case all:
-		return "all"
-	}
-	return "some"
-}
-
-// segment is a part of a text in one colour.
-type segment struct{ Text, Class, Title string }
-
-// segments are the text of an expression, cut where its decisions begin.
-func (c *Covered) segments() []segment {
-	branches := slices.DeleteFunc(slices.Clone(c.Branches), func(b *Branch) bool {
-		return b.begin < 0 || b.begin > len(c.Text) || !utf8.ValidString(c.Text[:b.begin])
-	})
-	slices.SortStableFunc(branches, func(a, b *Branch) int { return cmp.Compare(a.begin, b.begin) })
-	var list []segment
-	last := 0
-	class, title := "", ""
-	if c.hits == 0 {
-		class, title = "none", "never reached"
-	}
-	for _, b := range branches {
-		if b.begin > last {
-			list = append(list, segment{c.Text[last:b.begin], class, title})
-			last = b.begin
-		}
-		n := 0
-		if b.True > 0 {
-			n++
-		}
-		if b.False > 0 {
-			n++
-		}
-		class, title = classOf(n, 2), fmt.Sprintf("%s: %d times true, %d times false", b.Text, b.True, b.False)
-	}
-	return append(list, segment{c.Text[last:], class, title})
-}
-
-var coveragePage = template.Must(template.New("coverage").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Coverage of admission</title><style>
-body{font:14px/1.5 sans-serif;margin:2em;max-width:70em}pre{margin:.2em 0 .8em 2em;white-space:pre-wrap}
-.all{background:#d4f5d4}.some{background:#fff2b8}.none{background:#ffd6d6}h2{margin-top:2em}
-</style></head><body><h1>Coverage of admission: {{.Percent}} %</h1><p>{{.Taken}} of {{.All}} ways were taken.
-<span class="all">Both ways</span> <span class="some">one way</span> <span class="none">never</span></p>
-{{range .Files}}<h2>{{.Name}}: {{.Percent}} %</h2>
-{{range .Items}}<div><span class="{{.Class}}">{{.Percent}} %</span> {{.Owner}}, line {{.Line}}: {{.Field}} ({{.State}})</div>
-{{if .Text}}<pre>{{range .Segments}}<span class="{{.Class}}" title="{{.Title}}">{{.Text}}</span>{{end}}</pre>{{end}}
-{{end}}{{end}}</body></html>
-`))

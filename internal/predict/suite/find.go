@@ -131,9 +131,9 @@ var ownMark = regexp.MustCompile(`\b` + ownKind + `\b`)
 func readers() []reader {
 	return []reader{
 		{ownMark, (*finder).own},
-		{regexp.MustCompile(`cli\.kyverno\.io/`), (*finder).kyverno},
+		{regexp.MustCompile(`(?m)^kind:\s*Test\s*$|cli\.kyverno\.io/`), (*finder).kyverno},
 		{regexp.MustCompile(`test\.gatekeeper\.sh/`), (*finder).gator},
-		{regexp.MustCompile(`(?m)^vapTestSuites\s*:`), (*finder).kaptest},
+		{regexp.MustCompile(`(?m)^(vapT|mapT|t)estSuites\s*:`), (*finder).kaptest},
 	}
 }
 
@@ -405,13 +405,13 @@ func world(suites []*Suite) (*worldSet, error) {
 func isTests(content map[string]any) bool {
 	kind, version := at(content, "kind"), at(content, "apiVersion")
 	group, _, _ := strings.Cut(version, "/")
-	return kind == ownKind && version == ownVersion || group == "cli.kyverno.io" || group == "test.gatekeeper.sh"
+	return kind == ownKind && version == ownVersion || group == "cli.kyverno.io" || isKyvernoTest(version, kind) || group == "test.gatekeeper.sh"
 }
 
 // worldKey is the same for suites that share a world.
 func (s *Suite) worldKey() string {
 	if s.own || s.extend != nil || len(s.programs) > 0 {
-		return s.File
+		return s.File + "\x00" + s.world
 	}
 	return "\x00" + strings.Join(s.paths, "\x00")
 }

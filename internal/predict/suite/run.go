@@ -117,6 +117,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		r.report.Coverage = newCoverage()
 	}
 	groups := map[string][]*Suite{}
+	files := map[string]bool{}
 	var order []string
 	for _, s := range o.Set.Suites {
 		selected := false
@@ -131,14 +132,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		if !selected {
 			continue
 		}
-		r.report.Summary.Files++
+		files[s.File] = true
 		key := s.worldKey()
 		if groups[key] == nil {
 			order = append(order, key)
 		}
 		groups[key] = append(groups[key], s)
 	}
-	r.of = len(r.report.Tests)
+	r.of, r.report.Summary.Files = len(r.report.Tests), len(files)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(min(worlds, runtime.GOMAXPROCS(0)))
 	for _, key := range order {

@@ -27,6 +27,8 @@ type Suite struct {
 	referenced map[string]bool
 	// text is the file, and section the part of an archive that has the tests.
 	document document
+	// world tells suites of one file apart that have worlds of their own.
+	world string
 	// extend makes objects of the world that no file has, of what the files have.
 	extend func(*worldSet)
 }

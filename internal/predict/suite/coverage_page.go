@@ -1,0 +1,297 @@
+package suite
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+// HTML writes a page with the source of each file, its expressions coloured by what was seen of
+// them, and a list of all items.
+func (c *Coverage) HTML(w io.Writer) error {
+	var list []*coveredFile
+	for _, i := range c.Items {
+		if n := len(list); n == 0 || list[n-1].Name != i.File {
+			list = append(list, &coveredFile{Name: i.File})
+		}
+		f := list[len(list)-1]
+		taken, all := i.Ways()
+		f.taken, f.all = f.taken+taken, f.all+all
+		f.Items = append(f.Items, coveredItem{i, percent(taken, all), classOf(taken, all)})
+	}
+	for _, f := range list {
+		f.Percent = percent(f.taken, f.all)
+		f.paint()
+	}
+	taken, all := c.Total()
+	return coveragePage.Execute(w, struct {
+		Percent, Taken, All int
+		Files               []*coveredFile
+	}{percent(taken, all), taken, all, list})
+}
+
+// coveredFile is a file on the page.
+type coveredFile struct {
+	Name       string
+	Percent    int
+	Items      []coveredItem
+	Lines      []sourceLine
+	taken, all int
+}
+
+type coveredItem struct {
+	*Covered
+	Percent int
+	Class   string
+}
+
+// sourceLine is a line of a file. Class is that of the worst item that begins in it.
+type sourceLine struct {
+	Number       int
+	Class, Title string
+	Segments     []segment
+}
+
+// segment is a part of a text in one colour.
+type segment struct{ Text, Class, Title string }
+
+// The classes, the worst first.
+var classes = []string{"none", "some", "all"}
+
+func classOf(taken, all int) string {
+	switch taken {
+	case 0:
+		return "none"
+	case all:
+		return "all"
+	}
+	return "some"
+}
+
+// worse is the worse of two classes; the empty one is the best.
+func worse(a, b string) string {
+	if i := slices.Index(classes, a); a != "" && (b == "" || i < slices.Index(classes, b)) {
+		return a
+	}
+	return b
+}
+
+// paint colours the source of the file.
+func (f *coveredFile) paint() {
+	data, err := files.Read(f.Name, files.Configuration)
+	if err != nil || !utf8.Valid(data) {
+		return
+	}
+	source := string(data)
+	begins := []int{0}
+	for i := range len(source) {
+		if source[i] == '\n' && i+1 < len(source) {
+			begins = append(begins, i+1)
+		}
+	}
+	f.Lines = make([]sourceLine, len(begins))
+	// paints are the colours there are, and painted the number of that of each byte, from 1.
+	var paints []segment
+	painted := make([]int, len(source))
+	for _, i := range f.Items {
+		if i.Line < 1 || i.Line > len(begins) {
+			continue
+		}
+		line := &f.Lines[i.Line-1]
+		line.Class = worse(i.Class, line.Class)
+		line.Title = strings.TrimPrefix(line.Title+"; ", "; ") + fmt.Sprintf("%s of %s: %s", i.Field, i.Owner, i.State)
+		places := align(source, begins[i.Line-1], i.column, i.Text)
+		if places == nil {
+			continue
+		}
+		at := 0
+		for _, s := range i.segments() {
+			paints = append(paints, s)
+			for k := range len(s.Text) {
+				if s.Class != "" && places[at+k] >= 0 {
+					painted[places[at+k]] = len(paints)
+				}
+			}
+			at += len(s.Text)
+		}
+	}
+	for n, begin := range begins {
+		end := len(source)
+		if n+1 < len(begins) {
+			end = begins[n+1]
+		}
+		line := &f.Lines[n]
+		line.Number = n + 1
+		for text := strings.TrimRight(source[begin:end], "\r\n"); text != ""; {
+			of, k := painted[begin], 1
+			for k < len(text) && painted[begin+k] == of {
+				k++
+			}
+			part := segment{Text: text[:k]}
+			if of > 0 {
+				part.Class, part.Title = paints[of-1].Class, paints[of-1].Title
+			}
+			line.Segments = append(line.Segments, part)
+			text, begin = text[k:], begin+k
+		}
+	}
+}
+
+// space reports whether YAML folds a byte.
+func space(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// align finds the text of a scalar in its source: the result has the place of each byte of the
+// text, or -1 for a byte that is written in another way, such as a line break. begin is where the
+// line of the scalar's key begins, column the character of the line at which the key does, from 1.
+// It returns nil when the text is not written there.
+func align(source string, begin, column int, text string) []int {
+	at := begin
+	for range column - 1 {
+		_, size := utf8.DecodeRuneInString(source[at:])
+		at += size
+	}
+	colon := strings.IndexByte(source[at:], ':')
+	if colon < 0 || text == "" {
+		return nil
+	}
+	s := &scalar{source: source, at: at + colon + 1}
+	s.open()
+	places := make([]int, len(text))
+	for i := 0; i < len(text); {
+		if space(text[i]) {
+			// White space is folded: some of it stands for some.
+			for ; i < len(text) && space(text[i]); i++ {
+				places[i] = -1
+				if s.at < len(source) && source[s.at] == text[i] && text[i] != '\n' {
+					places[i] = s.at
+					s.at++
+				}
+			}
+			s.skip()
+			continue
+		}
+		s.skip()
+		if places[i] = s.next(text[i]); places[i] < 0 {
+			return nil
+		}
+		i++
+	}
+	return places
+}
+
+// scalar is a place in a scalar of YAML. quote is what quotes it, or 0.
+type scalar struct {
+	source string
+	at     int
+	quote  byte
+}
+
+// open goes to the first byte of the value.
+func (s *scalar) open() {
+	s.skip()
+	if s.at >= len(s.source) {
+		return
+	}
+	switch c := s.source[s.at]; c {
+	case '|', '>':
+		for s.at < len(s.source) && s.source[s.at] != '\n' {
+			s.at++
+		}
+	case '"', '\'':
+		s.quote = c
+		s.at++
+	}
+}
+
+// skip goes over white space, and over what double quotes write for line breaks.
+func (s *scalar) skip() {
+	for s.at < len(s.source) {
+		switch rest := s.source[s.at:]; {
+		case space(rest[0]):
+			s.at++
+		case s.quote == '"' && (strings.HasPrefix(rest, `\n`) || strings.HasPrefix(rest, "\\\n")):
+			s.at += 2
+		default:
+			return
+		}
+	}
+}
+
+// next goes over a byte, and returns where it is; -1 when another one is there.
+func (s *scalar) next(c byte) int {
+	rest, place := s.source[min(s.at, len(s.source)):], s.at
+	switch {
+	case rest == "":
+		return -1
+	case s.quote == '\'' && c == '\'' && strings.HasPrefix(rest, "''"):
+		s.at += 2
+	case s.quote == '"' && len(rest) > 1 && rest[0] == '\\' && rest[1] == c:
+		place++
+		s.at += 2
+	case rest[0] == c:
+		s.at++
+	default:
+		return -1
+	}
+	return place
+}
+
+// segments are the text of an expression, cut where its decisions begin.
+func (c *Covered) segments() []segment {
+	branches := slices.DeleteFunc(slices.Clone(c.Branches), func(b *Branch) bool { return b.begin < 0 })
+	slices.SortStableFunc(branches, func(a, b *Branch) int { return cmp.Compare(a.begin, b.begin) })
+	part := segment{Class: "", Title: ""}
+	switch {
+	case c.hits == 0:
+		part = segment{Class: "none", Title: "never reached"}
+	case len(branches) > 0:
+	case c.Errors == c.hits:
+		part = segment{Class: "none", Title: "only ever in error"}
+	default:
+		part = segment{Class: "all", Title: "reached"}
+	}
+	var list []segment
+	last := 0
+	for i, b := range branches {
+		ways := 0
+		for _, count := range []int{b.True, b.False} {
+			if count > 0 {
+				ways++
+			}
+		}
+		next := segment{Class: classOf(ways, 2), Title: fmt.Sprintf("%s: %d times true, %d times false", b.Text, b.True, b.False)}
+		if i > 0 && branches[i-1].begin == b.begin {
+			// Decisions that begin at one place share its colour.
+			next.Class, next.Title = worse(part.Class, next.Class), part.Title+"; "+next.Title
+		}
+		if b.begin > last {
+			part.Text = c.Text[last:b.begin]
+			list = append(list, part)
+			last = b.begin
+		}
+		part = next
+	}
+	part.Text = c.Text[last:]
+	return append(list, part)
+}
+
+var coveragePage = template.Must(template.New("coverage").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Coverage of admission</title><style>
+body{font:14px/1.5 sans-serif;margin:2em}pre{margin:0}h2{margin-top:2em}
+.all{background:#d4f5d4}.some{background:#fff2b8}.none{background:#ffd6d6}
+.source{border:1px solid #ddd;padding:.5em;overflow-x:auto}
+.n{display:inline-block;width:4em;padding-right:.5em;margin-right:.5em;text-align:right;color:#666}
+</style></head><body><h1>Coverage of admission: {{.Percent}} %</h1><p>{{.Taken}} of {{.All}} ways were taken.
+<span class="all">Both ways</span> <span class="some">one way</span> <span class="none">never</span></p>
+{{range .Files}}<h2>{{.Name}}: {{.Percent}} %</h2>
+{{if .Lines}}<div class="source">{{range .Lines}}<pre><span class="n {{.Class}}" title="{{.Title}}">{{.Number}}</span>{{range .Segments}}{{if .Class}}<span class="{{.Class}}" title="{{.Title}}">{{.Text}}</span>{{else}}{{.Text}}{{end}}{{end}}
+</pre>{{end}}</div>{{end}}
+<ul>{{range .Items}}<li><span class="{{.Class}}">{{.Percent}} %</span> {{.Owner}}, line {{.Line}}: {{.Field}} ({{.State}})</li>
+{{end}}</ul>{{end}}</body></html>
+`))

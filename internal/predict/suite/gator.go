@@ -1,0 +1,379 @@
+package suite
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+)
+
+// gatorSuite is a Suite of gator.
+type gatorSuite struct {
+	Skip  bool        `json:"skip"`
+	Tests []gatorTest `json:"tests"`
+}
+
+type gatorTest struct {
+	Name, Template, Constraint, Expansion string
+	Skip, Invalid                         bool
+	Cases                                 []gatorCase
+}
+
+type gatorCase struct {
+	Name, Object string
+	Inventory    []string
+	Skip         bool
+	Assertions   []gatorAssertion
+}
+
+type gatorAssertion struct {
+	Violations any     `json:"violations"`
+	Message    *string `json:"message"`
+}
+
+// gator reads a Suite of gator.
+func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
+	apiVersion, kind := header(root)
+	if !strings.HasPrefix(apiVersion, "test.gatekeeper.sh/") || kind != "Suite" {
+		return false
+	}
+	s := newForeign(path, "gator")
+	var doc gatorSuite
+	if err := decodeNode(root, &doc); err != nil {
+		s.fail(root.Line, "%s", plainYAML(err))
+	}
+	kinds := map[string]bool{}
+	for i, node := range elementsOf(member(root, "tests"), len(doc.Tests))[:len(doc.Tests)] {
+		test := &doc.Tests[i]
+		skip, policy := "", fmt.Sprintf("gator-%d.example.com", i+1)
+		switch more := strange(node, "name", "template", "constraint", "expansion", "cases", "invalid", "skip"); {
+		case doc.Skip || test.Skip:
+			skip = "the suite skips it"
+		case more != "":
+			skip = more
+		case test.Expansion != "":
+			skip = "expansion templates are Gatekeeper's own: a running Gatekeeper has them"
+		case test.Template == "" || test.Constraint == "":
+			s.fail(node.Line, "the test %q needs a template and a constraint", test.Name)
+			continue
+		case test.Invalid:
+			skip = "whether a constraint is valid is for a running Gatekeeper to say"
+		default:
+			templates, constraints := s.read(node.Line, test.Template), s.read(node.Line, test.Constraint)
+			if len(templates) == 0 || len(constraints) == 0 {
+				skip = "there is no template or no constraint"
+				break
+			}
+			skip = s.template(policy, templates[0], constraints[0], kinds)
+		}
+		if test.Invalid && len(test.Cases) == 0 {
+			s.add(&Test{Name: test.Name, Line: node.Line, Skip: skip})
+		}
+		for k, node := range elementsOf(member(node, "cases"), len(test.Cases))[:len(test.Cases)] {
+			s.gatorCase(test, &test.Cases[k], node, policy, skip)
+		}
+	}
+	f.add(s.Suite, s.wrong)
+	return true
+}
+
+// gatorCase adds a case of a test.
+func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, policy, skip string) {
+	line := node.Line
+	t := &Test{Name: test.Name + "/" + c.Name, Line: line, Skip: skip}
+	defer f.add(t)
+	if len(c.Assertions) == 0 {
+		f.fail(line, "the case %q has no assertions", t.Name)
+	}
+	for i, node := range elementsOf(member(node, "assertions"), len(c.Assertions))[:len(c.Assertions)] {
+		if more := strange(node, "violations", "message"); more != "" && t.Skip == "" {
+			t.Skip = more
+		}
+		c.Assertions[i].check(f, node.Line)
+	}
+	if t.Skip == "" && c.Skip {
+		t.Skip = "the suite skips it"
+	}
+	if more := strange(node, "name", "object", "inventory", "assertions", "skip"); more != "" && t.Skip == "" {
+		t.Skip = more
+	}
+	if t.Skip != "" {
+		return
+	}
+	objects := f.read(line, c.Object)
+	if len(objects) != 1 {
+		f.fail(line, "the file %s of the case %q has %d objects, and must have one", c.Object, t.Name, len(objects))
+		return
+	}
+	t.request = reviewed(objects[0].Content)
+	t.request.line = line
+	// CEL sees nothing of an inventory but the namespace of the request.
+	for _, name := range c.Inventory {
+		for _, o := range f.read(line, name) {
+			if at(o.Content, "kind") == "Namespace" && at(o.Content, "metadata", "name") == t.request.namespaceOf() {
+				t.request.labels = labelsOf(o.Content)
+			}
+		}
+	}
+	lines := elementsOf(member(node, "assertions"), len(c.Assertions))
+	t.judgeBy = func(o *Outcome) ([]Failure, string) {
+		if why := o.unjudged(); why != "" {
+			return nil, why
+		}
+		v := o.verdictOf(policy)
+		var failures []Failure
+		for i := range c.Assertions {
+			if want, ok := c.Assertions[i].ok(slices.Concat(v.violated, v.failed)); !ok {
+				failures = append(failures, Failure{lines[i].Line, fmt.Sprintf("assertions[%d].violations", i), want, compact(slices.Concat(v.violated, v.failed))})
+			}
+		}
+		return failures, ""
+	}
+}
+
+// check says what is wrong with an assertion.
+func (a *gatorAssertion) check(f *foreign, line int) {
+	switch n := a.Violations.(type) {
+	case nil, bool:
+		// YAML reads yes and no as these.
+	case float64:
+		if n < 0 || n != float64(int(n)) {
+			f.fail(line, "violations is %v, and must be a number from 0, yes or no", n)
+		}
+	case string:
+		if n != "yes" && n != "no" {
+			f.fail(line, "violations is %q, and must be a number from 0, yes or no", n)
+		}
+	default:
+		f.fail(line, "violations must be a number from 0, yes or no")
+	}
+	if a.Message != nil {
+		if _, err := regexp.Compile(*a.Message); err != nil {
+			f.fail(line, "message: %v", err)
+		}
+	}
+}
+
+// ok reports whether messages are as asserted, and says what is.
+func (a *gatorAssertion) ok(messages []string) (want string, ok bool) {
+	matched := 0
+	for _, message := range messages {
+		if a.Message == nil || regexp.MustCompile(*a.Message).MatchString(message) {
+			matched++
+		}
+	}
+	want, ok = "yes", matched > 0
+	switch n := a.Violations.(type) {
+	case float64:
+		want, ok = strconv.Itoa(int(n)), matched == int(n)
+	case bool:
+		if !n {
+			want, ok = "no", matched == 0
+		}
+	case string:
+		if n == "no" {
+			want, ok = "no", matched == 0
+		}
+	}
+	if a.Message != nil {
+		want += " with " + quote(*a.Message)
+	}
+	return want, ok
+}
+
+// labelsOf are the labels of an object; not nil.
+func labelsOf(content map[string]any) map[string]string {
+	labels := map[string]string{}
+	given, _ := walk(content, "metadata", "labels").(map[string]any)
+	for key, value := range given {
+		if text, ok := value.(string); ok {
+			labels[key] = text
+		}
+	}
+	return labels
+}
+
+// reviewed is the request of an object, or of an AdmissionReview that has one.
+func reviewed(content map[string]any) request {
+	if at(content, "kind") != "AdmissionReview" {
+		return request{operation: opCreate, object: runtime.DeepCopyJSON(content)}
+	}
+	in, _ := content["request"].(map[string]any)
+	q := request{operation: at(in, "operation"), namespace: at(in, "namespace"), subresource: at(in, "subResource")}
+	if object, ok := in["object"].(map[string]any); ok {
+		q.object = runtime.DeepCopyJSON(object)
+	}
+	if old, ok := in["oldObject"].(map[string]any); ok && q.operation != opCreate {
+		q.old = runtime.DeepCopyJSON(old)
+	}
+	if q.operation == "" {
+		q.operation = opCreate
+	}
+	if q.operation == opUpdate && q.old == nil && q.object != nil {
+		// The review says nothing of what was there: nothing changes.
+		q.old = runtime.DeepCopyJSON(q.object)
+	}
+	if q.operation == opDelete {
+		if q.old == nil {
+			q.old = q.object
+		}
+		q.object = nil
+	}
+	q.user = userOf(in)
+	return q
+}
+
+// constraints is the group of Gatekeeper's constraints.
+const constraintsGroup = "constraints.gatekeeper.sh"
+
+// template makes a policy of a constraint template that has CEL, and of a constraint, as Gatekeeper
+// does. It returns why that is not possible.
+func (f *foreign) template(name string, template, constraint *manifests.Object, kinds map[string]bool) (skip string) {
+	var source map[string]any
+	targets, _ := walk(template.Content, "spec", "targets").([]any)
+	for _, t := range targets {
+		code, _ := walk(t, "code").([]any)
+		for _, c := range code {
+			if m, _ := c.(map[string]any); at(m, "engine") == "K8sNativeValidation" {
+				source, _ = m["source"].(map[string]any)
+			}
+		}
+	}
+	if source == nil {
+		return "the constraint template has no CEL: its Rego needs a running Gatekeeper"
+	}
+	kind := at(template.Content, "spec", "crd", "spec", "names", "kind")
+	plural := strings.ToLower(kind)
+	if !kinds[kind] {
+		kinds[kind] = true
+		f.objects = append(f.objects, f.made(map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + constraintsGroup},
+			"spec": map[string]any{
+				"group": constraintsGroup, "scope": "Cluster",
+				"names":    map[string]any{"kind": kind, "plural": plural, "singular": plural},
+				"versions": []any{map[string]any{"name": "v1beta1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}},
+			},
+		}))
+	}
+	param := runtime.DeepCopyJSON(constraint.Content)
+	param["apiVersion"], param["metadata"] = constraintsGroup+"/v1beta1", map[string]any{"name": name}
+	f.objects = append(f.objects, f.made(param))
+
+	var conditions []any
+	condition := func(name, expression string) {
+		conditions = append(conditions, map[string]any{"name": name, "expression": expression})
+	}
+	operations := []any{opCreate, opUpdate}
+	if len(targets) > 0 {
+		if own, _ := walk(targets[0], "operations").([]any); len(own) > 0 {
+			operations = own
+		}
+	}
+	rule := map[string]any{"apiGroups": []any{"*"}, "apiVersions": []any{"*"}, "operations": operations, "resources": []any{"*"}}
+	constraints := map[string]any{"resourceRules": []any{rule}}
+	match, _ := walk(constraint.Content, "spec", "match").(map[string]any)
+	for key, value := range match {
+		switch key {
+		case "kinds":
+			list, _ := value.([]any)
+			var alternatives []string
+			for _, e := range list {
+				alternatives = append(alternatives, "("+oneOfTexts("request.kind.group", walk(e, "apiGroups"))+" && "+oneOfTexts("request.kind.kind", walk(e, "kinds"))+")")
+			}
+			if len(alternatives) > 0 {
+				condition("kinds", strings.Join(alternatives, " || "))
+			}
+		case "labelSelector":
+			constraints["objectSelector"] = value
+		case "namespaceSelector":
+			constraints["namespaceSelector"] = value
+		case "namespaces", "excludedNamespaces":
+			// What has no namespace is in none, and matches both.
+			list, _ := value.([]any)
+			if len(list) == 0 {
+				continue
+			}
+			var alternatives []string
+			for _, e := range list {
+				text, _ := e.(string)
+				alternatives = append(alternatives, matchesGlob(subject+".metadata.namespace", text))
+			}
+			inside := strings.Join(alternatives, " || ")
+			if key == "excludedNamespaces" {
+				inside = "!(" + inside + ")"
+			}
+			condition(strings.ToLower(key), "!has("+subject+".metadata.namespace) || "+subject+`.metadata.namespace == "" || `+inside)
+		case "name":
+			text, _ := value.(string)
+			name := "has(" + subject + ".metadata.name) && " + matchesGlob(subject+".metadata.name", text)
+			if strings.HasSuffix(text, "*") {
+				name += " || has(" + subject + ".metadata.generateName) && " + matchesGlob(subject+".metadata.generateName", text)
+			}
+			condition("name", name)
+		case "scope":
+			if value != "*" {
+				rule["scope"] = value
+			}
+		case "source":
+			if value == "Generated" {
+				return "the constraint is for objects that expansion templates generate: a running Gatekeeper has them"
+			}
+		default:
+			return fmt.Sprintf("the constraint has match.%s, which only Gatekeeper knows", key)
+		}
+	}
+	more, _ := source["matchConditions"].([]any)
+	variables := []any{
+		map[string]any{"name": "anyObject", "expression": `has(request.operation) && request.operation == "DELETE" && object == null ? oldObject : object`},
+		map[string]any{"name": "params", "expression": `!has(params.spec) ? null : !has(params.spec.parameters) ? null : params.spec.parameters`},
+	}
+	given, _ := source["variables"].([]any)
+	failure := at(source, "failurePolicy")
+	if failure == "" {
+		failure = "Fail"
+	}
+	spec := map[string]any{
+		"failurePolicy": failure, "matchConstraints": constraints, "paramKind": map[string]any{"apiVersion": constraintsGroup + "/v1beta1", "kind": kind},
+		"variables": append(variables, given...), "validations": source["validations"],
+	}
+	if conditions = append(conditions, more...); len(conditions) > 0 {
+		spec["matchConditions"] = conditions
+	}
+	f.objects = append(f.objects,
+		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec}),
+		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name}, "spec": map[string]any{
+			"policyName": name, "validationActions": []any{"Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
+		}}))
+	return ""
+}
+
+// subject is the object that a request is about.
+const subject = "(object == null ? oldObject : object)"
+
+// matchesGlob is an expression that is true when another one matches a pattern with *.
+func matchesGlob(expression, pattern string) string {
+	return expression + ".matches(" + strconv.Quote("^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$") + ")"
+}
+
+// oneOfTexts is an expression that is true when another one is one of some texts; * is any.
+func oneOfTexts(expression string, list any) string {
+	texts, _ := list.([]any)
+	var quoted []string
+	for _, e := range texts {
+		text, _ := e.(string)
+		if text == "*" {
+			return "true"
+		}
+		quoted = append(quoted, strconv.Quote(text))
+	}
+	if len(quoted) == 0 {
+		return "true"
+	}
+	return expression + " in [" + strings.Join(quoted, ", ") + "]"
+}

@@ -1,10 +1,12 @@
 // Profiled is gatehouse, with profiles: at SIGUSR1 it collects garbage and writes the heap and
 // the goroutines to the directory that GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
-// file, it has the CPU profile from the start until the first SIGUSR1.
+// file, it has the CPU profile from the start until the first SIGUSR1. SIGUSR2 begins a profile
+// of the CPU, and the next one writes it to that directory.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,15 +31,37 @@ func main() {
 		}
 	}
 	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
+	signal.Notify(asked, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {
-		for range asked {
+		var profile *os.File
+		for s := range asked {
+			if s == syscall.SIGUSR2 {
+				var err error
+				if profile, err = cpu(os.Getenv("GATEHOUSE_PROFILES"), profile); err != nil {
+					fmt.Fprintln(os.Stderr, "profiles:", err)
+				}
+				continue
+			}
 			if err := write(os.Getenv("GATEHOUSE_PROFILES")); err != nil {
 				fmt.Fprintln(os.Stderr, "profiles:", err)
 			}
 		}
 	}()
 	os.Exit(cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+}
+
+// cpu begins a profile of the CPU, or ends the one in a file.
+func cpu(dir string, profile *os.File) (*os.File, error) {
+	path := filepath.Join(dir, "cpu.pprof")
+	if profile != nil {
+		pprof.StopCPUProfile()
+		return nil, errors.Join(profile.Close(), os.Rename(path+".part", path))
+	}
+	profile, err := os.Create(path + ".part")
+	if err != nil {
+		return nil, err
+	}
+	return profile, pprof.StartCPUProfile(profile)
 }
 
 // write writes the profiles. The one of the goroutines comes last, under its final name: when it

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -181,7 +182,7 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	if err := memory(s, func(what string, value float64) { add(what+" 15 s later, server and etcd", "MiB", value) }); err != nil {
 		return err
 	}
-	goroutines, err := goroutines(ctx, crds)
+	goroutines, err := metric(ctx, s, "go_goroutines")
 	if err != nil {
 		return err
 	}
@@ -255,19 +256,21 @@ func memory(s *peer.Server, add func(what string, mib float64)) error {
 	return err
 }
 
-// goroutines reads how many a server has.
-func goroutines(ctx context.Context, client clientset.Interface) (float64, error) {
-	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
+// metric reads one that has no labels.
+func metric(ctx context.Context, s *peer.Server, name string) (float64, error) {
+	c := load.NewClient(s)
+	defer c.Close()
+	var text bytes.Buffer
+	if err := c.Do(ctx, load.Request{Path: "/metrics", Accept: "text/plain"}, &text); err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		var n float64
-		if _, err := fmt.Sscanf(line, "go_goroutines %g", &n); err == nil {
-			return n, nil
+	for line := range strings.Lines(text.String()) {
+		var value float64
+		if _, err := fmt.Sscanf(line, name+" %g", &value); err == nil {
+			return value, nil
 		}
 	}
-	return 0, errors.New("/metrics has no go_goroutines")
+	return 0, fmt.Errorf("/metrics has no %s", name)
 }
 
 // profile has the server write its profiles, and moves them to files that begin with a name.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
@@ -15,47 +17,108 @@ const warmup = time.Second
 
 // result is what one load showed.
 type result struct {
-	// rate is creates in a second; p99 the 99th percentile of their latency;
-	// cpu the CPU time of the server's process for one.
-	rate float64
-	p99  time.Duration
-	cpu  time.Duration
+	// rate is requests in a second; p99 and p999 percentiles of their latency.
+	rate      float64
+	p99, p999 time.Duration
+	// cpu is the CPU time of the server's process for one request, all that of its etcd, too.
+	cpu, all time.Duration
+	// allocated is what the server's process allocates for one request, in bytes.
+	allocated float64
 }
 
 // measure creates objects from n clients, each with a connection of its own,
 // one after the other, for a duration.
 func measure(ctx context.Context, s *peer.Server, of load.Object, n int, duration time.Duration) (result, error) {
-	if _, err := create(ctx, s, of, n, warmup); err != nil {
+	return measureFor(ctx, s, n, duration, of.Create)
+}
+
+// measureFor makes requests from n clients for a duration, after a warm-up.
+func measureFor(ctx context.Context, s *peer.Server, n int, duration time.Duration, request func() load.Request) (result, error) {
+	return measureTurns(ctx, s, n, duration, func(ctx context.Context, c *load.Client, _ int) error {
+		return c.Do(ctx, request(), io.Discard)
+	})
+}
+
+// measureTurns has n clients take turns for a duration, after a warm-up.
+func measureTurns(ctx context.Context, s *peer.Server, n int, duration time.Duration, turn func(context.Context, *load.Client, int) error) (result, error) {
+	within := func(duration time.Duration) (result, error) {
+		deadline := time.Now().Add(duration)
+		return watched(ctx, s, func() ([]time.Duration, error) {
+			return load.Loop(ctx, s, n, func(ctx context.Context, c *load.Client, i int) (bool, error) {
+				if time.Now().After(deadline) {
+					return false, nil
+				}
+				return true, turn(ctx, c, i)
+			})
+		})
+	}
+	if _, err := within(warmup); err != nil {
+		return result{}, err
+	}
+	return within(duration)
+}
+
+// measureEach makes count requests, from n clients.
+func measureEach(ctx context.Context, s *peer.Server, n, count int, request func(i int) load.Request) (result, error) {
+	return watched(ctx, s, func() ([]time.Duration, error) { return load.Run(ctx, s, n, numbered(count, request)) })
+}
+
+// numbered returns count requests, one after the other.
+func numbered(count int, request func(i int) load.Request) func() (load.Request, bool) {
+	var made atomic.Int64
+	return func() (load.Request, bool) {
+		i := int(made.Add(1)) - 1
+		if i >= count {
+			return load.Request{}, false
+		}
+		return request(i), true
+	}
+}
+
+// watched reads what a server uses while a load runs.
+func watched(ctx context.Context, s *peer.Server, run func() ([]time.Duration, error)) (result, error) {
+	allocatedBefore, err := metric(ctx, s, "go_memstats_alloc_bytes_total")
+	if err != nil {
 		return result{}, err
 	}
 	before, err := s.Process.CPU()
 	if err != nil {
 		return result{}, err
 	}
-	began := time.Now()
-	latencies, err := create(ctx, s, of, n, duration)
+	allBefore, err := cpu(s)
 	if err != nil {
 		return result{}, err
+	}
+	began := time.Now()
+	latencies, err := run()
+	if err != nil {
+		return result{}, err
+	}
+	if len(latencies) == 0 {
+		return result{}, errors.New("no request was made in the time there was")
 	}
 	elapsed := time.Since(began)
 	after, err := s.Process.CPU()
 	if err != nil {
 		return result{}, err
 	}
+	allAfter, err := cpu(s)
+	if err != nil {
+		return result{}, err
+	}
+	allocatedAfter, err := metric(ctx, s, "go_memstats_alloc_bytes_total")
+	if err != nil {
+		return result{}, err
+	}
 	slices.Sort(latencies)
+	count := time.Duration(len(latencies))
 	return result{
 		rate: float64(len(latencies)) / elapsed.Seconds(),
 		p99:  latencies[len(latencies)*99/100],
-		cpu:  (after - before) / time.Duration(len(latencies)),
-	}, nil
-}
+		p999: latencies[len(latencies)*999/1000],
+		cpu:  (after - before) / count,
+		all:  (allAfter - allBefore) / count,
 
-func create(ctx context.Context, s *peer.Server, of load.Object, n int, duration time.Duration) ([]time.Duration, error) {
-	stop := make(chan struct{})
-	defer time.AfterFunc(duration, func() { close(stop) }).Stop()
-	latencies, err := load.Create(ctx, s, of, n, stop)
-	if err == nil && len(latencies) == 0 {
-		err = fmt.Errorf("nothing was created within %s", duration)
-	}
-	return latencies, err
+		allocated: (allocatedAfter - allocatedBefore) / float64(count),
+	}, nil
 }

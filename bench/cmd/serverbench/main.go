@@ -2,7 +2,8 @@
 // alternating rounds: time to ready, resident memory when idle, and how many
 // small ConfigMaps are created in a second, with and without webhooks or, with
 // -policies, admission policies. With -definitions, it measures what many
-// CustomResourceDefinitions cost. It prints a Markdown table of medians with the
+// CustomResourceDefinitions cost; with -operations, what a request of each kind costs;
+// with -scale, how both servers do as there is more of something. It prints a Markdown table of medians with the
 // smallest and largest value.
 //
 // In every round each server starts on empty data, is left idle, is loaded, and
@@ -39,6 +40,12 @@ type options struct {
 	policies bool
 	// definitions measures these instead of webhooks, in the sizes of the list.
 	definitions []definitions
+	// operations are measured instead of webhooks, on so many objects.
+	operations []operation
+	objects    int
+	// scales are measured instead of webhooks, each until it takes longer than patience.
+	scales   []scale
+	patience time.Duration
 	// profiles is where profiles go; empty means none.
 	profiles string
 }
@@ -47,6 +54,7 @@ type options struct {
 var shortNames = map[string]peer.Kind{
 	"kube-apiserver": peer.KubeAPIServer, "gatehouse": peer.Gatehouse, "embedded": peer.GatehouseEmbedded,
 	"uncontrolled": peer.GatehouseUncontrolled, "untraced": peer.GatehouseUntraced,
+	"other": peer.GatehouseOther,
 }
 
 func main() {
@@ -54,15 +62,22 @@ func main() {
 	o.AddFlags(5)
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long a server is left alone before its memory is read")
 	flag.DurationVar(&o.duration, "duration", 5*time.Second, "how long each load lasts")
-	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded,uncontrolled", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), uncontrolled (the same, --controllers=-*), untraced (gatehouse, --admission-trace-bytes 0)")
+	servers := flag.String("servers", "kube-apiserver,gatehouse,embedded,uncontrolled", "`list` of kube-apiserver, gatehouse (etcd as a process), embedded (gatehouse, etcd inside), uncontrolled (the same, --controllers=-*), untraced (gatehouse, --admission-trace-bytes 0), other (embedded, of the program that GATEHOUSE_OTHER names)")
 	scenarios := flag.String("scenarios", "", "`list` of none, pods (instead of ConfigMaps), nonmatching=N, patch+validate, validating=N; bindings=N (of a policy that matches), params=N (of such a policy), policies=N (that do not match); SERVER:SCENARIO is for that server alone (default: all of webhooks, or of policies)")
 	clients := flag.String("clients", "", "`list` of how many clients create objects at once (default: 1,16, and 16 with -policies)")
 	flag.BoolVar(&o.policies, "policies", false, "measure admission policies, and not webhooks and starts")
 	numbers := flag.String("definitions", "", "measure with these numbers of CustomResourceDefinitions, a `list`, and not webhooks and starts")
 	fields := flag.Int("fields", 160, "how many fields a definition has")
-	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
+	operations := flag.String("operations", "", "measure these kinds of requests, a `list`, and not webhooks and starts: all, or of "+operationNames())
+	flag.IntVar(&o.objects, "objects", 2500, "how many pods the operations work on")
+	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
+	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; a larger one is not tried after it")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
 		if err := o.parseDefinitions(*numbers, *fields); err != nil {
+			return err
+		}
+		if err := o.parseOperations(*operations, *scales); err != nil {
 			return err
 		}
 		all, many := webhookScenarios, "1,16"
@@ -149,7 +164,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 
 	results := &report.Table{}
 	err = compare.Alternate(&o.Options, progress, o.servers, func(kind peer.Kind, dir string) error {
-		return o.round(ctx, b, kind, dir, hook, results)
+		return o.round(ctx, b, kind, dir, hook, progress, results)
 	})
 	var table strings.Builder
 	columns := make([]string, len(o.servers))
@@ -160,6 +175,12 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	if err != nil {
 		fmt.Fprint(out, table.String())
 		return err
+	}
+	if o.operations != nil {
+		return o.Finish(out, "Operations compared with kube-apiserver", operationsExplained, table.String())
+	}
+	if o.scales != nil {
+		return o.Finish(out, "Scale compared with kube-apiserver", scaleExplained, table.String())
 	}
 	if o.definitions != nil {
 		return o.Finish(out, "Definitions compared with kube-apiserver", definitionsExplained, table.String())
@@ -179,7 +200,7 @@ embedded, the memory and the CPU time of the server are those of etcd, too.
 
 `
 
-func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, r *report.Table) (err error) {
+func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, progress io.Writer, r *report.Table) (err error) {
 	if o.definitions != nil {
 		for i, d := range o.definitions {
 			if err := o.withDefinitions(ctx, b, kind, filepath.Join(dir, fmt.Sprint("definitions-", i)), d, r); err != nil {
@@ -187,6 +208,9 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 			}
 		}
 		return nil
+	}
+	if o.scales != nil {
+		return o.scale(ctx, b, kind, dir, progress, r)
 	}
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {
@@ -197,6 +221,9 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 			err = errors.Join(err, s.Stop())
 		}
 	}()
+	if o.operations != nil {
+		return o.operate(ctx, s, hook, r)
+	}
 	r.Add("time to ready, empty data", "s", string(kind), s.Ready.Seconds())
 	select {
 	case <-time.After(o.idle):

@@ -2,7 +2,7 @@
 package load
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,23 +33,59 @@ var (
 	Pod = Object{"pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"bench-%d","labels":{"app":"bench"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`}
 )
 
+// Request is one request of a load.
+type Request struct {
+	// Method and Path are the request's; an empty method means GET.
+	Method, Path string
+	// ContentType is that of Body, Accept the format of the answer; empty ones mean JSON.
+	ContentType, Accept, Body string
+	// Compressed asks for an answer in gzip.
+	Compressed bool
+}
+
+// Create is the creation of the next object.
+func (o Object) Create() Request {
+	return Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/" + o.resource, Body: fmt.Sprintf(o.format, sequence.Add(1))}
+}
+
 // Create creates objects from n clients, each with a connection of its own,
 // one after the other, until stop is closed. It returns how long each took.
 func Create(ctx context.Context, s *peer.Server, of Object, n int, stop <-chan struct{}) ([]time.Duration, error) {
+	return Run(ctx, s, n, func() (Request, bool) {
+		select {
+		case <-stop:
+			return Request{}, false
+		default:
+			return of.Create(), true
+		}
+	})
+}
+
+// Run has n clients, each with a connection of its own, make one request after the other,
+// until next reports that there is none. It returns how long each took. The first answer
+// without a 2xx status ends it with an error.
+func Run(ctx context.Context, s *peer.Server, n int, next func() (Request, bool)) ([]time.Duration, error) {
+	return Loop(ctx, s, n, func(ctx context.Context, c *Client, _ int) (bool, error) {
+		r, more := next()
+		if !more {
+			return false, nil
+		}
+		return true, c.Do(ctx, r, io.Discard)
+	})
+}
+
+// Loop has n clients, each with a connection of its own, call a function with its number
+// until that reports false. It returns how long each other call took.
+func Loop(ctx context.Context, s *peer.Server, n int, turn func(ctx context.Context, c *Client, i int) (bool, error)) ([]time.Duration, error) {
 	all := make([][]time.Duration, n)
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range n {
 		group.Go(func() error {
-			transport := transportTo(s)
-			defer transport.CloseIdleConnections()
+			c := NewClient(s)
+			defer c.Close()
 			for {
-				select {
-				case <-stop:
-					return nil
-				default:
-				}
 				began := time.Now()
-				if err := createOne(ctx, transport, s.Config.Host, of); err != nil {
+				if more, err := turn(ctx, c, i); !more || err != nil {
 					return err
 				}
 				all[i] = append(all[i], time.Since(began))
@@ -63,36 +100,52 @@ func Create(ctx context.Context, s *peer.Server, of Object, n int, stop <-chan s
 
 // CreateOne creates one small ConfigMap.
 func CreateOne(ctx context.Context, s *peer.Server) error {
-	transport := transportTo(s)
-	defer transport.CloseIdleConnections()
-	return createOne(ctx, transport, s.Config.Host, ConfigMap)
+	c := NewClient(s)
+	defer c.Close()
+	return c.Do(ctx, ConfigMap.Create(), io.Discard)
 }
 
-func transportTo(s *peer.Server) *http.Transport {
+// Client makes requests over one connection.
+type Client struct {
+	host      string
+	transport *http.Transport
+}
+
+// NewClient returns a client of a server. Close it.
+func NewClient(s *peer.Server) *Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.Config.CAData)
-	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	return &Client{s.Config.Host, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableCompression: true}}
 }
 
-func createOne(ctx context.Context, transport http.RoundTripper, host string, of Object) error {
-	body := fmt.Sprintf(of.format, sequence.Add(1))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"/api/v1/namespaces/default/"+of.resource, bytes.NewReader([]byte(body)))
+// Close closes the connection when no request uses it.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Do makes a request, and writes the answer. An answer without a 2xx status is an error.
+func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), c.host+r.Path, strings.NewReader(r.Body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+peer.Token)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := transport.RoundTrip(req)
+	if r.Body != "" {
+		req.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
+	}
+	req.Header.Set("Accept", cmp.Or(r.Accept, "application/json"))
+	if r.Compressed {
+		req.Header.Set("Accept-Encoding", "gzip")
+	}
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s %s: %w", req.Method, r.Path, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
+	if resp.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		return fmt.Errorf("%s %s: %s: %s", req.Method, r.Path, resp.Status, text)
 	}
-	if resp.StatusCode != http.StatusCreated {
-		return fmt.Errorf("creating one of %s: %s: %s", of.resource, resp.Status, answer)
+	if _, err = io.Copy(answer, resp.Body); err != nil {
+		return fmt.Errorf("%s %s: %w", req.Method, r.Path, err)
 	}
 	return nil
 }

@@ -33,9 +33,17 @@ const (
 	// GatehouseUncontrolled is GatehouseEmbedded without controllers, which kube-apiserver
 	// has not either.
 	GatehouseUncontrolled Kind = "gatehouse, etcd embedded, no controllers"
+	// GatehouseOther is GatehouseEmbedded of another build, the program that GATEHOUSE_OTHER
+	// names.
+	GatehouseOther Kind = "gatehouse, etcd embedded, other build"
 	// GatehouseUntraced is Gatehouse without the traces of requests.
 	GatehouseUntraced Kind = "gatehouse, no traces"
 )
+
+// embedded reports whether etcd is inside the server.
+func (k Kind) embedded() bool {
+	return k == GatehouseEmbedded || k == GatehouseUncontrolled || k == GatehouseOther
+}
 
 // Server is a running server.
 type Server struct {
@@ -109,7 +117,7 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		"--token-auth-file=" + creds.tokens, "--authorization-mode=RBAC",
 		"--service-cluster-ip-range=10.0.0.0/24",
 	}
-	if s.Kind != GatehouseEmbedded && s.Kind != GatehouseUncontrolled && s.etcdURL == "" {
+	if !s.Kind.embedded() && s.etcdURL == "" {
 		etcd, line, err := launchAndRead(ctx, dir, b.Etcd, "-data-dir", filepath.Join(dir, "etcd"))
 		if err != nil {
 			return err
@@ -121,6 +129,11 @@ func (s *Server) launch(ctx context.Context, b Binaries, creds *credentials, dir
 		flags = append(flags, "--etcd-servers="+s.etcdURL)
 	}
 	program := b.Gatehouse
+	if s.Kind == GatehouseOther {
+		if program = os.Getenv("GATEHOUSE_OTHER"); program == "" {
+			return errors.New("GATEHOUSE_OTHER names no program")
+		}
+	}
 	if s.Kind == KubeAPIServer {
 		program = b.KubeAPIServer
 		flags = append(flags,

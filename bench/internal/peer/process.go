@@ -113,8 +113,19 @@ func (p *Process) RSS() (int64, error) { return p.memory("VmRSS:") }
 // Anonymous returns the part of the resident memory that is not a file's, in bytes.
 func (p *Process) Anonymous() (int64, error) { return p.memory("RssAnon:") }
 
+// ForgetPeak has Peak begin anew, with what is resident now.
+func (p *Process) ForgetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// Peak returns the most memory that was resident, in bytes.
+func (p *Process) Peak() (int64, error) { return p.memory("VmHWM:") }
+
 // WriteProfiles asks a program built from cmd/profiled for its profiles.
 func (p *Process) WriteProfiles() error { return p.cmd.Process.Signal(syscall.SIGUSR1) }
+
+// ProfileCPU has a program built from cmd/profiled begin a profile of its CPU, or end it.
+func (p *Process) ProfileCPU() error { return p.cmd.Process.Signal(syscall.SIGUSR2) }
 
 func (p *Process) memory(field string) (int64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

@@ -1,0 +1,528 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
+)
+
+const (
+	// operators is how many clients there are, watchers how many of them only watch.
+	operators, watchers = 16, 60
+	// fewObjects is how many objects are applied, or updated, in turns.
+	fewObjects = 200
+	// manyLists lists of manyTimes the objects are read at once, each listsEach times.
+	manyLists, manyTimes, listsEach = 20, 4, 3
+	// settled is how long a server is left alone before its memory is read a second time.
+	settled = 10 * time.Second
+)
+
+// operationsExplained stands above the table.
+const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
+after the other to a server with its defaults. The CPU time is that of the server and of its etcd for one request. What the
+server allocates for one is that of its process, so that of etcd only where that is embedded. The load comes from the same
+machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
+for resource version 0, a consistent one for none.
+
+`
+
+// operation is one kind of requests.
+type operation struct {
+	name, title string
+	run         func(ctx context.Context, w *world, title string) error
+}
+
+// world is what operations work on.
+type world struct {
+	*options
+	server *peer.Server
+	hook   *peer.Webhook
+	table  *report.Table
+	number atomic.Int64
+}
+
+// podsPath is the collection of the pods that operations work on.
+const podsPath = "/api/v1/namespaces/default/pods"
+
+const protobuf = runtime.ContentTypeProtobuf
+
+// allOperations are in an order in which each finds what it needs.
+var allOperations = []operation{
+	{"configmaps", "create ConfigMaps", func(ctx context.Context, w *world, title string) error {
+		return w.during(ctx, title, load.ConfigMap.Create)
+	}},
+	{"pods", "create pods", func(ctx context.Context, w *world, title string) error {
+		return w.pods(ctx, title, w.objects)
+	}},
+	{"get", "get a pod", func(ctx context.Context, w *world, title string) error {
+		return w.during(ctx, title, func() load.Request { return load.Request{Path: w.anyPod()} })
+	}},
+	list("cached", "list all pods, cached", "?resourceVersion=0", "", false),
+	list("cached-protobuf", "list all pods, cached, protobuf", "?resourceVersion=0", protobuf, false),
+	list("cached-gzip", "list all pods, cached, compressed", "?resourceVersion=0", "", true),
+	list("consistent", "list all pods, consistent", "", "", false),
+	list("consistent-protobuf", "list all pods, consistent, protobuf", "", protobuf, false),
+	list("page", "list 500 pods, the first page", "?limit=500", "", false),
+	list("selector", "list pods by selector, one hit", "?labelSelector=only%3Done", "", false),
+	{"patch", "merge patch of a pod", func(ctx context.Context, w *world, title string) error {
+		return w.during(ctx, title, func() load.Request {
+			body := fmt.Sprintf(`{"metadata":{"labels":{"changed":"n%d"}}}`, w.number.Add(1))
+			return load.Request{Method: http.MethodPatch, Path: w.anyPod(), ContentType: "application/merge-patch+json", Body: body}
+		})
+	}},
+	{"apply", fmt.Sprintf("server-side apply, %d ConfigMaps", fewObjects), func(ctx context.Context, w *world, title string) error {
+		return w.during(ctx, title, func() load.Request {
+			n := w.number.Add(1)
+			name := fmt.Sprintf("applied-%d", n%fewObjects)
+			body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"key":"value-%d"}}`, name, n)
+			return load.Request{Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/" + name + "?fieldManager=bench", ContentType: "application/apply-patch+yaml", Body: body}
+		})
+	}},
+	{"lease", "update a lease", leases},
+	hooked("patch+validate", "create ConfigMaps, one webhook that patches and one that validates"),
+	hooked("validating=10", "create ConfigMaps, 10 validating webhooks"),
+	{"watch", fmt.Sprintf("create ConfigMaps, %d watchers", watchers), fanOut},
+	{"mix", "create ConfigMaps, in a mix", mix},
+	{"delete", "delete pods", func(ctx context.Context, w *world, title string) error {
+		r, err := measureEach(ctx, w.server, operators, w.objects, func(i int) load.Request {
+			return load.Request{Method: http.MethodDelete, Path: fmt.Sprintf("%s/pod-%d", podsPath, i)}
+		})
+		w.add(title, r)
+		return err
+	}},
+	{"memory", "memory after these operations", memoryAfter},
+	{"lists", fmt.Sprintf("%d lists at once of %d times the pods", manyLists, manyTimes), lists},
+}
+
+func operationNames() string {
+	return joinNames(allOperations, func(o operation) string { return o.name })
+}
+
+func joinNames[T any](all []T, name func(T) string) string {
+	var names []string
+	for _, one := range all {
+		names = append(names, name(one))
+	}
+	return strings.Join(names, ", ")
+}
+
+// parseOperations reads the lists of operations and of scales.
+func (o *options) parseOperations(operations, scales string) (err error) {
+	if o.operations, err = choose("-operations", operations, allOperations, func(o operation) string { return o.name }); err != nil {
+		return err
+	}
+	if o.scales, err = choose("-scale", scales, allScales, func(s scale) string { return s.name }); err != nil {
+		return err
+	}
+	if o.objects < 500 {
+		return errors.New("-objects: there must be 500 or more")
+	}
+	if o.operations != nil {
+		o.Section = "serverbench operations"
+	}
+	if o.scales != nil {
+		o.Section = "serverbench scale"
+	}
+	return nil
+}
+
+// choose returns those of all that a list names, in the order of all.
+func choose[T any](flag, list string, all []T, name func(T) string) ([]T, error) {
+	switch list {
+	case "":
+		return nil, nil
+	case "all":
+		return all, nil
+	}
+	var chosen []T
+	names := strings.Split(list, ",")
+	for _, one := range all {
+		if i := slices.Index(names, name(one)); i >= 0 {
+			chosen, names = append(chosen, one), slices.Delete(names, i, i+1)
+		}
+	}
+	if len(names) > 0 {
+		return nil, fmt.Errorf("%s: %q is not known", flag, names[0])
+	}
+	return chosen, nil
+}
+
+// operate measures the operations.
+func (o *options) operate(ctx context.Context, s *peer.Server, hook *peer.Webhook, r *report.Table) error {
+	if err := account(ctx, s); err != nil {
+		return err
+	}
+	w := &world{options: o, server: s, hook: hook, table: r}
+	if !slices.ContainsFunc(o.operations, func(op operation) bool { return op.name == "pods" }) {
+		// The others need them.
+		if err := w.pods(ctx, "", o.objects); err != nil {
+			return err
+		}
+	}
+	for _, op := range o.operations {
+		end, err := o.profileCPU(s, op.name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(op.run(ctx, w, op.title), end()); err != nil {
+			return fmt.Errorf("%s: %w", op.title, err)
+		}
+	}
+	return nil
+}
+
+// add adds the rows of an operation; those without a title are not measured.
+func (w *world) add(title string, r result) {
+	if title == "" || r.rate == 0 {
+		return
+	}
+	w.table.Add(title, "/s", string(w.server.Kind), r.rate)
+	w.table.Add(title+": CPU", "us", string(w.server.Kind), float64(r.all)/1e3)
+	w.table.Add(title+": allocated", "KiB", string(w.server.Kind), r.allocated/(1<<10))
+}
+
+// during makes requests for the duration that the flags say.
+func (w *world) during(ctx context.Context, title string, request func() load.Request) error {
+	r, err := measureFor(ctx, w.server, operators, w.duration, request)
+	w.add(title, r)
+	return err
+}
+
+// pods creates so many pods. One has the label that only one has.
+func (w *world) pods(ctx context.Context, title string, count int) error {
+	r, err := measureEach(ctx, w.server, operators, count, func(i int) load.Request {
+		only := "other"
+		if i == 0 {
+			only = "one"
+		}
+		return load.Request{Method: http.MethodPost, Path: podsPath, Body: fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"pod-%d","labels":{"app":"bench","only":%q}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, i, only)}
+	})
+	w.add(title, r)
+	return err
+}
+
+func (w *world) anyPod() string { return fmt.Sprintf("%s/pod-%d", podsPath, rand.IntN(w.objects)) }
+
+// list reads a list. The number of objects in it is checked once.
+func list(name, title, query, accept string, compressed bool) operation {
+	return operation{name, title, func(ctx context.Context, w *world, title string) error {
+		want := w.objects
+		switch name {
+		case "page":
+			want = 500
+		case "selector":
+			want = 1
+		}
+		if err := w.holds(ctx, load.Request{Path: podsPath + query, Accept: accept}, want); err != nil {
+			return err
+		}
+		r := load.Request{Path: podsPath + query, Accept: accept, Compressed: compressed}
+		return w.during(ctx, title, func() load.Request { return r })
+	}}
+}
+
+// holds fails if a list has another number of objects.
+func (w *world) holds(ctx context.Context, r load.Request, want int) error {
+	c := load.NewClient(w.server)
+	defer c.Close()
+	var answer bytes.Buffer
+	if err := c.Do(ctx, r, &answer); err != nil {
+		return err
+	}
+	obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), answer.Bytes())
+	if err != nil {
+		return err
+	}
+	if got := meta.LenList(obj); got != want {
+		return fmt.Errorf("GET %s: %d objects, not %d", r.Path, got, want)
+	}
+	return nil
+}
+
+// leases has each client update a lease of its own, as a kubelet does.
+func leases(ctx context.Context, w *world, title string) error {
+	const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+	versions := make([]string, operators)
+	r, err := measureTurns(ctx, w.server, operators, w.duration, func(ctx context.Context, c *load.Client, i int) error {
+		r := load.Request{Method: http.MethodPut, Path: fmt.Sprintf("%s/lease-%d", path, i)}
+		if versions[i] == "" {
+			r = load.Request{Method: http.MethodPost, Path: path}
+		}
+		now := time.Now().UTC().Format(metav1.RFC3339Micro)
+		r.Body = fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"lease-%d","resourceVersion":%q},"spec":{"holderIdentity":"bench","leaseDurationSeconds":40,"renewTime":%q}}`, i, versions[i], now)
+		var answer bytes.Buffer
+		if err := c.Do(ctx, r, &answer); err != nil {
+			return err
+		}
+		_, rest, _ := strings.Cut(answer.String(), `"resourceVersion":"`)
+		versions[i], _, _ = strings.Cut(rest, `"`)
+		return nil
+	})
+	w.add(title, r)
+	return err
+}
+
+// hooked creates ConfigMaps while webhooks are registered.
+func hooked(name, title string) operation {
+	return operation{name, title, func(ctx context.Context, w *world, title string) error {
+		sc, err := parseScenario(name)
+		if err != nil {
+			return err
+		}
+		remove, err := sc.register(ctx, w.server, w.hook)
+		if err != nil {
+			return err
+		}
+		return errors.Join(w.during(ctx, title, load.ConfigMap.Create), remove(ctx))
+	}}
+}
+
+// lines counts those that are written to it.
+type lines struct{ atomic.Int64 }
+
+func (l *lines) Write(data []byte) (int, error) {
+	l.Add(int64(bytes.Count(data, []byte{'\n'})))
+	return len(data), nil
+}
+
+// fanOut creates ConfigMaps that watchers are sent, and waits until all are.
+func fanOut(ctx context.Context, w *world, title string) error {
+	watching, stop := context.WithCancel(ctx)
+	group, watching := errgroup.WithContext(watching)
+	defer func() { stop(); _ = group.Wait() }()
+	seen := make([]lines, watchers)
+	version, err := version(ctx, w.server)
+	if err != nil {
+		return err
+	}
+	for i := range seen {
+		group.Go(func() error { return watch(watching, w.server, version, &seen[i]) })
+	}
+	// When a watcher was sent one, it is there.
+	if err := load.CreateOne(ctx, w.server); err != nil {
+		return err
+	}
+	if err := awaitLines(ctx, watching, group, seen, 1); err != nil {
+		return err
+	}
+	began := time.Now()
+	r, err := watched(ctx, w.server, func() ([]time.Duration, error) {
+		took, err := load.Run(ctx, w.server, operators, numbered(w.objects, func(int) load.Request { return load.ConfigMap.Create() }))
+		if err != nil {
+			return nil, err
+		}
+		return took, awaitLines(ctx, watching, group, seen, 1+int64(w.objects))
+	})
+	if err != nil {
+		return err
+	}
+	r.rate = float64(w.objects) / time.Since(began).Seconds()
+	w.add(title, r)
+	return nil
+}
+
+// awaitLines waits until each has so many. It fails when what writes them, which lasts until a
+// context ends, has failed.
+func awaitLines(ctx, lasting context.Context, writing *errgroup.Group, all []lines, count int64) error {
+	for i := range all {
+		for all[i].Load() < count {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-lasting.Done():
+				return writing.Wait()
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// configMaps is the collection that is watched.
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+// version is that of the ConfigMaps now.
+func version(ctx context.Context, s *peer.Server) (string, error) {
+	c := load.NewClient(s)
+	defer c.Close()
+	var answer bytes.Buffer
+	if err := c.Do(ctx, load.Request{Path: configMaps + "?limit=1"}, &answer); err != nil {
+		return "", err
+	}
+	var list metav1.PartialObjectMetadataList
+	err := json.Unmarshal(answer.Bytes(), &list)
+	return list.ResourceVersion, err
+}
+
+// watch watches ConfigMaps from a version on, until the context ends.
+func watch(ctx context.Context, s *peer.Server, version string, to io.Writer) error {
+	c := load.NewClient(s)
+	defer c.Close()
+	err := c.Do(ctx, load.Request{Path: configMaps + "?watch=true&resourceVersion=" + version}, to)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(errors.New("a watch ended"), err)
+}
+
+// mix measures the tail of creates while others list, watch, update and wait for a webhook
+// that hangs, and a policy judges what is created.
+func mix(ctx context.Context, w *world, title string) error {
+	client, err := kubernetes.NewForConfig(w.server.Config)
+	if err != nil {
+		return err
+	}
+	removePolicy, err := (&policies{bindings: 1}).register(ctx, w.server)
+	if err != nil {
+		return err
+	}
+	hook := validatingHook(w.hook, "hangs.bench.gatehouse.dev", "/allow/20s", "endpoints")
+	ignore, second := admissionv1.Ignore, int32(1)
+	hook.FailurePolicy, hook.TimeoutSeconds = &ignore, &second
+	hooks := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := hooks.Create(ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "hangs"}, Webhooks: []admissionv1.ValidatingWebhook{hook}}, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	background, stop := context.WithCancel(ctx)
+	group, background := errgroup.WithContext(background)
+	also := func(clients int, request func() load.Request) {
+		group.Go(func() error {
+			_, err := load.Run(background, w.server, clients, func() (load.Request, bool) { return request(), background.Err() == nil })
+			if background.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		})
+	}
+	also(2, func() load.Request { return load.Request{Path: podsPath + "?resourceVersion=0"} })
+	also(4, func() load.Request {
+		n := w.number.Add(1)
+		return load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/endpoints", Body: fmt.Sprintf(`{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"mix-%d"}}`, n)}
+	})
+	also(2, func() load.Request {
+		n := w.number.Add(1)
+		return load.Request{Method: http.MethodPatch, Path: fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/default/leases/mix-%d?fieldManager=bench", n%fewObjects), ContentType: "application/apply-patch+yaml",
+			Body: fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"mix-%d"},"spec":{"holderIdentity":"holder-%d"}}`, n%fewObjects, n)}
+	})
+	var sent lines
+	for range 4 {
+		group.Go(func() error { return watch(background, w.server, "0", &sent) })
+	}
+	r, err := measureFor(background, w.server, 8, w.duration, load.ConfigMap.Create)
+	stop()
+	err = errors.Join(err, group.Wait(), hooks.Delete(ctx, "hangs", metav1.DeleteOptions{}), removePolicy(ctx))
+	if err != nil {
+		return err
+	}
+	if sent.Load() == 0 {
+		return errors.New("the watchers were sent nothing")
+	}
+	w.table.Add(title, "/s", string(w.server.Kind), r.rate)
+	w.table.Add(title+": 99th percentile", "ms", string(w.server.Kind), r.p99.Seconds()*1e3)
+	w.table.Add(title+": 99.9th percentile", "ms", string(w.server.Kind), r.p999.Seconds()*1e3)
+	return nil
+}
+
+// memoryAfter reads how much memory is resident, now and when the server was left alone.
+func memoryAfter(ctx context.Context, w *world, title string) error {
+	read := func(when string) error {
+		return memory(w.server, func(what string, value float64) {
+			w.table.Add(strings.Replace(title, "memory", what, 1)+when, "MiB", string(w.server.Kind), value)
+		})
+	}
+	if err := read(""); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(settled):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return read(fmt.Sprintf(", %s later", settled))
+}
+
+// lists reads many long lists at once, and how much memory was resident at most.
+func lists(ctx context.Context, w *world, title string) error {
+	c := load.NewClient(w.server)
+	defer c.Close()
+	if err := c.Do(ctx, load.Request{Method: http.MethodDelete, Path: podsPath}, io.Discard); err != nil {
+		return err
+	}
+	count := w.objects * manyTimes
+	if err := w.pods(ctx, "", count); err != nil {
+		return err
+	}
+	for _, form := range []struct{ name, accept string }{{"", ""}, {", protobuf", protobuf}} {
+		r := load.Request{Path: podsPath + "?resourceVersion=0", Accept: form.accept}
+		if err := w.holds(ctx, r, count); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(settled):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := w.server.Process.ForgetPeak(); err != nil {
+			return err
+		}
+		res, err := measureEach(ctx, w.server, manyLists, manyLists*listsEach, func(int) load.Request { return r })
+		if err != nil {
+			return err
+		}
+		peak, err := w.server.Process.Peak()
+		if err != nil {
+			return err
+		}
+		w.add(title+form.name, res)
+		w.table.Add(title+form.name+": peak memory of the server", "MiB", string(w.server.Kind), float64(peak)/(1<<20))
+	}
+	return nil
+}
+
+// profileCPU has the server write a profile of its CPU to a file that begins with a name, until
+// the function that is returned is called.
+func (o *options) profileCPU(s *peer.Server, name string) (end func() error, err error) {
+	if o.profiles == "" || s.Kind != peer.GatehouseEmbedded {
+		return func() error { return nil }, nil
+	}
+	if err := s.Process.ProfileCPU(); err != nil {
+		return nil, err
+	}
+	return func() error {
+		path := filepath.Join(o.profiles, "cpu.pprof")
+		err := s.Process.ProfileCPU()
+		for deadline := time.Now().Add(time.Minute); err == nil; time.Sleep(50 * time.Millisecond) {
+			if _, err = os.Stat(path); err == nil {
+				return os.Rename(path, filepath.Join(o.profiles, name+"-cpu.pprof"))
+			}
+			if time.Now().Before(deadline) {
+				err = nil
+			}
+		}
+		return fmt.Errorf("the server writes no profile: is it built from ./cmd/profiled? %w", err)
+	}, nil
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,7 +32,18 @@ func Codecs(scheme *runtime.Scheme) serializer.CodecFactory {
 //
 // Objects without the field, nearly all, pass straight through.
 func NewCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
-	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}}
+	return newCodec(base, nil)
+}
+
+// NewStoredCodec is NewCodec for kinds whose objects are shown as they are stored, so that an
+// object with the same UID and resource version is the same: it keeps for some seconds how the
+// objects in lists were encoded. What it keeps takes 32 MiB at most.
+func NewStoredCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	return newCodec(base, &kept{})
+}
+
+func newCodec(base runtime.NegotiatedSerializer, k *kept) runtime.NegotiatedSerializer {
+	c := &codec{NegotiatedSerializer: base, forms: map[any]form{}, kept: k}
 	for _, info := range base.SupportedMediaTypes() {
 		f := form{
 			text:     info.EncodesAsText,
@@ -61,6 +71,7 @@ func NewCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 type codec struct {
 	runtime.NegotiatedSerializer
 	forms map[any]form
+	kept  *kept
 }
 
 // form is how a serializer of the base writes and reads.
@@ -75,7 +86,7 @@ type form struct {
 // EncoderForVersion implements runtime.NegotiatedSerializer. The field is shown by the
 // serializer below the conversion to the version, which gets objects as clients see them.
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: c.forms[e]}, gv)
+	return c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: c.forms[e], kept: c.kept}, gv)
 }
 
 func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -85,6 +96,7 @@ func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) r
 type encoder struct {
 	inner runtime.Encoder
 	form  form
+	kept  *kept
 }
 
 func (e *encoder) Identifier() runtime.Identifier {
@@ -107,6 +119,9 @@ func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory ru
 }
 
 func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
+	if done, err := e.encodeList(obj, w); done || err != nil {
+		return err
+	}
 	plain := !Carries(obj)
 	if list, ok := obj.(*unstructured.UnstructuredList); ok && !plain && e.form.text {
 		shown, err := exposeList(list)
@@ -137,11 +152,6 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 		stripped := obj.DeepCopyObject()
 		Strip(stripped)
 		return e.inner.Encode(stripped, w)
-	}
-	if !e.form.yaml && !e.form.pretty && meta.IsListType(obj) {
-		if streamed, err := e.stream(obj, w); streamed || err != nil {
-			return err
-		}
 	}
 	var buf bytes.Buffer
 	if err := e.inner.Encode(obj, &buf); err != nil {
@@ -177,70 +187,6 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 	}
 	_, err = w.Write(data)
 	return err
-}
-
-// emptyItems is how a list of typed objects ends in JSON that has no items.
-var emptyItems = []byte(`"items":[]}`)
-
-// stream writes a list of typed objects item by item, so that a list costs the memory of
-// its largest object, and showing the field costs only the objects that carry it. It
-// reports false, and has written nothing, if the list has a form that it does not know.
-func (e *encoder) stream(list runtime.Object, w io.Writer) (bool, error) {
-	items, err := meta.ExtractList(list)
-	if err != nil || len(items) == 0 {
-		return false, nil
-	}
-	// A copy of the list itself; its items are shared, and replaced.
-	copied := reflect.New(reflect.TypeOf(list).Elem())
-	copied.Elem().Set(reflect.ValueOf(list).Elem())
-	empty := copied.Interface().(runtime.Object)
-	if err := meta.SetList(empty, []runtime.Object{}); err != nil {
-		return false, nil
-	}
-	var buf bytes.Buffer
-	if err := e.inner.Encode(empty, &buf); err != nil {
-		return false, err
-	}
-	start, found := bytes.CutSuffix(bytes.TrimSuffix(buf.Bytes(), []byte("\n")), emptyItems)
-	if !found {
-		return false, nil
-	}
-	if _, err := w.Write(append(start, emptyItems[:len(emptyItems)-2]...)); err != nil {
-		return true, err
-	}
-	encoder := json.NewEncoder(&buf)
-	for i, item := range items {
-		buf.Reset()
-		if err := encoder.Encode(item); err != nil {
-			return true, err
-		}
-		data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-		if initializers.Has(item) {
-			if data, err = exposed(data); err != nil {
-				return true, err
-			}
-		}
-		if i > 0 {
-			data = append([]byte(","), data...)
-		}
-		if _, err := w.Write(data); err != nil {
-			return true, err
-		}
-	}
-	_, err = w.Write([]byte("]}\n"))
-	return true, err
-}
-
-// exposed returns the JSON of one object with the field.
-func exposed(data []byte) ([]byte, error) {
-	var content map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &content); err != nil {
-		return nil, fmt.Errorf("encoding metadata.initializers: %w", err)
-	}
-	if err := initializers.Expose(content); err != nil {
-		return nil, err
-	}
-	return json.Marshal(content)
 }
 
 // exposeList returns a copy of a list of custom resources in which those that carry the

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
@@ -31,14 +34,14 @@ func (p *pieces) Write(data []byte) (int, error) {
 
 // serializerOf returns the serializer below the conversion to a version.
 func serializerOf(c runtime.NegotiatedSerializer, base runtime.Serializer) runtime.Encoder {
-	return &encoder{inner: base, form: c.(*codec).forms[base]}
+	return &encoder{inner: base, form: c.(*codec).forms[base], kept: c.(*codec).kept}
 }
 
 // Lists are written item by item, also when an object in them is not initialized (S11.36):
 // a list takes the memory of its largest object, and only the object that carries
 // metadata.initializers is encoded twice.
 func TestListsAreWrittenItemByItem(t *testing.T) {
-	const count, size = 50, 1 << 10
+	const count, size = 50, 2 * bufferSize
 	remaining := int64(7)
 	typed, custom := &corev1.ConfigMapList{}, &unstructured.UnstructuredList{}
 	typed.ListMeta = metav1.ListMeta{ResourceVersion: "42", Continue: `"items":[]}`, RemainingItemCount: &remaining}
@@ -108,4 +111,134 @@ func TestListsAreWrittenItemByItem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So are lists in protobuf (S11.36).
+func TestListsAreWrittenItemByItemInProtobuf(t *testing.T) {
+	const count, size = 50, 2 * bufferSize
+	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
+	for i := range count {
+		list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i)}, Data: map[string]string{"text": strings.Repeat("x", size)}})
+	}
+	initializers.Set(&list.Items[3], &initializers.Initializers{Pending: []initializers.Initializer{{Name: "a.example.com"}}})
+	base := Codecs(scheme.Scheme)
+	info, _ := runtime.SerializerInfoForMediaType(base.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	var whole bytes.Buffer
+	if err := base.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(list, &whole); err != nil {
+		t.Fatal(err)
+	}
+	want, err := initializers.ExposeProtobuf(whole.Bytes(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got pieces
+	if err := NewCodec(base).EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion).Encode(list, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got.Bytes()) {
+		t.Error("the list is not what is encoded as a whole")
+	}
+	if got.largest > 2*size {
+		t.Errorf("%d bytes were written at once, for objects of %d bytes", got.largest, size)
+	}
+}
+
+// What was kept of objects never shows another one than is listed: each list is byte for byte what
+// the library makes of it, whatever was listed before.
+func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
+	base := Codecs(scheme.Scheme)
+	codec := NewStoredCodec(base)
+	object := func(i, version int) corev1.ConfigMap {
+		return corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), UID: types.UID(fmt.Sprint("uid-", i)), ResourceVersion: fmt.Sprint(version)},
+			Data:       map[string]string{"version": fmt.Sprint("<", version, ">")},
+		}
+	}
+	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
+	for i := range 100 {
+		all.Items = append(all.Items, object(i, 1))
+	}
+	changed := all.DeepCopy()
+	changed.Items[7], changed.Items[8].UID = object(7, 2), "uid-of-another"
+	changed.Items[8].Data["version"] = "another"
+	changed.Items = changed.Items[5:]
+	changed.Continue, changed.RemainingItemCount = "more", new(int64)
+	unstored := all.DeepCopy()
+	for i := range unstored.Items {
+		unstored.Items[i].ResourceVersion = ""
+	}
+	metadata := func(version string) *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		for i := range all.Items {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "PartialObjectMetadata"}, ObjectMeta: all.Items[i].ObjectMeta})
+		}
+		return list
+	}
+	pods := &corev1.PodList{Items: []corev1.Pod{{ObjectMeta: all.Items[0].ObjectMeta}}}
+	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeYAML} {
+		info, _ := runtime.SerializerInfoForMediaType(base.SupportedMediaTypes(), mediaType)
+		for n, list := range []runtime.Object{
+			all, all, all, changed, changed, all, &corev1.ConfigMapList{}, &corev1.ConfigMapList{Items: []corev1.ConfigMap{}}, pods, pods,
+			unstored, unstored, metadata("meta.k8s.io/v1"), metadata("meta.k8s.io/v1"), metadata("meta.k8s.io/v1beta1"), all,
+		} {
+			var want, got bytes.Buffer
+			for out, encoder := range map[*bytes.Buffer]runtime.Encoder{&want: info.Serializer, &got: serializerOf(codec, info.Serializer)} {
+				if err := encoder.Encode(list.DeepCopyObject(), out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(want.Bytes(), got.Bytes()) {
+				t.Errorf("%s, list %d: %s", mediaType, n, cmp.Diff(want.String(), got.String()))
+			}
+		}
+	}
+}
+
+// What was kept goes when nobody lists it any more, and never takes more than its bound.
+func TestWhatWasKeptGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{}
+		items := func(from, count int) (items []runtime.Object, data [][]byte) {
+			for i := range count {
+				items = append(items, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(from + i)), ResourceVersion: "1"}})
+			}
+			return items, make([][]byte, count)
+		}
+		list := func(from, count, size int) (known int) {
+			items, data := items(from, count)
+			room := k.recall(items, form{}, data)
+			var fresh []int
+			for i := range data {
+				if data[i] != nil {
+					known++
+				} else if room > 0 {
+					data[i], fresh = make([]byte, size), append(fresh, i)
+				}
+			}
+			k.keep(items, form{}, data, fresh)
+			return known
+		}
+		if list(0, 10, 1) > 0 || list(0, 10, 1) > 0 {
+			t.Error("what is listed once is kept")
+		}
+		if known := list(0, 10, 1); known != 10 {
+			t.Errorf("%d objects are known", known)
+		}
+		for range 6 {
+			time.Sleep(keptFor / 4)
+			list(0, 5, 1)
+		}
+		if known := list(0, 10, 1); known != 5 {
+			t.Errorf("%d objects are known, when 5 were listed for a while", known)
+		}
+		const large = 1 << 20
+		list(100, 100, large)
+		if k.bytes > keptBytes+2*large {
+			t.Errorf("%d bytes are kept", k.bytes)
+		}
+		time.Sleep(2 * keptFor)
+		if k.bytes != 0 || len(k.kinds) != 0 {
+			t.Errorf("%d bytes of %d kinds are kept after a while without lists", k.bytes, len(k.kinds))
+		}
+	})
 }

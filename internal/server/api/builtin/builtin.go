@@ -61,7 +61,7 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 	b := &builder{options: o, static: resources.Static{}, families: map[string]*family{}}
 	legacy := catalog.LegacyVersions()
 	maps.DeleteFunc(legacy, func(gv, _ schema.GroupVersion) bool { return !slices.Contains(o.LegacyVersions, gv) })
-	codec, registrationCodec := initialization.NewCodec(initialization.Codecs(legacyscheme.Scheme)), registrations.Codec()
+	codec, registrationCodec := initialization.NewStoredCodec(initialization.Codecs(legacyscheme.Scheme)), registrations.Codec()
 	addRegistrations := func(version string) error {
 		if o.Registrations[version] == nil {
 			return nil

@@ -167,6 +167,8 @@ var readers = struct {
 		"admission/chain.go":              "the library measures passes and compiled-in plugins, which have no webhook",
 		"admission/freshness.go":          "how old registrations are is a fact about no request",
 		"admission/announce/announcer.go": "an announcement belongs to no request",
+		"admission/call/exchange.go":      "the ID of a request goes to its webhooks; nothing is annotated",
+		"admission/traced.go":             "the trace has the ID of its request",
 	},
 }
 

@@ -3,6 +3,7 @@ package admission
 import (
 	"net/http"
 
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
@@ -28,6 +29,7 @@ func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 			return
 		}
 		t := trace.New()
+		t.AuditID = audit.GetAuditIDTruncated(r.Context())
 		defer func() {
 			t.Finish()
 			if t.Judged() {

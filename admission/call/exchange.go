@@ -20,6 +20,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	oteltrace "go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/component-base/tracing"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -295,15 +297,22 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 
 var propagators = tracing.Propagators()
 
-// traced returns the headers of a request to a webhook with the trace context of the
-// request that it is called for, if there is one (S3.18). It changes no headers that it is
-// given.
+// traced returns the headers of a request to a webhook with what names the request that it is
+// called for, as far as there is that: the trace context (S3.18) and the audit ID (S3.20). It
+// changes no headers that it is given.
 func traced(ctx context.Context, headers http.Header) http.Header {
-	if !oteltrace.SpanContextFromContext(ctx).IsValid() && baggage.FromContext(ctx).Len() == 0 {
+	spans := oteltrace.SpanContextFromContext(ctx).IsValid() || baggage.FromContext(ctx).Len() > 0
+	id := audit.GetAuditIDTruncated(ctx)
+	if !spans && id == "" {
 		return headers
 	}
 	headers = maps.Clone(headers)
-	propagators.Inject(ctx, propagation.HeaderCarrier(headers))
+	if spans {
+		propagators.Inject(ctx, propagation.HeaderCarrier(headers))
+	}
+	if id != "" {
+		headers.Set(auditinternal.HeaderAuditID, id)
+	}
 	return headers
 }
 

@@ -7,6 +7,7 @@ func (Record) SwaggerDoc() map[string]string {
 	return map[string]string{
 		"":            "Record is a Trace in its stable form for JSON. Fields are only ever added. It shares nothing with the Trace. Times are in RFC 3339 with microseconds, durations are in microseconds.",
 		"id":          "ID names the trace.",
+		"auditID":     "AuditID names the request in the audit log, in the log, in the header Audit-Id of the answer, and in that of calls of webhooks.",
 		"start":       "Start is when the request came.",
 		"outcome":     "Outcome is what admission came to.",
 		"request":     "Request is what the request was about.",

@@ -93,6 +93,9 @@ func rejection(s *Step) Outcome {
 type Record struct {
 	// ID names the trace.
 	ID string `json:"id"`
+	// AuditID names the request in the audit log, in the log, in the header Audit-Id of the
+	// answer, and in that of calls of webhooks.
+	AuditID string `json:"auditID,omitempty"`
 	// Start is when the request came.
 	Start Time `json:"start"`
 	// Outcome is what admission came to.
@@ -402,7 +405,7 @@ func (t *Trace) Record(o RecordOptions) Record {
 	w := writer{secret: AboutSecrets(subject.Resource.GroupResource(), subject.Subresource)}
 	w.redact = o.RedactPatches || w.secret
 	r := Record{
-		ID: t.ID, Start: at(t.Start), Outcome: t.Outcome(), Redacted: w.redact,
+		ID: t.ID, AuditID: t.AuditID, Start: at(t.Start), Outcome: t.Outcome(), Redacted: w.redact,
 		Request: RequestRecord{
 			Operation: subject.Operation, Resource: resourceRecord(subject.Resource), Subresource: subject.Subresource,
 			Kind: kindRecord(subject.Kind), Namespace: subject.Namespace, Name: subject.Name, UID: string(subject.UID),

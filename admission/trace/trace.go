@@ -43,6 +43,9 @@ type Trace struct {
 	// ID names the trace, Start is when the request came.
 	ID    string
 	Start time.Time
+	// AuditID is the ID that the request has in the audit log and in the log; empty if it has
+	// none. It is set before the trace is shared.
+	AuditID string
 
 	mu struct {
 		sync.Mutex

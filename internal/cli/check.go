@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -31,7 +30,7 @@ type checkOptions struct {
 	expand                 bool
 	serviceAddresses       []string
 	output                 string
-	verbosity              int
+	log                    logging
 	namespaceStrict        bool
 	config                 string
 	exclude, skip          []string
@@ -46,7 +45,7 @@ func newCheck(streams Streams) *cobra.Command {
 }
 
 func newCheckCommand(run func(context.Context, *checkOptions) error) *cobra.Command {
-	o := &checkOptions{}
+	o := &checkOptions{log: newLogging()}
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "Say what a cluster would answer to the manifests of a repository",
@@ -136,7 +135,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.SortFlags = false
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
 		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, junit, github (workflow annotations) or gitlab (code quality)")
-		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
+		o.log.addFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
 	completes(cmd, "output", values("text", "json", "sarif", "junit", "github", "gitlab"))
@@ -226,7 +225,7 @@ func (e errRejected) Error() string {
 
 func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	shown := &terminal.Progress{}
-	if o.verbosity < 2 {
+	if o.log.verbosity < 2 {
 		// Logs say more.
 		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
 	}
@@ -257,11 +256,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if options.Snapshot, err = o.cluster(ctx); err != nil {
 		return err
 	}
-	logs := io.Discard
-	if o.verbosity >= 2 {
-		logs = streams.Err
-	}
-	if err := startLogging(ctx, logs, max(o.verbosity-2, 0)); err != nil {
+	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {

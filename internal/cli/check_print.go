@@ -114,7 +114,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 		}
 		terminal.Fprintf(b, "  - %s of %s, for %s%s\n", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy)
 	}
-	if o.verbosity >= 1 {
+	if o.log.verbosity >= 1 {
 		for i, s := range r.Skipped {
 			if i == 0 {
 				fmt.Fprintln(b, "Skipped:")

@@ -185,7 +185,7 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 		return printRBAC(streams.Out)
 	}
 	// What a plugin logs while it is made is of no use here.
-	if err := startLogging(ctx, io.Discard, 0); err != nil {
+	if err := discardLogs(ctx); err != nil {
 		return err
 	}
 	explain, kinds, namespace, err := o.explainer(ctx)

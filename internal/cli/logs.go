@@ -6,25 +6,79 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
+	"log"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	"k8s.io/klog/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// startLogging sends what the libraries log to w: warnings and errors, and from
+// logging is what a command line says about the log.
+type logging struct {
+	verbosity int
+	// config has the format and the verbosity by file, which are read by upstream's flags.
+	config logsapi.LoggingConfiguration
+}
+
+func newLogging() logging { return logging{config: *logsapi.NewLoggingConfiguration()} }
+
+// jsonFormat is the value of --logging-format with which every record is an object of JSON.
+const jsonFormat = "json"
+
+// addFlags adds the flags of a command that logs all the time. verbosity describes --v.
+func (l *logging) addFlags(f *pflag.FlagSet, verbosity string) {
+	upstream := pflag.NewFlagSet("", pflag.ContinueOnError)
+	logsapi.AddFlags(&l.config, upstream)
+	format, files := upstream.Lookup("logging-format"), upstream.Lookup("vmodule")
+	format.Usage = "format of the log: text, or json for one object a record"
+	files.Usage = "log verbosity of source files, such as controller=4,stor*=2; for the text format only"
+	f.AddFlag(format)
+	f.IntVarP(&l.verbosity, "v", "v", 0, verbosity)
+	f.AddFlag(files)
+}
+
+// check says in one sentence what is wrong with the flags.
+func (l *logging) check() error {
+	if l.verbosity < 0 {
+		return usageError{fmt.Errorf("--v %d must not be negative", l.verbosity)}
+	}
+	if err := oneOf("logging-format", cmp.Or(l.config.Format, logsapi.DefaultLogFormat), logsapi.DefaultLogFormat, jsonFormat); err != nil {
+		return err
+	}
+	if l.config.Format == jsonFormat && len(l.config.VModule) > 0 {
+		return usageError{errors.New("--vmodule is for --logging-format=text only")}
+	}
+	return nil
+}
+
+// start sends what the server and its libraries log to w: warnings and errors, and from
 // verbosity 1 on also what they consider information, which is about their inner
-// life rather than the server's. What libraries report in the background after ctx has ended,
-// they report because of that, and it is left out. It is called once, before anything logs.
-func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
+// life rather than the server's. JSON has information from verbosity 0 on, because a record
+// does not say whether it is a warning. What libraries report in the background after ctx has
+// ended, they report because of that, and it is left out. It is called once, before anything logs.
+func (l *logging) start(ctx context.Context, w io.Writer) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	leaveOutUsualErrors(ctx)
+	if l.config.Format == jsonFormat {
+		return l.startJSON(withoutUsual{w})
+	}
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	for _, f := range []struct{ name, value string }{
-		{"v", strconv.Itoa(verbosity)},
+		{"v", strconv.Itoa(l.verbosity)},
+		{"vmodule", logsapi.VModuleConfigurationPflag(&l.config.VModule).String()},
 		// Each line goes to the writer of its severity and nowhere else.
 		{"logtostderr", "false"},
 		{"one_output", "true"},
@@ -34,17 +88,18 @@ func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
 			return err
 		}
 	}
-	leaveOutUsualErrors(ctx)
 	klog.SetOutput(w)
-	if verbosity < 1 {
-		klog.SetOutputBySeverity("INFO", io.Discard)
+	if len(l.config.VModule) == 0 {
+		klog.SetOutputBySeverity("INFO", information{w})
+	}
+	if l.verbosity < 1 {
 		klog.SetOutputBySeverity("WARNING", withoutUsual{w})
 		klog.SetOutputBySeverity("ERROR", withoutUsual{w})
 	}
 	// gRPC warns when it connects to etcd again; when etcd stays away, the requests that
 	// need it say so.
 	warnings := io.Discard
-	if verbosity >= 1 {
+	if l.verbosity >= 1 {
 		warnings = w
 	}
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, warnings, w))
@@ -53,6 +108,73 @@ func startLogging(ctx context.Context, w io.Writer, verbosity int) error {
 
 // quietGRPC has gRPC log nothing: commands that use it report the error of a request.
 func quietGRPC() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
+
+// startJSON is start for JSON. Libraries that write lines write them through the log, so that every
+// line is an object.
+func (l *logging) startJSON(w io.Writer) error {
+	l.config.Verbosity = logsapi.VerbosityLevel(l.verbosity)
+	if err := logsapi.ValidateAndApplyWithOptions(&l.config, &logsapi.LoggingOptions{ErrorStream: w, InfoStream: w}, nil); err != nil {
+		return err
+	}
+	log.SetFlags(0)
+	log.SetOutput(lines(klog.Info))
+	warnings := io.Discard
+	if l.verbosity >= 1 {
+		warnings = lines(klog.Warning)
+	}
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, warnings, lines(klog.Error)))
+	return nil
+}
+
+// writer returns where the log goes that people, or programs, read at out.
+func (l *logging) writer(out io.Writer) io.Writer {
+	if l.config.Format == jsonFormat {
+		return terminal.Exact(out)
+	}
+	return out
+}
+
+// startFromTwo is start for a command of which the verbosity 1 asks for more results, so that it
+// logs from 2 on.
+func (l *logging) startFromTwo(ctx context.Context, out io.Writer) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	of := *l
+	of.verbosity = max(l.verbosity-2, 0)
+	if l.verbosity < 2 {
+		return of.start(ctx, io.Discard)
+	}
+	return of.start(ctx, l.writer(out))
+}
+
+// discardLogs leaves out everything that libraries log.
+func discardLogs(ctx context.Context) error {
+	l := newLogging()
+	return l.start(ctx, io.Discard)
+}
+
+// lines is a writer of lines that become records of the log.
+type lines func(args ...any)
+
+// Write implements io.Writer.
+func (l lines) Write(line []byte) (int, error) {
+	l(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
+
+// information is a writer of records that are neither warnings nor errors. It leaves them out
+// while the verbosity is 0, which may change: PUT /debug/flags/v sets it.
+type information struct{ io.Writer }
+
+// Write implements io.Writer. klog holds its lock during the call, and takes none to answer about the
+// verbosity, since no file has one of its own.
+func (w information) Write(record []byte) (int, error) {
+	if !klog.V(1).Enabled() {
+		return len(record), nil
+	}
+	return w.Writer.Write(record)
+}
 
 // ended are the words in which libraries report that a wait has failed which has no
 // deadline: it can only have been stopped. The garbage collector's has one; the error of
@@ -66,8 +188,14 @@ var ended = []string{
 }
 
 // expected are errors of libraries at events that are normal for a server that starts: the
-// repair of addresses sees the service before it sees the address, which was stored first.
-var expected = []string{"for Service default/kubernetes is not allocated; repairing"}
+// repair of addresses sees the service before it sees the address, which was stored first, and
+// servers that start together write the same ConfigMap; each tries again until it has what the
+// server wants.
+var expected = []string{
+	"for Service default/kubernetes is not allocated; repairing",
+	`configmaps "extension-apiserver-authentication" already exists`,
+	`Operation cannot be fulfilled on configmaps "extension-apiserver-authentication"`,
+}
 
 // leaveOutUsualErrors lets libraries report no expected error, none that only says that a
 // wait or a request was cancelled, since controllers are stopped whenever the kinds change,
@@ -105,13 +233,13 @@ func usualError(ctx context.Context, err error, message string) bool {
 // usual are records of libraries at events that are normal for a server.
 var usual = [][]byte{
 	// A request was stopped with the controller that made it.
-	[]byte(`err="context canceled"`),
+	[]byte(`err="context canceled"`), []byte(`"err":"context canceled"`),
 	// A controller that is stopped had an event to record.
 	[]byte("broadcaster already stopped"),
 	// Every first server, and every server after a clean end, adds its address.
-	[]byte("] Resetting endpoints for master service "),
+	[]byte("Resetting endpoints for master service "),
 	// A server that listens on another port than the last one changes the service's.
-	[]byte("] Resetting master service "),
+	[]byte("Resetting master service "),
 }
 
 // withoutUsual is a writer of log records, one in each call, that leaves out usual ones.

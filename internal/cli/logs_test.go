@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
@@ -33,6 +35,8 @@ func TestUsualErrorsAreLeftOut(t *testing.T) {
 		{"a wait of the aggregation layer", t.Context(), errors.New("Unable to sync caches for LocalAvailability controller"), "Unhandled Error", false},
 		{"a wait of custom resources", t.Context(), errors.New("timed out waiting for caches to sync"), "Unhandled Error", false},
 		{"an address that is stored and not yet seen", t.Context(), errors.New("the ClusterIP [IPv4]: 10.0.0.1 for Service default/kubernetes is not allocated; repairing"), "Unhandled Error", false},
+		{"a ConfigMap that another server made first", t.Context(), errors.New("kube-system/extension-apiserver-authentication failed with : configmaps \"extension-apiserver-authentication\" already exists"), "Unhandled Error", false},
+		{"another ConfigMap", t.Context(), errors.New("configmaps \"kube-root-ca.crt\" already exists"), "Unhandled Error", true},
 		{"an address of another service", t.Context(), errors.New("the ClusterIP [IPv4]: 10.0.0.7 for Service shop/web is not allocated; repairing"), "Unhandled Error", true},
 		{"what repeats the error of a wait", t.Context(), errors.New("timed out waiting for dependency graph builder sync during GC sync"), "Unhandled Error", false},
 	} {
@@ -69,5 +73,51 @@ func TestErrorsAfterTheEndAreLeftOut(t *testing.T) {
 	utilruntime.HandleError(wrong)
 	if reports != 1 {
 		t.Errorf("%d reports after the end, want 1", reports)
+	}
+}
+
+// A server keeps the end of its log, and no more than it may.
+func TestTheLatestLogIsKept(t *testing.T) {
+	l := &latestLog{}
+	if l.Bytes() == nil || len(l.Bytes()) != 0 {
+		t.Errorf("before the first record: %q", l.Bytes())
+	}
+	record := strings.Repeat("x", 1023) + "\n"
+	for range 3000 {
+		if n, err := l.Write([]byte(record)); n != len(record) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	fmt.Fprintln(l, "the last one")
+	kept := string(l.Bytes())
+	if len(kept) < keptLog || len(kept) > 2*keptLog || !strings.HasPrefix(kept, record) || !strings.HasSuffix(kept, "\nthe last one\n") {
+		t.Errorf("%d bytes, %.20q ... %q", len(kept), kept, kept[len(kept)-20:])
+	}
+	if n, err := l.Write(make([]byte, 3*keptLog)); n != 3*keptLog || err != nil || len(l.Bytes()) > 2*keptLog {
+		t.Errorf("a large record: %d, %v; %d bytes are kept", n, err, len(l.Bytes()))
+	}
+}
+
+func TestLoggingFlags(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", ""},
+		{"--logging-format json -v 4", ""},
+		{"--vmodule a=4", ""},
+		{"--logging-format xml", `--logging-format "xml" is not one of text, json`},
+		{"--logging-format json --vmodule a=4", "--vmodule is for --logging-format=text only"},
+		{"-v -1", "--v -1 must not be negative"},
+	} {
+		l, flags := newLogging(), pflag.NewFlagSet("", pflag.ContinueOnError)
+		l.addFlags(flags, "")
+		if err := flags.Parse(strings.Fields(c.args)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := l.check(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.args, got, c.want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -19,8 +20,8 @@ import (
 
 // serveOptions are what the command line says.
 type serveOptions struct {
-	server    server.Options
-	verbosity int
+	server server.Options
+	log    logging
 	// traceBytes is --admission-trace-bytes: 0 stands for no traces.
 	traceBytes int
 	// test is --test.
@@ -65,7 +66,7 @@ func newServe(streams Streams) *cobra.Command {
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {
 	d := server.Defaults()
-	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader, Authentication: d.Authentication, Authorization: d.Authorization}}
+	o := &serveOptions{server: server.Options{Audit: d.Audit, RequestHeader: d.RequestHeader, Authentication: d.Authentication, Authorization: d.Authorization, Features: d.Features}, log: newLogging()}
 	var allowPrivileged bool
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -107,6 +108,7 @@ requests and exits with 0.`,
 				// As in a kube-controller-manager: nothing is chosen.
 				o.server.Controllers = []string{server.NoControllers}
 			}
+			o.server.Flags = shownFlags{cmd.Flags()}
 			if !o.test {
 				return run(cmd.Context(), o)
 			}
@@ -133,7 +135,18 @@ requests and exits with 0.`,
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
 		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
-		f.IntVarP(&o.verbosity, "v", "v", 0, "log verbosity: 0 logs warnings and errors; higher numbers log more")
+	})
+	addSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		o.log.addFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more; from 3 on the log has every request")
+		features := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.Features.AddFlags(features)
+		for _, name := range []string{"profiling", "contention-profiling", "debug-socket-path"} {
+			f.AddFlag(features.Lookup(name))
+		}
+		f.Lookup("profiling").Usage = "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"
+		f.Lookup("contention-profiling").Usage = "with --profiling, also record where goroutines wait"
+		f.Lookup("debug-socket-path").Usage = "Unix socket that serves profiles to everybody who may open the file"
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -248,9 +261,11 @@ func leaveOutDropped(s *server.Options, warn func(string, ...any)) {
 }
 
 func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
-	if o.verbosity < 0 {
-		return usageError{fmt.Errorf("--v %d must not be negative", o.verbosity)}
+	if err := o.log.check(); err != nil {
+		return err
 	}
+	latest := &latestLog{}
+	o.server.LatestLog = latest.Bytes
 	// Packages were initialized.
 	forgetProgram()
 	leaveOutDropped(&o.server, func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
@@ -259,7 +274,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := startLogging(ctx, streams.Err, o.verbosity); err != nil {
+	if err := o.log.start(ctx, io.MultiWriter(o.log.writer(streams.Err), latest)); err != nil {
 		return err
 	}
 	garbage := int64(room)

@@ -31,7 +31,7 @@ type testOptions struct {
 	serviceAddresses []string
 	output           string
 	coverage         string
-	verbosity        int
+	log              logging
 }
 
 func newTest(streams Streams) *cobra.Command {
@@ -39,7 +39,7 @@ func newTest(streams Streams) *cobra.Command {
 }
 
 func newTestCommand(run func(context.Context, *testOptions) error) *cobra.Command {
-	o := &testOptions{}
+	o := &testOptions{log: newLogging()}
 	cmd := &cobra.Command{
 		Use:   "test [PATH...]",
 		Short: "Run tests of policies, webhooks and whole chains of admission",
@@ -97,7 +97,7 @@ PATH is a file or a directory, and by default the current one.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVarP(&o.output, "output", "o", "text", "text, json, junit, sarif or github")
-		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
+		o.log.addFlags(f, "verbosity: 1 lists the tests that pass; 2 and more also log what the server does")
 	})
 	return cmd
 }
@@ -144,7 +144,7 @@ func (e errFiles) Error() string {
 
 func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 	shown := &terminal.Progress{}
-	if o.verbosity < 2 {
+	if o.log.verbosity < 2 {
 		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
 	}
 	defer shown.End()
@@ -166,11 +166,7 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		shown.End()
 		return o.printList(streams.Out, set, selected)
 	}
-	logs := io.Discard
-	if o.verbosity >= 2 {
-		logs = streams.Err
-	}
-	if err := startLogging(ctx, logs, max(o.verbosity-2, 0)); err != nil {
+	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {

@@ -45,10 +45,10 @@ func (o *testOptions) printText(out io.Writer, r *suite.Report) error {
 	b := terminal.NewPage(out)
 	said := false
 	for _, t := range r.Tests {
-		said = said || t.Status != suite.Passed || o.verbosity >= 1
+		said = said || t.Status != suite.Passed || o.log.verbosity >= 1
 		switch t.Status {
 		case suite.Passed:
-			if o.verbosity >= 1 {
+			if o.log.verbosity >= 1 {
 				terminal.Fprintf(b, "%s  %s: %s (%.1f ms)\n", terminal.Paint(terminal.Green, "pass"), place(t.File, t.Line, 0), t.Name, t.Millis)
 			}
 		case suite.Skipped:

@@ -39,6 +39,7 @@ type traceOptions struct {
 	// slowest is how many of the slowest are wanted; 0 means the latest ones.
 	slowest       int
 	bySlowness    bool
+	auditID       string
 	webhook       string
 	outcome       string
 	user          string
@@ -109,6 +110,7 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.SortFlags = false
 		f.BoolVarP(&o.follow, "follow", "f", false, "print new requests as they arrive, until Ctrl-C")
 		f.BoolVar(&o.bySlowness, "slowest", false, fmt.Sprintf("the requests that took longest, %d of them or the given number", slowestByDefault))
+		f.StringVar(&o.auditID, "audit-id", "", "only the request with this ID in the header Audit-Id of its answer, in the log, in the audit log, and in calls of webhooks")
 		f.StringVar(&o.webhook, "webhook", "", "only requests for which the webhook of this name was called, or that got the initializer of this name")
 		f.StringVar(&o.outcome, "outcome", "", "only requests with this outcome: Allowed, FailedOpen, Denied or Failed")
 		f.StringVar(&o.user, "user", "", "only requests of this user")
@@ -139,7 +141,7 @@ func (o *traceOptions) check() error {
 		}
 	}
 	switch {
-	case o.id != "" && (o.follow || o.webhook != "" || o.outcome != "" || o.user != ""):
+	case o.id != "" && (o.follow || o.auditID != "" || o.webhook != "" || o.outcome != "" || o.user != ""):
 		return usageError{errors.New("an ID names one request: leave out the flags that select requests")}
 	case o.follow && o.bySlowness:
 		return usageError{errors.New("--follow and --slowest exclude each other")}
@@ -150,7 +152,7 @@ func (o *traceOptions) check() error {
 // selector says which traces are wanted, as the server understands it.
 func (o *traceOptions) selector() string {
 	set := fields.Set{}
-	for field, value := range map[string]string{"webhook": o.webhook, "outcome": o.outcome, "user": o.user} {
+	for field, value := range map[string]string{"auditID": o.auditID, "webhook": o.webhook, "outcome": o.outcome, "user": o.user} {
 		if value != "" {
 			set[field] = value
 		}
@@ -419,6 +421,9 @@ func printTrace(out io.Writer, t *trace.Record) {
 	}
 	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
 	terminal.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
+	if t.AuditID != "" {
+		terminal.Fprintf(out, ", audit ID %s", t.AuditID)
+	}
 	if t.Revision != "" {
 		terminal.Fprintf(out, ", with the registrations of revision %s", t.Revision)
 	}

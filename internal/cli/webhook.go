@@ -19,6 +19,7 @@ import (
 type webhookOptions struct {
 	cluster *cluster
 	webhook.Options
+	log                       logging
 	configFile, failurePolicy string
 	print                     bool
 }
@@ -28,7 +29,7 @@ func newWebhook(streams Streams) *cobra.Command {
 }
 
 func newWebhookCommand(run func(context.Context, *webhookOptions) error) *cobra.Command {
-	o := &webhookOptions{}
+	o := &webhookOptions{log: newLogging()}
 	cmd := &cobra.Command{
 		Use:   "webhook --plugins=NAME,...",
 		Short: "Serve admission plugins as webhooks, for any cluster",
@@ -96,6 +97,10 @@ create SubjectAccessReviews.`,
 		f.StringVar(&o.failurePolicy, "failure-policy", "Fail", "what the cluster does with a request that this server does not answer: Fail or Ignore")
 		f.DurationVar(&o.Timeout, "timeout", 10*time.Second, "how long the cluster waits for an answer, between 1s and 30s")
 	})
+	addSection(cmd, "Log", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		o.log.addFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more")
+	})
 	o.cluster = newCluster(cmd)
 	completes(cmd, "failure-policy", values("Fail", "Ignore"))
 	completes(cmd, "plugins", func() []string {
@@ -109,6 +114,9 @@ create SubjectAccessReviews.`,
 }
 
 func (o *webhookOptions) run(ctx context.Context, streams Streams) error {
+	if err := o.log.start(ctx, o.log.writer(streams.Err)); err != nil {
+		return err
+	}
 	var err error
 	if o.Cluster, err = o.cluster.open(); err != nil {
 		return err

@@ -210,7 +210,26 @@ func newExposed(p *populated) (*exposed, error) {
 	}, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	a.install(p.generic, s.versions.OldClients)
+	if s.LatestLog != nil && s.Features.EnableProfiling {
+		p.generic.Handler.NonGoRestfulMux.UnlistedHandle(LogPath, latestLog(s.LatestLog))
+	}
 	return &exposed{p, a}, nil
+}
+
+// LogPath is where a server shows the latest records of its log.
+const LogPath = "/debug/log"
+
+// latestLog shows the latest records of the log.
+func latestLog(latest func() []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the log can only be read: use GET", http.StatusMethodNotAllowed)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write(latest())
+	})
 }
 
 // discover answers requests for discovery. The answer has definitions that were created a moment

@@ -57,6 +57,9 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.ExternalAddress = strings.TrimPrefix(v.address.URL, "https://")
 	config.EnableDiscovery = false
 	config.EnableIndex = false
+	config.EnableProfiling, config.EnableContentionProfiling = s.Features.EnableProfiling, s.Features.EnableContentionProfiling
+	config.DebugSocketPath = s.Features.DebugSocketPath
+	config.Flagz = s.Flags
 	config.SkipOpenAPIInstallation = true
 	// Package inflight bounds requests, and lets a request that waits give back its place.
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0

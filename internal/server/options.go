@@ -8,6 +8,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/options"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 
@@ -183,6 +184,15 @@ type Options struct {
 	// Audit says what is written to the audit log, and where; nil for nothing.
 	// These are the library's own options, with its flags.
 	Audit *options.AuditOptions
+
+	// Features says whether the server can be profiled: the library's own options, with its
+	// flags; nil means the library's defaults.
+	Features *options.FeatureOptions
+	// Flags are the flags of the command line, which /flagz shows; nil means no such page.
+	Flags flagz.Reader
+	// LatestLog returns the latest records of the log, which /debug/log shows when the server can
+	// be profiled; nil means no such page.
+	LatestLog func() []byte
 }
 
 // The defaults of Options.MinFreeDisk, 128 MiB, and Options.EtcdQuota, 8 GiB.
@@ -229,6 +239,7 @@ func Defaults() Options {
 		InitializerReleaseTimeout:   time.Hour,
 		Controllers:                 controllers.Default(),
 		Audit:                       options.NewAuditOptions(),
+		Features:                    options.NewFeatureOptions(),
 		RequestHeader:               &options.RequestHeaderAuthenticationOptions{},
 	}
 }
@@ -261,6 +272,7 @@ func (o Options) withDefaults() Options {
 		o.Controllers = d.Controllers
 	}
 	o.Audit = cmp.Or(o.Audit, d.Audit)
+	o.Features = cmp.Or(o.Features, d.Features)
 	o.RequestHeader = cmp.Or(o.RequestHeader, d.RequestHeader)
 	return o
 }

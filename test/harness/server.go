@@ -30,6 +30,8 @@ type Server struct {
 
 	args   []string
 	runner Runner
+	// ended is the log of the last process that was stopped.
+	ended string
 	// wrap, when set, says what is run in place of a command, and how.
 	wrap func(name string, args ...string) (string, []string, *syscall.SysProcAttr)
 }
@@ -153,6 +155,9 @@ func (s *Server) Stop(t testing.TB) {
 	if err := r.Stop(); err != nil {
 		t.Error(err)
 	}
+	if p, ok := r.(*process); ok {
+		s.ended = p.log.String()
+	}
 }
 
 // Kill ends the server as SIGKILL does.
@@ -188,7 +193,7 @@ func (s *Server) Log() string {
 	if p, ok := s.runner.(*process); ok {
 		return p.log.String()
 	}
-	return ""
+	return s.ended
 }
 
 // Shared returns the server for tests that do not disturb one another. It is

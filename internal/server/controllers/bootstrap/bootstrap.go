@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 
@@ -47,7 +48,8 @@ type Objects struct {
 // them.
 func (o *Objects) OrLater(create func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := create(ctx)
+		// Servers that start together make the same objects.
+		err := retry.OnError(retry.DefaultBackoff, overtaken, func() error { return create(ctx) })
 		// A denial of a webhook may have no reason; it is an answer of the API all the same.
 		if status := apierrors.APIStatus(nil); err == nil || !errors.As(err, &status) {
 			return err
@@ -58,6 +60,11 @@ func (o *Objects) OrLater(create func(context.Context) error) func(context.Conte
 		o.mu.missing = append(o.mu.missing, create)
 		return nil
 	}
+}
+
+// overtaken reports whether an error says that another server was faster.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // Retry makes what could not be made at the start, as soon as it can be. The caller has

@@ -10,11 +10,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/kubernetes/pkg/controlplane/controller/kubernetesservice"
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 	netutils "k8s.io/utils/net"
@@ -94,12 +97,39 @@ func New(o Options) (*Publisher, error) {
 		if err := reconciler.ValidateIP(o.Address); err != nil {
 			return nil, fmt.Errorf("%s cannot be advertised: %w", o.Address, err)
 		}
+		reconciler = persistent{reconciler}
 	}
 	p.controller = kubernetesservice.New(kubernetesservice.Config{
 		PublicIP: o.Address, EndpointReconciler: reconciler, EndpointInterval: interval,
 		ServiceIP: ip, ServicePort: servicePort, PublicServicePort: o.Port,
 	}, client, copied{o.Services})
 	return p, nil
+}
+
+// others is how long a change of the endpoints is tried again when another server was faster: they
+// change the same objects when they start, or end, together.
+var others = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5}
+
+// persistent tries again when another server has changed the endpoints meanwhile.
+type persistent struct{ reconcilers.EndpointReconciler }
+
+// ReconcileEndpoints implements reconcilers.EndpointReconciler.
+func (p persistent) ReconcileEndpoints(service string, ip net.IP, ports []corev1.EndpointPort, reconcilePorts bool) error {
+	return retry.OnError(others, overtaken, func() error {
+		return p.EndpointReconciler.ReconcileEndpoints(service, ip, ports, reconcilePorts)
+	})
+}
+
+// RemoveEndpoints implements reconcilers.EndpointReconciler.
+func (p persistent) RemoveEndpoints(service string, ip net.IP, ports []corev1.EndpointPort) error {
+	return retry.OnError(others, overtaken, func() error {
+		return p.EndpointReconciler.RemoveEndpoints(service, ip, ports)
+	})
+}
+
+// overtaken reports whether an error says that another server was faster.
+func overtaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
 // copied has services that may be changed: upstream's controller writes into what it reads, and

@@ -170,6 +170,8 @@ func values(t *v1alpha1.AdmissionTrace, field string) []string {
 		return []string{t.Name}
 	case "metadata.namespace":
 		return []string{t.Namespace}
+	case "auditID":
+		return []string{t.AuditID}
 	case "outcome":
 		return []string{string(t.Outcome)}
 	case "user":

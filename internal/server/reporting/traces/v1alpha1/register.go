@@ -16,12 +16,12 @@ var SchemeGroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v
 // Fields are those that a field selector may name, besides metadata.name and
 // metadata.namespace.
 //
-// webhook is the name of a webhook that was called, or of an initializer that the object
+// auditID is the ID of the request in the audit log and in the log. webhook is the name of a webhook that was called, or of an initializer that the object
 // was given or that wrote it; configuration is the name of its registration object; plugin is a plugin
 // that did something. resource is the plural, or the plural and the group as in
 // deployments.apps. name is that of the request's object. An = is true when one of
 // several values is the one asked for, a != when none is.
-var Fields = []string{"webhook", "configuration", "plugin", "outcome", "user", "operation", "resource", "name", "dryRun"}
+var Fields = []string{"auditID", "webhook", "configuration", "plugin", "outcome", "user", "operation", "resource", "name", "dryRun"}
 
 // AddToScheme makes the kinds known to a scheme. It always succeeds; its error is
 // for the sake of runtime.SchemeBuilder.

@@ -1,0 +1,335 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+const (
+	// maxPart bounds a part, in bytes, and partTime how long its request takes.
+	maxPart  = 16 << 20
+	partTime = 20 * time.Second
+	// maxLog is how much of the end of a log file is taken.
+	maxLog = 4 << 20
+	// atOnce bounds the requests that are made at once.
+	atOnce = 4
+)
+
+// Options say what to gather.
+type Options struct {
+	// Server is the URL of the server, and Client has the credentials.
+	Server string
+	Client *http.Client
+	// CPU is how long the CPU profile is; 0 for none.
+	CPU time.Duration
+	// Logs are files of which the end is taken.
+	Logs []string
+	// Version describes the program that gathers.
+	Version []byte
+}
+
+// Missing is a part that could not be read, and why.
+type Missing struct {
+	Name string
+	Err  error
+}
+
+// Contents are the parts of a bundle that came from the server or from files, and those that
+// could not be read.
+type Contents struct {
+	Read    []string
+	Missing []Missing
+}
+
+// part is a file of the bundle.
+type part struct {
+	name string
+	read func(context.Context) ([]byte, error)
+	data []byte
+	err  error
+}
+
+// Write writes a bundle, a tar archive that is compressed with gzip. An error is one of writing: what
+// cannot be read is in the Contents.
+func Write(ctx context.Context, out io.Writer, o Options) (Contents, error) {
+	parts := o.parts()
+	// A slow part must not keep the others.
+	group := errgroup.Group{}
+	group.SetLimit(atOnce)
+	for _, p := range parts {
+		group.Go(func() error {
+			p.data, p.err = p.read(ctx)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var c Contents
+	compressed := gzip.NewWriter(out)
+	archive := tar.NewWriter(compressed)
+	now := time.Now()
+	add := func(name string, data []byte) error {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), ModTime: now}); err != nil {
+			return err
+		}
+		_, err := archive.Write(data)
+		return err
+	}
+	var index strings.Builder
+	fmt.Fprintf(&index, "server: %s\ntime: %s\n\nparts:\n", o.Server, now.UTC().Format(time.RFC3339))
+	for _, p := range parts {
+		if p.err != nil {
+			c.Missing = append(c.Missing, Missing{p.name, p.err})
+			continue
+		}
+		c.Read = append(c.Read, p.name)
+		fmt.Fprintf(&index, "  %s (%d bytes)\n", p.name, len(p.data))
+		if err := add(p.name, p.data); err != nil {
+			return c, err
+		}
+	}
+	if len(c.Missing) > 0 {
+		c.Missing = together(c.Missing)
+		index.WriteString("\nleft out:\n")
+		for _, m := range c.Missing {
+			fmt.Fprintf(&index, "  %s: %s\n", m.Name, m.Err)
+		}
+	}
+	for _, own := range []struct {
+		name string
+		data []byte
+	}{{"client-version.yaml", o.Version}, {"bundle.txt", []byte(index.String())}} {
+		if err := add(own.name, own.data); err != nil {
+			return c, err
+		}
+	}
+	return c, errors.Join(archive.Close(), compressed.Close())
+}
+
+// together joins parts that are missing for the same reason.
+func together(list []Missing) []Missing {
+	var out []Missing
+	place := map[string]int{}
+	for _, m := range list {
+		if i, ok := place[m.Err.Error()]; ok {
+			out[i].Name += ", " + m.Name
+			continue
+		}
+		place[m.Err.Error()] = len(out)
+		out = append(out, m)
+	}
+	return out
+}
+
+// texts are pages of the server that are taken without what looks like a secret.
+var texts = []struct{ name, path string }{
+	{"log.txt", "/debug/log"},
+	{"version.json", "/version"},
+	{"livez.txt", "/livez?verbose"},
+	{"readyz.txt", "/readyz?verbose"},
+	{"statusz.txt", "/statusz"},
+	{"flagz.txt", "/flagz"},
+	{"metrics.txt", "/metrics"},
+	{"fairness/levels.txt", "/debug/api_priority_and_fairness/dump_priority_levels"},
+	{"fairness/queues.txt", "/debug/api_priority_and_fairness/dump_queues"},
+	{"profiles/goroutines.txt", "/debug/pprof/goroutine?debug=2"},
+}
+
+// profiles have addresses in the program and counts, and no contents of memory.
+var profiles = []struct{ name, path string }{
+	{"profiles/heap.pb.gz", "/debug/pprof/heap"},
+	{"profiles/allocs.pb.gz", "/debug/pprof/allocs"},
+	{"profiles/goroutine.pb.gz", "/debug/pprof/goroutine"},
+	{"profiles/mutex.pb.gz", "/debug/pprof/mutex"},
+	{"profiles/block.pb.gz", "/debug/pprof/block"},
+}
+
+// lists are objects without anything secret: they say by what requests are judged, by which
+// server, and in which order.
+var lists = []struct{ name, path string }{
+	{"registrations/mutatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"},
+	{"registrations/validatingwebhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"},
+	{"registrations/validatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"},
+	{"registrations/validatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"},
+	{"registrations/mutatingadmissionpolicies.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"},
+	{"registrations/mutatingadmissionpolicybindings.yaml", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"},
+	{"registrations/initializerconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations"},
+	{"registrations/externaladmissionhookconfigurations.yaml", "/apis/admissionregistration.k8s.io/v1alpha1/externaladmissionhookconfigurations"},
+	{"registrations/apiservices.yaml", "/apis/apiregistration.k8s.io/v1/apiservices"},
+	{"states/registrationstates.yaml", "/apis/gatehouse.dev/v1alpha1/registrationstates"},
+	{"states/admissionservers.yaml", "/apis/gatehouse.dev/v1alpha1/admissionservers"},
+	{"fairness/flowschemas.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"},
+	{"fairness/prioritylevelconfigurations.yaml", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"},
+}
+
+// tracesPath has the traces of the latest requests.
+const tracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces"
+
+// parts are what is gathered, what takes longest first.
+func (o *Options) parts() []*part {
+	var list []*part
+	get := func(name, path string, time time.Duration, change func([]byte) ([]byte, error)) {
+		list = append(list, &part{name: name, read: func(ctx context.Context) ([]byte, error) {
+			data, err := o.get(ctx, path, time)
+			if err != nil || change == nil {
+				return data, err
+			}
+			return change(data)
+		}})
+	}
+	if o.CPU > 0 {
+		get("profiles/cpu.pb.gz", fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(o.CPU.Seconds()))), o.CPU+partTime, nil)
+	}
+	for _, l := range texts {
+		get(l.name, l.path, partTime, withoutSecrets)
+	}
+	for _, l := range profiles {
+		get(l.name, l.path, partTime, nil)
+	}
+	for _, l := range lists {
+		get(l.name, l.path, partTime, objects)
+	}
+	get("traces.yaml", tracesPath, partTime, traces)
+	for i, file := range o.Logs {
+		list = append(list, &part{name: fmt.Sprintf("logs/%d-%s", i+1, filepath.Base(file)), read: func(context.Context) ([]byte, error) {
+			data, err := tail(file)
+			if err != nil {
+				return nil, err
+			}
+			return withoutSecrets(data)
+		}})
+	}
+	return list
+}
+
+// get reads a page of the server.
+func (o *Options) get(ctx context.Context, path string, time time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(o.Server, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json, */*")
+	if strings.HasSuffix(path, "z") {
+		// These pages have a form for people, without a version.
+		req.Header.Set("Accept", "text/plain")
+	}
+	answer, err := o.Client.Do(req)
+	if err != nil {
+		var of *url.Error
+		if errors.As(err, &of) {
+			// The address is the same for all parts.
+			err = of.Err
+		}
+		return nil, err
+	}
+	defer answer.Body.Close()
+	data, err := files.ReadFrom(answer.Body, maxPart)
+	if err != nil {
+		return nil, err
+	}
+	// A health check that fails says which part does.
+	if answer.StatusCode == http.StatusOK || strings.HasSuffix(path, "z?verbose") && answer.StatusCode == http.StatusInternalServerError {
+		return data, nil
+	}
+	status := metav1.Status{}
+	if json.Unmarshal(data, &status) == nil && status.Message != "" {
+		return nil, errors.New(status.Message)
+	}
+	return nil, errors.New(strings.ToLower(answer.Status))
+}
+
+// tail returns the end of a file, from the beginning of a line on.
+func tail(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	skip := max(0, info.Size()-maxLog)
+	if _, err := f.Seek(skip, io.SeekStart); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxLog))
+	if err == nil && skip > 0 {
+		_, data, _ = bytes.Cut(data, []byte("\n"))
+	}
+	return data, err
+}
+
+// objects returns a list as YAML, without what only tools read.
+func objects(data []byte) ([]byte, error) {
+	return changed(data, func(item map[string]any) {
+		metadata, _ := item["metadata"].(map[string]any)
+		delete(metadata, "managedFields")
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		}
+	})
+}
+
+// traces returns traces as YAML, without what objects had: the values of patches, and what
+// webhooks wrote for users and for the audit log.
+func traces(data []byte) ([]byte, error) {
+	return changed(data, func(item map[string]any) { drop(item, "value", "was", "warnings", "auditAnnotations") })
+}
+
+// changed returns a list as YAML after each item was changed.
+func changed(data []byte, change func(item map[string]any)) ([]byte, error) {
+	var list struct {
+		Items []map[string]any `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("the answer is not a list: %w", err)
+	}
+	for _, item := range list.Items {
+		change(item)
+	}
+	text, err := yaml.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	return withoutSecrets(text)
+}
+
+// drop takes fields out of a value, at any depth.
+func drop(v any, fields ...string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, f := range fields {
+			delete(v, f)
+		}
+		for _, e := range v {
+			drop(e, fields...)
+		}
+	case []any:
+		for _, e := range v {
+			drop(e, fields...)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package operations
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+const inside = "Look inside"
+
+// Administrators see what a server does; others see what they may, and a bundle has the rest left
+// out.
+func TestLookInside(t *testing.T) {
+	t.Parallel()
+	tokens := harness.WriteFile(t, filepath.Join(t.TempDir(), "tokens.csv"), "jane-token,jane,uid-jane\n")
+	s := harness.Start(t, "--token-auth-file", tokens)
+	a := harness.NewAdministrator(t).Of(s)
+	harness.Contains(t, "what the page's commands print", a.Follow(t, inside, "cpu.pb.gz"), "apiserver statusz")
+	if profile, err := os.ReadFile(filepath.Join(a.Dir, "cpu.pb.gz")); err != nil || !bytes.HasPrefix(profile, []byte{0x1f, 0x8b}) {
+		t.Errorf("the profile: %v, %d bytes", err, len(profile))
+	}
+
+	h := s.HTTP(t, nil)
+	if log := string(h.Get("/debug/log").Raw); strings.Contains(log, `"HTTP"`) {
+		t.Fatalf("the log has requests already: %s", log)
+	}
+	a.Follow(t, inside, "/debug/flags/v")
+	create(t, s, http.StatusCreated, fmt.Sprintf(configMaps, "default"), named("logged"))
+	harness.Eventually(t, "the log has the request", func() error {
+		if log := string(h.Get("/debug/log").Raw); !strings.Contains(log, `URI="/api/v1/namespaces/default/configmaps"`) {
+			return fmt.Errorf("it has %d bytes without it", len(log))
+		}
+		return nil
+	})
+	h.Must(http.StatusMethodNotAllowed, "POST", "/debug/log", "")
+
+	create(t, s, http.StatusCreated, "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"stringData":{"a":"of-a-secret"}}`)
+	harness.Contains(t, "the index of the bundle", a.Follow(t, inside, "debug bundle"),
+		"bundle.tar.gz has ", "profiles/cpu.pb.gz (", "log.txt (", "metrics.txt (", "flagz.txt (", "states/admissionservers.yaml (", "traces.yaml (")
+	if packed, err := os.ReadFile(filepath.Join(a.Dir, "bundle.tar.gz")); err != nil || bytes.Contains(packed, []byte("of-a-secret")) {
+		t.Errorf("the bundle: %v", err)
+	}
+	if r := harness.Run(t, "debug", "bundle", "--kubeconfig", s.Kubeconfig, "--file", filepath.Join(a.Dir, "bundle.tar.gz")); r.Code != 1 || !strings.Contains(r.Err, "exists already: name another file with --file") {
+		t.Errorf("a second bundle in the same file: exit code %d, %s", r.Code, r.Err)
+	}
+
+	jane := s.WithToken("jane-token")
+	for _, path := range []string{"/debug/pprof/", "/debug/flags/v", "/debug/log", "/statusz", "/flagz", "/metrics"} {
+		s.HTTP(t, jane).Must(http.StatusForbidden, "GET", path, "")
+	}
+	kubeconfig := harness.WriteFile(t, filepath.Join(a.Dir, "jane.kubeconfig"), harness.AsJSON(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": s.URL, "certificate-authority-data": jane.CAData}}},
+		"users":    []any{map[string]any{"name": "c", "user": map[string]any{"token": "jane-token"}}},
+		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "c"}}},
+	}))
+	r := harness.Run(t, "debug", "bundle", "--kubeconfig", kubeconfig, "--file", filepath.Join(a.Dir, "jane.tar.gz"))
+	if r.Code != 0 {
+		t.Errorf("a bundle with few rights: exit code %d, %s", r.Code, r.Err)
+	}
+	harness.Contains(t, "what jane is told", r.Out+r.Err, "jane.tar.gz has 3 parts", "left out metrics.txt: ", `"jane" cannot get path "/metrics"`, `"jane" cannot list resource "admissiontraces"`)
+}
+
+// A server that cannot be profiled has none of the pages below /debug.
+func TestWithoutProfiling(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--profiling=false")
+	for _, path := range []string{"/debug/pprof/", "/debug/flags/v", "/debug/log"} {
+		s.HTTP(t, nil).Must(http.StatusNotFound, "GET", path, "")
+	}
+	s.HTTP(t, nil).Get("/statusz")
+	r := harness.Run(t, "debug", "bundle", "--kubeconfig", s.Kubeconfig, "--file", filepath.Join(t.TempDir(), "b.tar.gz"))
+	harness.Contains(t, "what is left out", r.Err, "profiles/heap.pb.gz", "log.txt", "404 not found")
+}
+
+// S3.20: one ID follows a request from its answer through the log, the audit log and the trace to
+// the webhook; and each line of the log is an object.
+func TestOneIDOfARequest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	policy := harness.WriteFile(t, filepath.Join(dir, "policy.yaml"), "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")
+	audit := filepath.Join(dir, "audit.log")
+	s := harness.Start(t, "--logging-format=json", "-v", "3", "--audit-log-path", audit, "--audit-policy-file", policy)
+	hooks := harness.NewWebhookServer(t, nil)
+	hook := hooks.Hook("/", harness.Allow)
+	harness.Register(t, s, "v1", validating, harness.Webhook("id.example.com", "default", hook))
+
+	id := s.HTTP(t, nil).Must(http.StatusCreated, "POST", fmt.Sprintf(configMaps, "default"), named("a")).Header.Get("Audit-Id")
+	if id == "" {
+		t.Fatal("the answer has no Audit-Id")
+	}
+	if got := hook.Reviews()[0].HTTP.Header.Get("Audit-Id"); got != id {
+		t.Errorf("the webhook got the ID %q, want %q", got, id)
+	}
+	out := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-A", "--audit-id", id, "-o", "json").Out
+	if !strings.Contains(out, `"auditID": "`+id+`"`) || strings.Count(out, `"outcome"`) != 1 {
+		t.Errorf("the trace: %s", out)
+	}
+	harness.Eventually(t, "the log and the audit log have the ID", func() error {
+		events, err := os.ReadFile(audit)
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(events, []byte(`"auditID":"`+id+`"`)) {
+			return fmt.Errorf("no event has %s", id)
+		}
+		log := string(s.HTTP(t, nil).Get("/debug/log").Raw)
+		found := false
+		for lines := bufio.NewScanner(strings.NewReader(log)); lines.Scan(); {
+			var record map[string]any
+			if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+				t.Fatalf("%v: %s", err, lines.Text())
+			}
+			found = found || record["msg"] == "HTTP" && record["audit-ID"] == id
+		}
+		if !found {
+			return fmt.Errorf("no record has %s", id)
+		}
+		return nil
+	})
+}

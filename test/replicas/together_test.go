@@ -1,0 +1,68 @@
+package replicas
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// Servers that start together on an empty etcd make the same objects at the same time, and servers
+// that end together change the same endpoints: no server takes that for an error, and no address
+// of a server that has ended stays.
+func TestServersStartAndEndTogether(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	servers := make([]*harness.Server, 3)
+	all := func(do func(i int)) {
+		var group sync.WaitGroup
+		for i := range servers {
+			group.Go(func() { do(i) })
+		}
+		group.Wait()
+	}
+	all(func(i int) {
+		servers[i] = harness.Start(t, "--etcd-servers", etcd.URL, "--controllers", "*", "--advertise-address", fmt.Sprintf("10.9.0.%d", i+1))
+	})
+	if slices.Contains(servers, nil) {
+		t.FailNow()
+	}
+	last := servers[2].HTTP(t, nil)
+	addresses := func() []string {
+		var found []string
+		list, _ := last.Get("/api/v1/namespaces/default/endpoints/kubernetes").At("subsets").([]any)
+		for _, subset := range list {
+			ready, _ := harness.At(subset, "addresses").([]any)
+			for _, a := range ready {
+				found = append(found, fmt.Sprint(harness.At(a, "ip")))
+			}
+		}
+		slices.Sort(found)
+		return slices.Compact(found)
+	}
+	harness.Eventually(t, "the service leads to all three", func() error {
+		if got := addresses(); len(got) != 3 {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	all(func(i int) {
+		if i < 2 {
+			servers[i].Stop(t)
+		}
+	})
+	if got := addresses(); !slices.Equal(got, []string{"10.9.0.3"}) {
+		t.Errorf("the service leads to %q when two servers have ended", got)
+	}
+	servers[2].Stop(t)
+	for i, s := range servers {
+		for line := range strings.Lines(s.Log()) {
+			if strings.HasPrefix(line, "E") {
+				t.Errorf("server %d: %s", i, line)
+			}
+		}
+	}
+}

@@ -8,14 +8,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// name is one by which metrics count: that of a webhook or of a policy.
-type name struct{ label, value string }
+// name is one by which metrics count: that of a webhook, of a policy, or of a binding with that of
+// its policy.
+type name struct{ label, value, policy string }
+
+// labels are those of the series.
+func (n name) labels() map[string]string {
+	labels := map[string]string{n.label: n.value}
+	if n.policy != "" {
+		labels["policy"] = n.policy
+	}
+	return labels
+}
 
 // prefixes are those of the metrics with such a label.
 var prefixes = map[string][]string{
 	"name":   {"apiserver_admission_webhook_", "apiserver_admission_match_condition_", "gatehouse_admission_webhook_"},
-	"policy": {"apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "gatehouse_admission_policy_"},
+	"policy": ofPolicies,
+	// A binding whose policy stays.
+	"policy_binding": ofPolicies,
 }
+
+var ofPolicies = []string{"apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "gatehouse_admission_policy_"}
 
 // Registrations are those in force. The zero value with Gone set has none.
 type Registrations struct {
@@ -35,11 +49,13 @@ func (r *Registrations) Observe(read snapshot.Read) {
 		for _, e := range read.Snapshot.Entries(d.Source) {
 			switch {
 			case e.Entry.Policy != nil:
-				next[name{"policy", e.Configuration}] = true
+				next[name{label: "policy", value: e.Configuration}] = true
 				// Match conditions count both kinds of names.
-				next[name{"name", e.Configuration}] = true
+				next[name{label: "name", value: e.Configuration}] = true
+			case e.Binding != nil:
+				next[name{"policy_binding", e.Configuration, e.Binding.PolicyName}] = true
 			case e.Webhook != nil:
-				next[name{"name", e.Name}] = true
+				next[name{label: "name", value: e.Name}] = true
 			}
 		}
 	}
@@ -53,8 +69,8 @@ func (r *Registrations) Observe(read snapshot.Read) {
 		}
 		var all []series.Of
 		for _, prefix := range prefixes[n.label] {
-			all = append(all, series.Of{Prefix: prefix, Labels: map[string]string{n.label: n.value}})
+			all = append(all, series.Of{Prefix: prefix, Labels: n.labels()})
 		}
-		r.Gone.Add(n.label+" "+n.value, func() bool { return (*r.current.Load())[n] }, all...)
+		r.Gone.Add(n.label+" "+n.policy+" "+n.value, func() bool { return (*r.current.Load())[n] }, all...)
 	}
 }

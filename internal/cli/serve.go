@@ -287,8 +287,12 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	defer keeping.Wait()
 	defer stop()
 	keeping.Go(func() { keepMemory(serving, garbage) })
+	systemd := newSupervisor()
+	defer context.AfterFunc(ctx, func() { systemd.notify(stopping) })()
 	return s.Run(ctx, func(a server.Address) {
 		terminal.Fprintf(streams.Out, "gatehouse is ready at %s, kubeconfig %s\n", a.URL, a.Kubeconfig)
+		systemd.notify(ready)
+		keeping.Go(func() { systemd.watch(serving, a) })
 		forgetLater(settle)
 	})
 }

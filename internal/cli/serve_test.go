@@ -140,7 +140,7 @@ func TestServeParsesTheContract(t *testing.T) {
 			if tc.want.Authorization == nil {
 				tc.want.Authorization = server.Defaults().Authorization
 			}
-			if diff := cmp.Diff(tc.want, got.server, cmpopts.IgnoreFields(server.Options{}, "Audit", "Features", "Flags")); diff != "" {
+			if diff := cmp.Diff(tc.want, got.server, cmpopts.IgnoreFields(server.Options{}, "Audit", "Features", "Flags", "BackupKeep")); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -118,6 +118,8 @@ type finder struct {
 	set   Set
 	seen  map[string]bool
 	files int
+	// constraints counts the policies that were made of constraints.
+	constraints int
 }
 
 // reader reads the documents of one format, if a file has the mark of the format.
@@ -360,6 +362,15 @@ func (f *finder) archive(path string, data []byte) {
 	f.add(s, wrong)
 }
 
+// World returns the objects of the world of the suite.
+func (s *Suite) World() ([]*manifests.Object, error) {
+	w, err := world([]*Suite{s})
+	if err != nil {
+		return nil, err
+	}
+	return w.Objects, nil
+}
+
 // worldSet is what a world is made of.
 type worldSet struct {
 	*manifests.Set
@@ -410,6 +421,10 @@ func isTests(content map[string]any) bool {
 
 // worldKey is the same for suites that share a world.
 func (s *Suite) worldKey() string {
+	if s.Format == "gator" {
+		// Their policies reject nothing, and each has a name of its own.
+		return "\x00gator"
+	}
 	if s.own || s.extend != nil || len(s.programs) > 0 {
 		return s.File + "\x00" + s.world
 	}

@@ -28,7 +28,12 @@ type foreign struct {
 func newForeign(path, format string) *foreign {
 	f := &foreign{Suite: &Suite{File: path, Format: format, own: true, referenced: map[string]bool{}}, names: map[string]int{}, labels: map[string]map[string]string{}}
 	f.extend = func(w *worldSet) {
-		w.Objects = append(w.Objects, f.objects...)
+		for _, o := range f.objects {
+			// Constraints of one kind in several suites have one definition.
+			if kind := at(o.Content, "kind"); kind != "CustomResourceDefinition" || !w.has(kind, "", at(o.Content, "metadata", "name")) {
+				w.Objects = append(w.Objects, o)
+			}
+		}
 		for _, namespace := range slices.Sorted(maps.Keys(f.labels)) {
 			w.namespace(namespace, f.labels[namespace])
 		}

@@ -51,7 +51,8 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 	kinds := map[string]bool{}
 	for i, node := range elementsOf(member(root, "tests"), len(doc.Tests))[:len(doc.Tests)] {
 		test := &doc.Tests[i]
-		skip, policy := "", fmt.Sprintf("gator-%d.example.com", i+1)
+		f.constraints++
+		skip, policy := "", fmt.Sprintf("gator-%d.example.com", f.constraints)
 		switch more := strange(node, "name", "template", "constraint", "expansion", "cases", "invalid", "skip"); {
 		case doc.Skip || test.Skip:
 			skip = "the suite skips it"
@@ -348,7 +349,7 @@ func (f *foreign) template(name string, template, constraint *manifests.Object, 
 	f.objects = append(f.objects,
 		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": name}, "spec": spec}),
 		f.made(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": name}, "spec": map[string]any{
-			"policyName": name, "validationActions": []any{"Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
+			"policyName": name, "validationActions": []any{"Warn", "Audit"}, "paramRef": map[string]any{"name": name, "parameterNotFoundAction": "Deny"},
 		}}))
 	return ""
 }

@@ -57,6 +57,9 @@ type Outcome struct {
 	trace *trace.Trace
 }
 
+// Sent returns the request that was judged.
+func (o *Outcome) Sent() *check.Request { return o.sent }
+
 // OutcomeCause is one of the causes of a rejection.
 type OutcomeCause struct {
 	Field   string `json:"field,omitempty"`
@@ -452,7 +455,7 @@ func (a *answer) give(req *http.Request) (*http.Response, error) {
 
 // title names the object of a request.
 func (o *Outcome) title() string {
-	q := o.sent
+	q := o.Sent()
 	name := strings.TrimPrefix(q.Namespace+"/"+cmp.Or(q.Name, "(no name)"), "/")
 	resource := q.Kind.Kind.Kind
 	if q.Subresource != "" {

@@ -109,6 +109,10 @@ type Result struct {
 	test *Test
 }
 
+// NamespaceLabels returns the labels that the test gives to the namespace of its request; nil when
+// it gives none.
+func (r *Result) NamespaceLabels() map[string]string { return r.test.request.labels }
+
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
@@ -192,8 +196,10 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	judged := results[:0:0]
 	for _, result := range results {
 		if result.test.Skip != "" {
-			result.Status, result.Message = Skipped, result.test.Skip
-			r.did()
+			if result.Status == "" {
+				result.Status, result.Message = Skipped, result.test.Skip
+				r.did()
+			}
 			continue
 		}
 		judged = append(judged, result)
@@ -204,6 +210,15 @@ func (r *runner) group(ctx context.Context, suites []*Suite) error {
 	broken := func(err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if len(suites) > 1 && suites[0].extend != nil {
+			// What one suite of another tool has wrong is not the fault of the others.
+			for _, s := range suites {
+				if err := r.group(ctx, []*Suite{s}); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		for _, result := range judged {
 			result.Status, result.Message = Broken, err.Error()
@@ -278,16 +293,16 @@ func (r *runner) all(ctx context.Context, w *check.World, results []*Result, ser
 	var plain []*Result
 	var groups []*labelled
 	for _, result := range results {
-		q := &result.test.request
-		if q.labels == nil {
+		labels := result.NamespaceLabels()
+		if labels == nil {
 			plain = append(plain, result)
 			continue
 		}
-		namespace := q.namespaceOf()
-		i := slices.IndexFunc(groups, func(g *labelled) bool { return g.namespace == namespace && maps.Equal(g.labels, q.labels) })
+		namespace := result.test.request.namespaceOf()
+		i := slices.IndexFunc(groups, func(g *labelled) bool { return g.namespace == namespace && maps.Equal(g.labels, labels) })
 		if i < 0 {
 			i = len(groups)
-			groups = append(groups, &labelled{namespace: namespace, labels: q.labels})
+			groups = append(groups, &labelled{namespace: namespace, labels: labels})
 		}
 		groups[i].results = append(groups[i].results, result)
 	}

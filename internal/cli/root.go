@@ -86,6 +86,7 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
 	root.AddCommand(newServe(streams), newBackup(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newLint(streams), newCheck(streams), newTest(streams), newSnapshot(streams), newTrace(streams), newBlame(streams), newWebhook(streams), newWaitInForce(streams), newDebug(streams), newEnvtest(streams), newVersion(streams))
+	root.AddCommand(newReplay(streams), newAudit(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }

@@ -117,18 +117,18 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, or jsonl: one trace a line, for 'gatehouse replay'")
 	})
 	o.cluster = newCluster(cmd)
 	completes(cmd, "outcome", outcomeNames)
-	completes(cmd, "output", values("text", "json", "yaml"))
+	completes(cmd, "output", values("text", "json", "yaml", "jsonl"))
 	completesArguments(cmd, func() []string { return o.cluster.objectNames(cmd)("admissiontraces.gatehouse.dev") })
 	return cmd
 }
 
 // check says what does not go together.
 func (o *traceOptions) check() error {
-	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "yaml", "jsonl"); err != nil {
 		return err
 	}
 	outcomes := outcomeNames()
@@ -170,6 +170,9 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 		if err != nil {
 			return err
 		}
+		if o.output == "jsonl" {
+			return json.NewEncoder(terminal.Exact(streams.Out)).Encode(t.Object)
+		}
 		if o.output != "text" {
 			return printAs(streams.Out, o.output, t.Object)
 		}
@@ -205,6 +208,15 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 			return cmp.Compare(order[b.GetName()], order[a.GetName()])
 		})
 		items, list.Items = items[:min(o.slowest, len(items))], list.Items[:min(o.slowest, len(items))]
+	}
+	if o.output == "jsonl" {
+		lines := json.NewEncoder(terminal.Exact(streams.Out))
+		for i := range list.Items {
+			if err := lines.Encode(list.Items[i].Object); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if o.output != "text" {
 		return printAs(streams.Out, o.output, list.UnstructuredContent())
@@ -355,7 +367,7 @@ func (o *traceOptions) watch(ctx context.Context, client dynamic.ResourceInterfa
 // follows prints one trace of those that come in.
 func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) error {
 	switch o.output {
-	case "json":
+	case "json", "jsonl":
 		// One object on a line.
 		return json.NewEncoder(terminal.Exact(out)).Encode(u.Object)
 	case "yaml":

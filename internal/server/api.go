@@ -84,8 +84,9 @@ type api struct {
 	// aggregator passes requests on to other servers.
 	aggregator *aggregation.Aggregator
 	// resources handles requests for resources and for discovery, and own only such requests that
-	// are for this server.
+	// are for this server. Behind filters, that is handler.
 	resources, own http.Handler
+	handler        *resources.Handler
 }
 
 // ownScheme knows the kinds of gatehouse.dev, which come from several packages. It is read
@@ -202,12 +203,13 @@ func newExposed(p *populated) (*exposed, error) {
 	if a.aggregator, err = newAggregator(p, versions, a.shown); err != nil {
 		return nil, err
 	}
-	a.own = through(&resources.Handler{
+	a.handler = &resources.Handler{
 		// A request for a resource goes to the first source that has it.
 		Sources:   []resources.Source{a.static, a.custom},
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
-	}, revision.Handler, ring.Handler)
+	}
+	a.own = through(a.handler, revision.Handler, ring.Handler)
 	a.resources = a.aggregator.Handler(a.own)
 	a.install(p.generic, s.versions.OldClients)
 	if s.LatestLog != nil && s.Features.EnableProfiling {

@@ -80,6 +80,21 @@ func stageFor(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool
 	return others
 }
 
+// Judging returns those of objects by which requests are judged: definitions, what admission reads,
+// and registrations with their params.
+func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	kinds := map[schema.GroupKind]bool{}
+	for _, u := range objects {
+		if kind, ok := paramKind(u); ok {
+			kinds[kind] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(u *unstructured.Unstructured) bool {
+		at := stageFor(u, kinds)
+		return at == others || at == fixed
+	})
+}
+
 // fixes reports whether a service asks for an address or a port.
 func fixes(u *unstructured.Unstructured) bool {
 	ip, _, _ := unstructured.NestedString(u.Object, "spec", "clusterIP")

@@ -195,6 +195,15 @@ func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) 
 	return nil, fmt.Errorf("several kinds have a subresource %s that takes a %s: name the object, as KIND/NAME", sub, sent.Kind)
 }
 
+// At returns the kind that a resource serves; nil when there is none.
+func (k *Kinds) At(resource schema.GroupVersionResource) *Kind {
+	i := slices.IndexFunc(k.list, func(o *Kind) bool { return o.Resource == resource })
+	if i < 0 {
+		return nil
+	}
+	return k.list[i]
+}
+
 // Named returns the kind that a user names as for kubectl: pod, pods, po, pods.v1., or
 // deployment.apps.
 func (k *Kinds) Named(given string) (*Kind, error) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
 
 // Failure is one expectation that was not met.
@@ -31,7 +33,7 @@ func (t *Test) compare(o *Outcome) []Failure {
 		list = append(list, Failure{e.at(name), field, want, got})
 	}
 	for _, name := range o.Unanswered {
-		if !slices.ContainsFunc(e.notCalled, func(n string) bool { return isCalled(n, name) }) {
+		if !slices.ContainsFunc(e.notCalled, func(n string) bool { return check.IsCalled(n, name) }) {
 			fail("webhooks", "an answer for the webhook "+name+", a program, or --call", "no answer")
 		}
 	}
@@ -56,7 +58,7 @@ func (t *Test) compare(o *Outcome) []Failure {
 	}
 	text("reason", e.reason, o.Reason)
 	text("message", e.message, o.Message)
-	if e.by != nil && !slices.ContainsFunc(o.By, e.by.means) {
+	if e.by != nil && !slices.ContainsFunc(o.By, e.by.Means) {
 		got := "nobody: the request is allowed"
 		if !o.Allowed {
 			var names []string
@@ -89,12 +91,12 @@ func (t *Test) compare(o *Outcome) []Failure {
 		}
 	}
 	for _, want := range e.called {
-		if !slices.ContainsFunc(o.Called, func(n string) bool { return isCalled(want, n) }) {
+		if !slices.ContainsFunc(o.Called, func(n string) bool { return check.IsCalled(want, n) }) {
 			fail("called", want, "called were "+compact(o.Called))
 		}
 	}
 	for _, want := range e.notCalled {
-		if slices.ContainsFunc(o.Called, func(n string) bool { return isCalled(want, n) }) {
+		if slices.ContainsFunc(o.Called, func(n string) bool { return check.IsCalled(want, n) }) {
 			fail("notCalled", want, "it was called")
 		}
 	}
@@ -105,12 +107,6 @@ func (t *Test) compare(o *Outcome) []Failure {
 		list = append(list, t.object(o)...)
 	}
 	return list
-}
-
-// isCalled reports whether a name as it is written means a webhook.
-func isCalled(written, name string) bool {
-	configuration, own, _ := strings.Cut(name, "/")
-	return written == name || written == own || written == configuration
 }
 
 // warnings compares the warnings: all are expected, in any order.
@@ -317,30 +313,6 @@ func same(a, b any) bool {
 	x, ok := number(a)
 	y, also := number(b)
 	return ok && also && x == y
-}
-
-// means reports whether an expected decider is one that decided.
-func (b *decider) means(d decider) bool {
-	return (b.Plugin == "" || b.Plugin == d.Plugin) && (b.Policy == "" || b.Policy == d.Policy) &&
-		(b.Binding == "" || b.Binding == d.Binding) && (b.Webhook == "" || d.Webhook != "" && isCalled(b.Webhook, d.Webhook)) &&
-		(b.Validation == nil || d.Validation != nil && *b.Validation == *d.Validation)
-}
-
-func (b *decider) String() string {
-	var parts []string
-	add := func(name, value string) {
-		if value != "" {
-			parts = append(parts, name+" "+value)
-		}
-	}
-	add("plugin", b.Plugin)
-	add("policy", b.Policy)
-	add("binding", b.Binding)
-	if b.Validation != nil {
-		add("validation", strconv.FormatInt(*b.Validation, 10))
-	}
-	add("webhook", b.Webhook)
-	return strings.Join(parts, ", ")
 }
 
 func (c *cause) String() string {

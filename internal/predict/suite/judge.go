@@ -34,12 +34,12 @@ var administrator = user.DefaultInfo{Name: "kubernetes-admin", Groups: []string{
 
 // Outcome is what came of a test's request.
 type Outcome struct {
-	Allowed bool           `json:"allowed"`
-	Code    int            `json:"code"`
-	Reason  string         `json:"reason,omitempty"`
-	Message string         `json:"message,omitempty"`
-	By      []decider      `json:"by,omitempty"`
-	Causes  []OutcomeCause `json:"causes,omitempty"`
+	Allowed bool            `json:"allowed"`
+	Code    int             `json:"code"`
+	Reason  string          `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	By      []check.Decider `json:"by,omitempty"`
+	Causes  []OutcomeCause  `json:"causes,omitempty"`
 	// Warnings and Annotations are those that the client, and the audit log, would get.
 	Warnings    []string          `json:"warnings,omitempty"`
 	Annotations map[string]string `json:"auditAnnotations,omitempty"`
@@ -305,11 +305,9 @@ func (o *Outcome) read(q *check.Request, a *check.Answer) {
 			o.Object = object
 		}
 	}
-	for _, s := range o.trace.Steps() {
-		o.step(&s)
-	}
+	course := q.Course(a)
+	o.By, o.Called, o.Cost = course.By, course.Called, course.Cost
 	if o.Allowed {
-		o.By = nil
 		return
 	}
 	o.Reason, o.Message = string(a.Status.Reason), a.Status.Message
@@ -317,48 +315,6 @@ func (o *Outcome) read(q *check.Request, a *check.Answer) {
 		for _, c := range d.Causes {
 			o.Causes = append(o.Causes, OutcomeCause{c.Field, c.Message, string(c.Type)})
 		}
-	}
-	switch {
-	case len(o.By) > 0:
-	case !q.Rehearsal.Authorized():
-		o.By = []decider{{Plugin: "authorization"}}
-	default:
-		o.By = []decider{{Plugin: "api"}}
-	}
-}
-
-// step takes in what one plugin did.
-func (o *Outcome) step(s *trace.Step) {
-	if run := s.Run; run != nil {
-		for i := range run.Judgements {
-			j := &run.Judgements[i]
-			for k := range j.Evaluations {
-				o.Cost += j.Evaluations[k].Cost
-			}
-			for k := range j.Consequences {
-				if c := &j.Consequences[k]; c.Denied && s.Err != nil {
-					d := decider{Plugin: s.Plugin, Policy: j.Policy.Configuration, Binding: c.Binding}
-					if !c.Configuration || c.Code == "Violated" {
-						index := int64(c.Index)
-						d.Validation = &index
-					}
-					o.By = append(o.By, d)
-				}
-			}
-		}
-		for i := range run.Calls {
-			c := &run.Calls[i]
-			name := c.Entry.Configuration + "/" + c.Entry.Name
-			if c.UID != "" && !slices.Contains(o.Called, name) {
-				o.Called = append(o.Called, name)
-			}
-			if s.Err != nil && c.Rejected() {
-				o.By = append(o.By, decider{Plugin: s.Plugin, Webhook: name})
-			}
-		}
-	}
-	if s.Err != nil && len(o.By) == 0 {
-		o.By = append(o.By, decider{Plugin: s.Plugin})
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
 
 // Suite is the tests of one file.
@@ -90,7 +92,7 @@ type expect struct {
 	code        *int64
 	reason      *match
 	message     *match
-	by          *decider
+	by          *check.Decider
 	causes      []cause
 	warnings    []match
 	annotations []annotation
@@ -154,15 +156,4 @@ type annotation struct {
 	key string
 	// value is nil when there must be no such annotation.
 	value *match
-}
-
-// decider is who rejected a request.
-type decider struct {
-	Plugin  string `json:"plugin,omitempty"`
-	Policy  string `json:"policy,omitempty"`
-	Binding string `json:"binding,omitempty"`
-	// Validation is the index of the validation, from 0.
-	Validation *int64 `json:"validation,omitempty"`
-	// Webhook is CONFIGURATION/NAME, or the name alone when it is expected.
-	Webhook string `json:"webhook,omitempty"`
 }

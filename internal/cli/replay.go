@@ -1,0 +1,404 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
+)
+
+type replayOptions struct {
+	cluster          *cluster
+	paths            []string
+	with             []string
+	against          string
+	existing         string
+	asCreate         bool
+	onlyChanges      bool
+	call             bool
+	callRate         float64
+	serviceAddresses []string
+	output           string
+	log              logging
+}
+
+// theCluster is the value of flags that stands for the cluster of the kubeconfig.
+const theCluster = "cluster"
+
+func newReplay(streams Streams) *cobra.Command {
+	return newReplayCommand(func(ctx context.Context, o *replayOptions) error { return o.run(ctx, streams) })
+}
+
+func newReplayCommand(run func(context.Context, *replayOptions) error) *cobra.Command {
+	o := &replayOptions{log: newLogging()}
+	cmd := &cobra.Command{
+		Use:   "replay [REQUESTS...] --with PATH",
+		Short: "Say which recorded requests a change of policies or webhooks judges otherwise",
+		Long: `Judge recorded requests twice, by the registrations of a baseline and by those
+with a change, and say what differs: which requests are newly rejected, by whom
+and with which message, newly allowed, changed in another way, warned, or sent
+to other webhooks.
+
+REQUESTS are files and directories: Kubernetes audit logs (levels Request and
+RequestResponse), AdmissionReviews, recorded requests (docs/replay.md has the
+format), and what 'gatehouse trace -o jsonl' prints; they may be compressed by
+gzip. --existing takes the objects that there are in place of requests. What
+cannot be judged is counted, with the reason.
+
+--with names files with policies, bindings, webhooks and what they need. They
+are added to a baseline that is a cluster or a snapshot of one, and stand for
+themselves against a baseline of files, or none. No webhook is called without
+--call: each lets everything pass, and requests that reach others are reported.
+
+The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
+		Example: `  # what would a policy have rejected, by the audit log of last week
+  gatehouse replay audit.log --with policies/ --against cluster
+
+  # the same without access to the cluster, as a page
+  gatehouse snapshot -o cluster.yaml
+  gatehouse replay requests.jsonl.gz --with policies/ --against cluster.yaml \
+    -o html > replay.html
+
+  # one version of a directory against another
+  gatehouse replay requests.jsonl --with new/ --against old/
+
+  # the objects that there are
+  gatehouse replay --existing cluster --with policies/ --against cluster`,
+		Args: func(_ *cobra.Command, args []string) error {
+			o.paths = args
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	addSection(cmd, "What is compared", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringArrayVar(&o.with, "with", nil, "`path` of the policies and webhooks to try; may be repeated")
+		f.StringVar(&o.against, "against", "", "`baseline`: a path, a file of 'gatehouse snapshot', or cluster (default a cluster without policies and webhooks)")
+		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
+		f.BoolVar(&o.asCreate, "as-create", false, "take the objects of --existing as creates")
+	})
+	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.call, "call", false, "call the webhooks, with every request that reaches them, twice")
+		f.Float64Var(&o.callRate, "call-rate", 20, "how many calls are made in a second at most, with --call")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook is called, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
+	})
+	addSection(cmd, "Output", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.onlyChanges, "only-changes", false, "print what differs, and not what was read")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json or html")
+		o.log.addFlags(f, "verbosity: 2 and more also log what the servers do")
+	})
+	o.cluster = newCluster(cmd)
+	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
+		panic(err)
+	}
+	completes(cmd, "output", values("text", "json", "html"))
+	return cmd
+}
+
+func (o *replayOptions) complete() error {
+	if err := oneOf("output", o.output, "text", "json", "html"); err != nil {
+		return err
+	}
+	switch {
+	case len(o.with) == 0:
+		return usageError{errors.New("name the policies and webhooks to try: --with PATH")}
+	case len(o.paths) == 0 && o.existing == "":
+		return usageError{errors.New("name files with requests, or --existing for the objects of a cluster")}
+	case len(o.paths) > 0 && o.existing != "":
+		return usageError{errors.New("files with requests and --existing exclude each other")}
+	case o.asCreate && o.existing == "":
+		return usageError{errors.New("--as-create needs --existing")}
+	case len(o.serviceAddresses) > 0 && !o.call:
+		return usageError{errors.New("--service-address needs --call")}
+	case o.callRate <= 0:
+		return usageError{fmt.Errorf("--call-rate %v: it must be more than 0", o.callRate)}
+	}
+	return nil
+}
+
+// errNothing is what a replay ends with that judged nothing.
+func errNothing(count *recorded.Count) error {
+	why := "there were no requests"
+	if len(count.LeftOut) > 0 {
+		why = fmt.Sprintf("%s left out, most of them since: %s (%s)", counted(count.Left(), "request"), count.LeftOut[0].Reason, count.LeftOut[0].First)
+	} else if len(count.Problems) > 0 {
+		why = count.Problems[0]
+	} else if len(count.Other) > 0 {
+		why = "there was nothing but " + count.Other[0].Reason
+	}
+	return errors.New("nothing could be judged: " + why)
+}
+
+func (o *replayOptions) run(ctx context.Context, streams Streams) error {
+	shown := &terminal.Progress{}
+	if o.log.verbosity < 2 {
+		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
+	}
+	defer shown.End()
+	with, err := readRegistrations(o.with)
+	if err != nil {
+		return err
+	}
+	shown.Set("Reading the cluster")
+	base, err := o.baseline(ctx)
+	if err != nil {
+		return err
+	}
+	source, err := o.source(ctx, base)
+	if err != nil {
+		return err
+	}
+	options := replay.Options{
+		Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with},
+		Call: o.call, CallsPerSecond: o.callRate, ServiceAddresses: o.serviceAddresses,
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d requests", done, of)) },
+	}
+	if err := quietServers(ctx, streams, &o.log); err != nil {
+		return err
+	}
+	shown.Set("Reading requests")
+	begin := time.Now()
+	report, err := replay.Run(ctx, options)
+	shown.End()
+	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
+		return usageError{wrong}
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.print(streams.Out, report); err != nil {
+		return err
+	}
+	if report.Judged == 0 {
+		terminal.Fprintf(streams.Err, "gatehouse: %s\n", terminal.Indented(errNothing(&report.Input).Error(), "  "))
+		return exitStatus(exitUsage)
+	}
+	if o.log.verbosity > 0 {
+		terminal.Fprintf(streams.Err, "judged in %s\n", brief(time.Since(begin).Microseconds()))
+	}
+	return nil
+}
+
+// quietServers has temporary servers log only when they are asked to, and collect garbage seldom.
+func quietServers(ctx context.Context, streams Streams, l *logging) error {
+	if os.Getenv("GOGC") == "" {
+		// The process ends soon.
+		debug.SetGCPercent(checkCollectAt)
+	}
+	return l.startFromTwo(ctx, streams.Err)
+}
+
+// readRegistrations reads files with policies and webhooks.
+func readRegistrations(paths []string) (*manifests.Set, error) {
+	set, err := manifests.Read(paths, nil)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	for _, p := range set.Problems {
+		if !p.Warning {
+			return nil, usageError{fmt.Errorf("%s: %s", place(p.File, p.Line, 0), p.Message)}
+		}
+	}
+	if len(set.Objects) == 0 {
+		return nil, usageError{fmt.Errorf("no Kubernetes objects were found in %s", strings.Join(paths, ", "))}
+	}
+	return set, nil
+}
+
+// baseline reads what requests were judged by.
+func (o *replayOptions) baseline(ctx context.Context) (*replay.Cluster, error) {
+	switch {
+	case o.against == "":
+		return &replay.Cluster{}, nil
+	case o.against == theCluster:
+		s, _, err := o.snapshot(ctx)
+		return &replay.Cluster{Snapshot: s}, err
+	}
+	if info, err := os.Stat(o.against); err == nil && !info.IsDir() {
+		if s, err := clustersnapshot.Read(o.against); err == nil {
+			return &replay.Cluster{Snapshot: s}, nil
+		}
+	}
+	set, err := readRegistrations([]string{o.against})
+	if err != nil {
+		return nil, fmt.Errorf("--against: %w", err)
+	}
+	return &replay.Cluster{Set: set}, nil
+}
+
+// snapshot reads the cluster of the kubeconfig.
+func (o *replayOptions) snapshot(ctx context.Context) (*clustersnapshot.Snapshot, *rest.Config, error) {
+	return takeSnapshot(ctx, o.cluster)
+}
+
+func takeSnapshot(ctx context.Context, c *cluster) (*clustersnapshot.Snapshot, *rest.Config, error) {
+	config, err := c.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := clustersnapshot.Take(ctx, config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the cluster: %w", err)
+	}
+	return s, config, nil
+}
+
+// source is where requests come from.
+func (o *replayOptions) source(_ context.Context, base *replay.Cluster) (replay.Source, error) {
+	switch o.existing {
+	case "":
+		return &recorded.Reader{Paths: o.paths, Known: known(base)}, nil
+	case theCluster:
+		config, err := o.cluster.open()
+		return &replay.Existing{Config: config, AsCreate: o.asCreate}, err
+	}
+	s, err := clustersnapshot.Read(o.existing)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--existing: %w", err)}
+	}
+	return &replay.Existing{Snapshot: s, AsCreate: o.asCreate}, nil
+}
+
+// known finds the objects of a baseline, by which patches and updates of a log can be judged.
+func known(c *replay.Cluster) func(recorded.Key) json.RawMessage {
+	kinds := offline.Builtin()
+	var list []*unstructured.Unstructured
+	if c.Snapshot != nil {
+		list = c.Snapshot.Objects()
+	}
+	for _, u := range list {
+		if u.GetKind() == "CustomResourceDefinition" {
+			_ = kinds.Define(u)
+		}
+	}
+	found := map[recorded.Key]*unstructured.Unstructured{}
+	for _, u := range list {
+		found[recorded.Key{Resource: kinds.Of(u.GroupVersionKind()).Resource.GroupResource(), Namespace: u.GetNamespace(), Name: u.GetName()}] = u
+	}
+	return func(key recorded.Key) json.RawMessage {
+		u := found[key]
+		if u == nil {
+			return nil
+		}
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil
+		}
+		return data
+	}
+}
+
+// print writes a report.
+func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
+	switch o.output {
+	case "json":
+		data, err := json.MarshalIndent(r, "", "    ")
+		if err != nil {
+			return err
+		}
+		_, err = terminal.Exact(out).Write(append(data, '\n'))
+		return err
+	case "html":
+		return r.HTML(terminal.Exact(out))
+	}
+	var b strings.Builder
+	o.text(&b, r)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// text writes a report for people.
+func (o *replayOptions) text(b io.Writer, r *replay.Report) {
+	for _, g := range r.Groups {
+		printGroup(b, g.Change.Text(), g)
+	}
+	if r.MoreRequests > 0 {
+		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", counted(r.MoreRequests, "request"), counted(r.MoreGroups, "group"))
+	}
+	if !o.onlyChanges {
+		for _, g := range r.Recorded.Groups {
+			what := "not as recorded: allowed then, rejected by the baseline"
+			if g.Change == replay.NewlyAllowed {
+				what = "not as recorded: rejected then, allowed by the baseline"
+			}
+			printGroup(b, what, g)
+		}
+		for _, p := range r.Policies {
+			terminal.Fprintf(b, "%s rejects %d before, %d after\n", p.Name, p.RejectedBefore, p.RejectedAfter)
+		}
+		printCount(b, &r.Input)
+		for _, note := range r.Notes {
+			terminal.Fprintf(b, "note: %s\n", terminal.Indented(note, "  "))
+		}
+		terminal.Fprintf(b, "rejected: %d before, %d after; with warnings: %d, %d; highest cost: %d, %d\n",
+			r.Before.Rejected, r.After.Rejected, r.Before.Warned, r.After.Warned, r.Before.MaxCost, r.After.MaxCost)
+		if r.Recorded.Compared > 0 {
+			terminal.Fprintf(b, "%d of %s with a recorded answer have another one from the baseline\n", r.Recorded.Differ, counted(r.Recorded.Compared, "request"))
+		}
+	}
+	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, counted(r.Judged, "request"), r.KubernetesVersion)
+}
+
+// printCount says what was left out.
+func printCount(b io.Writer, c *recorded.Count) {
+	for _, l := range c.LeftOut {
+		terminal.Fprintf(b, "left out: %d: %s (%s)\n", l.Count, l.Reason, l.First)
+	}
+	for _, l := range c.Other {
+		terminal.Fprintf(b, "not judged: %d: %s\n", l.Count, l.Reason)
+	}
+	for _, p := range c.Problems {
+		terminal.Fprintf(b, "not read to the end: %s\n", p)
+	}
+	if c.Backwards > 0 {
+		terminal.Fprintf(b, "%s came before the one that was read before\n", counted(c.Backwards, "request"))
+	}
+}
+
+func printGroup(b io.Writer, what string, g *replay.Group) {
+	terminal.Fprintf(b, "%s: %d, by %s\n", what, g.Count, strings.Join(g.By, ", "))
+	for _, part := range []struct {
+		name string
+		list []replay.Share
+	}{{"namespaces", g.Namespaces}, {"users", g.Users}, {"resources", g.Resources}} {
+		var texts []string
+		for _, s := range part.list {
+			texts = append(texts, fmt.Sprintf("%s %d", s.Name, s.Count))
+		}
+		terminal.Fprintf(b, "  %s: %s\n", part.name, strings.Join(texts, ", "))
+	}
+	for _, e := range g.Examples {
+		terminal.Fprintf(b, "  %s (%s)\n", e.Request, e.Place)
+		for _, s := range e.Before {
+			terminal.Fprintf(b, "    before: %s\n", terminal.Indented(s, "      "))
+		}
+		for _, s := range e.After {
+			terminal.Fprintf(b, "    after: %s\n", terminal.Indented(s, "      "))
+		}
+	}
+	fmt.Fprintln(b)
+}

@@ -1,0 +1,113 @@
+package recorded
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/files"
+)
+
+// MaxLine is how long a line may be, in bytes: a request to a server has 3 MiB at most, and an event
+// of an audit log has its object twice.
+const MaxLine = 16 << 20
+
+// maxFiles bounds how many files of directories are read.
+const maxFiles = 100_000
+
+// sourceFiles are the files that paths name, directories in the order of names.
+func sourceFiles(paths []string) ([]string, error) {
+	var list []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, shortError(err)
+		}
+		if !info.IsDir() {
+			if err := files.CheckArgument(path, 1<<62); err != nil {
+				return nil, shortError(err)
+			}
+			list = append(list, path)
+			continue
+		}
+		if err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.Type().IsRegular() && slices.Contains([]string{".json", ".jsonl", ".ndjson", ".log", ".yaml", ".yml"}, filepath.Ext(strings.TrimSuffix(name, ".gz"))):
+				list = append(list, name)
+			}
+			if len(list) > maxFiles {
+				return fmt.Errorf("%s has more than %d files: name fewer directories", path, maxFiles)
+			}
+			return nil
+		}); err != nil {
+			return nil, shortError(err)
+		}
+	}
+	return list, nil
+}
+
+// shortError is an error of the file system without the name of the system call.
+func shortError(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", at.Path, at.Err)
+	}
+	return err
+}
+
+// open opens a file, which may be compressed.
+func open(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReaderSize(r, 64<<10)
+	magic, _ := buffered.Peek(2)
+	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return buffered, nil
+	}
+	return gzip.NewReader(buffered)
+}
+
+// lines reads lines of a bounded length.
+type lines struct {
+	in *bufio.Reader
+	// at is the number of the line that was read last.
+	at  int
+	buf []byte
+}
+
+func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, 64<<10)} }
+
+// next returns the next line without its end, which holds until the next call. A line that is too
+// long is skipped, and ok is false. The error is io.EOF after the last line, or that of the reader,
+// with what there is of the line.
+func (l *lines) next() (line []byte, ok bool, err error) {
+	l.buf = l.buf[:0]
+	l.at++
+	long := false
+	for {
+		part, err := l.in.ReadSlice('\n')
+		if !long && len(l.buf)+len(part) > MaxLine {
+			long, l.buf = true, nil
+		}
+		if !long {
+			l.buf = append(l.buf, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && len(part) == 0 && len(l.buf) == 0 && !long:
+			return nil, true, err
+		case err != nil:
+			return bytes.TrimRight(l.buf, "\r\n"), !long, err
+		}
+		return bytes.TrimRight(l.buf, "\r\n"), !long, nil
+	}
+}

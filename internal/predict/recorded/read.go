@@ -1,0 +1,407 @@
+package recorded
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// notReadable is said of a line that is not a JSON object, or not of the form that it names.
+const notReadable = "not readable as JSON"
+
+// Reader reads requests.
+type Reader struct {
+	// Paths are files and directories.
+	Paths []string
+	// Known may have objects that were stored before the first request; nil for none.
+	Known func(Key) json.RawMessage
+
+	state state
+	count *Count
+}
+
+// Count says what was read.
+type Count struct {
+	// Requests were read.
+	Requests int `json:"requests"`
+	// LeftOut are requests that cannot be judged, and Other what is not a write, or one stage of a
+	// request, by the reason.
+	LeftOut []Reason `json:"leftOut,omitempty"`
+	Other   []Reason `json:"other,omitempty"`
+	// Backwards is how many requests came before the one that was read before them.
+	Backwards int `json:"backwards,omitempty"`
+	// Problems are files that could not be read to their end.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Reason is why something was left out.
+type Reason struct {
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
+	// First is where the first one was, as FILE:LINE.
+	First string `json:"first"`
+}
+
+// Left counts what was left out.
+func (c *Count) Left() int {
+	n := 0
+	for i := range c.LeftOut {
+		n += c.LeftOut[i].Count
+	}
+	return n
+}
+
+// LeaveOut counts a request that cannot be judged.
+func (c *Count) LeaveOut(why, place string) { note(&c.LeftOut, why, place) }
+
+// maxReasons bounds the reasons, some of which have a part of the input.
+const maxReasons = 100
+
+func note(list *[]Reason, why, place string) {
+	i := slices.IndexFunc(*list, func(r Reason) bool { return r.Reason == why })
+	if i < 0 && len(*list) >= maxReasons {
+		i = len(*list) - 1
+	}
+	if i < 0 {
+		*list = append(*list, Reason{why, 1, place})
+		return
+	}
+	(*list)[i].Count++
+}
+
+// Read gives each request to take, in the order of the files, until take returns an error. The error
+// is that of take, or says that a path is not there.
+func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, error) {
+	r.count, r.state = &Count{}, state{known: r.Known}
+	list, err := sourceFiles(r.Paths)
+	if err != nil {
+		return nil, err
+	}
+	var last time.Time
+	for _, name := range list {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, shortError(err)
+		}
+		err = r.file(ctx, name, f, func(q *Request) error {
+			r.count.Requests++
+			if !q.Time.IsZero() {
+				if q.Time.Before(last) {
+					r.count.Backwards++
+				}
+				last = q.Time
+			}
+			return take(q)
+		})
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	sorted(r.count.LeftOut)
+	sorted(r.count.Other)
+	return r.count, nil
+}
+
+func sorted(list []Reason) {
+	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason)) })
+}
+
+// file reads one file. What is wrong with it is counted; the error is that of take.
+func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*Request) error) error {
+	in, err := open(f)
+	if err != nil {
+		r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s: %v", name, err))
+		return nil
+	}
+	l := newLines(in)
+	for first := true; ; {
+		line, ok, err := l.next()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		trimmed := bytes.TrimSpace(line)
+		place := fmt.Sprintf("%s:%d", name, l.at)
+		switch {
+		case !ok:
+			note(&r.count.LeftOut, fmt.Sprintf("a line of more than %d MiB", MaxLine>>20), place)
+		case len(trimmed) == 0:
+		case first && !json.Valid(trimmed):
+			// A document of several lines.
+			whole, fits, rest := l.rest(line, err)
+			if !fits || !r.document(whole, place, take, &err) {
+				return r.lines(ctx, name, whole, rest, take)
+			}
+			return err
+		default:
+			first = false
+			if err := r.line(trimmed, place, take); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, l.at, err))
+			return nil
+		}
+	}
+}
+
+// rest returns the whole of a file whose first line was read with an error, if it is not too long.
+// Otherwise it returns what it has read, and what follows.
+func (l *lines) rest(first []byte, err error) (whole []byte, fits bool, rest *lines) {
+	whole = append(append([]byte(nil), first...), '\n')
+	if err != nil {
+		return whole, true, nil
+	}
+	more, _ := io.ReadAll(io.LimitReader(l.in, MaxLine))
+	whole = append(whole, more...)
+	return whole, len(more) < MaxLine, l
+}
+
+// lines reads a file of lines whose first line is not readable, of which a part was read.
+func (r *Reader) lines(ctx context.Context, name string, begin []byte, rest *lines, take func(*Request) error) error {
+	var in io.Reader = bytes.NewReader(begin)
+	if rest != nil {
+		in = io.MultiReader(in, rest.in)
+	}
+	l := newLines(in)
+	for {
+		line, ok, err := l.next()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		place := fmt.Sprintf("%s:%d", name, l.at)
+		switch trimmed := bytes.TrimSpace(line); {
+		case !ok:
+			note(&r.count.LeftOut, fmt.Sprintf("a line of more than %d MiB", MaxLine>>20), place)
+		case len(trimmed) > 0:
+			if err := r.line(trimmed, place, take); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, l.at, err))
+			return nil
+		}
+	}
+}
+
+// document reads a file that is one document, in JSON or YAML. It returns false if it is none.
+func (r *Reader) document(data []byte, place string, take func(*Request) error, failed *error) bool {
+	*failed = nil
+	trimmed := bytes.TrimSpace(data)
+	if !json.Valid(trimmed) {
+		if trimmed[0] == '{' || trimmed[0] == '[' {
+			return false
+		}
+		converted, err := yaml.YAMLToJSON(data)
+		if err != nil || len(converted) == 0 || converted[0] != '{' {
+			return false
+		}
+		trimmed = converted
+	}
+	*failed = r.line(trimmed, place, take)
+	return true
+}
+
+// header says what a line is.
+type header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// line reads one value. The error is that of take.
+func (r *Reader) line(data []byte, place string, take func(*Request) error) error {
+	var of header
+	if data[0] != '{' || json.Unmarshal(data, &of) != nil {
+		note(&r.count.LeftOut, notReadable, place)
+		return nil
+	}
+	var q *Request
+	var why string
+	var other bool
+	switch {
+	case of.Kind == "EventList" && isAudit(of.APIVersion):
+		return r.each(data, place, take)
+	case of.Kind == "Event" && isAudit(of.APIVersion):
+		if of.APIVersion != "audit.k8s.io/v1" {
+			note(&r.count.LeftOut, "audit events of version "+text(of.APIVersion)+" are not read; audit.k8s.io/v1 is", place)
+			return nil
+		}
+		q, why, other = r.event(data)
+	case of.Kind == Kind:
+		q, why = r.own(data, of)
+	case of.Kind == "AdmissionReview":
+		q, why = review(data, of)
+	case of.Kind == "AdmissionTrace" || of.Kind == "" && bytes.Contains(data, []byte(`"steps"`)):
+		q, why = r.traced(data)
+	case of.Kind == "AdmissionTraceList":
+		return r.each(data, place, take)
+	case of.Kind == "":
+		why = "a line without a kind"
+	default:
+		why = "the kind " + text(of.Kind) + " is no recorded request"
+	}
+	if why != "" {
+		if other {
+			note(&r.count.Other, why, place)
+		} else {
+			note(&r.count.LeftOut, why, place)
+		}
+		return nil
+	}
+	q.Place = place
+	return take(q)
+}
+
+// text is a part of the input that is shown.
+func text(s string) string {
+	if len(s) > 60 {
+		s = s[:60]
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+func isAudit(apiVersion string) bool {
+	return len(apiVersion) > 13 && apiVersion[:13] == "audit.k8s.io/"
+}
+
+// each reads the items of a list.
+func (r *Reader) each(data []byte, place string, take func(*Request) error) error {
+	var list struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(data, &list) != nil {
+		note(&r.count.LeftOut, notReadable, place)
+		return nil
+	}
+	for _, item := range list.Items {
+		var of header
+		if !isObject(item) || json.Unmarshal(item, &of) != nil || strings.HasSuffix(of.Kind, "List") {
+			note(&r.count.LeftOut, notReadable, place)
+			continue
+		}
+		if of.Kind == "" {
+			// The items of a list need not repeat what they are.
+			kind, _ := json.Marshal(map[string]string{"apiVersion": list.APIVersion, "kind": list.Kind[:len(list.Kind)-len("List")]})
+			item = slices.Concat(kind[:len(kind)-1], []byte(","), item[1:])
+			if bytes.Equal(bytes.TrimSpace(item[len(kind):]), []byte("}")) {
+				item = kind
+			}
+		}
+		if err := r.line(item, place, take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// own reads a line of the project's own format.
+func (r *Reader) own(data []byte, of header) (*Request, string) {
+	if of.APIVersion != APIVersion {
+		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
+	}
+	q := &Request{}
+	if json.Unmarshal(data, q) != nil {
+		return nil, notReadable
+	}
+	return q, q.wrong()
+}
+
+// review reads the request of an AdmissionReview.
+func review(data []byte, of header) (*Request, string) {
+	if of.APIVersion != "admission.k8s.io/v1" && of.APIVersion != "admission.k8s.io/v1beta1" {
+		return nil, "reviews of version " + text(of.APIVersion) + " are not read; admission.k8s.io/v1 and v1beta1 are"
+	}
+	// Both versions have the same fields.
+	var in struct {
+		Request *struct {
+			admissionv1.AdmissionRequest
+			Object    json.RawMessage `json:"object"`
+			OldObject json.RawMessage `json:"oldObject"`
+		} `json:"request"`
+	}
+	switch {
+	case json.Unmarshal(data, &in) != nil:
+		return nil, notReadable
+	case in.Request == nil:
+		return nil, "a review without a request"
+	}
+	a := in.Request
+	q := &Request{
+		APIVersion: APIVersion, Kind: Kind, ID: string(a.UID), Operation: string(a.Operation), Resource: a.Resource, Subresource: a.SubResource,
+		Namespace: a.Namespace, Name: a.Name, User: a.UserInfo, DryRun: a.DryRun != nil && *a.DryRun,
+	}
+	if isObject(a.Object) && q.Operation != Delete && q.Operation != Connect {
+		q.Object = a.Object
+	}
+	if isObject(a.OldObject) && q.Operation != Create {
+		q.OldObject = a.OldObject
+	}
+	if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
+		// A review of a namespace names it twice.
+		q.Namespace = ""
+	}
+	if q.Name == "" && q.Subresource == "" {
+		q.Name = nameOf(q.Object)
+	}
+	return q, q.wrong()
+}
+
+// traced reads a trace of Gatehouse, which has no objects.
+func (r *Reader) traced(data []byte) (*Request, string) {
+	var t struct {
+		ID      string    `json:"id"`
+		Start   time.Time `json:"start"`
+		Outcome string    `json:"outcome"`
+		Request struct {
+			Operation   string                      `json:"operation"`
+			Resource    metav1.GroupVersionResource `json:"resource"`
+			Subresource string                      `json:"subresource"`
+			Namespace   string                      `json:"namespace"`
+			Name        string                      `json:"name"`
+			User        string                      `json:"user"`
+			DryRun      bool                        `json:"dryRun"`
+		} `json:"request"`
+	}
+	if json.Unmarshal(data, &t) != nil {
+		return nil, notReadable
+	}
+	if t.Request.Operation == "" {
+		return nil, "a line without a kind"
+	}
+	q := &Request{APIVersion: APIVersion, Kind: Kind, ID: t.ID, Time: t.Start, Operation: t.Request.Operation, Resource: t.Request.Resource,
+		Subresource: t.Request.Subresource, Namespace: t.Request.Namespace, Name: t.Request.Name, DryRun: t.Request.DryRun}
+	q.User.Username = t.Request.User
+	q.Response = &Response{Allowed: t.Outcome == "Allowed" || t.Outcome == "FailedOpen"}
+	if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
+		q.Namespace = ""
+	}
+	switch q.Operation {
+	case Create, Update:
+		return nil, "a trace has no objects"
+	case Delete:
+		q.OldObject, _ = r.state.find(q.Key())
+	}
+	return q, q.wrong()
+}

@@ -1,0 +1,240 @@
+package recorded
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// event makes an event of an audit log.
+func auditEvent(verb, level, resource, name, more string) string {
+	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":%q,"auditID":"a","stage":"ResponseComplete","requestURI":"/x","verb":%q,"user":{"username":"jane","groups":["g"]},"objectRef":{"resource":%q,"namespace":"shop","name":%q,"apiVersion":"v1"},"requestReceivedTimestamp":"2026-03-01T12:00:00.000000Z"%s}`, level, verb, resource, name, more)
+}
+
+func stored(version, data string) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"shop","uid":"u","resourceVersion":%q},"data":{"k":%q}}`, version, data)
+}
+
+// read reads a text, and says in lines what came of it.
+func read(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	count, err := (&Reader{Paths: []string{path}, Known: known}).Read(t.Context(), func(q *Request) error {
+		line := q.Title()
+		var object, old struct{ Data map[string]string }
+		_ = json.Unmarshal(q.Object, &object)
+		_ = json.Unmarshal(q.OldObject, &old)
+		if object.Data != nil {
+			line += " sends " + object.Data["k"]
+		}
+		if old.Data != nil {
+			line += " for " + old.Data["k"]
+		}
+		if q.Apply != nil {
+			line += fmt.Sprintf(" applies as %s %v", q.Apply.FieldManager, q.Apply.Force)
+		}
+		if q.DryRun {
+			line += " dry run"
+		}
+		if q.Response != nil {
+			line += fmt.Sprintf(" -> %v %d", q.Response.Allowed, q.Response.Code)
+		}
+		got = append(got, line)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count.Requests != len(got) {
+		t.Errorf("%d requests are counted, %d were given", count.Requests, len(got))
+	}
+	for _, r := range count.LeftOut {
+		got = append(got, fmt.Sprintf("left out %d: %s", r.Count, r.Reason))
+	}
+	for _, r := range count.Other {
+		got = append(got, fmt.Sprintf("other %d: %s", r.Count, r.Reason))
+	}
+	for _, p := range count.Problems {
+		got = append(got, "problem: "+strings.TrimPrefix(p, path))
+	}
+	return got
+}
+
+// S25.4, S25.8: what each source has, and what it lacks.
+func TestRead(t *testing.T) {
+	const all, request = "RequestResponse", "Request"
+	created := `,"responseStatus":{"code":201},"requestObject":` + stored("", "1") + `,"responseObject":` + stored("10", "1")
+	updated := func(from, to, data string) string {
+		return `,"responseStatus":{"code":200},"requestObject":` + stored(from, data) + `,"responseObject":` + stored(to, data)
+	}
+	review := func(version, request string) string {
+		return fmt.Sprintf(`{"apiVersion":%q,"kind":"AdmissionReview","request":%s}`, version, request)
+	}
+	const reviewed = `{"uid":"u","kind":{"group":"","version":"v1","kind":"ConfigMap"},"resource":{"group":"","version":"v1","resource":"configmaps"},"namespace":"shop","name":"a","operation":"UPDATE","userInfo":{"username":"joe"},"dryRun":true,"object":{"data":{"k":"2"}},"oldObject":{"data":{"k":"1"}}}`
+	for _, c := range []struct {
+		name string
+		in   []string
+		want []string
+	}{
+		{"a log of level RequestResponse has the object before", []string{
+			auditEvent("create", all, "configmaps", "a", created),
+			auditEvent("update", all, "configmaps", "a", updated("10", "11", "2")),
+			auditEvent("patch", all, "configmaps", "a", `,"responseStatus":{"code":200},"requestObject":{"data":{"k":"3"}},"responseObject":`+stored("12", "3")),
+			auditEvent("delete", all, "configmaps", "a", `,"responseStatus":{"code":200}`),
+		}, []string{
+			"CREATE configmaps shop/a by jane sends 1 -> true 201",
+			"UPDATE configmaps shop/a by jane sends 2 for 1 -> true 200",
+			"UPDATE configmaps shop/a by jane sends 3 for 2 -> true 200",
+			"DELETE configmaps shop/a by jane for 3 -> true 200",
+		}},
+		{"an update of another version is not judged", []string{
+			auditEvent("create", all, "configmaps", "a", created), auditEvent("update", all, "configmaps", "a", updated("20", "21", "2")),
+		}, []string{
+			"CREATE configmaps shop/a by jane sends 1 -> true 201",
+			"left out 1: the log does not have the version of the object that the request changes",
+		}},
+		{"level Request and Metadata", []string{
+			auditEvent("create", request, "configmaps", "a", `,"responseStatus":{"code":201},"requestObject":`+stored("", "1")),
+			auditEvent("update", request, "configmaps", "a", `,"responseStatus":{"code":200},"requestObject":`+stored("", "2")),
+			auditEvent("create", "Metadata", "configmaps", "a", ""),
+			auditEvent("delete", "Metadata", "configmaps", "a", ""),
+		}, []string{
+			"CREATE configmaps shop/a by jane sends 1 -> true 201",
+			"left out 2: the object before the request is not known",
+			"left out 1: an event of level Metadata has no objects",
+		}},
+		{"patches whose kind matters are not judged, an apply is", []string{
+			auditEvent("create", all, "pods", "a", `,"responseStatus":{"code":201},"requestObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}},"responseObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`),
+			auditEvent("patch", all, "pods", "a", `,"responseStatus":{"code":422},"requestObject":{"spec":{"containers":[{"name":"d","image":"j"}]}}`),
+			auditEvent("patch", all, "pods", "a", `,"responseStatus":{"code":422},"requestObject":[{"op":"remove","path":"/no"}]`),
+			strings.Replace(auditEvent("patch", all, "pods", "a", `,"requestObject":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`), `"/x"`, `"/x?fieldManager=me&force=true"`, 1),
+		}, []string{
+			"CREATE pods shop/a by jane -> true 201",
+			"UPDATE pods shop/a by jane applies as me true",
+			"left out 1: the log does not say what kind of patch it is, and the kinds differ",
+			"left out 1: the patch cannot be applied to the object before the request",
+		}},
+		{"who is impersonated makes the request", []string{
+			auditEvent("create", all, "configmaps", "a", `,"impersonatedUser":{"username":"ci"}`+created),
+		}, []string{"CREATE configmaps shop/a by ci sends 1 -> true 201"}},
+		{"what is no write, and what admission did not see", []string{
+			auditEvent("list", all, "configmaps", "", ""),
+			strings.Replace(auditEvent("create", all, "configmaps", "a", ""), "ResponseComplete", "RequestReceived", 1),
+			auditEvent("create", all, "configmaps", "a", `,"annotations":{"authorization.k8s.io/decision":"forbid"},"responseStatus":{"code":403}`),
+			auditEvent("create", all, "configmaps", "a", `,"responseStatus":{"code":409},"requestObject":{}`),
+			auditEvent("deletecollection", all, "configmaps", "", `,"responseStatus":{"code":200}`),
+			`{"kind":"Event","apiVersion":"audit.k8s.io/v1beta1"}`,
+		}, []string{
+			"left out 1: audit events of version \"audit.k8s.io/v1beta1\" are not read; audit.k8s.io/v1 is",
+			"left out 1: authorization rejected the request",
+			"left out 1: the answer was 409, which is not of admission",
+			"left out 1: the deletion of a collection does not name its objects",
+			"other 1: a read",
+			"other 1: an event of another stage than ResponseComplete",
+		}},
+		{"connections need no object", []string{
+			strings.Replace(auditEvent("create", "Metadata", "pods", "a", `,"responseStatus":{"code":101}`), `"name":"a"`, `"name":"a","subresource":"exec"`, 1),
+		}, []string{"CONNECT pods/exec shop/a by jane -> true 101"}},
+		{"reviews of both versions", []string{
+			review("admission.k8s.io/v1", reviewed), review("admission.k8s.io/v1beta1", reviewed), review("admission.k8s.io/v2", reviewed), review("admission.k8s.io/v1", "null"),
+		}, []string{
+			"UPDATE configmaps shop/a by joe sends 2 for 1 dry run", "UPDATE configmaps shop/a by joe sends 2 for 1 dry run",
+			"left out 1: a review without a request",
+			"left out 1: reviews of version \"admission.k8s.io/v2\" are not read; admission.k8s.io/v1 and v1beta1 are",
+		}},
+		{"traces have no objects", []string{
+			`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionTrace","id":"1","outcome":"Denied","request":{"operation":"CREATE","resource":{"version":"v1","resource":"pods"}},"steps":[]}`,
+			`{"id":"1","outcome":"Denied","request":{"operation":"CONNECT","resource":{"version":"v1","resource":"pods"},"subresource":"exec","namespace":"shop","name":"a","user":"jane"},"steps":[]}`,
+		}, []string{"CONNECT pods/exec shop/a by jane -> false 0", "left out 1: a trace has no objects"}},
+		{"the own format", []string{
+			`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"RecordedRequest","operation":"CREATE","resource":{"version":"v1","resource":"configmaps"},"user":{"username":"a"},"object":{"data":{"k":"1"}}}`,
+			`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"RecordedRequest","operation":"CREATE","resource":{"version":"v1","resource":"configmaps"},"user":{"username":"a"}}`,
+			`{"apiVersion":"gatehouse.dev/v9","kind":"RecordedRequest"}`,
+		}, []string{
+			"CREATE configmaps (no name) by a sends 1",
+			"left out 1: recorded requests of version \"gatehouse.dev/v9\" are not read; gatehouse.dev/v1alpha1 is", "left out 1: the request has no object",
+		}},
+		{"a list of events, with other lines and a line that is cut", []string{
+			`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[` + strings.Replace(auditEvent("create", all, "configmaps", "a", created), `"kind":"Event","apiVersion":"audit.k8s.io/v1",`, "", 1) + `]}`,
+			`{"kind":"Pod","apiVersion":"v1"}`, `{}`, "", "nonsense", `{"kind":"Event","apiVersion":"audit.k8s.`,
+		}, []string{
+			"CREATE configmaps shop/a by jane sends 1 -> true 201",
+			"left out 2: not readable as JSON", "left out 1: a line without a kind", "left out 1: the kind \"Pod\" is no recorded request",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text := strings.Join(c.in, "\n")
+			if diff := cmp.Diff(c.want, read(t, []byte(text), nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// S25.8: files that are one document, compressed, cut, or have a line that is far too long.
+func TestFiles(t *testing.T) {
+	review := `{
+  "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+  "request": {"operation": "CONNECT", "resource": {"version": "v1", "resource": "pods"}, "subResource": "exec", "name": "a", "userInfo": {"username": "jane"}}
+}`
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	line := strings.Join(strings.Fields(review), "") + "\n"
+	_, _ = z.Write([]byte(strings.Repeat(line, 3)))
+	z.Close()
+	long := append(append([]byte(line), bytes.Repeat([]byte("x"), MaxLine+100)...), []byte("\n"+line)...)
+	const one = "CONNECT pods/exec a by jane"
+	for _, c := range []struct {
+		name string
+		in   []byte
+		want []string
+	}{
+		{"one document", []byte(review), []string{one}},
+		{"in YAML", []byte("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {operation: CONNECT, resource: {version: v1, resource: pods}, subResource: exec, name: a, userInfo: {username: jane}}\n"), []string{one}},
+		{"compressed", zipped.Bytes(), []string{one, one, one}},
+		{"compressed and cut", zipped.Bytes()[:zipped.Len()-9], []string{one, one, one, "problem: :4: the file ends here: unexpected EOF"}},
+		{"a line that is too long", long, []string{one, one, "left out 1: a line of more than 16 MiB"}},
+		{"a first line that is cut", []byte("{\"kind\n" + line), []string{one, "left out 1: not readable as JSON"}},
+		{"empty", nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, read(t, c.in, nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// S25.4: what the baseline knows is the object before.
+func TestWhatIsKnown(t *testing.T) {
+	known := func(Key) json.RawMessage { return json.RawMessage(stored("", "0")) }
+	got := read(t, []byte(auditEvent("delete", "Metadata", "configmaps", "a", "")), known)
+	if diff := cmp.Diff([]string{"DELETE configmaps shop/a by jane for 0"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// S25.8: no input breaks the reader, and the same input gives the same requests.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(auditEvent("create", "RequestResponse", "configmaps", "a", `,"requestObject":`+stored("", "1")+`,"responseStatus":{"code":201},"responseObject":`+stored("1", "1")) + "\n" + auditEvent("patch", "Request", "configmaps", "a", `,"requestObject":{"data":null}`)))
+	f.Add([]byte(`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{},{"kind":"EventList"},1]}`))
+	f.Add([]byte("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\n"))
+	f.Add([]byte(`{"id":"1","request":{"operation":"DELETE"},"steps":[]}`))
+	f.Add([]byte{0x1f, 0x8b, 8, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if diff := cmp.Diff(read(t, data, nil), read(t, data, nil)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

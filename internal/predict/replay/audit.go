@@ -1,0 +1,340 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// maxFindings bounds what an audit reports one by one.
+const maxFindings = 50_000
+
+// AuditOptions say what is audited, and how.
+type AuditOptions struct {
+	// Source are the objects, Snapshot is the cluster that they are in, and Policies are what judges
+	// them. What else is registered in the cluster does not.
+	Source   Source
+	Snapshot *clustersnapshot.Snapshot
+	Policies *manifests.Set
+	// Call, CallsPerSecond and ServiceAddresses are as in Options.
+	Call             bool
+	CallsPerSecond   float64
+	ServiceAddresses []string
+	Progress         func(done, of int)
+}
+
+// Result is what a policy says of an object, as a PolicyReport names it.
+type Result string
+
+// The results.
+const (
+	// Fails: the object would be rejected.
+	Fails Result = "fail"
+	// Warns: the object would be accepted, with a warning or an audit annotation.
+	Warns Result = "warn"
+	// Errs: the policy could not be evaluated, and its failure policy lets the object pass.
+	Errs Result = "error"
+	// Changes to an object are made by mutating policies and webhooks.
+	ChangesIt Result = "change"
+)
+
+// AuditReport is what policies say of the objects of a cluster. Its JSON is stable: fields are only
+// ever added.
+type AuditReport struct {
+	APIVersion        string         `json:"apiVersion"`
+	Kind              string         `json:"kind"`
+	KubernetesVersion string         `json:"kubernetesVersion"`
+	Input             recorded.Count `json:"input"`
+	// Judged objects were judged, and Passed of them by no policy to be wrong.
+	Judged int `json:"judged"`
+	Passed int `json:"passed"`
+	// Findings are in the order of policies and objects. More counts those that are left out.
+	Findings []*AuditFinding `json:"findings"`
+	More     int             `json:"more,omitempty"`
+	// Webhooks would be called, and were not.
+	Webhooks []Share  `json:"webhooks,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// AuditFinding is what one policy, or webhook, says of one object.
+type AuditFinding struct {
+	// Policy names the policy, or the webhook as CONFIGURATION/NAME; Binding and Validation, an
+	// index from 0, are those of a policy.
+	Policy     string `json:"policy"`
+	Webhook    bool   `json:"webhook,omitempty"`
+	Binding    string `json:"binding,omitempty"`
+	Validation *int   `json:"validation,omitempty"`
+	// File and Line are where the policy is written.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+
+	APIVersion string `json:"objectAPIVersion"`
+	ObjectKind string `json:"objectKind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	UID        string `json:"uid,omitempty"`
+
+	Result  Result `json:"result"`
+	Message string `json:"message,omitempty"`
+}
+
+// Title names the object.
+func (f *AuditFinding) Title() string {
+	return strings.TrimSpace(f.ObjectKind + " " + strings.TrimPrefix(f.Namespace+"/"+f.Name, "/"))
+}
+
+// Audit judges objects by policies. The error says that this could not be done.
+func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
+	r := &AuditReport{APIVersion: recorded.APIVersion, Kind: "AuditReport", KubernetesVersion: "v" + server.KubernetesVersion, Findings: []*AuditFinding{}}
+	n := needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
+	first, err := o.Source.Read(ctx, func(q *recorded.Request) error {
+		n.see(q)
+		return nil
+	})
+	if err != nil || first.Requests == 0 {
+		if first != nil {
+			r.Input = *first
+		}
+		return r, err
+	}
+	// Only what is audited judges.
+	without := &clustersnapshot.Snapshot{}
+	if o.Snapshot != nil {
+		*without = *o.Snapshot
+	}
+	without.Items = slices.DeleteFunc(slices.Clone(without.Items), func(item map[string]any) bool {
+		version, _ := item["apiVersion"].(string)
+		return strings.HasPrefix(version, registration.GroupName+"/")
+	})
+	c := &Cluster{Snapshot: without, Set: o.Policies}
+	objects, files := c.objects()
+	objects, _ = n.furnished(objects)
+	w, notes, err := open(ctx, c, objects, files, o.ServiceAddresses)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	r.Notes = notes
+	a := &auditing{AuditReport: r, world: w, places: map[string]*manifests.Object{}, webhooks: map[string]int{}}
+	for _, f := range files {
+		name, _ := f.Content["metadata"].(map[string]any)["name"].(string)
+		a.places[name] = f
+	}
+	if o.Call {
+		a.call = rate.NewLimiter(rate.Limit(o.CallsPerSecond), callsAhead).Wait
+	}
+	return r, a.all(ctx, &o, first.Requests)
+}
+
+type auditing struct {
+	*AuditReport
+	world    *check.World
+	call     func(context.Context) error
+	places   map[string]*manifests.Object
+	webhooks map[string]int
+}
+
+// audited is one object.
+type audited struct {
+	request  *recorded.Request
+	done     chan struct{}
+	verdict  *verdict
+	findings []*AuditFinding
+	err      error
+}
+
+func (a *auditing) all(ctx context.Context, o *AuditOptions, of int) error {
+	jobs, order := make(chan *audited), make(chan *audited, ahead)
+	group, ctx := errgroup.WithContext(ctx)
+	var count *recorded.Count
+	group.Go(func() (err error) {
+		defer close(jobs)
+		defer close(order)
+		count, err = o.Source.Read(ctx, func(q *recorded.Request) error {
+			j := &audited{request: q, done: make(chan struct{})}
+			for _, to := range []chan *audited{order, jobs} {
+				select {
+				case to <- j:
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			}
+			return nil
+		})
+		return err
+	})
+	for range 2 * runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			for j := range jobs {
+				a.one(ctx, j)
+				close(j.done)
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		done := 0
+		for j := range order {
+			select {
+			case <-j.done:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			done++
+			var why unjudged
+			switch {
+			case errors.As(j.err, &why):
+				a.Input.LeaveOut(string(why), j.request.Place)
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case j.err != nil:
+				return fmt.Errorf("%s: %w", j.request.Place, j.err)
+			default:
+				a.add(j)
+			}
+			if o.Progress != nil {
+				o.Progress(done, of)
+			}
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	count.LeftOut = append(count.LeftOut, a.Input.LeftOut...)
+	a.Input = *count
+	slices.SortStableFunc(a.Findings, func(x, y *AuditFinding) int {
+		return cmp.Or(cmp.Compare(x.Policy, y.Policy), cmp.Compare(x.ObjectKind, y.ObjectKind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
+	})
+	if a.call == nil {
+		a.Webhooks = shares(a.webhooks)
+	}
+	return nil
+}
+
+func (a *auditing) add(j *audited) {
+	a.Judged++
+	if len(j.findings) == 0 {
+		a.Passed++
+	}
+	for _, f := range j.findings {
+		if len(a.Findings) >= maxFindings {
+			a.More++
+			continue
+		}
+		a.Findings = append(a.Findings, f)
+	}
+	for _, name := range j.verdict.calls {
+		a.webhooks[name]++
+	}
+}
+
+// one judges one object, and reads from the trace what each policy said.
+func (a *auditing) one(ctx context.Context, j *audited) {
+	p, err := prepare(j.request)
+	if err != nil {
+		j.err = err
+		return
+	}
+	if j.verdict, j.err = (&judge{world: a.world, call: a.call}).of(ctx, p); j.err != nil {
+		return
+	}
+	u := decoded(j.request.Object)
+	about := func(f AuditFinding) *AuditFinding {
+		f.APIVersion, f.ObjectKind, f.Namespace, f.Name, f.UID = u.GetAPIVersion(), u.GetKind(), u.GetNamespace(), u.GetName(), string(u.GetUID())
+		name, _, _ := strings.Cut(f.Policy, "/")
+		if o := a.places[name]; o != nil {
+			f.File, f.Line = o.File, o.Line
+		}
+		f.Message = cutAll([]string{f.Message})[0]
+		return &f
+	}
+	ours := false
+	for _, s := range j.verdict.trace.Steps() {
+		if s.Run == nil {
+			continue
+		}
+		for i := range s.Run.Judgements {
+			found := ofJudgement(&s.Run.Judgements[i])
+			for _, f := range found {
+				if !slices.ContainsFunc(j.findings, func(o *AuditFinding) bool {
+					return o.Policy == f.Policy && o.Result == f.Result && o.Message == f.Message && o.Binding == f.Binding
+				}) {
+					j.findings = append(j.findings, about(f))
+				}
+				ours = ours || f.Result == Fails
+			}
+		}
+		for i := range s.Run.Calls {
+			c := &s.Run.Calls[i]
+			f := AuditFinding{Policy: c.Entry.Configuration + "/" + c.Entry.Name, Webhook: true}
+			switch {
+			case c.Err != nil && c.Ignored:
+				f.Result, f.Message = Errs, c.Err.Error()
+			case c.Err != nil:
+				f.Result, f.Message, ours = Fails, c.Err.Error(), true
+			case len(c.Patch) > 0:
+				f.Result, f.Message = ChangesIt, "the webhook changes the object: "+string(c.Patch)
+			default:
+				continue
+			}
+			j.findings = append(j.findings, about(f))
+		}
+	}
+	if !j.verdict.allowed && !ours {
+		j.err = unjudged("another part of the API server rejects the object: " + strings.Join(names(j.verdict.by), ", "))
+	}
+}
+
+// ofJudgement reads what a policy said.
+func ofJudgement(j *trace.Judgement) []AuditFinding {
+	var list []AuditFinding
+	for i := range j.Consequences {
+		c := &j.Consequences[i]
+		f := AuditFinding{Policy: j.Policy.Configuration, Binding: c.Binding, Message: c.Message}
+		if !c.Configuration {
+			index := c.Index
+			f.Validation = &index
+		}
+		switch {
+		case c.Denied:
+			f.Result = Fails
+		case c.Forgiven:
+			f.Result = Errs
+		case len(c.Actions) > 0:
+			f.Result = Warns
+		default:
+			continue
+		}
+		list = append(list, f)
+	}
+	for i := range j.Evaluations {
+		e := &j.Evaluations[i]
+		for k := range e.Mutations {
+			if m := &e.Mutations[k]; m.Changed {
+				binding := ""
+				if len(e.Bindings) > 0 {
+					binding = e.Bindings[0]
+				}
+				index := m.Index
+				list = append(list, AuditFinding{Policy: j.Policy.Configuration, Binding: binding, Validation: &index, Result: ChangesIt, Message: "the policy changes the object: " + string(m.Patch)})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,117 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+)
+
+// cluster is a snapshot with objects.
+func cluster(t *testing.T, text string) *clustersnapshot.Snapshot {
+	t.Helper()
+	s := &clustersnapshot.Snapshot{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
+	for _, o := range set(t, text).Objects {
+		s.Items = append(s.Items, o.Content)
+	}
+	return s
+}
+
+// S25.10, S25.11: what policies would reject, warn of or change is reported for each object, and what
+// the cluster itself has registered does not judge.
+func TestAudit(t *testing.T) {
+	s := cluster(t, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {team: a}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: web}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: robot, namespace: shop}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 10
+---
+apiVersion: gone.example.com/v1
+kind: Gone
+metadata: {name: gone}
+`+policyAndBinding("own", `{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: ["*"]}`, "false", "Deny"))
+	policies := set(t, policyAndBinding("team", `{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [namespaces]}`, "'team' in object.metadata.?labels.orValue({})", "Deny")+
+		policyAndBinding("low", `{apiGroups: [scheduling.k8s.io], apiVersions: [v1], operations: [UPDATE], resources: [priorityclasses]}`, "object.value < 5", "Warn")+`
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: stamp}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [serviceaccounts]}]}
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"stamp": "yes"}}}'}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: stamp}
+spec: {policyName: stamp}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks:
+- name: accounts.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [serviceaccounts]}]
+  admissionReviewVersions: [v1]
+  sideEffects: None
+`)
+	r, err := Audit(t.Context(), AuditOptions{Source: &Existing{Snapshot: s}, Snapshot: s, Policies: policies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%s %s %s", f.Result, f.Title(), f.Policy))
+	}
+	want := []string{"warn PriorityClass high low", "change ServiceAccount shop/robot stamp", "fail Namespace web team"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Share{{"hooks/accounts.example.com", 1}}, r.Webhooks); diff != "" {
+		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+	if len(r.Input.LeftOut) == 0 || !strings.Contains(r.Input.LeftOut[0].Reason, "nothing defines the kind Gone") {
+		t.Errorf("left out: %+v", r.Input.LeftOut)
+	}
+	var b bytes.Buffer
+	if err := r.PolicyReports(&b); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for part := range strings.SplitSeq(strings.TrimPrefix(b.String(), "---\n"), "---\n") {
+		var report struct {
+			APIVersion, Kind string
+			Metadata         struct{ Namespace string }
+			Summary          map[string]int
+			Results          []struct {
+				Policy, Result string
+				Resources      []struct{ Kind, Name string }
+			}
+		}
+		if err := yaml.Unmarshal([]byte(part), &report); err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, fmt.Sprintf("%s %s %q %d fail %d warn %s", report.APIVersion, report.Kind, report.Metadata.Namespace, report.Summary["fail"], report.Summary["warn"], report.Results[0].Resources[0].Name))
+	}
+	if diff := cmp.Diff([]string{`wgpolicyk8s.io/v1alpha2 ClusterPolicyReport "" 1 fail 1 warn high`, `wgpolicyk8s.io/v1alpha2 PolicyReport "shop" 0 fail 1 warn robot`}, kinds); diff != "" {
+		t.Errorf("reports (-want +got):\n%s\n%s", diff, b.String())
+	}
+}

@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+)
+
+var noTime metav1.Time
+
+func equal(a, b runtime.Object) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// Change says how verdicts differ.
+type Change string
+
+// The changes, the gravest first.
+const (
+	NewlyRejected Change = "rejected"
+	NewlyAllowed  Change = "allowed"
+	// OtherRejection: rejected before and after, by another or with another message.
+	OtherRejection Change = "rejection"
+	OtherObject    Change = "object"
+	OtherWarnings  Change = "warnings"
+	// OtherCalls: other webhooks are called, or have another time.
+	OtherCalls Change = "webhooks"
+	// OtherCost: the expressions cost more than twice as much, or less than half.
+	OtherCost Change = "cost"
+)
+
+// Changes are all of them, in this order.
+var Changes = []Change{NewlyRejected, NewlyAllowed, OtherRejection, OtherObject, OtherWarnings, OtherCalls, OtherCost}
+
+// Text names the change in a report.
+func (c Change) Text() string {
+	return map[Change]string{
+		NewlyRejected: "newly rejected", NewlyAllowed: "newly allowed", OtherRejection: "rejected for another reason", OtherObject: "another object",
+		OtherWarnings: "other warnings", OtherCalls: "other webhooks", OtherCost: "another cost of expressions",
+	}[c]
+}
+
+// noteworthy is the cost below which a request costs nothing that somebody would notice: a
+// thousandth of what a server grants to all policies of a request.
+const noteworthy = 10_000
+
+// difference is how two verdicts on a request differ.
+type difference struct {
+	change Change
+	// by names who makes the difference.
+	by []string
+	// before and after say what was said.
+	before, after []string
+}
+
+// differ compares two verdicts; nil when they are the same.
+func differ(p *prepared, a, b *verdict) (*difference, error) {
+	switch {
+	case a.allowed && !b.allowed:
+		return &difference{NewlyRejected, names(b.by), nil, []string{b.message}}, nil
+	case !a.allowed && b.allowed:
+		return &difference{NewlyAllowed, names(a.by), []string{a.message}, nil}, nil
+	case !a.allowed:
+		if a.message == b.message && reflect.DeepEqual(texts(a.by), texts(b.by)) {
+			return nil, nil
+		}
+		return &difference{OtherRejection, names(b.by), []string{a.message}, []string{b.message}}, nil
+	}
+	if !sameObject(p, a, b) {
+		d, err := objects(p, a, b)
+		if err != nil || d != nil {
+			return d, err
+		}
+	}
+	if !sameTexts(a.warnings, b.warnings) {
+		return &difference{OtherWarnings, []string{"warnings"}, without(a.warnings, b.warnings), without(b.warnings, a.warnings)}, nil
+	}
+	if !slices.Equal(a.calls, b.calls) || a.worst != b.worst {
+		by := slices.Concat(without(a.calls, b.calls), without(b.calls, a.calls))
+		if len(by) == 0 {
+			by = b.calls
+		}
+		return &difference{OtherCalls, by, called(a), called(b)}, nil
+	}
+	if high, low := max(a.cost, b.cost), min(a.cost, b.cost); high >= noteworthy && high > 2*low {
+		return &difference{OtherCost, []string{"expressions"}, []string{fmt.Sprintf("cost %d", a.cost)}, []string{fmt.Sprintf("cost %d", b.cost)}}, nil
+	}
+	return nil, nil
+}
+
+func called(v *verdict) []string {
+	if len(v.calls) == 0 {
+		return []string{"no webhook"}
+	}
+	return []string{fmt.Sprintf("%s, %v at most", strings.Join(v.calls, ", "), v.worst)}
+}
+
+// names are those who rejected a request, the first of them as the one that counts.
+func names(by []check.Decider) []string {
+	var list []string
+	for i := range by {
+		if name := by[i].Name(); !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func sameTexts(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
+}
+
+// maxPaths bounds how many fields of an object are named.
+const maxPaths = 20
+
+// objects compares what two verdicts leave.
+func objects(p *prepared, a, b *verdict) (*difference, error) {
+	x, err := a.object(p)
+	if err != nil {
+		return nil, err
+	}
+	y, err := b.object(p)
+	if err != nil {
+		return nil, err
+	}
+	d := &difference{change: OtherObject}
+	paths := map[string]bool{}
+	secret := p.Resource.Group == "" && p.Resource.Resource == "secrets"
+	fields("", x, y, func(path string, was, is any) {
+		if len(d.after) >= maxPaths {
+			return
+		}
+		paths[general(path)] = true
+		d.before = append(d.before, path+": "+shown(was, secret))
+		d.after = append(d.after, path+": "+shown(is, secret))
+	})
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	d.by = slices.Sorted(maps.Keys(paths))
+	return d, nil
+}
+
+// general is a path without the positions in lists.
+func general(path string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(path, "[") {
+		if _, rest, ok := strings.Cut(part, "]"); ok {
+			part = "[]" + rest
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// maxValue is how much of a value is shown, in bytes.
+const maxValue = 200
+
+// shown is a value in a line.
+func shown(v any, secret bool) string {
+	if v == nil {
+		return "(none)"
+	}
+	if secret {
+		return "(not shown)"
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	if len(data) > maxValue {
+		return strings.ToValidUTF8(string(data[:maxValue]), "") + " ..."
+	}
+	return string(data)
+}
+
+// fields calls report for each field that differs, in the order of names.
+func fields(path string, a, b any, report func(path string, was, is any)) {
+	x, isMap := a.(map[string]any)
+	y, also := b.(map[string]any)
+	if isMap && also {
+		keys := map[string]bool{}
+		for key := range x {
+			keys[key] = true
+		}
+		for key := range y {
+			keys[key] = true
+		}
+		for _, key := range slices.Sorted(maps.Keys(keys)) {
+			fields(strings.TrimPrefix(path+"."+key, "."), x[key], y[key], report)
+		}
+		return
+	}
+	v, isList := a.([]any)
+	w, also := b.([]any)
+	if isList && also && len(v) == len(w) {
+		for i := range v {
+			fields(fmt.Sprintf("%s[%d]", path, i), v[i], w[i], report)
+		}
+		return
+	}
+	if !reflect.DeepEqual(a, b) {
+		report(path, a, b)
+	}
+}

@@ -1,0 +1,183 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+)
+
+// Existing are the objects of a cluster as requests: updates that change nothing, or creates.
+type Existing struct {
+	// Config reaches the cluster. Without one, the objects are those of Snapshot.
+	Config   *rest.Config
+	Snapshot *clustersnapshot.Snapshot
+	// AsCreate makes them creates.
+	AsCreate bool
+}
+
+// Users of requests that nobody made.
+const (
+	administrator = "kubernetes-admin"
+	masters       = "system:masters"
+)
+
+// pageSize is how many objects are listed at once.
+const pageSize = 500
+
+// unread are the resources whose objects are not read: secrets, and what is not configuration.
+var unread = map[schema.GroupResource]string{
+	{Resource: "secrets"}:                                 "secrets are never read",
+	{Resource: "events"}:                                  "events are not read",
+	{Group: "events.k8s.io", Resource: "events"}:          "events are not read",
+	{Resource: "componentstatuses"}:                       "component statuses are not stored",
+	{Group: "coordination.k8s.io", Resource: "leases"}:    "leases are not read",
+	{Group: "gatehouse.dev", Resource: "admissiontraces"}: "traces are not stored",
+}
+
+// Read implements Source.
+func (e *Existing) Read(ctx context.Context, take func(*recorded.Request) error) (*recorded.Count, error) {
+	count := &recorded.Count{}
+	one := func(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) error {
+		q, err := e.request(u, resource, namespaced)
+		if err != nil {
+			return err
+		}
+		count.Requests++
+		return take(q)
+	}
+	if e.Config == nil {
+		kinds := offline.Builtin()
+		for _, u := range e.Snapshot.Objects() {
+			if u.GetKind() == "CustomResourceDefinition" {
+				_ = kinds.Define(u)
+			}
+		}
+		for _, u := range e.Snapshot.Objects() {
+			k := kinds.Of(u.GroupVersionKind())
+			if k.Guessed {
+				count.LeaveOut("nothing defines the kind "+u.GroupVersionKind().GroupKind().String(), e.place(u))
+				continue
+			}
+			if err := one(u, k.Resource, k.Namespaced); err != nil {
+				return nil, err
+			}
+		}
+		return count, nil
+	}
+	return count, e.cluster(ctx, count, one)
+}
+
+// cluster lists what there is, resource by resource and page by page.
+func (e *Existing) cluster(ctx context.Context, count *recorded.Count, one func(*unstructured.Unstructured, schema.GroupVersionResource, bool) error) error {
+	discover, err := discovery.NewDiscoveryClientForConfig(e.Config)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(e.Config)
+	if err != nil {
+		return err
+	}
+	lists, err := discover.ServerPreferredResources()
+	if len(lists) == 0 && err != nil {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	if err != nil {
+		count.LeaveOut("discovery is not complete: "+strings.Join(strings.Fields(err.Error()), " "), "")
+	}
+	type listed struct {
+		gvr        schema.GroupVersionResource
+		namespaced bool
+	}
+	var resources []listed
+	for _, l := range lists {
+		gv, err := schema.ParseGroupVersion(l.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for i := range l.APIResources {
+			r := &l.APIResources[i]
+			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "update") && !strings.Contains(r.Name, "/") {
+				resources = append(resources, listed{gv.WithResource(r.Name), r.Namespaced})
+			}
+		}
+	}
+	slices.SortFunc(resources, func(a, b listed) int {
+		return cmp.Or(cmp.Compare(a.gvr.Group, b.gvr.Group), cmp.Compare(a.gvr.Resource, b.gvr.Resource))
+	})
+	for _, r := range resources {
+		if why := unread[r.gvr.GroupResource()]; why != "" {
+			count.Other = append(count.Other, recorded.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
+			continue
+		}
+		o := metav1.ListOptions{Limit: pageSize}
+		for {
+			list, err := client.Resource(r.gvr).List(ctx, o)
+			if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsResourceExpired(err) {
+				count.LeaveOut("not listed: "+strings.Join(strings.Fields(err.Error()), " "), r.gvr.GroupResource().String())
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", r.gvr.GroupResource(), err)
+			}
+			for i := range list.Items {
+				if err := one(&list.Items[i], r.gvr, r.namespaced); err != nil {
+					return err
+				}
+			}
+			if o.Continue = list.GetContinue(); o.Continue == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Existing) place(u *unstructured.Unstructured) string {
+	return strings.TrimSpace(u.GetKind() + " " + strings.TrimPrefix(u.GetNamespace()+"/"+u.GetName(), "/"))
+}
+
+// request makes a request of an object.
+func (e *Existing) request(u *unstructured.Unstructured, resource schema.GroupVersionResource, namespaced bool) (*recorded.Request, error) {
+	q := &recorded.Request{
+		APIVersion: recorded.APIVersion, Kind: recorded.Kind, Operation: recorded.Update, Name: u.GetName(), Place: e.place(u),
+		Resource: metav1.GroupVersionResource{Group: resource.Group, Version: resource.Version, Resource: resource.Resource},
+	}
+	q.User.Username, q.User.Groups = administrator, []string{masters, "system:authenticated"}
+	if namespaced {
+		q.Namespace = u.GetNamespace()
+	}
+	sent := u.DeepCopy()
+	// The field managers of an object judge nothing, and are half of it.
+	sent.SetManagedFields(nil)
+	if e.AsCreate {
+		q.Operation = recorded.Create
+		delete(sent.Object, "status")
+		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
+			unstructured.RemoveNestedField(sent.Object, "metadata", field)
+		}
+	}
+	data, err := json.Marshal(sent.Object)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s", q.Place), err)
+	}
+	if q.Object = data; !e.AsCreate {
+		q.OldObject = data
+	}
+	return q, nil
+}

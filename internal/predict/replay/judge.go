@@ -1,0 +1,346 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// verdict is what one world says to a request.
+type verdict struct {
+	allowed  bool
+	code     int
+	message  string
+	by       []check.Decider
+	warnings []string
+	cost     uint64
+	// calls are the webhooks that are called, and worst is how long they may take.
+	calls []string
+	worst time.Duration
+
+	answer *check.Answer
+	trace  *trace.Trace
+}
+
+// unjudged says why a request cannot be judged.
+type unjudged string
+
+func (u unjudged) Error() string { return string(u) }
+
+// judge judges requests in a world.
+type judge struct {
+	world *check.World
+	// call has webhooks called, each after waiting for a turn; nil calls none.
+	call func(context.Context) error
+	// plain takes each request through the whole API server.
+	plain bool
+}
+
+func userOf(q *recorded.Request) *user.DefaultInfo {
+	u := &user.DefaultInfo{Name: q.User.Username, UID: q.User.UID, Groups: q.User.Groups}
+	if len(q.User.Extra) > 0 {
+		u.Extra = map[string][]string{}
+		for key, values := range q.User.Extra {
+			u.Extra[key] = values
+		}
+	}
+	if u.Name == "" {
+		u.Name, u.Groups = user.Anonymous, []string{user.AllUnauthenticated}
+	}
+	return u
+}
+
+// prepared is a request, ready to be judged any number of times.
+type prepared struct {
+	*recorded.Request
+	user   user.DefaultInfo
+	object []byte
+	stored []byte
+	// generated reports whether the server makes the name.
+	generated string
+}
+
+// objectMeta is what has to be known of an object.
+type objectMeta struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name              string `json:"name"`
+		Namespace         string `json:"namespace"`
+		GenerateName      string `json:"generateName"`
+		UID               string `json:"uid"`
+		ResourceVersion   string `json:"resourceVersion"`
+		CreationTimestamp any    `json:"creationTimestamp"`
+	} `json:"metadata"`
+}
+
+// noUID stands for the uid of a stored object that has none.
+const noUID = "00000000-0000-4000-8000-000000000000"
+
+// prepare completes a request.
+func prepare(q *recorded.Request) (*prepared, error) {
+	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
+	var sent, old objectMeta
+	if q.OldObject != nil {
+		if err := json.Unmarshal(q.OldObject, &old); err != nil {
+			return nil, unjudged("the object before the request is not readable")
+		}
+		p.stored = q.OldObject
+		if old.Metadata.UID == "" || old.Metadata.ResourceVersion == "" || old.Metadata.Name == "" {
+			u := decoded(q.OldObject)
+			if u == nil {
+				return nil, unjudged("the object before the request is not readable")
+			}
+			u.SetUID(types.UID(cmp.Or(old.Metadata.UID, noUID)))
+			old.Metadata.ResourceVersion = cmp.Or(old.Metadata.ResourceVersion, "1")
+			u.SetResourceVersion(old.Metadata.ResourceVersion)
+			u.SetName(cmp.Or(old.Metadata.Name, q.Name))
+			u.SetNamespace(cmp.Or(old.Metadata.Namespace, q.Namespace))
+			if old.Metadata.CreationTimestamp == nil {
+				_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
+			}
+			var err error
+			if p.stored, err = json.Marshal(u.Object); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if q.Object == nil {
+		return p, nil
+	}
+	if err := json.Unmarshal(q.Object, &sent); err != nil {
+		return nil, unjudged("the object is not readable")
+	}
+	if sent.APIVersion == "" || sent.Kind == "" {
+		return nil, unjudged("the object does not say of what kind it is")
+	}
+	if q.Operation == recorded.Create && sent.Metadata.Name == "" {
+		p.generated = sent.Metadata.GenerateName
+	}
+	sameRevision := q.Operation != recorded.Update || q.OldObject == nil || sent.Metadata.ResourceVersion == old.Metadata.ResourceVersion
+	if !sameRevision || q.Operation == recorded.Update && sent.Metadata.Name == "" {
+		u := decoded(q.Object)
+		u.SetName(cmp.Or(sent.Metadata.Name, q.Name))
+		if !sameRevision {
+			// What was stored is what the request changes.
+			u.SetResourceVersion(old.Metadata.ResourceVersion)
+		}
+		var err error
+		if p.object, err = json.Marshal(u.Object); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// of judges a request.
+func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
+	kind := j.world.Kinds().At(p.GVR())
+	if kind == nil {
+		return nil, unjudged(fmt.Sprintf("nothing defines the resource %s", p.GVR().GroupResource()))
+	}
+	if kind.Namespaced && p.Namespace == "" {
+		return nil, unjudged("the request names no namespace")
+	}
+	v := &verdict{}
+	q := j.request(p, kind)
+	var mu sync.Mutex
+	q.Answer = func(hook *registration.Entry, req *http.Request) (*http.Response, error) {
+		mu.Lock()
+		name := hook.Configuration + "/" + hook.Name
+		if !slices.Contains(v.calls, name) {
+			v.calls = append(v.calls, name)
+			if hook.Source.Descriptor().Pass == registration.MutatingPass {
+				v.worst += hook.Timeout
+			} else {
+				v.worst = max(v.worst, hook.Timeout)
+			}
+		}
+		mu.Unlock()
+		if j.call != nil {
+			return nil, j.call(req.Context())
+		}
+		return passed(req)
+	}
+	weigh := j.world.Weigh
+	if j.plain {
+		weigh = j.world.Judge
+	}
+	a, err := weigh(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	course := q.Course(a)
+	v.answer, v.code, v.by, v.cost, v.trace = a, a.Code, course.By, course.Cost, q.Trace()
+	v.allowed = a.Status == nil || q.Connected()
+	if v.allowed {
+		v.by = nil
+	} else {
+		v.message = a.Status.Message
+		if len(v.by) == 1 && v.by[0].Plugin == check.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
+			return nil, unjudged(fmt.Sprintf("the server answers %d: the object of the request is not there", v.code))
+		}
+	}
+	v.warnings = slices.Clone(a.Warnings)
+	slices.Sort(v.calls)
+	v.steady(p)
+	return v, nil
+}
+
+// request is the request for a world.
+func (j *judge) request(p *prepared, kind *offline.Kind) *check.Request {
+	q := &check.Request{Kind: kind, Namespace: p.Namespace, Name: p.Name, Subresource: p.Subresource, User: p.user, ContentType: "application/json", Body: p.object,
+		Query: url.Values{"fieldManager": {"gatehouse-replay"}, "fieldValidation": {"Ignore"}}}
+	if !kind.Namespaced {
+		q.Namespace = ""
+	}
+	q.DryRun = p.DryRun
+	if p.stored != nil {
+		q.Stored = []server.Stored{{Resource: kind.Resource.GroupResource(), Namespace: q.Namespace, Name: p.Name, JSON: p.stored}}
+	}
+	switch p.Operation {
+	case recorded.Create:
+		q.Method = http.MethodPost
+	case recorded.Update:
+		q.Method = http.MethodPut
+	case recorded.Delete:
+		q.Method, q.ContentType, q.Body = http.MethodDelete, "", nil
+	case recorded.Connect:
+		q.Method, q.ContentType, q.Body, q.Connect = http.MethodPost, "", nil, true
+	}
+	if p.Apply != nil {
+		q.Method, q.ContentType, q.Body = http.MethodPatch, string(types.ApplyYAMLPatchType), p.Apply.Configuration
+		q.Query.Set("fieldManager", p.Apply.FieldManager)
+		if p.Apply.Force {
+			q.Query.Set("force", "true")
+		}
+	}
+	return q
+}
+
+// passed is the answer of a webhook that lets everything pass.
+func passed(req *http.Request) (*http.Response, error) {
+	sent, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	var review struct {
+		APIVersion string `json:"apiVersion"`
+		Request    struct {
+			UID string `json:"uid"`
+		} `json:"request"`
+	}
+	if err := json.Unmarshal(sent, &review); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(map[string]any{"apiVersion": review.APIVersion, "kind": "AdmissionReview", "response": map[string]any{"uid": review.Request.UID, "allowed": true}})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req}, nil
+}
+
+// generatedName is what stands for a name, or a uid, that the server made.
+const generatedName = "<generated>"
+
+// suffix is what the server puts behind the name of the volume of a token.
+var suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
+
+// steady takes out of a verdict what the server made by chance.
+func (v *verdict) steady(p *prepared) {
+	texts := func(change func(string) string) {
+		v.message = change(v.message)
+		for i := range v.warnings {
+			v.warnings[i] = change(v.warnings[i])
+		}
+	}
+	texts(func(s string) string { return suffix.ReplaceAllString(s, "kube-api-access-"+generatedName) })
+	if p.generated == "" {
+		return
+	}
+	made := regexp.MustCompile(regexp.QuoteMeta(p.generated) + `[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
+	texts(func(s string) string { return made.ReplaceAllString(s, p.generated+generatedName) })
+}
+
+// object is what the request leaves, in JSON, without what the server makes by chance; nil for nothing.
+func (v *verdict) object(p *prepared) (map[string]any, error) {
+	data := v.answer.Body
+	if t := v.answer.Tried; t != nil {
+		if t.Object == nil {
+			return nil, nil
+		}
+		var err error
+		if data, err = t.Encode(t.Object); err != nil {
+			return nil, err
+		}
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(suffix.ReplaceAll(data, []byte("kube-api-access-00000")), &u.Object); err != nil || u.Object == nil {
+		return nil, errors.New("the answer is not an object")
+	}
+	if u.GetKind() == "Status" || p.Operation == recorded.Delete {
+		return nil, nil
+	}
+	for _, field := range []string{"uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	if p.generated != "" {
+		u.SetName(p.generated)
+	}
+	return u.Object, nil
+}
+
+// sameObject reports whether two verdicts leave the same object. Equal reports what it can see
+// without encoding both.
+func sameObject(p *prepared, a, b *verdict) bool {
+	x, y := a.answer.Tried, b.answer.Tried
+	if x == nil || y == nil || x.Object == nil || y.Object == nil {
+		return false
+	}
+	for _, o := range []*check.Answer{a.answer, b.answer} {
+		m, err := meta.Accessor(o.Tried.Object)
+		if err != nil {
+			return false
+		}
+		m.SetManagedFields(nil)
+		if p.Operation == recorded.Create {
+			m.SetUID("")
+			m.SetCreationTimestamp(noTime)
+			if p.generated != "" {
+				m.SetName(p.generated)
+			}
+		}
+	}
+	return equal(x.Object, y.Object)
+}
+
+func texts(by []check.Decider) []string {
+	list := make([]string, len(by))
+	for i := range by {
+		list[i] = by[i].String()
+	}
+	return list
+}

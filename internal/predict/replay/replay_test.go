@@ -1,0 +1,231 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+)
+
+func set(t *testing.T, text string) *manifests.Set {
+	t.Helper()
+	c := manifests.Parse("policies.yaml", []byte(text))
+	if len(c.Problems) > 0 {
+		t.Fatal(c.Problems)
+	}
+	return &manifests.Set{Objects: c.Objects}
+}
+
+// policyAndBinding is a policy for pods, configmaps and others, with its binding.
+func policyAndBinding(name, rule, expression, actions string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints: {resourceRules: [%[2]s]}
+  validations: [{expression: %[3]q}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [%[4]s]}
+`, name, rule, expression, actions)
+}
+
+const (
+	configMaps = `{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE, DELETE], resources: [configmaps]}`
+	podsRule   = `{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods, pods/status, pods/exec, pods/ephemeralcontainers]}`
+)
+
+// oldPolicies judge in the baseline, newPolicies after the change.
+var (
+	oldPolicies = policyAndBinding("owned", configMaps, "request.operation == 'DELETE' || has(object.metadata.labels) && 'owner' in object.metadata.labels", "Deny")
+	newPolicies = policyAndBinding("owned", configMaps, "request.operation == 'DELETE' || has(object.metadata.labels)", "Deny") +
+		policyAndBinding("frozen", configMaps, "request.operation != 'DELETE' || !('keep' in oldObject.metadata.?labels.orValue({}))", "Deny") +
+		policyAndBinding("no-exec", podsRule, "request.?subResource.orValue('') != 'exec'", "Deny") +
+		policyAndBinding("told", podsRule, "!has(object.spec) || !has(object.spec.containers) || object.spec.containers.all(c, c.image.contains(':'))", "Warn") + `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: stamp}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"stamp": "yes"}}}'}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: stamp}
+spec: {policyName: stamp}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hooks}
+webhooks:
+- name: services.example.com
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}]
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  timeoutSeconds: 7
+`
+)
+
+func request(operation, resource, namespace, name, object, old string) *recorded.Request {
+	group, resource, _ := func() (string, string, bool) {
+		r, g, _ := strings.Cut(resource, ".")
+		return g, r, true
+	}()
+	resource, sub, _ := strings.Cut(resource, "/")
+	q := &recorded.Request{APIVersion: recorded.APIVersion, Kind: recorded.Kind, Operation: operation, Subresource: sub,
+		Resource: metav1.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}
+	q.Time = time.Date(2026, 3, 1+len(name)%3, 12, 0, 0, 0, time.UTC)
+	q.User.Username, q.User.Groups = "jane", []string{"system:authenticated"}
+	if object != "" {
+		q.Object = json.RawMessage(object)
+	}
+	if old != "" {
+		q.OldObject = json.RawMessage(old)
+	}
+	return q
+}
+
+func pod(name, more, image string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"shop","uid":"u1","resourceVersion":"7"%s},"spec":{"containers":[{"name":"c","image":%q}]}}`, name, more, image)
+}
+
+func configMap(name, more string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"shop","uid":"u2","resourceVersion":"5"%s},"data":{"a":"b"}}`, name, more)
+}
+
+// samples are requests of all operations.
+func samples() []*recorded.Request {
+	const labelled, owned, keep = `,"labels":{"app":"a"}`, `,"labels":{"owner":"a"}`, `,"labels":{"keep":"a"}`
+	return []*recorded.Request{
+		request("CREATE", "configmaps", "shop", "bare", configMap("bare", ""), ""),
+		request("CREATE", "configmaps", "shop", "labelled", configMap("labelled", labelled), ""),
+		request("CREATE", "configmaps", "shop", "owned", configMap("owned", owned), ""),
+		request("CREATE", "configmaps", "shop", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"made-"}}`, ""),
+		request("UPDATE", "configmaps", "shop", "owned", configMap("owned", labelled), configMap("owned", owned)),
+		request("UPDATE", "configmaps", "shop", "bare", configMap("bare", ""), configMap("bare", owned)),
+		request("DELETE", "configmaps", "shop", "kept", "", configMap("kept", keep)),
+		request("DELETE", "configmaps", "shop", "owned", "", configMap("owned", owned)),
+		request("CREATE", "pods", "shop", "plain", pod("plain", "", "nginx"), ""),
+		request("CREATE", "pods", "shop", "tagged", pod("tagged", "", "nginx:1"), ""),
+		request("UPDATE", "pods/status", "shop", "tagged", pod("tagged", labelled, "nginx:1"), pod("tagged", "", "nginx:1")),
+		request("CONNECT", "pods/exec", "shop", "tagged", "", ""),
+		request("CREATE", "services", "shop", "web", `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}`, ""),
+		request("CREATE", "deployments.apps", "shop", "web", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}}}}`, ""),
+		request("CREATE", "deployments.apps", "shop", "wrong", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"wrong"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"c"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}}}}`, ""),
+		request("UPDATE", "namespaces", "", "blue", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","labels":{"a":"b"}}}`, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","uid":"u3"}}`),
+		request("CREATE", "widgets.example.com", "shop", "w", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"}}`, ""),
+		request("CREATE", "clusterroles.rbac.authorization.k8s.io", "", "all", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"all"},"rules":[{"apiGroups":["*"],"resources":["*"],"verbs":["*"]}]}`, ""),
+	}
+}
+
+// file writes requests into a file of the project's own format.
+func file(t *testing.T, list []*recorded.Request) *recorded.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	for _, q := range list {
+		data, err := json.Marshal(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(data, '\n'))
+	}
+	path := filepath.Join(t.TempDir(), "requests.jsonl")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &recorded.Reader{Paths: []string{path}}
+}
+
+func run(t *testing.T, o Options) *Report {
+	t.Helper()
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]Reason{r.Input.LeftOut, r.Input.Other} {
+		for i := range list {
+			list[i].First = filepath.Base(list[i].First)
+		}
+	}
+	for _, g := range slices.Concat(r.Groups, r.Recorded.Groups) {
+		for i := range g.Examples {
+			g.Examples[i].Place = filepath.Base(g.Examples[i].Place)
+		}
+	}
+	return r
+}
+
+// Reason is that of package recorded.
+type Reason = recorded.Reason
+
+// S25.1, S25.2, S25.3, S25.5, S25.7, S25.9: each request is judged by the baseline and with the change, and the groups
+// say what differs, by whom.
+func TestReplay(t *testing.T) {
+	o := Options{Source: file(t, samples()), Baseline: &Cluster{Set: set(t, oldPolicies)}, With: &Cluster{Set: set(t, newPolicies)}}
+	r := run(t, o)
+	var got []string
+	for _, g := range r.Groups {
+		got = append(got, fmt.Sprintf("%s %s %d %s", g.Change, strings.Join(g.By, ","), g.Count, g.Examples[0].Request))
+	}
+	want := []string{
+		"rejected policy frozen 1 DELETE configmaps shop/kept by jane",
+		"rejected policy no-exec 1 CONNECT pods/exec shop/tagged by jane",
+		"allowed policy owned 2 CREATE configmaps shop/labelled by jane",
+		"rejection policy owned 3 CREATE configmaps shop/bare by jane",
+		"object metadata.labels 2 CREATE pods shop/plain by jane",
+		"webhooks hooks/services.example.com 1 CREATE services shop/web by jane",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	if r.Judged != len(samples())-1 || r.Changed != 10 {
+		t.Errorf("judged %d, changed %d", r.Judged, r.Changed)
+	}
+	if len(r.Input.LeftOut) != 1 || r.Input.LeftOut[0].Reason != "nothing defines the resource widgets.example.com" {
+		t.Errorf("left out %+v", r.Input.LeftOut)
+	}
+	first, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// S25.6: twice the same, byte for byte, and also when each request goes through the whole API
+	// server, twice.
+	for _, plain := range []bool{false, true} {
+		again := o
+		again.plain = plain
+		second, err := json.Marshal(run(t, again))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(first), string(second)); diff != "" {
+			t.Errorf("plain %v: another report (-first +second):\n%s", plain, diff)
+		}
+	}
+	var page bytes.Buffer
+	if err := r.HTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"10 of 17 requests have another verdict", "policy frozen", "2026-03-01"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}

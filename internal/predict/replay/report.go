@@ -1,0 +1,328 @@
+package replay
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// Bounds of a report.
+const (
+	maxGroups   = 500
+	maxExamples = 3
+	maxShares   = 10
+	// maxNames bounds the names that are counted for one group.
+	maxNames = 2000
+	maxText  = 2000
+)
+
+// Report is what differs. Its JSON is stable: fields are only ever added. Two runs over the same
+// input have the same report.
+type Report struct {
+	APIVersion        string         `json:"apiVersion"`
+	Kind              string         `json:"kind"`
+	KubernetesVersion string         `json:"kubernetesVersion"`
+	Input             recorded.Count `json:"input"`
+	// Judged requests were judged, and Changed of them have another verdict.
+	Judged  int `json:"judged"`
+	Changed int `json:"changed"`
+	// Before and After are the verdicts of the baseline, and those with the change.
+	Before Tally `json:"before"`
+	After  Tally `json:"after"`
+	// Groups are the changes, the gravest and largest first. MoreGroups and MoreRequests count what
+	// is not among them.
+	Groups       []*Group `json:"groups"`
+	MoreGroups   int      `json:"moreGroups,omitempty"`
+	MoreRequests int      `json:"moreRequests,omitempty"`
+	// Recorded compares what was recorded with the baseline.
+	Recorded Recorded `json:"recorded"`
+	// Days are the requests by the day on which they were made, in UTC.
+	Days []*Day `json:"days,omitempty"`
+	// Policies are those that rejected requests.
+	Policies []*Policy `json:"policies,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`
+}
+
+// Tally counts verdicts.
+type Tally struct {
+	Allowed  int `json:"allowed"`
+	Rejected int `json:"rejected"`
+	// Warned requests got warnings.
+	Warned int `json:"warned"`
+	// Cost is that of all CEL expressions, MaxCost the highest of a request, and WorstSeconds the
+	// longest time that the webhooks of a request may take.
+	Cost         uint64  `json:"cost"`
+	MaxCost      uint64  `json:"maxCost"`
+	WorstSeconds float64 `json:"worstSeconds"`
+}
+
+func (t *Tally) add(v *verdict) {
+	if v.allowed {
+		t.Allowed++
+	} else {
+		t.Rejected++
+	}
+	if len(v.warnings) > 0 {
+		t.Warned++
+	}
+	t.Cost += v.cost
+	t.MaxCost, t.WorstSeconds = max(t.MaxCost, v.cost), max(t.WorstSeconds, v.worst.Seconds())
+}
+
+// Recorded compares what came of requests with the verdicts of the baseline.
+type Recorded struct {
+	// Compared requests have a recorded answer, and Differ of them have another verdict.
+	Compared int      `json:"compared"`
+	Differ   int      `json:"differ"`
+	Groups   []*Group `json:"groups,omitempty"`
+}
+
+// Group is requests whose verdicts changed in the same way.
+type Group struct {
+	Change Change `json:"change"`
+	// By names what makes the difference: policies, webhooks or plugins, or the fields of an object.
+	By    []string `json:"by"`
+	Count int      `json:"count"`
+	// Namespaces, Users and Resources are those with the most requests; Others counts the
+	// requests of the others.
+	Namespaces []Share `json:"namespaces,omitempty"`
+	Users      []Share `json:"users,omitempty"`
+	Resources  []Share `json:"resources,omitempty"`
+	Days       []Share `json:"days,omitempty"`
+	// Examples are the first requests.
+	Examples []Example `json:"examples"`
+
+	namespaces, users, resources, days map[string]int
+}
+
+// Share is a part of a group.
+type Share struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// Example is a request of a group.
+type Example struct {
+	Request string    `json:"request"`
+	Place   string    `json:"place,omitempty"`
+	ID      string    `json:"id,omitempty"`
+	Time    time.Time `json:"time,omitzero"`
+	// Before and After are what was said.
+	Before []string `json:"before,omitempty"`
+	After  []string `json:"after,omitempty"`
+}
+
+// Day counts the requests of a day.
+type Day struct {
+	Date           string `json:"date"`
+	Requests       int    `json:"requests"`
+	RejectedBefore int    `json:"rejectedBefore"`
+	RejectedAfter  int    `json:"rejectedAfter"`
+	Changed        int    `json:"changed"`
+}
+
+// Policy counts what one policy, webhook or plugin rejected.
+type Policy struct {
+	Name           string `json:"name"`
+	RejectedBefore int    `json:"rejectedBefore"`
+	RejectedAfter  int    `json:"rejectedAfter"`
+}
+
+// gathering makes a report of verdicts, in the order of requests.
+type gathering struct {
+	*Report
+	groups   map[string]*Group
+	recorded map[string]*Group
+	days     map[string]*Day
+	policies map[string]*Policy
+}
+
+func newGathering() *gathering {
+	return &gathering{
+		Report: &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: "v" + server.KubernetesVersion, Groups: []*Group{}},
+		groups: map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{},
+	}
+}
+
+// maxKept bounds the groups and names that are counted before the largest are chosen.
+const maxKept = 20_000
+
+// add takes in the verdicts on a request.
+func (g *gathering) add(q *recorded.Request, before, after *verdict, d *difference) {
+	g.Judged++
+	g.Before.add(before)
+	g.After.add(after)
+	g.compare(q, before)
+	var day *Day
+	if !q.Time.IsZero() {
+		date := q.Time.UTC().Format(time.DateOnly)
+		if day = g.days[date]; day == nil && len(g.days) < maxNames {
+			day = &Day{Date: date}
+			g.days[date] = day
+		}
+	}
+	if day != nil {
+		day.Requests++
+		if !before.allowed {
+			day.RejectedBefore++
+		}
+		if !after.allowed {
+			day.RejectedAfter++
+		}
+		if d != nil {
+			day.Changed++
+		}
+	}
+	for _, name := range names(before.by) {
+		if p := g.policy(name); p != nil {
+			p.RejectedBefore++
+		}
+	}
+	for _, name := range names(after.by) {
+		if p := g.policy(name); p != nil {
+			p.RejectedAfter++
+		}
+	}
+	if d == nil {
+		return
+	}
+	g.Changed++
+	if !into(g.groups, q, d) {
+		g.MoreRequests++
+	}
+}
+
+func (g *gathering) policy(name string) *Policy {
+	p := g.policies[name]
+	if p == nil && len(g.policies) < maxKept {
+		p = &Policy{Name: name}
+		g.policies[name] = p
+	}
+	return p
+}
+
+// compare compares a verdict of the baseline with what was recorded.
+func (g *gathering) compare(q *recorded.Request, v *verdict) {
+	r := q.Response
+	if r == nil {
+		return
+	}
+	g.Recorded.Compared++
+	if r.Allowed == v.allowed {
+		return
+	}
+	g.Recorded.Differ++
+	d := &difference{change: NewlyRejected, by: names(v.by), before: []string{"recorded: allowed"}, after: []string{v.message}}
+	if !r.Allowed {
+		d = &difference{change: NewlyAllowed, by: []string{"what was not replayed"}, before: []string{"recorded: " + cmp.Or(r.Message, "rejected")}}
+	}
+	into(g.recorded, q, d)
+}
+
+// into puts a difference into its group. It returns false if there are too many.
+func into(groups map[string]*Group, q *recorded.Request, d *difference) bool {
+	key := string(d.change) + "\x00" + strings.Join(d.by, "\x00")
+	o := groups[key]
+	if o == nil {
+		if len(groups) >= maxKept {
+			return false
+		}
+		o = &Group{Change: d.change, By: d.by, namespaces: map[string]int{}, users: map[string]int{}, resources: map[string]int{}, days: map[string]int{}}
+		groups[key] = o
+	}
+	o.Count++
+	resource := q.Resource.Resource
+	if q.Subresource != "" {
+		resource += "/" + q.Subresource
+	}
+	if q.Resource.Group != "" {
+		resource += "." + q.Resource.Group
+	}
+	for _, c := range []struct {
+		in   map[string]int
+		name string
+	}{{o.namespaces, cmp.Or(q.Namespace, "(none)")}, {o.users, cmp.Or(q.User.Username, "(none)")}, {o.resources, resource}} {
+		if _, ok := c.in[c.name]; ok || len(c.in) < maxNames {
+			c.in[c.name]++
+		}
+	}
+	if !q.Time.IsZero() && len(o.days) < maxNames {
+		o.days[q.Time.UTC().Format(time.DateOnly)]++
+	}
+	if len(o.Examples) < maxExamples {
+		o.Examples = append(o.Examples, Example{Request: q.Title(), Place: q.Place, ID: q.ID, Time: q.Time, Before: cutAll(d.before), After: cutAll(d.after)})
+	}
+	return true
+}
+
+func cutAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		if len(s) > maxText {
+			s = strings.ToValidUTF8(s[:maxText], "") + " ..."
+		}
+		out[i] = s
+	}
+	return out
+}
+
+// shares are the largest counts.
+func shares(counts map[string]int) []Share {
+	list := make([]Share, 0, len(counts))
+	for name, count := range counts {
+		list = append(list, Share{name, count})
+	}
+	slices.SortFunc(list, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	if len(list) <= maxShares {
+		return list
+	}
+	others := 0
+	for _, s := range list[maxShares-1:] {
+		others += s.Count
+	}
+	return append(list[:maxShares-1], Share{"(others)", others})
+}
+
+// inOrder are groups, the gravest and largest first.
+func inOrder(groups map[string]*Group) []*Group {
+	list := slices.Collect(maps.Values(groups))
+	for _, o := range list {
+		o.Namespaces, o.Users, o.Resources = shares(o.namespaces), shares(o.users), shares(o.resources)
+		for _, date := range slices.Sorted(maps.Keys(o.days)) {
+			o.Days = append(o.Days, Share{date, o.days[date]})
+		}
+	}
+	slices.SortFunc(list, func(a, b *Group) int {
+		return cmp.Or(cmp.Compare(slices.Index(Changes, a.Change), slices.Index(Changes, b.Change)), cmp.Compare(b.Count, a.Count),
+			cmp.Compare(strings.Join(a.By, "\x00"), strings.Join(b.By, "\x00")))
+	})
+	return list
+}
+
+// finish completes the report.
+func (g *gathering) finish(count *recorded.Count) *Report {
+	count.LeftOut = append(count.LeftOut, g.Input.LeftOut...)
+	g.Input = *count
+	g.Groups = inOrder(g.groups)
+	if len(g.Groups) > maxGroups {
+		for _, o := range g.Groups[maxGroups:] {
+			g.MoreRequests += o.Count
+		}
+		g.MoreGroups, g.Groups = len(g.Groups)-maxGroups, g.Groups[:maxGroups]
+	}
+	g.Recorded.Groups = inOrder(g.recorded)
+	g.Recorded.Groups = g.Recorded.Groups[:min(len(g.Recorded.Groups), maxGroups)]
+	for _, date := range slices.Sorted(maps.Keys(g.days)) {
+		g.Days = append(g.Days, g.days[date])
+	}
+	g.Policies = slices.Collect(maps.Values(g.policies))
+	slices.SortFunc(g.Policies, func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(max(b.RejectedBefore, b.RejectedAfter), max(a.RejectedBefore, a.RejectedAfter)), cmp.Compare(a.Name, b.Name))
+	})
+	return g.Report
+}

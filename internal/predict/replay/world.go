@@ -1,0 +1,306 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
+)
+
+// Cluster is what requests are judged by.
+type Cluster struct {
+	// Snapshot is a cluster; nil for one without anything.
+	Snapshot *clustersnapshot.Snapshot
+	// Set are objects of files. They replace those of the snapshot.
+	Set *manifests.Set
+}
+
+// objectKey names an object in whatever version it is written.
+func objectKey(u *unstructured.Unstructured) string {
+	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
+}
+
+// objects are those by which requests are judged. files has those that come from files.
+func (c *Cluster) objects() (list []*unstructured.Unstructured, files map[string]*manifests.Object) {
+	files = map[string]*manifests.Object{}
+	var written []*unstructured.Unstructured
+	if c.Set != nil {
+		for _, o := range c.Set.Objects {
+			u := &unstructured.Unstructured{Object: o.Content}
+			if u.GetName() == "" {
+				continue
+			}
+			if files[objectKey(u)] == nil {
+				written = append(written, u)
+			}
+			files[objectKey(u)] = o
+		}
+	}
+	if c.Snapshot != nil {
+		for _, u := range c.Snapshot.Objects() {
+			if files[objectKey(u)] == nil {
+				list = append(list, u)
+			}
+		}
+	}
+	for _, u := range written {
+		list = append(list, &unstructured.Unstructured{Object: files[objectKey(u)].Content})
+	}
+	return check.Judging(list), files
+}
+
+// needs are what requests need besides what they are judged by.
+type needs struct {
+	// namespaces have the labels as far as requests show them, accounts are NAMESPACE/NAME.
+	namespaces map[string]map[string]string
+	accounts   map[string]bool
+}
+
+// see notes what a request needs.
+func (n *needs) see(q *recorded.Request) {
+	if q.Namespace != "" && n.namespaces[q.Namespace] == nil {
+		n.namespaces[q.Namespace] = map[string]string{}
+	}
+	if q.Resource.Group != "" || q.Subresource != "" || q.Object == nil {
+		return
+	}
+	switch q.Resource.Resource {
+	case "namespaces":
+		var of struct {
+			Metadata struct {
+				Labels map[string]string `json:"labels"`
+			} `json:"metadata"`
+		}
+		if json.Unmarshal(q.Object, &of) == nil && q.Name != "" && len(of.Metadata.Labels) > 0 {
+			n.namespaces[q.Name] = of.Metadata.Labels
+		}
+	case "pods":
+		var of struct {
+			Spec struct {
+				ServiceAccountName string `json:"serviceAccountName"`
+			} `json:"spec"`
+		}
+		if json.Unmarshal(q.Object, &of) == nil && of.Spec.ServiceAccountName != "" {
+			n.accounts[q.Namespace+"/"+of.Spec.ServiceAccountName] = true
+		}
+	}
+}
+
+// furnished are the objects with what requests need and what is not there. made are the namespaces
+// among that.
+func (n *needs) furnished(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured, made []string) {
+	there := map[string]bool{}
+	for _, u := range objects {
+		there[objectKey(u)] = true
+	}
+	all = slices.Clone(objects)
+	add := func(kind, namespace, name string, labels map[string]string) bool {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": name}}}
+		u.SetNamespace(namespace)
+		if len(labels) > 0 {
+			u.SetLabels(labels)
+		}
+		if there[objectKey(u)] {
+			return false
+		}
+		all = append(all, u)
+		return true
+	}
+	for name, labels := range n.namespaces {
+		if slices.Contains([]string{"default", "kube-system", "kube-public", "kube-node-lease"}, name) {
+			continue
+		}
+		if add("Namespace", "", name, labels) {
+			made = append(made, name)
+		}
+	}
+	for account := range n.accounts {
+		namespace, name, _ := strings.Cut(account, "/")
+		add("ServiceAccount", namespace, name, nil)
+	}
+	slices.Sort(made)
+	slices.SortFunc(all[len(objects):], func(a, b *unstructured.Unstructured) int { return cmp.Compare(objectKey(a), objectKey(b)) })
+	return all, made
+}
+
+// ObjectError says that a world does not take an object of a file.
+type ObjectError struct {
+	File, Object, Message string
+	Line                  int
+}
+
+func (e *ObjectError) Error() string {
+	return fmt.Sprintf("%s:%d: %s cannot be stored: %s", e.File, e.Line, e.Object, e.Message)
+}
+
+// open makes a world of objects. Some of a snapshot may be left out; of a file, none.
+func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, files map[string]*manifests.Object, addresses []string) (*check.World, []string, error) {
+	s := &clustersnapshot.Snapshot{APIVersion: clustersnapshot.APIVersion, Kind: clustersnapshot.Kind}
+	s.Cluster.KubernetesVersion = "v" + server.KubernetesVersion
+	if c.Snapshot != nil {
+		*s = *c.Snapshot
+	}
+	s.Items = make([]map[string]any, len(objects))
+	for i, u := range objects {
+		s.Items[i] = u.Object
+	}
+	// What the files define is served, too.
+	s.Served = nil
+	w, err := check.Open(ctx, check.Options{Set: &manifests.Set{}, Snapshot: s, Namespace: "default", ServiceAddresses: addresses})
+	if err != nil {
+		return nil, nil, err
+	}
+	notes := slices.Clone(w.Report.Notes)
+	for _, u := range w.Report.Unseen {
+		for key, o := range files {
+			parts := strings.SplitN(key, " ", 4)
+			title := strings.TrimSpace(parts[1] + " " + strings.TrimPrefix(parts[2]+"/"+parts[3], "/"))
+			if title == u.Resource {
+				w.Close()
+				return nil, nil, &ObjectError{o.File, title, strings.TrimPrefix(u.Reason, "the snapshot's was left out: "), o.Line}
+			}
+		}
+		notes = append(notes, u.Text())
+	}
+	return w, notes, nil
+}
+
+// changed are what differs between what two worlds are made of.
+type changed struct {
+	// all reports whether any request may be concerned; otherwise those of the registrations,
+	// which are policies and configurations by their kind and name.
+	all           bool
+	registrations map[string]bool
+}
+
+// changes compares objects.
+func changes(before, after []*unstructured.Unstructured) changed {
+	c := changed{registrations: map[string]bool{}}
+	old := map[string]*unstructured.Unstructured{}
+	for _, u := range before {
+		old[objectKey(u)] = u
+	}
+	for _, u := range after {
+		if o := old[objectKey(u)]; o == nil || !reflect.DeepEqual(o.Object, u.Object) {
+			c.add(u)
+			if o != nil {
+				c.add(o)
+			}
+		}
+		delete(old, objectKey(u))
+	}
+	for _, u := range old {
+		c.add(u)
+	}
+	return c
+}
+
+func (c *changed) add(u *unstructured.Unstructured) {
+	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool {
+		return d.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
+	})
+	if i < 0 || hasNames(u.Object) {
+		c.all = true
+		return
+	}
+	d := &registration.Sources()[i]
+	name := u.GetName()
+	if d.Binds {
+		name, _, _ = unstructured.NestedString(u.Object, "spec", "policyName")
+	}
+	c.registrations[name] = true
+}
+
+// hasNames reports whether a rule in a registration names objects.
+func hasNames(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if key == "resourceNames" || hasNames(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hasNames)
+	}
+	return false
+}
+
+// concern is what a change may concern: requests of an operation for a resource.
+type concern struct {
+	resource    schema.GroupVersionResource
+	subresource string
+	operation   string
+	namespaced  bool
+}
+
+// concerned finds out which requests a change may concern.
+type concerned struct {
+	changed
+	worlds []*check.World
+	known  map[concern]bool
+}
+
+// by reports whether a request may be judged in another way: a rule of what changed matches it.
+func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
+	if c.all {
+		return true
+	}
+	if len(c.registrations) == 0 {
+		return false
+	}
+	key := concern{q.GVR(), q.Subresource, q.Operation, q.Namespace != ""}
+	if found, ok := c.known[key]; ok {
+		return found
+	}
+	found := slices.ContainsFunc(c.worlds, func(w *check.World) bool { return c.in(ctx, w, q) })
+	c.known[key] = found
+	return found
+}
+
+func (c *concerned) in(ctx context.Context, w *check.World, q *recorded.Request) bool {
+	kind := w.Kinds().At(q.GVR())
+	if kind == nil {
+		return true
+	}
+	in := &offline.Request{Operation: q.Operation, Kind: kind, Subresource: q.Subresource, Namespace: q.Namespace, Name: cmp.Or(q.Name, "name"), User: userOf(q)}
+	in.Object, in.Old = decoded(q.Object), decoded(q.OldObject)
+	if in.Object == nil {
+		if q.Apply != nil || q.Operation == recorded.Connect {
+			return true
+		}
+	}
+	p, err := w.Plan(ctx, in)
+	if err != nil {
+		return true
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Entry != nil && c.registrations[s.Entry.Configuration] && (s.Reason == nil || s.Reason.Code != "NoRule" && s.Reason.Code != "NotAsked") {
+			return true
+		}
+	}
+	return false
+}
+
+func decoded(data json.RawMessage) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if len(data) == 0 || json.Unmarshal(data, &u.Object) != nil || u.Object == nil {
+		return nil
+	}
+	return u
+}

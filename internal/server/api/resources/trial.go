@@ -1,0 +1,235 @@
+package resources
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Trial is a write that is judged and not made.
+type Trial struct {
+	Resource    schema.GroupVersionResource
+	Subresource string
+	// Operation is Create, Update or Delete.
+	Operation admission.Operation
+	// Namespace and Name are those of the URL. A Create may have no name.
+	Namespace, Name string
+	// Body is the object that is sent, in JSON; a deletion has none.
+	Body []byte
+}
+
+// Tried is the object of a trial that admission let pass.
+type Tried struct {
+	// Object is in the version that the server works with, and belongs to the caller; it is nil
+	// after a deletion.
+	Object runtime.Object
+	// Encode returns an object of this kind in JSON, in the version of the request.
+	Encode func(runtime.Object) ([]byte, error)
+}
+
+// ErrOnlyServed says that a write can only be judged by serving a request for it.
+var ErrOnlyServed = errors.New("only a request can try this")
+
+// errLetPass ends a write that admission let pass.
+var errLetPass = errors.New("admission let the write pass")
+
+const jsonMediaType = "application/json"
+
+// Try judges a write as the handler of its request does, from the decoded object to the end of the
+// validating pass: without filters, managed fields, an answer, and etcd. The context has the user
+// and the request info. The error is that of the request, or ErrOnlyServed, after which nothing
+// was judged.
+func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
+	e, done := h.lookup(t.Resource, t.Subresource)
+	if done != nil {
+		defer done()
+	}
+	if e == nil || e.Discovery.Namespaced != (t.Namespace != "") {
+		return nil, ErrOnlyServed
+	}
+	if e.Bind != nil {
+		bound := *e
+		bound.Scope = e.Bind(ctx)
+		e = &bound
+	}
+	admit := h.Admission
+	if e.Admit != nil {
+		admit = e.Admit(admit)
+	}
+	if t.Subresource != "" {
+		admit = keeper{admit, false}
+	}
+	passes, ok := admit.(interface {
+		admission.MutationInterface
+		admission.ValidationInterface
+	})
+	if !ok {
+		return nil, ErrOnlyServed
+	}
+	who, _ := request.UserFrom(ctx)
+	w := &trying{Endpoint: e, Trial: t, passes: passes, attributes: func(obj, old runtime.Object, namespace, name string, options runtime.Object) admission.Attributes {
+		return admission.NewAttributesRecord(obj, old, e.Scope.Kind, namespace, name, e.Scope.Resource, e.Scope.Subresource, t.Operation, options, true, who)
+	}}
+	var err error
+	switch t.Operation {
+	case admission.Create:
+		err = w.create(ctx)
+	case admission.Update:
+		err = w.update(ctx)
+	case admission.Delete:
+		err = w.delete(ctx)
+	default:
+		return nil, ErrOnlyServed
+	}
+	switch {
+	case errors.Is(err, errLetPass):
+		return &Tried{Object: w.object, Encode: w.encode}, nil
+	case err == nil:
+		// The storage did not ask admission.
+		return nil, ErrOnlyServed
+	}
+	return nil, err
+}
+
+// trying is a trial at its endpoint.
+type trying struct {
+	*Endpoint
+	*Trial
+	passes interface {
+		admission.MutationInterface
+		admission.ValidationInterface
+	}
+	attributes func(obj, old runtime.Object, namespace, name string, options runtime.Object) admission.Attributes
+	// object is what admission let pass.
+	object runtime.Object
+}
+
+func (w *trying) codec() (runtime.SerializerInfo, bool) {
+	return runtime.SerializerInfoForMediaType(w.Scope.Serializer.SupportedMediaTypes(), jsonMediaType)
+}
+
+// decode returns the object that is sent. What cannot be decoded gets its error from the handler,
+// and so does an object with several owners, some of which the handler may take out.
+func (w *trying) decode(into runtime.Object) (runtime.Object, metav1.Object, error) {
+	info, ok := w.codec()
+	if !ok {
+		return nil, nil, ErrOnlyServed
+	}
+	kind := w.Scope.Kind
+	obj, gvk, err := w.Scope.Serializer.DecoderToVersion(info.Serializer, w.Scope.HubGroupVersion).Decode(w.Body, &kind, into)
+	if err != nil || !w.Scope.AcceptsGroupVersion(gvk.GroupVersion()) {
+		return nil, nil, ErrOnlyServed
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil || len(m.GetOwnerReferences()) > 1 {
+		return nil, nil, ErrOnlyServed
+	}
+	return obj, m, nil
+}
+
+func (w *trying) encode(obj runtime.Object) ([]byte, error) {
+	info, ok := w.codec()
+	if !ok {
+		return nil, ErrOnlyServed
+	}
+	return runtime.Encode(w.Scope.Serializer.EncoderForVersion(info.Serializer, w.Scope.Kind.GroupVersion()), obj)
+}
+
+func (w *trying) create(ctx context.Context) error {
+	creater, ok := w.Storage.(rest.Creater)
+	if _, named := w.Storage.(rest.NamedCreater); !ok || named || w.Subresource != "" || !is[rest.Getter](w.Storage) {
+		return ErrOnlyServed
+	}
+	obj, m, err := w.decode(creater.New())
+	if err != nil {
+		return err
+	}
+	namespace, name := w.Namespace, m.GetName()
+	if namespace == "" && w.Resource.Group == "" && w.Resource.Resource == "namespaces" {
+		namespace = name
+	}
+	ctx = request.WithNamespace(ctx, namespace)
+	rest.WipeObjectMetaSystemFields(m)
+	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(rest.ExpectedNamespaceForResource(namespace, w.Resource), m); err != nil {
+		return err
+	}
+	options := &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("CreateOptions"))
+	a := w.attributes(obj, nil, namespace, name, options)
+	if w.passes.Handles(admission.Create) {
+		if err := w.passes.Admit(ctx, a, w.Scope); err != nil {
+			return err
+		}
+	}
+	validate := rest.AdmissionToValidateObjectFunc(w.passes, a, w.Scope)
+	_, err = plainCreater{creater, w.Kind}.Create(ctx, obj, func(ctx context.Context, obj runtime.Object) error {
+		if err := validate(ctx, obj); err != nil {
+			return err
+		}
+		w.object = obj
+		return errLetPass
+	}, options)
+	return err
+}
+
+func (w *trying) update(ctx context.Context) error {
+	storage, ok := w.Storage.(rest.Updater)
+	if !ok || w.Name == "" {
+		return ErrOnlyServed
+	}
+	obj, m, err := w.decode(storage.New())
+	if err != nil {
+		return err
+	}
+	ctx = request.WithNamespace(ctx, w.Namespace)
+	if err := rest.EnsureObjectNamespaceMatchesRequestNamespace(rest.ExpectedNamespaceForResource(w.Namespace, w.Resource), m); err != nil {
+		return err
+	}
+	if m.GetName() != w.Name {
+		return ErrOnlyServed
+	}
+	options := &metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("UpdateOptions"))
+	mutate := func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
+		if !w.passes.Handles(admission.Update) {
+			return obj, nil
+		}
+		return obj, w.passes.Admit(ctx, w.attributes(obj, old, w.Namespace, w.Name, options), w.Scope)
+	}
+	validate := rest.AdmissionToValidateObjectUpdateFunc(w.passes, w.attributes(nil, nil, w.Namespace, w.Name, options), w.Scope)
+	_, _, err = storage.Update(ctx, w.Name, rest.DefaultUpdatedObjectInfo(obj, mutate), func(context.Context, runtime.Object) error {
+		return ErrOnlyServed
+	}, func(ctx context.Context, obj, old runtime.Object) error {
+		if err := validate(ctx, obj, old); err != nil {
+			return err
+		}
+		w.object = obj
+		return errLetPass
+	}, false, options)
+	return explain(w.Kind, w.Name, err)
+}
+
+func (w *trying) delete(ctx context.Context) error {
+	storage, ok := w.Storage.(rest.GracefulDeleter)
+	if !ok || w.Name == "" || w.Subresource != "" {
+		return ErrOnlyServed
+	}
+	ctx = request.WithNamespace(ctx, w.Namespace)
+	options := &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	options.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
+	validate := rest.AdmissionToValidateObjectDeleteFunc(w.passes, w.attributes(nil, nil, w.Namespace, w.Name, options), w.Scope)
+	_, _, err := storage.Delete(ctx, w.Name, func(ctx context.Context, obj runtime.Object) error {
+		if err := validate(ctx, obj); err != nil {
+			return err
+		}
+		return errLetPass
+	}, options)
+	return err
+}

@@ -269,9 +269,10 @@ func TestSoak(t *testing.T) {
 	}
 	// What the first work starts stays.
 	run("first", 5*time.Second, func(context.Context) {})
+	before := settled(t, k.h)
 	s.Kill(t)
 	s.Restart(t)
-	before := settled(t, k.h)
+	fresh := settled(t, k.h)
 
 	kills := 0
 	end := time.Now().Add(*soakFor)
@@ -302,22 +303,23 @@ func TestSoak(t *testing.T) {
 		t.Error("something did not work at all")
 	}
 	held := settled(t, k.h)
+	if !held.like(before) {
+		t.Errorf("%v in the end, %v before", held, before)
+	}
 	// The watch caches keep the events of what is deleted until others take their place, each with
 	// what it changed: a new process has none. The index of etcd has what was deleted until its
 	// history is cut, every five minutes at what was the newest five minutes before.
 	s.Kill(t)
 	s.Restart(t)
 	began := settled(t, k.h)
-	var now remains
-	for until := time.Now().Add(historyStays); ; time.Sleep(2 * time.Second) {
-		if now = measureGone(t, k.h); now.like(before) && now.live <= before.live*1.1+4 {
-			break
-		}
+	now := began
+	for until := time.Now().Add(historyStays); now.live > fresh.live*1.1+4; now = measureGone(t, k.h) {
 		if time.Now().After(until) {
-			t.Fatalf("%v in the end, %v before; with the events of what was deleted %v, with the history of etcd %v", now, before, held, began)
+			t.Fatalf("a new process has %v in the end, and had %v before", now, fresh)
 		}
+		time.Sleep(2 * time.Second)
 	}
-	t.Logf("before: %v\nwith the events of what was deleted: %v\nwith the history of etcd: %v\nafter: %v", before, held, began, now)
+	t.Logf("before: %v\nin the end, with the events of what was deleted: %v\na new process before: %v\nand in the end, with the history of etcd: %v\nwithout it: %v", before, held, fresh, began, now)
 }
 
 // settled measures when nothing changes for a while and the series of what went are dropped.

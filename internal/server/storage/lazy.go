@@ -148,7 +148,8 @@ func (l *lazy) used() *opened {
 func (l *lazy) close() {
 	l.mu.Lock()
 	o, d, closed := l.mu.opened, l.mu.direct, l.mu.closed
-	l.mu.closed = true
+	// Who still has the store, such as a request that is kept, does not have its cache.
+	l.mu.opened, l.mu.direct, l.mu.closed = nil, nil, true
 	l.mu.Unlock()
 	switch {
 	case closed:

@@ -462,7 +462,7 @@ func memoryAfter(ctx context.Context, w *world, title string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return read(fmt.Sprintf(", %s later", settled))
+	return errors.Join(read(fmt.Sprintf(", %s later", settled)), w.profile(w.server, "operations"))
 }
 
 // lists reads many long lists at once, and how much memory was resident at most.

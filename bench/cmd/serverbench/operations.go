@@ -320,7 +320,7 @@ func fanOut(ctx context.Context, w *world, title string) error {
 		return err
 	}
 	for i := range seen {
-		group.Go(func() error { return watch(watching, w.server, version, &seen[i]) })
+		group.Go(func() error { return watch(watching, load.NewClient(w.server), version, &seen[i]) })
 	}
 	// When a watcher was sent one, it is there.
 	if err := load.CreateOne(ctx, w.server); err != nil {
@@ -379,8 +379,7 @@ func version(ctx context.Context, s *peer.Server) (string, error) {
 }
 
 // watch watches ConfigMaps from a version on, until the context ends.
-func watch(ctx context.Context, s *peer.Server, version string, to io.Writer) error {
-	c := load.NewClient(s)
+func watch(ctx context.Context, c *load.Client, version string, to io.Writer) error {
 	defer c.Close()
 	err := c.Do(ctx, load.Request{Path: configMaps + "?watch=true&resourceVersion=" + version}, to)
 	if ctx.Err() != nil {
@@ -430,7 +429,7 @@ func mix(ctx context.Context, w *world, title string) error {
 	})
 	var sent lines
 	for range 4 {
-		group.Go(func() error { return watch(background, w.server, "0", &sent) })
+		group.Go(func() error { return watch(background, load.NewClient(w.server), "0", &sent) })
 	}
 	r, err := measureFor(background, w.server, 8, w.duration, load.ConfigMap.Create)
 	stop()

@@ -185,8 +185,12 @@ func growWatchers(ctx context.Context, g *growth, from, to int) error {
 	if err != nil {
 		return err
 	}
-	for i := range sent {
-		g.group.Go(func() error { return watch(g.lasting, g.Server, version, &sent[i]) })
+	clients, err := g.connect(ctx, to-from)
+	if err != nil {
+		return err
+	}
+	for i, c := range clients {
+		g.group.Go(func() error { return watch(g.lasting, c, version, &sent[i]) })
 	}
 	if err := load.CreateOne(ctx, g.Server); err != nil {
 		return err
@@ -196,16 +200,23 @@ func growWatchers(ctx context.Context, g *growth, from, to int) error {
 
 // growConnections opens connections that stay open.
 func growConnections(ctx context.Context, g *growth, from, to int) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for range to - from {
-		group.Go(func() error {
-			c := load.NewClient(g.Server)
-			g.group.Go(func() error { <-g.lasting.Done(); c.Close(); return nil })
-			return c.Do(ctx, load.Request{Path: "/version"}, io.Discard)
-		})
+	clients, err := g.connect(ctx, to-from)
+	for _, c := range clients {
+		g.group.Go(func() error { <-g.lasting.Done(); c.Close(); return nil })
 	}
-	return group.Wait()
+	return err
+}
+
+// connect opens connections, some at a time: a server waits two seconds for what a client says
+// first, and on a machine that is busy, clients that all connect at once take longer.
+func (g *growth) connect(ctx context.Context, count int) ([]*load.Client, error) {
+	clients := make([]*load.Client, count)
+	for i := range clients {
+		clients[i] = load.NewClient(g.Server)
+	}
+	return clients, atOnce(ctx, count, func(ctx context.Context, i int) error {
+		return clients[i].Do(ctx, load.Request{Path: "/version"}, io.Discard)
+	})
 }
 
 func growWebhooks(ctx context.Context, g *growth, from, to int) error {

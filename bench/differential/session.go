@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -134,7 +136,17 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 		}
 	}
 	a.ContentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if strings.HasSuffix(a.ContentType, "json") && json.Unmarshal(data, &a.Body) == nil {
+	if a.ContentType == runtime.ContentTypeProtobuf {
+		// The content is compared, not the bytes, which have versions and times in them.
+		obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), data)
+		if err == nil {
+			data, err = json.Marshal(obj)
+		}
+		if err != nil {
+			return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
+		}
+	}
+	if (strings.HasSuffix(a.ContentType, "json") || a.ContentType == runtime.ContentTypeProtobuf) && json.Unmarshal(data, &a.Body) == nil {
 		return a, nil
 	}
 	a.Body = string(data)

@@ -41,6 +41,9 @@ type keptItems struct {
 	items map[types.UID]*keptItem
 	// turn is the one of the last list.
 	turn atomic.Int64
+	// adding reports whether a list is about to add items. One at a time does: many lists of the
+	// same objects at once would each encode all of them, and have them in memory.
+	adding atomic.Bool
 }
 
 type keptItem struct {
@@ -68,6 +71,7 @@ func identity(item runtime.Object) (uid types.UID, version string, ok bool) {
 }
 
 // recall sets what is known of the items, and returns for how many bytes of others there is room.
+// If there is any, keep must be called.
 func (k *kept) recall(items []runtime.Object, f form, data [][]byte) (room int) {
 	if k == nil {
 		return 0
@@ -93,6 +97,9 @@ func (k *kept) recall(items []runtime.Object, f form, data [][]byte) (room int) 
 		k.add(kind)
 		return 0
 	}
+	if room <= 0 || !known.adding.CompareAndSwap(false, true) {
+		return 0
+	}
 	return room
 }
 
@@ -116,16 +123,15 @@ func (k *kept) add(kind keptKind) {
 
 // keep keeps how some of the items were encoded, those whose numbers are in fresh.
 func (k *kept) keep(items []runtime.Object, f form, data [][]byte, fresh []int) {
-	if k == nil || len(fresh) == 0 {
-		return
-	}
 	turn := k.turn.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.kinds[kindOf(items, f)]
 	if known == nil {
+		// It was dropped meanwhile.
 		return
 	}
+	known.adding.Store(false)
 	for _, i := range fresh {
 		uid, version, ok := identity(items[i])
 		if !ok || k.bytes >= keptBytes {

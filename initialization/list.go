@@ -92,6 +92,9 @@ func (e *encoder) encodeList(obj runtime.Object, w io.Writer) (bool, error) {
 func (l *list) prepare() error {
 	room := l.kept.recall(l.items, l.form, l.data)
 	var fresh []int
+	if room > 0 {
+		defer func() { l.kept.keep(l.items, l.form, l.data, fresh) }()
+	}
 	for i, item := range l.items {
 		if l.data[i] != nil {
 			continue
@@ -107,7 +110,6 @@ func (l *list) prepare() error {
 			l.sizes[i] = item.(protobufItem).Size()
 		}
 	}
-	l.kept.keep(l.items, l.form, l.data, fresh)
 	return nil
 }
 

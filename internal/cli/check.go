@@ -252,8 +252,8 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 		ServerSide: o.serverSide, Call: o.call, ServiceAddresses: o.serviceAddresses, Diff: o.diff, Expand: o.expand,
 		AllowUnseen: o.allowUnseen, Skip: o.skip, MissingDefinitions: check.MissingDefinitions(o.missingDefinitions), Accepted: o.accepted,
 	}
-	shown.Set("Reading the cluster")
-	if options.Snapshot, err = o.cluster(ctx); err != nil {
+	shown.Set(readingCluster)
+	if options.Snapshot, err = o.cluster(ctx, shown); err != nil {
 		return err
 	}
 	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
@@ -280,7 +280,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 }
 
 // cluster reads what the objects are checked against; nil for nothing.
-func (o *checkOptions) cluster(ctx context.Context) (*clustersnapshot.Snapshot, error) {
+func (o *checkOptions) cluster(ctx context.Context, shown *terminal.Progress) (*clustersnapshot.Snapshot, error) {
 	switch {
 	case o.snapshot != "":
 		s, err := clustersnapshot.Read(o.snapshot)
@@ -298,7 +298,7 @@ func (o *checkOptions) cluster(ctx context.Context) (*clustersnapshot.Snapshot, 
 		}
 		config.QPS = -1
 		config.WarningHandler = rest.NoWarnings{}
-		s, err := clustersnapshot.Take(ctx, config)
+		s, err := clustersnapshot.Take(ctx, config, func(done, of int) { shown.Set(readingKinds(done, of)) })
 		if err != nil {
 			return nil, fmt.Errorf("reading the cluster: %w", err)
 		}

@@ -23,7 +23,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 type explainOptions struct {
@@ -37,6 +39,12 @@ type explainOptions struct {
 	registrations          []string
 	output                 string
 	expand, exitCode, rbac bool
+	// connect asks webhooks for their certificates; services are at serviceAddresses.
+	connect          bool
+	serviceAddresses []string
+	addresses        webhookservices.Addresses
+	// world reads the registrations.
+	world reader
 	// enable, disable and configFile are flags of the cluster's API server.
 	enable, disable []string
 	configFile      string
@@ -74,6 +82,9 @@ command lists as unknown what it cannot read.`,
   # why a Deployment has no pods
   gatehouse explain deployment/web -n shop
 
+  # whether its webhooks can be reached from here, and when their certificates expire
+  gatehouse explain -f deployment.yaml --connect
+
   # what a deletion would go through
   gatehouse explain deployment/web --operation DELETE
 
@@ -105,6 +116,11 @@ command lists as unknown what it cannot read.`,
 		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
 		f.BoolVar(&o.dryRun, "dry-run", false, "explain a dry run")
 		f.BoolVar(&o.expand, "expand", true, "explain what controllers create for a workload, too")
+	})
+	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.BoolVar(&o.connect, "connect", false, "connect to each webhook of the plan from here, to look at its certificate; no request is sent")
+		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -154,7 +170,13 @@ func (o *explainOptions) complete() error {
 	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
 		return err
 	}
+	var err error
+	if o.addresses, err = webhookservices.ParseAddresses(o.serviceAddresses); err != nil {
+		return usageError{err}
+	}
 	switch {
+	case len(o.serviceAddresses) > 0 && !o.connect:
+		return usageError{errors.New("--service-address needs --connect")}
 	case o.operation == "CREATE" && o.file == "":
 		return usageError{errors.New("a CREATE needs the object: -f FILE")}
 	case o.operation == "CONNECT" && (o.object == "" || o.subresource == ""):
@@ -188,6 +210,8 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	if err := discardLogs(ctx); err != nil {
 		return err
 	}
+	shown := terminal.NewProgress(streams.Err, readingCluster, progressAfter)
+	defer shown.End()
 	explain, kinds, namespace, err := o.explainer(ctx)
 	if err != nil {
 		return err
@@ -198,7 +222,8 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	}
 	var found []*v1alpha1.AdmissionExplanation
 	var headings []string
-	for _, q := range requests {
+	for i, q := range requests {
+		shown.Set(fmt.Sprintf("Explained %d of %s", i, count(len(requests), "request")))
 		e, made, err := explain(ctx, q)
 		if err != nil {
 			return err
@@ -223,6 +248,12 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 			found, headings = append(found, e), append(headings, fmt.Sprintf("For %s, its controller would create:", d.Of))
 		}
 	}
+	if o.connect {
+		if err := o.connectTo(ctx, found, shown); err != nil {
+			return err
+		}
+	}
+	shown.End()
 	if o.output != "text" {
 		err = printExplanations(streams.Out, o.output, found)
 	} else {
@@ -251,6 +282,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 		if namespace == "" {
 			namespace = metav1.NamespaceDefault
 		}
+		o.world = always(world, nil)
 		return o.offline(world, nil), world.Kinds, namespace, nil
 	}
 	flags := offline.Flags{Selection: admission.Selection{Enable: o.enable, Disable: o.disable}}
@@ -277,6 +309,10 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 			if ask && o.ofServer() {
 				return nil, nil, "", usageError{errors.New("this Gatehouse server explains by itself, and knows its plugins: leave out --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file")}
 			}
+			o.world = func(ctx context.Context) (*offline.World, *rest.Config, error) {
+				world, err := offline.Connect(ctx, config, kinds)
+				return world, config, err
+			}
 			return o.server(config, kinds), kinds, namespace, err
 		}
 	}
@@ -284,6 +320,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	if err != nil {
 		return nil, nil, "", err
 	}
+	o.world = always(world, config)
 	if err := world.Judge(ctx, config, flags); err != nil {
 		return nil, nil, "", err
 	}

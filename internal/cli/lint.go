@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
@@ -24,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
+	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
@@ -203,7 +203,10 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 	if o.explain != "" {
 		return explainRule(streams.Out, lint.Find(o.explain))
 	}
-	r, err := o.check(ctx, streams.In)
+	shown := terminal.NewProgress(streams.Err, "Reading files", progressAfter)
+	defer shown.End()
+	r, err := o.check(ctx, streams.In, shown)
+	shown.End()
 	if err != nil {
 		return err
 	}
@@ -234,17 +237,17 @@ type lintReport struct {
 	suppressed []suppressedFinding
 	idle       []string
 	// locate finds a field of an object in the files.
-	locate func(lint.Object, []any) (file string, line int, ok bool)
+	locate func(lint.Object, []any) (at offline.Position, ok bool)
 }
 
 // check looks at what the command line names.
-func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, error) {
+func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.Progress) (*lintReport, error) {
 	var files, world *offline.World
 	var skipped, unread []string
 	var err error
 	var about func(lint.Object) bool
 	var release *version.Version
-	r := &lintReport{locate: func(lint.Object, []any) (string, int, bool) { return "", 0, false }}
+	r := &lintReport{locate: func(lint.Object, []any) (offline.Position, bool) { return offline.Position{}, false }}
 	if len(o.paths) > 0 {
 		if files, skipped, unread, err = offline.Survey(o.paths, in, o.ignore); err != nil {
 			return nil, err
@@ -254,12 +257,12 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 	inside := false
 	live := len(o.paths) == 0 || *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != ""
 	if live {
+		shown.Set(readingCluster)
 		config, err := o.cluster.open()
 		if err != nil {
 			return nil, err
 		}
-		own, err := rest.InClusterConfig()
-		inside = err == nil && own.Host == config.Host
+		inside = inCluster(config)
 		kinds, err := offline.Discover(config)
 		if err != nil {
 			return nil, err
@@ -288,7 +291,8 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		w.Elsewhere = func(service types.NamespacedName) bool { return o.addresses.Has(service.Namespace, service.Name) }
 	}
 	if o.connect {
-		w.Served = present(ctx, &connector{world: w, addresses: o.addresses, inside: inside})
+		c := &connector{world: w, addresses: o.addresses, inside: inside}
+		w.Served = c.present(ctx, w.Addresses(), func(done, of int) { shown.Set(fmt.Sprintf("Connected to %d of %d webhooks", done, of)) })
 	} else {
 		w.Unseen[lint.Certificates] = "no webhook was connected to; --connect does"
 	}
@@ -299,7 +303,14 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader) (*lintReport, err
 		}
 	}
 	rules := slices.DeleteFunc(slices.Clone(lint.Rules()), func(rule *lint.Rule) bool { return slices.Contains(o.disable, rule.ID) })
-	r.Report = lint.Check(ctx, w, lint.Options{About: about, Rules: rules})
+	if !slices.Contains(o.disable, "expression-types") {
+		if err := checkTypes(ctx, w, about, shown); err != nil {
+			return nil, err
+		}
+	}
+	r.Report = lint.Check(ctx, w, lint.Options{About: about, Rules: rules, Progress: func(done, of int) {
+		shown.Set(fmt.Sprintf("Checked %d of %d rules", done, of))
+	}})
 	var comments []manifests.Acceptance
 	if files != nil {
 		comments = files.Acceptances()

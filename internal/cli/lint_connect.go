@@ -33,18 +33,20 @@ type connector struct {
 	inside    bool
 }
 
-// present connects to each webhook, and returns the certificates that they present.
-func present(ctx context.Context, c *connector) map[lint.Address]lint.Served {
+// present connects to webhooks, and returns the certificates that they present. progress is called
+// with how many are done, and of how many.
+func (c *connector) present(ctx context.Context, addresses map[lint.Address]*types.NamespacedName, progress func(done, of int)) map[lint.Address]lint.Served {
 	served := map[lint.Address]lint.Served{}
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(connectAtOnce)
-	for address, service := range c.world.Addresses() {
+	for address, service := range addresses {
 		group.Go(func() error {
 			one := c.connect(ctx, address, service)
 			mu.Lock()
 			defer mu.Unlock()
 			served[address] = one
+			progress(len(served), len(addresses))
 			return nil
 		})
 	}

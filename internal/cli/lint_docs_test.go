@@ -236,6 +236,12 @@ cluster, as the one of ` + "`gatehouse serve`" + ` does: rules about its service
 With paths and ` + "`--kubeconfig` or `--context`" + `, the command judges the files as if they were applied to
 that cluster, and reports what is wrong with the files.
 
+## Types of expressions
+
+If there are validating policies, the command starts a temporary server with them and with the custom
+resources that they are about, and reports what kube-apiserver's controllers write to
+` + "`status.typeChecking`" + `. That takes about a second; ` + "`--disable expression-types`" + ` leaves it out.
+
 ## Before an upgrade
 
     gatehouse lint --upgrade-to 1.38
@@ -270,7 +276,7 @@ steps:
 ` + "```" + `
 
 ` + "`--level warning`" + ` leaves out notes, ` + "`--level error`" + ` all but errors. ` + "`-o json`" + ` has the fields
-` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`), `checked` and `unseen`" + `. ` + "`-o github`" + `
+` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`, `column`), `checked` and `unseen`" + `. ` + "`-o github`" + `
 prints workflow commands, which GitHub shows at the lines of a pull request, and ` + "`-o gitlab`" + ` a code
 quality report.
 

@@ -31,7 +31,9 @@ type placed struct {
 	} `json:"object"`
 	Field string `json:"field,omitempty"`
 	File  string `json:"file,omitempty"`
-	Line  int    `json:"line,omitempty"`
+	// Line and Column count from 1.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
 }
 
 // findings returns what is at least of a level.
@@ -52,7 +54,8 @@ func (r *lintReport) findings(least lint.Level) []placed {
 func (r *lintReport) place(f *lint.Finding) placed {
 	p := placed{Rule: f.Rule.ID, Level: f.Level, Message: f.Message, Field: f.Field()}
 	p.Object.Kind, p.Object.Namespace, p.Object.Name = f.Object.Kind, f.Object.Namespace, f.Object.Name
-	p.File, p.Line, _ = r.locate(f.Object, f.Path)
+	at, _ := r.locate(f.Object, f.Path)
+	p.File, p.Line, p.Column = at.File, at.Line, at.Column
 	return p
 }
 
@@ -81,7 +84,7 @@ func annotationsOfLint(list []placed) []annotation {
 	annotations := make([]annotation, len(list))
 	for i := range list {
 		p := &list[i]
-		annotations[i] = annotation{level: string(p.Level), rule: p.Rule, object: p.title(), message: p.Message + ".", file: p.File, line: p.Line}
+		annotations[i] = annotation{level: string(p.Level), rule: p.Rule, object: p.title(), message: p.Message + ".", file: p.File, line: p.Line, column: p.Column}
 	}
 	return annotations
 }
@@ -95,7 +98,7 @@ func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) erro
 			where += ": " + p.Field
 		}
 		if p.File != "" {
-			where = fmt.Sprintf("%s:%d: %s", p.File, p.Line, where)
+			where = place(p.File, p.Line, p.Column) + ": " + where
 		}
 		text := page.Wrapped(fmt.Sprintf("%s %s: %s.", p.Level, p.Rule, p.Message), "    ")
 		terminal.Fprintf(page, "%s\n    %s%s", terminal.Paint(terminal.Bold, where), levelPainted(string(p.Level)), text[len("    ")+len(p.Level):])

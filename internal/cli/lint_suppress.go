@@ -25,12 +25,12 @@ func (r *lintReport) suppress(o *lintOptions, comments []manifests.Acceptance) {
 	kept := r.Findings[:0]
 	for _, f := range r.Findings {
 		reason, by := o.accepts(r, &f)
-		file, line, _ := r.locate(f.Object, f.Path)
-		_, first, _ := r.locate(f.Object, nil)
+		at, _ := r.locate(f.Object, f.Path)
+		first, _ := r.locate(f.Object, nil)
 		for i := range comments {
 			c := &comments[i]
 			// A comment at the object is about all of its fields.
-			if c.File == file && c.Rule == f.Rule.ID && c.Reason != "" && (c.Covers(line) || c.Covers(first)) {
+			if c.File == at.File && c.Rule == f.Rule.ID && c.Reason != "" && (c.Covers(at.Line) || c.Covers(first.Line)) {
 				used[i] = true
 				reason, by = c.Reason, fmt.Sprintf("%s:%d", c.File, c.Line)
 			}
@@ -63,11 +63,11 @@ func (o *lintOptions) accepts(r *lintReport, f *lint.Finding) (reason, by string
 			return "the object is skipped", "--skip=" + one
 		}
 	}
-	file, _, _ := r.locate(f.Object, f.Path)
+	at, _ := r.locate(f.Object, f.Path)
 	for _, a := range o.accepted {
 		matches := true
 		if a.File != "" {
-			matches, _ = path.Match(a.File, filepath.ToSlash(file))
+			matches, _ = path.Match(a.File, filepath.ToSlash(at.File))
 		}
 		if matches && a.Rule == f.Rule.ID && (a.Object == "" || a.Object == f.Object.String()) {
 			return a.Reason, o.configured.file

@@ -112,7 +112,7 @@ func TestLintSuppresses(t *testing.T) {
 
 func TestLintSaysWhatItFound(t *testing.T) {
 	out, code := lintRun(t, lintExample)
-	if code != exitError || !strings.Contains(out, "hooks.yaml:6: ValidatingWebhookConfiguration/policies: webhooks[0]\n    error self-deadlock: ") {
+	if code != exitError || !strings.Contains(out, "hooks.yaml:6:3: ValidatingWebhookConfiguration/policies: webhooks[0]\n    error self-deadlock: ") {
 		t.Errorf("code %d:\n%s", code, out)
 	}
 	// Without a finding, the rules and what was not seen are named all the same.

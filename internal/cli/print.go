@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -10,6 +11,14 @@ import (
 
 // progressAfter is how long a command works before it shows its progress.
 var progressAfter = 2 * time.Second
+
+// readingCluster is what a command does first that reads a cluster.
+const readingCluster = "Reading the cluster"
+
+// readingKinds says how many kinds of objects of a cluster are read.
+func readingKinds(done, of int) string {
+	return fmt.Sprintf("%s: %d of %d kinds", readingCluster, done, of)
+}
 
 // writeTable writes a table as wide as the terminal.
 func writeTable(out io.Writer, t *terminal.Table) error {

@@ -12,6 +12,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal/terminaltest"
 )
 
+// Commands that read a cluster or much else show how far they are, on a terminal only.
+func TestCommandsShowTheirProgress(t *testing.T) {
+	defer func(before time.Duration) { progressAfter = before }(progressAfter)
+	progressAfter = 0
+	address := clusterOfTests(t)
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"lint", "--kubeconfig", address.Kubeconfig},
+		{"snapshot", "-o", "-", "--kubeconfig", address.Kubeconfig},
+		{"explain", "-f", file, "--kubeconfig", address.Kubeconfig},
+	} {
+		terminal, screen := terminaltest.Open(t)
+		read := make(chan string, 1)
+		go func() {
+			seen, _ := io.ReadAll(screen)
+			read <- string(seen)
+		}()
+		var out, plain bytes.Buffer
+		code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: terminal})
+		terminal.Close()
+		if seen := <-read; code != exitOK || !strings.HasPrefix(seen, "\rRead") || !strings.HasSuffix(seen, " \r") || out.Len() == 0 {
+			t.Errorf("%q: exit %d, the terminal got %q", args, code, seen)
+		}
+		if code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &plain}); code != exitOK || plain.Len() > 0 {
+			t.Errorf("%q: exit %d, without a terminal there is %q", args, code, plain.String())
+		}
+	}
+}
+
 // A check that takes long shows how far it is, on a terminal only, and leaves the line empty.
 func TestCheckShowsItsProgress(t *testing.T) {
 	defer func(before time.Duration) { progressAfter = before }(progressAfter)

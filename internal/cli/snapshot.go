@@ -63,7 +63,10 @@ func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	s, err := clustersnapshot.Take(ctx, config)
+	shown := terminal.NewProgress(streams.Err, readingCluster, progressAfter)
+	defer shown.End()
+	s, err := clustersnapshot.Take(ctx, config, func(done, of int) { shown.Set(readingKinds(done, of)) })
+	shown.End()
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	// About, if set, says which objects findings are wanted about. Others count for what
 	// they do to these.
 	About func(Object) bool
+	// Progress, if set, is called with how many rules are checked, and of how many.
+	Progress func(done, of int)
 }
 
 // Report is what Check found.
@@ -56,9 +58,12 @@ func Check(ctx context.Context, w *World, o Options) *Report {
 		World: w, ctx: ctx, about: o.About, report: &Report{}, unseen: map[string]bool{},
 		filters: map[*snapshot.Entry]int{}, filterNumbers: map[string]int{},
 	}
-	for _, r := range o.Rules {
+	for i, r := range o.Rules {
 		if ctx.Err() != nil {
 			break
+		}
+		if o.Progress != nil {
+			o.Progress(i, len(o.Rules))
 		}
 		if r.Upgrade && w.Upgrade == nil {
 			continue

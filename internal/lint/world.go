@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,6 +30,7 @@ const (
 	Params       Part = "params"
 	Waiting      Part = "objects that wait for initializers"
 	Certificates Part = "served certificates"
+	Types        Part = "types of expressions"
 )
 
 // World is what is known of a place with registrations. It does not change while it is
@@ -75,9 +77,22 @@ type World struct {
 	Injectors map[string]bool
 	// Upgrade is what the registrations are to work with; nil when nobody asks.
 	Upgrade *Upgrade
+	// Typed are the validating policies, and the definitions of the custom resources that they are
+	// about. Types is what their expressions get wrong about types.
+	Typed []*unstructured.Unstructured
+	Types []TypeError
 	// Served are the certificates that webhooks present, by address; only those that were
 	// asked are in it.
 	Served map[Address]Served
+}
+
+// TypeError is what an expression of a policy gets wrong about types.
+type TypeError struct {
+	Policy string
+	// Path is the field with the expression.
+	Path []any
+	// Message is one line.
+	Message string
 }
 
 // Written is how a registration object was written.

@@ -404,23 +404,21 @@ func member(n *yamlv3.Node, step string) (key, value *yamlv3.Node) {
 	return key, value
 }
 
-// LineOf returns the line of what is at a path of names and indexes, or of as much of the path
-// as is written.
-func (o *Object) LineOf(path []any) int {
+// ValueOf returns the line and the column of what is at a path of names and indexes, or of as much
+// of the path as is written.
+func (o *Object) ValueOf(path []any) (line, column int) {
 	n := o.node()
 	if n == nil {
-		return o.Line
+		return o.Line, 1
 	}
-	line := o.document + n.Line - 1
 	for _, step := range path {
 		_, value := member(n, fmt.Sprint(step))
 		if value == nil {
 			break
 		}
 		n = value
-		line = o.document + n.Line - 1
 	}
-	return line
+	return o.document + n.Line - 1, n.Column
 }
 
 // At names the place of the object.

@@ -61,7 +61,8 @@ func (p Places) Locate(e *plan.Entry, rule *int) *plan.Location {
 			text += ".rules[" + strconv.Itoa(*rule) + "]"
 		}
 	}
-	return &plan.Location{File: o.File, Line: o.LineOf(path), Field: text}
+	line, _ := o.ValueOf(path)
+	return &plan.Location{File: o.File, Line: line, Field: text}
 }
 
 // Name is the name of the object, empty when it has none.

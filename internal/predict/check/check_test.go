@@ -246,7 +246,7 @@ spec:
 			}
 			continue
 		}
-		want := []string{"22 rejected-pods Deployment shop/host: ", "violates PodSecurity", "33 rejected-pods CronJob shop/cron: ", "must be less than or equal to cpu limit of 100m"}
+		want := []string{"22 rejected-pods/PodSecurity Deployment shop/host: ", "violates PodSecurity", "33 rejected-pods CronJob shop/cron: ", "must be less than or equal to cpu limit of 100m"}
 		text := strings.Join(got, "\n")
 		for _, w := range want {
 			if !strings.Contains(text, w) {

@@ -69,9 +69,21 @@ func (r *run) dependents(ctx context.Context, controllers *controllerClients, t 
 			return nil, err
 		}
 		if !a.ok() {
-			field := strings.Join(d.Template, ".")
-			message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, a.status.Message)
-			findings = append(findings, func() { r.report.find(t, LevelError, ruleDependent, field, message) })
+			causes, err := r.denials(ctx, a)
+			if err != nil {
+				return nil, err
+			}
+			if len(causes) == 0 {
+				causes = []denial{{message: a.status.Message}}
+			}
+			for i := range causes {
+				cause := &causes[i]
+				field := strings.Join(d.Template, ".")
+				message := fmt.Sprintf("the %s that the controller of %s creates would be rejected: %s", d.Object.GetKind(), d.Of, cause.message)
+				findings = append(findings, func() {
+					r.report.findCause(t, LevelError, cause.rule(ruleDependent), field, message, cause.Cause)
+				})
+			}
 		}
 	}
 	return findings, nil

@@ -30,7 +30,7 @@ const (
 	ruleGenerated    = "generate-name"
 	ruleOnlyHere     = "only-gatehouse"
 	ruleNotChecked   = "not-checked"
-	ruleTypes        = "expression-types"
+	RuleTypes        = "expression-types"
 	ruleUnseen       = "unseen"
 	ruleAccept       = "accept"
 	ruleDependent    = "rejected-pods"
@@ -76,7 +76,7 @@ func Rules() []Rule {
 		{ruleDuplicate, LevelWarning, "The same object is there twice", "Remove one of them."},
 		{ruleGenerated, LevelWarning, "The object has a generated name", "kubectl apply refuses it: use kubectl create, or name the object."},
 		{ruleOnlyHere, LevelWarning, "Only Gatehouse serves this kind", "Other clusters reject the object."},
-		{ruleTypes, LevelWarning, "An expression is wrong about types", "Correct the field: the expression fails for the kind that the message names."},
+		{RuleTypes, LevelWarning, "An expression is wrong about types", "Correct the field: the expression fails for the kind that the message names."},
 		{ruleUnseen, LevelError, "The cluster was not seen as a whole", "Let the reader of the cluster list the resource, or accept it with --allow-unseen."},
 		{ruleAccept, LevelWarning, "An acceptance has no effect", "Remove it, or correct its rule, its place or its reason."},
 		{ruleDependent, LevelError, "What the controller of a workload creates is rejected", "Correct the template: the cluster takes the workload, and it gets no pods."},

@@ -45,7 +45,7 @@ func (r *run) checkTypes(ctx context.Context) error {
 			continue
 		}
 		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
-			r.report.warn(t, ruleTypes, w.FieldRef, strings.TrimSpace(w.Warning))
+			r.report.warn(t, RuleTypes, w.FieldRef, strings.TrimSpace(w.Warning))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -61,7 +62,9 @@ type taker struct {
 
 // Take reads a cluster. What the caller may not read is in Unread. The error is that of a
 // cluster that does not answer.
-func Take(ctx context.Context, config *rest.Config) (*Snapshot, error) {
+// progress, which may be nil, is called with how many kinds are read, and of how many, from one
+// goroutine at a time.
+func Take(ctx context.Context, config *rest.Config, progress func(done, of int)) (*Snapshot, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
@@ -89,7 +92,7 @@ func Take(ctx context.Context, config *rest.Config) (*Snapshot, error) {
 	for _, d := range registration.Sources() {
 		resources = append(resources, schema.GroupResource{Group: registration.GroupName, Resource: d.Resource})
 	}
-	found, unread, err := t.list(ctx, append(resources, serviceCIDRs))
+	found, unread, err := t.list(ctx, append(resources, serviceCIDRs), progress)
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +148,12 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
 }
 
 // list lists resources, as far as the cluster serves them and the caller may.
-func (t *taker) list(ctx context.Context, resources []schema.GroupResource) (found []*unstructured.Unstructured, unread []Unread, err error) {
+func (t *taker) list(ctx context.Context, resources []schema.GroupResource, progress func(done, of int)) (found []*unstructured.Unstructured, unread []Unread, err error) {
 	lists, refusals := make([][]*unstructured.Unstructured, len(resources)), make([]error, len(resources))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
+	var mu sync.Mutex
+	done := 0
 	for i, resource := range resources {
 		gvr, ok := t.versions[resource]
 		if !ok {
@@ -162,6 +167,12 @@ func (t *taker) list(ctx context.Context, resources []schema.GroupResource) (fou
 			}
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", resource, err)
+			}
+			if progress != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				progress(done, len(resources))
 			}
 			return nil
 		})

@@ -34,6 +34,8 @@ type survey struct {
 	// roles are what roles allow, by kind, namespace and name.
 	roles    map[lint.Object][]rbacv1.PolicyRule
 	bindings []binding
+	// definitions are those of custom resources, by name.
+	definitions map[string]*unstructured.Unstructured
 }
 
 // binding gives groups a role.
@@ -69,7 +71,7 @@ func newSurvey(now time.Time) *survey {
 			Now: now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
-		roles: map[lint.Object][]rbacv1.PolicyRule{},
+		roles: map[lint.Object][]rbacv1.PolicyRule{}, definitions: map[string]*unstructured.Unstructured{},
 	}
 }
 
@@ -128,6 +130,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	r := w.Registrations
 	r.Objects = objects
 	s.world.Snapshot = snapshot.Compile(r)
+	s.world.Typed = s.typed(objects)
 	return s.world, nil
 }
 
@@ -177,15 +180,23 @@ func (f *files) document(o lint.Object) *document {
 
 // Locate returns where a field of an object is written, or as much of its path as is
 // written; ok is false when no file has the object.
-func (w *World) Locate(o lint.Object, path []any) (file string, line int, ok bool) {
+func (w *World) Locate(o lint.Object, path []any) (at Position, ok bool) {
 	if w.files == nil {
-		return "", 0, false
+		return Position{}, false
 	}
 	d := w.files.document(o)
 	if d == nil {
-		return "", 0, false
+		return Position{}, false
 	}
-	return d.File, d.LineOf(path), true
+	at.File = d.File
+	at.Line, at.Column = d.ValueOf(path)
+	return at, true
+}
+
+// Position is a place in a file. Line and Column count from 1.
+type Position struct {
+	File         string
+	Line, Column int
 }
 
 // resources lists the kinds for rules.
@@ -408,6 +419,7 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
 	custom[schema.GroupResource{Group: group, Resource: plural}] = true
+	s.definitions[u.GetName()] = u
 	content, found, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
 	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); !found || strategy != "Webhook" {
 		return

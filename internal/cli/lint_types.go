@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,7 +31,7 @@ func checkTypes(ctx context.Context, w *lint.World, about func(lint.Object) bool
 	if policies == 0 {
 		return nil
 	}
-	if err := startLogging(ctx, io.Discard, 0); err != nil {
+	if err := discardLogs(ctx); err != nil {
 		return err
 	}
 	shown.Set("Checking the types of " + count(policies, "policy"))

@@ -109,7 +109,8 @@ requests and exits with 0.`,
 				o.server.Controllers = []string{server.NoControllers}
 			}
 			o.server.Flags = shownFlags{cmd.Flags()}
-			if !o.test {
+			// The suites of others count what there is.
+			if o.server.HintsAtMissing = !o.test; !o.test {
 				return run(cmd.Context(), o)
 			}
 			remove, err := o.forTests(cmd.Flags())

@@ -11,7 +11,7 @@ import (
 )
 
 // Webhook returns how the webhook of a plan is reached, with its service, nil for one that has none;
-// ok is false for an entry that is no webhook, or that is not known here.
+// ok is false for an entry that is not a webhook, or is not known here.
 func (w *World) Webhook(e *plan.Entry) (c *registration.ClientConfig, at Address, service *types.NamespacedName, ok bool) {
 	for _, source := range hooks {
 		if source.String() != e.Kind {

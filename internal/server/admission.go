@@ -180,6 +180,9 @@ func newJudging(f *framed) (*judging, error) {
 	}
 	a.rejections = rejections.New(self.client, owners)
 	writes := a.rejections.Around(admission.Chain(a.plugins...))
+	if s.HintsAtMissing {
+		writes = a.rejections.Hinting(writes, controllers.Missing(s.Controllers, s.FakeNodes))
+	}
 	if a.chain = writes; s.Rehearsals {
 		a.chain = rehearsalChain{writes}
 	}

@@ -165,6 +165,9 @@ type Options struct {
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
 	FakeNodes int
+	// HintsAtMissing has a workload whose controller does not run, and a pod without a node, get an
+	// event that says what would have to run.
+	HintsAtMissing bool
 
 	// ServiceAddresses say where webhooks are whose services lead nowhere here, each as
 	// NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the service.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ type Teller struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	waiting  chan rejection
+	hints    chan hint
 }
 
 // rejection is a create that admission rejected.
@@ -71,7 +73,7 @@ type rejection struct {
 
 // New returns a Teller that reads owners and writes events with the clients.
 func New(client kubernetes.Interface, metadata metadata.Interface) *Teller {
-	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting)}
+	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting), hints: make(chan hint, maxHints)}
 }
 
 // Around returns admission that does what next does and tells owners of creates that it
@@ -219,6 +221,9 @@ func (t *Teller) Run(ctx context.Context) {
 		mapper:   restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(t.client.Discovery())),
 		metadata: t.metadata, known: cache.NewLRUExpireCache(maxKnown),
 	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { t.writeHints(ctx, owners) })
 	for {
 		select {
 		case <-ctx.Done():

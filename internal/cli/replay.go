@@ -260,7 +260,7 @@ func takeSnapshot(ctx context.Context, c *cluster) (*clustersnapshot.Snapshot, *
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := clustersnapshot.Take(ctx, config)
+	s, err := clustersnapshot.Take(ctx, config, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the cluster: %w", err)
 	}

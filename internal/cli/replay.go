@@ -203,11 +203,19 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
+// replayMemory is the size, in bytes, from which on the heap is collected more often than by its
+// growth. The two servers of a replay live in half of it.
+const replayMemory = 300 << 20
+
 // quietServers has temporary servers log only when they are asked to, and collect garbage seldom.
 func quietServers(ctx context.Context, streams Streams, l *logging) error {
 	if os.Getenv("GOGC") == "" {
 		// The process ends soon.
 		debug.SetGCPercent(checkCollectAt)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// A million requests take no more memory than a thousand.
+		debug.SetMemoryLimit(replayMemory)
 	}
 	return l.startFromTwo(ctx, streams.Err)
 }

@@ -224,8 +224,10 @@ func TestWhatWasKeptGoes(t *testing.T) {
 			}
 			return known
 		}
-		if list(0, 10, 1) > 0 || list(0, 10, 1) > 0 {
-			t.Error("what is listed once is kept")
+		for range 2 {
+			if list(0, 10, 1) > 0 {
+				t.Error("what is listed once is kept")
+			}
 		}
 		if known := list(0, 10, 1); known != 10 {
 			t.Errorf("%d objects are known", known)

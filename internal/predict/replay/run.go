@@ -111,9 +111,7 @@ func (r *runner) open(ctx context.Context) error {
 		r.worlds = compact(r.worlds)
 		return err
 	}
-	for _, note := range notes[1] {
-		r.Notes = append(r.Notes, note)
-	}
+	r.Notes = append(r.Notes, notes[1]...)
 	r.concerned = &concerned{changed: changes(sides[0], sides[1]), worlds: r.worlds, known: map[concern]bool{}}
 	if r.Call {
 		limiter := rate.NewLimiter(rate.Limit(r.CallsPerSecond), callsAhead)

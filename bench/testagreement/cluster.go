@@ -32,6 +32,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
 type object = *manifests.Object
@@ -138,12 +139,25 @@ type world struct {
 	// labels are those that namespaces have.
 	labels map[string]map[string]string
 	number int
+	// refused are objects that tests find stored, and that the server does not store.
+	refused map[string]bool
+}
+
+// keyOf names an object that a test finds stored.
+func keyOf(s *server.Stored) string {
+	return s.Object.GetKind() + " " + s.Namespace + "/" + s.Name
+}
+
+// lacks reports whether a test finds an object stored that is not stored here.
+func (w *world) lacks(t *suite.Result) bool {
+	stored := t.Outcome.Sent().Stored
+	return slices.ContainsFunc(stored, func(s server.Stored) bool { return w.refused[keyOf(&s)] })
 }
 
 // make makes the objects of a world: what tests find stored first, and policies last.
 func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*world, error) {
 	c.rounds++
-	w := &world{cluster: c, labels: map[string]map[string]string{}, number: c.rounds}
+	w := &world{cluster: c, labels: map[string]map[string]string{}, refused: map[string]bool{}, number: c.rounds}
 	namespaces := map[string]map[string]string{"default": nil}
 	var early, late []*unstructured.Unstructured
 	for _, o := range p.objects {
@@ -158,7 +172,7 @@ func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*
 			early = append(early, u)
 		}
 	}
-	seen := map[string]bool{}
+	stored, seen := map[*unstructured.Unstructured]string{}, map[string]bool{}
 	for _, t := range tests {
 		q := t.Outcome.Sent()
 		if _, ok := namespaces[q.Namespace]; !ok && q.Namespace != "" {
@@ -168,8 +182,8 @@ func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*
 			u := s.Object.DeepCopy()
 			u.SetUID("")
 			u.SetResourceVersion("")
-			if key := u.GetKind() + " " + s.Namespace + "/" + s.Name; !seen[key] && u.GetKind() != "Namespace" {
-				seen[key] = true
+			if key := keyOf(&s); !seen[key] && u.GetKind() != "Namespace" {
+				seen[key], stored[u] = true, key
 				early = append(early, u)
 			} else if u.GetKind() == "Namespace" {
 				namespaces[s.Name] = u.GetLabels()
@@ -186,7 +200,12 @@ func (c *cluster) make(ctx context.Context, p *played, tests []*suite.Result) (*
 		if err != nil {
 			return w, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
 		}
-		if _, err := client.Create(ctx, u, metav1.CreateOptions{}); err != nil && !(apierrors.IsAlreadyExists(err) && u.GetKind() == "ServiceAccount") {
+		_, err = client.Create(ctx, u, metav1.CreateOptions{})
+		if key := stored[u]; key != "" && apierrors.IsInvalid(err) {
+			w.refused[key] = true
+			continue
+		}
+		if err != nil && !(apierrors.IsAlreadyExists(err) && u.GetKind() == "ServiceAccount") {
 			return w, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 		w.objects = append(w.objects, u)
@@ -228,14 +247,23 @@ func (w *world) namespace(ctx context.Context, name string, labels map[string]st
 	return nil
 }
 
-// probe is the name of the object by which policies are seen to be in force.
+// probe is the name of the object by which policies are seen to be in force. It is a lease, since few
+// policies are about these: those under test must not judge it.
 const probe = "testagreement-probe"
+
+var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+// try asks for the probe, and stores none.
+func (w *world) try(ctx context.Context, namespace string) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": leases.GroupVersion().String(), "kind": "Lease", "metadata": map[string]any{"name": probe}}}
+	return w.client.Resource(leases).Namespace(namespace).Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
 
 // sentinels are policies that are made last. What they say of a probe shows that the policies
 // before them, and the labels of its namespace, are in force.
 func (w *world) sentinels() []*unstructured.Unstructured {
 	name := fmt.Sprintf("testagreement-%d", w.number)
-	match := map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"configmaps"}}}}
+	match := map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []any{leases.Group}, "apiVersions": []any{leases.Version}, "operations": []any{"CREATE"}, "resources": []any{leases.Resource}}}}
 	conditions := []any{map[string]any{"name": "probe", "expression": fmt.Sprintf("object.metadata.name == %q", probe)}}
 	make := func(kind string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": policies + "/v1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}}
@@ -258,10 +286,8 @@ func (w *world) await(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("testagreement-%d", w.number)
-	client := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
 	for {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": probe}}}
-		_, err := client.Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.try(ctx, namespace)
 		if err != nil {
 			if _, said, found := strings.Cut(err.Error(), "["+name+";"+name+";"); found {
 				said, _, _ = strings.Cut(said, "]")
@@ -300,8 +326,7 @@ func (w *world) remove(ctx context.Context) error {
 	// The sentinels are the last ones among the policies.
 	remove(judges)
 	for {
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": probe}}}
-		made, err := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").Create(ctx, u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		made, err := w.try(ctx, "default")
 		if err == nil && len(made.GetLabels()) == 0 {
 			break
 		}

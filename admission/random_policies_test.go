@@ -220,7 +220,7 @@ func evaluated(t *trace.Trace) []string {
 					if m.Err != nil {
 						message = m.Err.Error()
 					}
-					fmt.Fprintf(&b, ", %s %d %t %s %q", m.Type, m.Index, m.Changed, m.Patch, message)
+					fmt.Fprintf(&b, ", %s %d %t %s %q", m.Type, m.Index, m.Changed, append(m.Patch, m.WouldPatch...), message)
 				}
 			}
 			for _, c := range j.Consequences {

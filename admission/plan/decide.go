@@ -109,6 +109,10 @@ type Input struct {
 	// Change changes Objects as mutating policies say. Nil means that it is not known what
 	// becomes of them.
 	Change Changer
+	// Fork returns objects of their own in a kind, which may be changed as Objects may, and what
+	// changes them: what soft policies change is found out and thrown away (S28.7). Nil means
+	// what a nil Change means.
+	Fork func(kind schema.GroupVersionKind) (Objects, Changer, error)
 	// Authorizer is asked by conditions that ask it; with nil they fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// UserUnknown and RightsUnknown, if set, say why it cannot be seen who makes the
@@ -142,6 +146,11 @@ type Decision struct {
 	Evaluated       bool
 	Elapsed         time.Duration
 	ConditionErrors int
+	// Enforced says how hard an entry is that applies, or would reject the request.
+	Enforced Enforced
+	// Spared is what the request would be rejected with if the entry were hard: it is soft, and
+	// does not apply (S28.2).
+	Spared error
 }
 
 // Forgives reports whether the failure policy of an entry lets a request go on without it when
@@ -156,10 +165,15 @@ func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registrati
 // the entry (S2.2).
 func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision {
 	d := c.selected(ctx, r, in)
-	if !d.Applies || c.Entry.Conditions == nil {
-		return d
+	if d.Applies && c.Entry.Conditions != nil {
+		d = c.evaluate(ctx, r, in)
 	}
-	return c.evaluate(ctx, r, in)
+	if d.Applies || d.Err != nil {
+		if d.Enforced = c.enforced(ctx, r, in, nil); d.Enforced.Mode.Soft() && d.Err != nil {
+			d.Spared, d.Err = d.Err, nil
+		}
+	}
+	return d
 }
 
 // selected is the decision of the administrator's rules and of the selectors.

@@ -1,4 +1,4 @@
-// Code generated from the comments of plan.go and policies.go by go test -run Described -update. DO NOT EDIT.
+// Code generated from the comments of plan.go and policies.go and enforce.go by go test -run Described -update. DO NOT EDIT.
 
 package plan
 
@@ -52,6 +52,7 @@ func (Step) SwaggerDoc() map[string]string {
 		"order":          "Order says why the step stands where it does: what the entry and others ask of the order, and what of that is not granted. Empty when names alone decide.",
 		"reason":         "Reason says why the step does not do what it is there for; nil when it does.",
 		"exclusions":     "Exclusions are the rules of the administrator that have an effect on the step (S23).",
+		"enforcement":    "Enforcement is present when the webhook is soft: the request goes on as if it did not exist (S28).",
 		"location":       "Location is where the rule, or the entry when no rule matched, is written, for registrations that come from files.",
 		"patch":          "Patch is what a compiled-in plugin changes of the object, as a JSON patch.",
 		"notes":          "Notes say what else is known about the step. The caller of New adds them.",
@@ -134,7 +135,7 @@ func (PolicyMutation) SwaggerDoc() map[string]string {
 		"":          "PolicyMutation is what one mutation does.",
 		"index":     "Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.",
 		"type":      "Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.",
-		"verdict":   "Verdict is changed, unchanged, failed, or unknown when it cannot be seen what becomes of the object.",
+		"verdict":   "Verdict is changed, unchanged, failed, spared when the binding is soft and the object would be changed if the binding were hard, or unknown when it cannot be seen what becomes of the object.",
 		"patch":     "Patch is what it says, as the operations of a JSON patch; those of an apply configuration have the op merge.",
 		"message":   "Message is why it failed, or what is not known.",
 		"cost":      "Cost is what the expression costs, and CostLimit what it may.",
@@ -159,15 +160,17 @@ func (PolicyValidation) SwaggerDoc() map[string]string {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (PolicyConsequence) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":        "PolicyConsequence is what one binding makes of what is not as it should be.",
-		"binding": "Binding is absent for what is wrong with the policy itself.",
-		"param":   "Param names the object that is param, as namespace/name.",
-		"code":    "Code is what is wrong, for programs, and Message for people.",
-		"message": "Code is what is wrong, for programs, and Message for people.",
-		"reason":  "Reason is the reason of the status that the request would be rejected with.",
-		"actions": "Actions are the validationActions of the binding.",
-		"denied":  "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
-		"ignored": "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"":            "PolicyConsequence is what one binding makes of what is not as it should be.",
+		"binding":     "Binding is absent for what is wrong with the policy itself.",
+		"param":       "Param names the object that is param, as namespace/name.",
+		"code":        "Code is what is wrong, for programs, and Message for people.",
+		"message":     "Code is what is wrong, for programs, and Message for people.",
+		"reason":      "Reason is the reason of the status that the request would be rejected with.",
+		"actions":     "Actions are the validationActions of the binding.",
+		"denied":      "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"ignored":     "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"enforcement": "Enforcement is present when the binding, or the policy, is soft, and Spared reports whether the request would be rejected if it were hard (S28).",
+		"spared":      "Enforcement is present when the binding, or the policy, is soft, and Spared reports whether the request would be rejected if it were hard (S28).",
 	}
 }
 
@@ -177,5 +180,14 @@ func (SkippedBinding) SwaggerDoc() map[string]string {
 		"":        "SkippedBinding is a binding that does not apply.",
 		"binding": "Binding is its name, and Reason why it does not apply.",
 		"reason":  "Binding is its name, and Reason why it does not apply.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Enforced) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":     "Enforced says how hard an entry is for a request, and why. Its zero value is hard.",
+		"mode": "Mode is Warn or Audit: the request goes on as if the entry did not exist. It is empty for an entry that is hard.",
+		"rule": "Rule is the name of the rule of the administrator that says so; absent when the annotation of the object does.",
 	}
 }

@@ -46,6 +46,9 @@ type Evaluation struct {
 	Spared bool
 	// Failure is why a mutating policy could not be evaluated at all.
 	Failure error
+	// Enforced says how hard the binding of a mutating policy is. If it is soft, nothing of what
+	// the mutations changed is left.
+	Enforced Enforced
 }
 
 // Consequence is what one binding makes of one finding. It rejects the request, or does
@@ -72,6 +75,26 @@ type Consequence struct {
 	// order; they are nil if they do not count (S17.13).
 	Denies, Warns, Audits bool
 	Actions               []v1.ValidationAction
+	// Enforced says how hard the binding is, or the policy where there is no binding. Spared
+	// reports whether this would deny the request if that were hard.
+	Enforced Enforced
+	Spared   bool
+}
+
+// soften lets what denies a request warn of it or record it, as the mode says (S28.6).
+func (c *Consequence) soften(e Enforced) {
+	if c.Enforced = e; !e.Mode.Soft() || c.Forgiven {
+		return
+	}
+	c.Spared, c.Denies = c.Denies, false
+	list := []v1.ValidationAction{}
+	if e.Mode == registration.ModeWarn && (c.Spared || c.Warns) {
+		list = append(list, v1.Warn)
+	}
+	if c.Spared || c.Audits || c.Warns {
+		list = append(list, v1.Audit)
+	}
+	c.Actions, c.Warns, c.Audits = list, slices.Contains(list, v1.Warn), slices.Contains(list, v1.Audit)
 }
 
 // Text is the message of a rejection (S17.15, S18.24).
@@ -109,6 +132,7 @@ func Judge(ctx context.Context, candidates []Candidate, r *Request, e Equivalent
 func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error {
 	if j.Err != nil {
 		j.Consequences = []Consequence{j.configuration(nil, j.Reason.Code, j.Err)}
+		j.soften(ctx, r, values.in)
 		return nil
 	}
 	// of has the evaluation of each param of each group; one group has one usually.
@@ -138,7 +162,12 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 			}
 		}
 		if err := values.ReadNamespace(ctx); err != nil {
-			return err
+			if !j.spared(ctx, r, values.in, g) {
+				return err
+			}
+			g.Decision = failed(Reason{Code: NamespaceUnreadable, entry: j.Candidate.Entry}, err)
+			quiet = false
+			continue
 		}
 		earlier := len(j.Evaluations)
 		for k := range g.Params {
@@ -174,6 +203,7 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return strings.Compare(a.binding.Configuration, b.binding.Configuration) })
+	defer j.soften(ctx, r, values.in)
 	for _, row := range rows {
 		if row.cell.evaluation < 0 {
 			g := &j.Groups[row.cell.group]
@@ -183,6 +213,22 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 		j.follow(row.binding, &j.Evaluations[row.cell.evaluation])
 	}
 	return nil
+}
+
+// spared reports whether all bindings of a group are soft: what keeps them from being evaluated
+// rejects nothing.
+func (j *Judgement) spared(ctx context.Context, r *Request, in *Input, g *MatchedGroup) bool {
+	return !slices.ContainsFunc(g.Bindings, func(b *snapshot.Entry) bool {
+		return !j.Candidate.enforced(ctx, r, in, b).Mode.Soft()
+	})
+}
+
+// soften applies to all consequences how hard their bindings are.
+func (j *Judgement) soften(ctx context.Context, r *Request, in *Input) {
+	for i := range j.Consequences {
+		c := &j.Consequences[i]
+		c.soften(j.Candidate.enforced(ctx, r, in, c.Binding))
+	}
 }
 
 // evaluation returns the place of the evaluation of a param among the first n, which are those of

@@ -59,6 +59,8 @@ type Invocation struct {
 type Round interface {
 	// Wanted reports whether an evaluation whose conditions are true goes on (S18.26).
 	Wanted(Invocation) bool
+	// Repeats reports whether this is the second pass.
+	Repeats() bool
 	// Invoked is called for each that went on. It says whether it may be repeated, and whether it
 	// changed the object (S18.27).
 	Invoked(i Invocation, repeats, changed bool)
@@ -86,10 +88,20 @@ func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalen
 		steps = list[i].invocations(steps, values)
 	}
 	if len(steps) == 0 {
+		for i := range list {
+			list[i].soften(ctx, r, in)
+		}
 		return list, nil
 	}
 	if err := values.ReadNamespace(ctx); err != nil {
-		return list, err
+		for _, step := range steps {
+			j := step.judgement
+			if !j.Candidate.enforced(ctx, r, in, step.binding).Mode.Soft() {
+				return list, err
+			}
+			j.Consequences = append(j.Consequences, j.misconfigured(step.binding, NamespaceUnreadable, err))
+		}
+		steps = nil
 	}
 	m := &mutator{ctx: ctx, request: r, in: in, values: values, round: round}
 	for _, step := range steps {
@@ -97,6 +109,7 @@ func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalen
 	}
 	for i := range list {
 		list[i].follows()
+		list[i].soften(ctx, r, in)
 	}
 	if err := in.Objects.Settle(); err != nil {
 		return list, apierrors.NewInternalError(fmt.Errorf("failed to convert object: %w", err))
@@ -193,6 +206,16 @@ func (m *mutator) invoke(step invocation) {
 	if e.Condition.False != nil || e.Condition.Err != nil {
 		return
 	}
+	if e.Enforced = c.enforced(m.ctx, m.request, m.in, step.binding); e.Enforced.Mode.Soft() {
+		if m = m.fork(c.Kind, e); m == nil {
+			return
+		}
+		if request, err = m.values.Of(c.Kind); err != nil {
+			e.Failure = fmt.Errorf("failed to convert object: %w", err)
+			return
+		}
+		in.Request = request
+	}
 	key := keyOf(c.Entry, step.binding, &step.param)
 	if m.round != nil && !m.round.Wanted(key) {
 		e.Spared = true
@@ -219,6 +242,28 @@ func (m *mutator) invoke(step invocation) {
 	if m.round != nil {
 		m.round.Invoked(key, c.Entry.Entry.Policy.Reinvoked, changed)
 	}
+}
+
+// fork returns a mutator of objects of its own, for a binding that is soft: nothing of what it
+// changes is left. It is nil if there is nothing to do: the second round repeats what follows from
+// changes, and there are none.
+func (m *mutator) fork(kind schema.GroupVersionKind, e *Evaluation) *mutator {
+	if m.round != nil && m.round.Repeats() {
+		e.Spared = true
+		return nil
+	}
+	in := *m.in
+	in.Change = nil
+	if m.in.Fork != nil {
+		var err error
+		if in.Objects, in.Change, err = m.in.Fork(kind); err != nil {
+			e.Failure = fmt.Errorf("failed to convert object: %w", err)
+			return nil
+		}
+	}
+	values := NewValues(m.request, &in)
+	values.plain, values.namespace = m.values.plain, m.values.namespace
+	return &mutator{ctx: m.ctx, request: m.request, in: &in, values: values}
 }
 
 // mutate evaluates one mutation and changes the object.

@@ -125,7 +125,7 @@ const (
 	Run Effect = "run"
 	// Reject: the request is rejected here.
 	Reject Effect = "reject"
-	// Ignored: the entry fails here, and its failure policy is Ignore.
+	// Ignored: the entry fails here, and its failure policy is Ignore, or it is soft.
 	Ignored Effect = "ignore"
 	// Skip: the entry does not apply.
 	Skip Effect = "skip"
@@ -170,6 +170,9 @@ type Step struct {
 	Reason *Explanation `json:"reason,omitempty"`
 	// Exclusions are the rules of the administrator that have an effect on the step (S23).
 	Exclusions []AppliedExclusion `json:"exclusions,omitempty"`
+	// Enforcement is present when the webhook is soft: the request goes on as if it did not
+	// exist (S28).
+	Enforcement *Enforced `json:"enforcement,omitempty"`
 	// Location is where the rule, or the entry when no rule matched, is written, for
 	// registrations that come from files.
 	Location *Location `json:"location,omitempty"`
@@ -206,7 +209,7 @@ func (p *Plan) Verdict() Verdict {
 		return VerdictRejected
 	case has(Undecided):
 		return VerdictUnknown
-	case has(Call):
+	case slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Effect == Call && s.Enforcement == nil }):
 		return VerdictWebhooks
 	}
 	return VerdictAccepted
@@ -589,7 +592,7 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 	b.inOrder(l, candidates, func(i int) {
 		c := &candidates[i]
 		d := b.decide(b.ctx, l.Source.Pass, c)
-		if b.over && (d.Applies || d.Unknown || d.Err != nil || d.Forgiven != nil) {
+		if b.over && (d.Applies || d.Unknown || d.Err != nil || d.Forgiven != nil || d.Spared != nil) {
 			d = Decision{Reason: Reason{Code: NotReached}}
 		}
 		f(c, &d)
@@ -629,13 +632,14 @@ func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 // decided adds the step of a candidate that was decided about, and returns it.
 func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	step := b.step(l, c)
+	step.Enforcement = d.Enforced.applied()
 	reason := d.Reason
 	switch {
 	case d.Unknown:
 		step.Effect = Undecided
 	case d.Err != nil:
 		step.Effect = Reject
-	case d.Forgiven != nil:
+	case d.Forgiven != nil || d.Spared != nil:
 		step.Effect = Ignored
 	case !d.Applies:
 		step.Effect = Skip
@@ -644,7 +648,10 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	}
 	if reason.Code != None {
 		message := reason.String()
-		if d.Err != nil && !d.Unknown {
+		switch {
+		case d.Spared != nil:
+			message = oneLine(d.Spared)
+		case d.Err != nil && !d.Unknown:
 			message = oneLine(d.Err)
 		}
 		step.Reason = &Explanation{Code: reason.Code.String(), Message: message}
@@ -660,13 +667,18 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 // to call the webhook. Objects are converted first, as for the call.
 func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 	if _, _, err := b.input.Objects.Seen(c.Kind); err != nil && !errors.Is(err, ErrUnknown) {
+		soft := d.Enforced.Mode.Soft()
 		*d = failed(Reason{Code: NotConvertible, entry: c.Entry}, err)
-		step.Effect = Reject
+		if step.Effect = Reject; soft {
+			d.Spared, d.Err, step.Effect = d.Err, nil, Ignored
+		}
 		return d.Reason
 	}
 	// The content of its review is not known if the objects cannot be converted here.
 	var reason Reason
-	step.Effect, reason = c.Outcome(b.request)
+	if step.Effect, reason = c.Outcome(b.request); step.Effect == Reject && d.Enforced.Mode.Soft() {
+		step.Effect = Ignored
+	}
 	return reason
 }
 

@@ -38,8 +38,8 @@ type PolicyMutation struct {
 	// Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.
 	Index int    `json:"index"`
 	Type  string `json:"type"`
-	// Verdict is changed, unchanged, failed, or unknown when it cannot be seen what becomes
-	// of the object.
+	// Verdict is changed, unchanged, failed, spared when the binding is soft and the object would
+	// be changed if the binding were hard, or unknown when it cannot be seen what becomes of the object.
 	Verdict string `json:"verdict"`
 	// Patch is what it says, as the operations of a JSON patch; those of an apply
 	// configuration have the op merge.
@@ -86,6 +86,10 @@ type PolicyConsequence struct {
 	// because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`
+	// Enforcement is present when the binding, or the policy, is soft, and Spared reports whether
+	// the request would be rejected if it were hard (S28).
+	Enforcement *Enforced `json:"enforcement,omitempty"`
+	Spared      bool      `json:"spared,omitempty"`
 }
 
 // SkippedBinding is a binding that does not apply.
@@ -340,6 +344,8 @@ func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 			Cost: int64(m.Cost), CostLimit: policy.ExpressionCostLimit,
 		}
 		switch {
+		case m.Changed && e.Enforced.Mode.Soft():
+			one.Verdict = "spared"
 		case errors.Is(m.Err, ErrUnknown):
 			one.Verdict, one.Message = "unknown", m.Err.Error()
 		case m.Err != nil:
@@ -368,7 +374,7 @@ func (b *builder) because(j *Judgement, e *Evaluation, index int, values *Values
 }
 
 func consequence(c *Consequence) PolicyConsequence {
-	out := PolicyConsequence{Param: c.Param.text(), Code: c.Code.String(), Message: c.Message, Reason: string(c.Reason), Denied: c.Denies, Ignored: c.Forgiven}
+	out := PolicyConsequence{Param: c.Param.text(), Code: c.Code.String(), Message: c.Message, Reason: string(c.Reason), Denied: c.Denies, Ignored: c.Forgiven, Enforcement: c.Enforced.applied(), Spared: c.Spared}
 	if c.Binding != nil {
 		out.Binding = c.Binding.Configuration
 	}
@@ -395,6 +401,9 @@ func (s *Step) Details() []string {
 	var list []string
 	for _, text := range s.Order {
 		list = append(list, "order: "+text)
+	}
+	if s.Enforcement != nil {
+		list = append(list, s.Enforcement.String())
 	}
 	for _, x := range s.Exclusions {
 		switch exclusion.Effect(x.Effect) {
@@ -432,7 +441,9 @@ func (s *Step) Details() []string {
 		}
 	}
 	for i := range s.Consequences {
-		if c := &s.Consequences[i]; c.Binding != "" && len(c.Actions) > 0 {
+		if c := &s.Consequences[i]; c.Spared {
+			list = append(list, fmt.Sprintf("would be rejected: %s (%s)", strings.ReplaceAll(c.Message, "\n", " "), c.Enforcement))
+		} else if c.Binding != "" && len(c.Actions) > 0 {
 			list = append(list, fmt.Sprintf("binding %s (%s): %s", c.Binding, strings.Join(c.Actions, ", "), strings.ReplaceAll(c.Message, "\n", " ")))
 		}
 	}
@@ -449,6 +460,9 @@ func (m *PolicyMutation) detail(e *PolicyEvaluation) string {
 		with = " with param " + e.Param
 	}
 	text := fmt.Sprintf("mutation %d, %s, binding %s%s: %s", m.Index+1, m.Type, e.Bindings[0], with, m.Verdict)
+	if m.Verdict == "spared" {
+		text += ", and would change the object"
+	}
 	if m.Patch != nil {
 		text += " by " + string(m.Patch)
 	}

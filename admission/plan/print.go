@@ -23,7 +23,7 @@ func (p *Plan) Print(w io.Writer) error {
 		} else if more := s.Summary(); more != "" {
 			text += ": " + more
 		}
-		if s.Effect == Ignored {
+		if s.Effect == Ignored && s.Enforcement == nil {
 			text += " (failurePolicy is Ignore)"
 		}
 		name := s.Plugin

@@ -32,6 +32,9 @@ type Entry struct {
 	FailurePolicy FailurePolicy
 	// Order is what is asked of the order among the entries of the source; nil for nothing.
 	Order *Order
+	// Enforcement is how soft the entry is by its own object's word; nil when that says nothing,
+	// and the entry is hard (S28).
+	Enforcement *Enforcement
 	// The action is the one of these that is not nil.
 	*Webhook
 	*Initializer

@@ -156,7 +156,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 // newEntry makes an entry with what tells it apart. seen counts the names so far.
 func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Entry {
 	seen[name]++
-	return &Entry{Match: &Match{}, Origin: Origin{
+	e := &Entry{Match: &Match{}, Origin: Origin{
 		Source:               source,
 		Configuration:        meta.Name,
 		ConfigurationUID:     meta.UID,
@@ -165,6 +165,10 @@ func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, se
 		Name:                 name,
 		Ordinal:              seen[name] - 1,
 	}}
+	if source != Initializing {
+		e.Enforcement = enforcementOf(meta, name)
+	}
+	return e
 }
 
 func or[T any](p *T, otherwise T) T {

@@ -159,6 +159,11 @@ func (c *webhookList) validate(s strictness) field.ErrorList {
 	if c.mutating {
 		errs = append(errs, ValidateOrder(c.meta, s.before)...)
 	}
+	list := make([]string, len(c.webhooks))
+	for i := range c.webhooks {
+		list[i] = c.webhooks[i].Name
+	}
+	errs = append(errs, ValidateEnforcement(c.meta, s.before, list)...)
 	names := make(map[string]bool, len(c.webhooks))
 	for i := range c.webhooks {
 		w, path := &c.webhooks[i], field.NewPath("webhooks").Index(i)

@@ -29,6 +29,7 @@ func validateAlpha(obj, old runtime.Object) field.ErrorList {
 		}
 		return append(validateMeta(&c.ObjectMeta), validateInitializers(c.Initializers, stored)...)
 	case *v1alpha1.ExternalAdmissionHookConfiguration:
+		var before metav1.Object
 		if old != nil {
 			o, ok := old.(*v1alpha1.ExternalAdmissionHookConfiguration)
 			if !ok {
@@ -37,13 +38,16 @@ func validateAlpha(obj, old runtime.Object) field.ErrorList {
 			for i := range o.ExternalAdmissionHooks {
 				stored[o.ExternalAdmissionHooks[i].Name] = true
 			}
+			before = o
 		}
+		names := make([]string, len(c.ExternalAdmissionHooks))
 		errs := validateMeta(&c.ObjectMeta)
 		for i := range c.ExternalAdmissionHooks {
 			h := &c.ExternalAdmissionHooks[i]
+			names[i] = h.Name
 			errs = append(errs, validateExternal(h, stored[h.Name], field.NewPath("externalAdmissionHooks").Index(i))...)
 		}
-		return errs
+		return append(errs, ValidateEnforcement(c, before, names)...)
 	}
 	return field.ErrorList{field.InternalError(nil, unknown(obj))}
 }

@@ -33,6 +33,12 @@ const (
 	// DiscardedPrefix names mutating webhooks that were sent a review ahead of their turn
 	// whose answer was not used. The value is the fate of the answer.
 	DiscardedPrefix = "discarded.webhook.gatehouse.dev/"
+	// SparedPrefix begins the keys that say what a soft webhook or policy would have rejected or
+	// changed (S28.8). The name of the plugin comes before the round.
+	SparedPrefix = "enforcement.gatehouse.dev/"
+	// ExclusionAnnotationPrefix begins the keys that say what exclusion rules did. The rest is the
+	// name of the plugin, and "_round_1" in the second mutating pass.
+	ExclusionAnnotationPrefix = "exclusions.gatehouse.dev/"
 )
 
 // failedOpen are the prefixes for what failed and was ignored, by source.
@@ -65,6 +71,9 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run
 	mutating := t.Source.Descriptor().Pass == registration.MutatingPass
 	for i := range t.Calls {
 		c := &t.Calls[i]
+		if c.sparedBefore() {
+			continue
+		}
 		h := &c.Entry
 		for _, key := range sortedKeys(c.AuditAnnotations) {
 			p.add(ctx, a, h, h.Name+"/"+key, c.AuditAnnotations[key], audit.LevelMetadata)

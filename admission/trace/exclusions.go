@@ -12,10 +12,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ExclusionAnnotationPrefix begins the keys of the audit annotations that say what exclusion
-// rules did. The rest is the name of the plugin, and "_round_1" in the second mutating pass.
-const ExclusionAnnotationPrefix = "exclusions.gatehouse.dev/"
-
 // maxExcluded is how many entries are listed of each rule, in a record and an annotation.
 const maxExcluded = 100
 

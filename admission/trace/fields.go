@@ -1,4 +1,4 @@
-// Code generated from the comments of json.go and json_policy.go by go test -run Described -update. DO NOT EDIT.
+// Code generated from the comments of json.go and json_policy.go and enforcement.go by go test -run Described -update. DO NOT EDIT.
 
 package trace
 
@@ -134,6 +134,8 @@ func (CallRecord) SwaggerDoc() map[string]string {
 		"deprecated":       "Deprecated names what is deprecated about the webhook's certificate.",
 		"mutated":          "Mutated reports whether the call changed the object. Patch is the JSON patch that did.",
 		"patch":            "Mutated reports whether the call changed the object. Patch is the JSON patch that did.",
+		"enforcement":      "Enforcement is present for a soft webhook: whatever its verdict is, the request goes on. WouldPatch is the JSON patch that would have changed the object if the webhook were hard.",
+		"wouldPatch":       "Enforcement is present for a soft webhook: whatever its verdict is, the request goes on. WouldPatch is the JSON patch that would have changed the object if the webhook were hard.",
 		"warnings":         "Warnings and AuditAnnotations are the webhook's.",
 		"auditAnnotations": "Warnings and AuditAnnotations are the webhook's.",
 	}
@@ -208,20 +210,22 @@ func (EvaluationRecord) SwaggerDoc() map[string]string {
 		"mutations":        "Mutations are those of a mutating policy that were evaluated. Spared reports whether there are none because the evaluation was not to be repeated.",
 		"spared":           "Mutations are those of a mutating policy that were evaluated. Spared reports whether there are none because the evaluation was not to be repeated.",
 		"error":            "Error is why a mutating policy could not be evaluated at all.",
+		"enforcement":      "Enforcement is present when the binding of a mutating policy is soft: its mutations change nothing.",
 	}
 }
 
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (MutationRecord) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":        "MutationRecord is one mutation that was evaluated.",
-		"index":   "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
-		"type":    "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
-		"mutated": "Mutated reports whether the mutation changed the object. Patch is what it said.",
-		"patch":   "Mutated reports whether the mutation changed the object. Patch is what it said.",
-		"error":   "Error is why nothing was changed.",
-		"cost":    "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
-		"micros":  "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
+		"":           "MutationRecord is one mutation that was evaluated.",
+		"index":      "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
+		"type":       "Index is the place of the mutation in the policy, Type is ApplyConfiguration or JSONPatch.",
+		"mutated":    "Mutated reports whether the mutation changed the object. Patch is what it said.",
+		"patch":      "Mutated reports whether the mutation changed the object. Patch is what it said.",
+		"wouldPatch": "WouldPatch is what the mutation would have changed if the binding were hard.",
+		"error":      "Error is why nothing was changed.",
+		"cost":       "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
+		"micros":     "Cost is what the expression cost, in the units of CEL; Micros is how long it took to evaluate it and to change the object.",
 	}
 }
 
@@ -260,14 +264,25 @@ func (AnnotationRecord) SwaggerDoc() map[string]string {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (ConsequenceRecord) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":        "ConsequenceRecord is what one binding made of one thing that is not as it should be.",
-		"binding": "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
-		"param":   "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
-		"code":    "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
-		"message": "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
-		"reason":  "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
-		"actions": "Actions are those of the binding that count, in order.",
-		"denied":  "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
-		"ignored": "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"":            "ConsequenceRecord is what one binding made of one thing that is not as it should be.",
+		"binding":     "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
+		"param":       "Binding is absent for what is wrong with the policy itself, Param if it is not about an evaluation with one.",
+		"code":        "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
+		"message":     "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
+		"reason":      "Code names what is wrong, Message is what the user gets, Reason the reason of a rejection.",
+		"actions":     "Actions are those of the binding that count, in order.",
+		"denied":      "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"ignored":     "Denied reports whether the request is rejected for it, Ignored whether nothing follows, because the failure policy is Ignore.",
+		"enforcement": "Enforcement is present when the binding, or the policy, is soft, and Spared reports whether the request would have been rejected if it were hard.",
+		"spared":      "Enforcement is present when the binding, or the policy, is soft, and Spared reports whether the request would have been rejected if it were hard.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (Enforcement) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":     "Enforcement says how hard a webhook or a policy was for a request (S28).",
+		"mode": "Mode is Warn or Audit: the request went on as if the webhook or policy did not exist. It is empty for what was hard.",
+		"rule": "Rule is the name of the rule of the administrator that said so; absent when the annotation of the object did.",
 	}
 }

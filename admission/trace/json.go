@@ -302,6 +302,10 @@ type CallRecord struct {
 	// Mutated reports whether the call changed the object. Patch is the JSON patch that did.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
+	// Enforcement is present for a soft webhook: whatever its verdict is, the request goes on.
+	// WouldPatch is the JSON patch that would have changed the object if the webhook were hard.
+	Enforcement *Enforcement     `json:"enforcement,omitempty"`
+	WouldPatch  []PatchOperation `json:"wouldPatch,omitempty"`
 	// Warnings and AuditAnnotations are the webhook's.
 	Warnings         []string          `json:"warnings,omitempty"`
 	AuditAnnotations map[string]string `json:"auditAnnotations,omitempty"`
@@ -375,7 +379,8 @@ func copyCalls(calls []CallRecord) []CallRecord {
 		c := &calls[i]
 		c.Deprecated, c.Warnings = slices.Clone(c.Deprecated), slices.Clone(c.Warnings)
 		c.AuditAnnotations = maps.Clone(c.AuditAnnotations)
-		c.Patch = copyPatch(c.Patch)
+		c.Patch, c.WouldPatch = copyPatch(c.Patch), copyPatch(c.WouldPatch)
+		c.Enforcement = copyOf(c.Enforcement)
 	}
 	return calls
 }
@@ -509,7 +514,10 @@ func (w writer) call(c *Call) CallRecord {
 		Turn: c.Turn.String(), Sent: c.Sent, Fate: c.Fate.String(), Verdict: c.Verdict.String(), Code: c.Code,
 		Error: text(c.Err), Class: c.Class, Reason: c.Reason, Ignored: c.Ignored, ClientGone: c.ClientGone,
 		Deprecated: slices.Clone(c.Deprecated), Mutated: c.Mutated, Patch: w.patch(c.Patch, c.Edits),
-		AuditAnnotations: maps.Clone(c.AuditAnnotations),
+		AuditAnnotations: maps.Clone(c.AuditAnnotations), Enforcement: c.Enforcement.record(),
+	}
+	if len(c.WouldPatch) > 0 {
+		out.WouldPatch = w.patch(c.WouldPatch, c.Edits)
 	}
 	for _, warning := range c.Warnings {
 		out.Warnings = append(out.Warnings, cut(warning))

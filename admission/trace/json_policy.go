@@ -49,6 +49,9 @@ type EvaluationRecord struct {
 	Spared    bool             `json:"spared,omitempty"`
 	// Error is why a mutating policy could not be evaluated at all.
 	Error string `json:"error,omitempty"`
+	// Enforcement is present when the binding of a mutating policy is soft: its mutations change
+	// nothing.
+	Enforcement *Enforcement `json:"enforcement,omitempty"`
 }
 
 // MutationRecord is one mutation that was evaluated.
@@ -60,6 +63,8 @@ type MutationRecord struct {
 	// Mutated reports whether the mutation changed the object. Patch is what it said.
 	Mutated bool             `json:"mutated,omitempty"`
 	Patch   []PatchOperation `json:"patch,omitempty"`
+	// WouldPatch is what the mutation would have changed if the binding were hard.
+	WouldPatch []PatchOperation `json:"wouldPatch,omitempty"`
 	// Error is why nothing was changed.
 	Error string `json:"error,omitempty"`
 	// Cost is what the expression cost, in the units of CEL; Micros is how long it took to
@@ -119,6 +124,10 @@ type ConsequenceRecord struct {
 	// because the failure policy is Ignore.
 	Denied  bool `json:"denied,omitempty"`
 	Ignored bool `json:"ignored,omitempty"`
+	// Enforcement is present when the binding, or the policy, is soft, and Spared reports whether
+	// the request would have been rejected if it were hard.
+	Enforcement *Enforcement `json:"enforcement,omitempty"`
+	Spared      bool         `json:"spared,omitempty"`
 }
 
 // maxConsequences is how many consequences of a policy are in a Record.
@@ -142,6 +151,7 @@ func (w writer) judgement(j *Judgement) JudgementRecord {
 		out.Consequences = append(out.Consequences, ConsequenceRecord{
 			Binding: c.Binding, Param: paramRecord(c.Param), Code: c.Code, Message: w.said(c.Message, c.Configuration), Reason: string(c.Reason),
 			Actions: slices.Clone(c.Actions), Denied: c.Denied, Ignored: c.Forgiven,
+			Enforcement: c.Enforcement.record(), Spared: c.Spared,
 		})
 	}
 	return out
@@ -160,11 +170,12 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		}
 		out.Validations = append(out.Validations, one)
 	}
+	out.Enforcement = e.Enforcement.record()
 	out.Spared, out.Error = e.Spared, w.said(text(e.Err), false)
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
 		out.Mutations = append(out.Mutations, MutationRecord{
-			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), Error: w.said(text(m.Err), false),
+			Index: m.Index, Type: m.Type, Mutated: m.Changed, Patch: w.patch(m.Patch, m.Edits), WouldPatch: w.patch(m.WouldPatch, m.Edits), Error: w.said(text(m.Err), false),
 			Cost: int64(m.Cost), Micros: m.Latency.Microseconds(),
 		})
 	}
@@ -197,11 +208,12 @@ func copyJudgements(list []JudgementRecord) []JudgementRecord {
 		j.Evaluations, j.Consequences = slices.Clone(j.Evaluations), slices.Clone(j.Consequences)
 		for k := range j.Evaluations {
 			e := &j.Evaluations[k]
-			e.Param = copyOf(e.Param)
+			e.Param, e.Enforcement = copyOf(e.Param), copyOf(e.Enforcement)
 			e.Bindings, e.AuditAnnotations = slices.Clone(e.Bindings), slices.Clone(e.AuditAnnotations)
 			e.Mutations = slices.Clone(e.Mutations)
 			for n := range e.Mutations {
-				e.Mutations[n].Patch = copyPatch(e.Mutations[n].Patch)
+				m := &e.Mutations[n]
+				m.Patch, m.WouldPatch = copyPatch(m.Patch), copyPatch(m.WouldPatch)
 			}
 			e.Validations = slices.Clone(e.Validations)
 			for n := range e.Validations {
@@ -210,7 +222,7 @@ func copyJudgements(list []JudgementRecord) []JudgementRecord {
 		}
 		for k := range j.Consequences {
 			c := &j.Consequences[k]
-			c.Param, c.Actions = copyOf(c.Param), slices.Clone(c.Actions)
+			c.Param, c.Actions, c.Enforcement = copyOf(c.Param), slices.Clone(c.Actions), copyOf(c.Enforcement)
 		}
 	}
 	return list

@@ -39,6 +39,9 @@ func count(ctx context.Context, a admission.Attributes, t *Run) {
 	operation := string(a.GetOperation())
 	for i := range t.Calls {
 		c := &t.Calls[i]
+		if c.sparedBefore() {
+			continue
+		}
 		name := c.Entry.Name
 		rejected := c.Rejected()
 		metrics.Metrics.ObserveWebhook(ctx, name, c.Latency, rejected, a, kind, c.Code)

@@ -58,6 +58,9 @@ type Evaluation struct {
 	// whether there are none because the evaluation need not be repeated in the second round.
 	Mutations []Mutation
 	Spared    bool
+	// Enforcement says how hard the binding of a mutating policy was. If it was soft, nothing of
+	// what the mutations changed was left.
+	Enforcement Enforcement
 	// Err is why a mutating policy could not be evaluated at all.
 	Err error
 }
@@ -85,6 +88,8 @@ type Mutation struct {
 	Edits []Edit
 	// Changed reports whether the object is another one afterwards.
 	Changed bool
+	// WouldPatch is what a mutation of a soft binding would have changed, and did not (S28.7).
+	WouldPatch []byte
 	// Err is why nothing was changed.
 	Err     error
 	Cost    uint64
@@ -164,7 +169,11 @@ type Consequence struct {
 	Actions  []string
 	Denied   bool
 	Forgiven bool
-	Latency  time.Duration
+	// Enforcement says how hard the binding was, or the policy where there is no binding. Spared
+	// reports whether the request would have been rejected if that were hard.
+	Enforcement Enforcement
+	Spared      bool
+	Latency     time.Duration
 }
 
 // The actions of bindings.
@@ -258,7 +267,9 @@ func (e *Evaluation) mutations(b *strings.Builder) {
 			fmt.Fprintf(b, " with param %s", e.Param)
 		}
 		fmt.Fprintf(b, ": mutation %d ", m.Index+1)
-		if m.Changed {
+		if len(m.WouldPatch) > 0 {
+			fmt.Fprintf(b, "would change the object: %s (%s)", m.WouldPatch, e.Enforcement)
+		} else if m.Changed {
 			fmt.Fprintf(b, "changed the object: %s", m.Patch)
 		} else {
 			b.WriteString("changed nothing")
@@ -307,6 +318,8 @@ func (c *Consequence) String() string {
 	switch {
 	case c.Forgiven:
 		b.WriteString("; the request goes on, because failurePolicy is Ignore")
+	case c.Spared:
+		fmt.Fprintf(&b, " (%s)", c.Enforcement)
 	case len(c.Actions) > 0:
 		fmt.Fprintf(&b, " (%s)", strings.Join(c.Actions, ", "))
 	}

@@ -51,9 +51,17 @@ func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes,
 					"binding", c.Binding, "operation", t.Request.Operation, "resource", t.Request.Resource)
 			}
 			if slices.Contains(c.Actions, ActionWarn) {
-				warning.AddWarning(ctx, "", fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s", j.Policy.Configuration, c.Binding, c.Message))
+				failed := "Validation"
+				if t.Source == registration.MutatingPolicies {
+					failed = "Mutation"
+				}
+				of := fmt.Sprintf("%s '%s'", t.Source.Descriptor().Kind, j.Policy.Configuration)
+				if c.Binding != "" {
+					of += fmt.Sprintf(" with binding '%s'", c.Binding)
+				}
+				warning.AddWarning(ctx, "", fmt.Sprintf("%s failed for %s: %s", failed, of, c.Message))
 			}
-			if slices.Contains(c.Actions, ActionAudit) {
+			if slices.Contains(c.Actions, ActionAudit) && c.Binding != "" && t.Source == registration.ValidatingPolicies {
 				failures = append(failures, validationFailure{c.Message, j.Policy.Configuration, c.Binding, c.Index, c.Actions})
 			}
 		}

@@ -41,11 +41,14 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	count(ctx, a, t)
 	p.publishPolicies(ctx, a, t)
 	p.publishExclusions(ctx, a, t)
+	p.publishSpared(ctx, a, t)
 	p.annotate(ctx, a, t)
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		for _, w := range c.Warnings {
-			warning.AddWarning(ctx, "", w)
+		if c.Enforcement.Mode != registration.ModeAudit {
+			for _, w := range c.Warnings {
+				warning.AddWarning(ctx, "", w)
+			}
 		}
 		p.logForgiven(ctx, t, c)
 	}

@@ -55,7 +55,7 @@ func sizeOfCalls(calls []Call) int {
 	size := 0
 	for i := range calls {
 		c := &calls[i]
-		size += sizeOfCall + len(c.UID) + len(c.Patch) + review.Size(c.Edits) + len(c.Stack) + sizeOf(c.Err)
+		size += sizeOfCall + len(c.UID) + len(c.Patch) + len(c.WouldPatch) + review.Size(c.Edits) + len(c.Stack) + sizeOf(c.Err)
 		for _, w := range c.Warnings {
 			size += sizeOfString + len(w)
 		}
@@ -90,7 +90,7 @@ func (j *Judgement) size() int {
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]
-			size += int(unsafe.Sizeof(*m)) + len(m.Patch) + review.Size(m.Edits) + sizeOf(m.Err)
+			size += int(unsafe.Sizeof(*m)) + len(m.Patch) + len(m.WouldPatch) + review.Size(m.Edits) + sizeOf(m.Err)
 		}
 		for k := range e.Annotations {
 			size += int(unsafe.Sizeof(e.Annotations[k])) + len(e.Annotations[k].Value) + sizeOf(e.Annotations[k].Err)

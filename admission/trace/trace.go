@@ -423,6 +423,8 @@ type Call struct {
 	Err error
 	// Ignored reports whether the call failed and the request went on without it.
 	Ignored bool
+	// Enforcement says how hard the webhook was.
+	Enforcement Enforcement
 	// ClientGone reports whether the call failed because nobody waits for the
 	// request any more (S7.10).
 	ClientGone bool
@@ -444,6 +446,9 @@ type Call struct {
 	Patch   []byte
 	Edits   []Edit
 	Mutated bool
+	// WouldPatch is the JSON patch of a soft webhook that would have changed the object, and
+	// Edits what its operations were about; nil when there was none. It was not applied (S28.7).
+	WouldPatch []byte
 	// Warnings and AuditAnnotations are the webhook's, as sent.
 	Warnings         []string
 	AuditAnnotations map[string]string
@@ -451,7 +456,19 @@ type Call struct {
 
 // Rejected reports whether the call made the plugin reject the request.
 func (c *Call) Rejected() bool {
-	return c.Verdict != Allowed && !c.Ignored
+	return c.Verdict != Allowed && !c.Ignored && !c.Enforcement.Mode.Soft()
+}
+
+// Spared reports whether the plugin would have rejected the request because of the call if the
+// webhook were hard.
+func (c *Call) Spared() bool {
+	return c.Verdict != Allowed && !c.Ignored && c.Enforcement.Mode.Soft()
+}
+
+// sparedBefore reports whether a soft webhook was not called since one of its tests could not be
+// made. A hard one would not be among the calls.
+func (c *Call) sparedBefore() bool {
+	return c.UID == "" && c.Class == "" && c.Reason == "" && c.Spared()
 }
 
 // Condition is one evaluation of a hook's match conditions.
@@ -634,7 +651,12 @@ func (c *Call) String() string {
 			b.WriteString("; the request continues because an exclusion rule ignores failures")
 		}
 	}
+	if c.Spared() {
+		fmt.Fprintf(&b, "; the request continues (%s)", c.Enforcement)
+	}
 	switch {
+	case len(c.WouldPatch) > 0:
+		fmt.Fprintf(&b, ", and would change the object: %s (%s)", c.WouldPatch, c.Enforcement)
 	case c.Mutated:
 		fmt.Fprintf(&b, ", and changed the object: %s", c.Patch)
 	case len(c.Patch) > 0:

@@ -63,6 +63,7 @@ var annotations = []annotation{
 	{trace.FailedOpenExternalPrefix, roundIndex, "Metadata", "The same for an external admission hook."},
 	{trace.DiscardedPrefix, roundIndex, "Metadata", "A mutating webhook was called ahead of its turn and its answer was not used. The value says why."},
 	{trace.ValidationFailureAnnotation, "", "Metadata", "The violations of ValidatingAdmissionPolicies whose bindings have the action `Audit`."},
+	{trace.SparedPrefix, "PLUGIN_" + roundIndex, "Metadata", "A soft webhook or policy would have rejected or changed the request (S28): `configuration`, `webhook` or `binding`, `mode`, `would` and `message`."},
 	{trace.ExclusionAnnotationPrefix, "PLUGIN, or PLUGIN_round_1", "Metadata", "Exclusion rules that changed what the plugin did (S23). The value has each rule, its effect and the entries."},
 	{"missing-san.invalid-cert.kubernetes.io/", "HOST", "Metadata", "The webhook's certificate has no subjectAltName."},
 	{"insecure-sha1.invalid-cert.kubernetes.io/", "HOST", "Metadata", "The webhook's certificate has a signature that uses SHA-1."},

@@ -58,7 +58,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	for last > i && !r.steps[last].MayGoAhead() {
 		last--
 	}
-	if r.rejects(&r.steps[i]) {
+	if !a.soft(i) && r.rejects(&r.steps[i]) {
 		// The turn of those behind it does not come.
 		return
 	}
@@ -78,18 +78,24 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 			if !d.applies || !wanted(step) {
 				continue
 			}
-			if r.rejects(step) {
+			if !a.soft(j) && r.rejects(step) {
 				return
 			}
 			if step.MayGoAhead() && !a.flying(j) && !a.fly(ctx, j) {
 				return
 			}
 		}
+		if a.soft(j) {
+			continue
+		}
 		if quiet *= r.forecast.quiet(r.habit(step)); quiet < quietEnough {
 			return
 		}
 	}
 }
+
+// soft reports whether the hook of a step, which was considered, neither rejects nor changes.
+func (a *ahead) soft(i int) bool { return a.decisions[i].enforced.Mode.Soft() }
 
 // rejects reports whether the hook of a step that applies is certain to reject the request,
 // unless the object changes before its turn.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
@@ -15,16 +16,22 @@ type decision struct {
 	applies    bool
 	// err is an API status that the request is rejected with.
 	err error
-	// condition and skip are for the record.
+	// enforced says how hard the hook is.
+	enforced plan.Enforced
+	// condition, skip and spared are for the record.
 	condition *trace.Condition
 	skip      *trace.Skip
+	spared    *trace.Call
 }
 
 // decide asks the plan whether the hook of a step is called for the object as it is, and
 // prepares the record.
 func (r *run) decide(ctx context.Context, step *plan.Candidate) decision {
 	found := step.Decide(ctx, r.request, &r.input)
-	d := decision{applies: found.Applies, err: found.Err}
+	d := decision{applies: found.Applies, err: found.Err, enforced: found.Enforced}
+	if found.Spared != nil {
+		d.spared = r.sparedBefore(step, found.Enforced, found.Spared)
+	}
 	if found.Evaluated {
 		d.condition = &trace.Condition{
 			Entry:    step.Entry.Origin,
@@ -34,7 +41,7 @@ func (r *run) decide(ctx context.Context, step *plan.Candidate) decision {
 			Err:      found.Forgiven,
 		}
 	}
-	if r.options.Skips && !d.applies && d.err == nil {
+	if r.options.Skips && !d.applies && d.err == nil && d.spared == nil {
 		d.skip = &trace.Skip{Entry: step.Entry.Origin, Code: found.Reason.Code.String(), Reason: found.Reason.String()}
 		if found.Forgiven != nil {
 			d.skip.Reason = fmt.Sprintf("its match conditions failed, and failurePolicy is Ignore: %v", found.Forgiven)
@@ -51,4 +58,19 @@ func (r *run) note(d *decision) {
 	if d.skip != nil {
 		r.trace.Skips = append(r.trace.Skips, *d.skip)
 	}
+	if d.spared != nil {
+		r.trace.Calls = append(r.trace.Calls, *d.spared)
+	}
+}
+
+// sparedBefore is the record of a soft hook that is not called, for a reason that would reject the
+// request if the hook were hard.
+func (r *run) sparedBefore(step *plan.Candidate, e plan.Enforced, err error) *trace.Call {
+	c := r.record(step, len(r.trace.Calls))
+	c.Start, c.Verdict, c.Err, c.Enforcement = time.Now(), trace.Refused, err, enforcement(e)
+	return &c
+}
+
+func enforcement(e plan.Enforced) trace.Enforcement {
+	return trace.Enforcement{Mode: e.Mode, Rule: e.Rule}
 }

@@ -162,10 +162,13 @@ func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 }
 
 // judge returns what the request is rejected with after a call, by the failure policy
-// (S7.1 to S7.3). status is what the call alone says.
+// (S7.1 to S7.3) and by how hard the hook is (S28.2). status is what the call alone says.
 func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
 	if c.Verdict == trace.Failed && step.Forgives() {
 		c.Ignored = true
+		return nil
+	}
+	if c.Enforcement.Mode.Soft() {
 		return nil
 	}
 	return status

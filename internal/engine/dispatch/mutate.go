@@ -36,21 +36,29 @@ func (r *run) mutate(ctx context.Context) error {
 		if !d.applies || !wanted(step) {
 			continue
 		}
+		soft := d.enforced.Mode.Soft()
 		to, err := r.prepare(step)
-		if err != nil {
+		switch {
+		case err != nil && soft:
+			r.trace.Calls = append(r.trace.Calls, *r.sparedBefore(step, d.enforced, err))
+			continue
+		case err != nil:
 			return err
 		}
 		ahead.launch(ctx, i, wanted)
-		c, err := r.call(ctx, i, to, ahead)
-		memory.called(identityOf(&step.Entry.Origin), step.Entry.MayReinvoke, c.Mutated)
+		c, err := r.call(ctx, i, to, d.enforced, ahead)
+		if !soft {
+			// A soft hook has changed nothing, and is not called again (S28.7).
+			memory.called(identityOf(&step.Entry.Origin), step.Entry.MayReinvoke, c.Mutated)
+			r.forecast.observe(r.habit(step), c.Mutated || err != nil)
+		}
 		if c.Mutated {
 			again.SetShouldReinvoke()
 		}
-		r.forecast.observe(r.habit(step), c.Mutated || err != nil)
 		if err != nil {
 			return err
 		}
-		if c.Ignored && ctx.Err() != nil {
+		if (c.Ignored || soft) && ctx.Err() != nil {
 			// Nobody waits for the rest (S7.8).
 			return late()
 		}
@@ -69,13 +77,14 @@ func (r *run) mutate(ctx context.Context) error {
 
 // call calls the hook of step i, unless that was done ahead, and uses its answer.
 // It returns the record, and what the request is rejected with.
-func (r *run) call(ctx context.Context, i int, to ready, ahead *ahead) (*trace.Call, error) {
+func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead *ahead) (*trace.Call, error) {
 	r.trace.Calls = append(r.trace.Calls, r.record(to.step, len(r.trace.Calls)))
 	c := &r.trace.Calls[len(r.trace.Calls)-1]
 	response, status, ok := ahead.take(i, c)
 	if !ok {
 		response, status = r.ask(ctx, to, c, sharesOf(r.steps[i+1:]))
 	}
+	c.Enforcement = enforcement(e)
 	if status == nil && len(response.Patch) > 0 {
 		status = r.patch(to, c, response)
 	}

@@ -28,7 +28,7 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	descriptor := p.options.Source.Descriptor()
 	set := objects.New(a, o)
 	in := p.input(a, set)
-	in.Change = changer(set, p.options.Schemas)
+	in.Change, in.Fork = changer(set, p.options.Schemas), forker(set, p.options.Schemas)
 	again := a.GetReinvocationContext()
 	r := &round{memory: remembered(again, descriptor.Plugin), second: again.IsReinvoke()}
 	if r.second {
@@ -62,6 +62,17 @@ func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
 	}
 }
 
+// forker returns the objects of a request on their own, and what changes them.
+func forker(set *objects.Set, schemas mutation.Schemas) func(schema.GroupVersionKind) (plan.Objects, plan.Changer, error) {
+	return func(kind schema.GroupVersionKind) (plan.Objects, plan.Changer, error) {
+		fork, err := set.Fork(kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		return fork, changer(fork, schemas), nil
+	}
+}
+
 func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req *plan.Request, steps []plan.Candidate, in *plan.Input, set *objects.Set, r *round) ([]plan.Judgement, error) {
 	if r.second {
 		if err := r.memory.resume(set); err != nil {
@@ -89,15 +100,17 @@ func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req
 
 // mutated fills in what traces say of the mutations of an evaluation.
 func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
-	out.Spared, out.Err = e.Spared, e.Failure
+	out.Spared, out.Err, out.Enforcement = e.Spared, e.Failure, enforcement(e.Enforced)
 	if len(e.Mutations) > 0 {
 		out.Mutations = make([]trace.Mutation, len(e.Mutations))
 	}
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
-		out.Mutations[i] = trace.Mutation{
-			Index: m.Index, Type: string(p.Mutations[m.Index].Type()), Changed: m.Changed, Err: m.Err, Cost: m.Cost, Latency: m.Elapsed,
-			Patch: m.Patch(),
+		out.Mutations[i] = trace.Mutation{Index: m.Index, Type: string(p.Mutations[m.Index].Type()), Err: m.Err, Cost: m.Cost, Latency: m.Elapsed}
+		if m.Changed && e.Enforced.Mode.Soft() {
+			out.Mutations[i].WouldPatch = m.Patch()
+		} else {
+			out.Mutations[i].Changed, out.Mutations[i].Patch = m.Changed, m.Patch()
 		}
 		if m.Change != nil {
 			out.Mutations[i].Edits = m.Change.Edits
@@ -119,6 +132,9 @@ type round struct {
 func (r *round) Wanted(i plan.Invocation) bool {
 	return !r.second || r.memory.isMarked(identity{invocation: i})
 }
+
+// Repeats implements plan.Round.
+func (r *round) Repeats() bool { return r.second }
 
 // Invoked implements plan.Round.
 func (r *round) Invoked(i plan.Invocation, repeats, changed bool) {

@@ -33,13 +33,28 @@ func (r *run) patch(to ready, c *trace.Call, response *review.Response) (status 
 	case response.PatchType != review.PatchTypeJSONPatch:
 		return fail(to.step, c, call.PatchType, fmt.Errorf("unsupported patch type %q", response.PatchType))
 	}
-	changed, edits, err := r.objects.Apply(to.form, p)
+	set, form := r.objects, to.form
+	if c.Enforcement.Mode.Soft() {
+		// What would change is found out, and thrown away (S28.7).
+		if set, err = r.objects.Fork(to.step.Kind); err == nil {
+			form, err = set.As(to.step.Kind)
+		}
+		if err != nil {
+			return refuse(c, apierrors.NewInternalError(err))
+		}
+	}
+	changed, edits, err := set.Apply(form, p)
 	if kind := (*objects.KindError)(nil); errors.As(err, &kind) {
 		return refuse(c, apierrors.NewInternalError(fmt.Errorf("admission webhook %q returned a patch that is not allowed: %w", hook, err)))
 	}
 	if err != nil {
 		return fail(to.step, c, call.PatchFailed, err)
 	}
-	c.Patch, c.Edits, c.Mutated = response.Patch, edits, changed
+	switch c.Edits = edits; {
+	case !c.Enforcement.Mode.Soft():
+		c.Patch, c.Mutated = response.Patch, changed
+	case changed:
+		c.WouldPatch = response.Patch
+	}
 	return nil
 }

@@ -179,7 +179,8 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 func followed(c *plan.Consequence) trace.Consequence {
 	out := trace.Consequence{
 		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,
-		Message: c.Message, Reason: c.Reason, Denied: c.Denies, Forgiven: c.Forgiven,
+		Message: c.Message, Reason: c.Reason, Denied: c.Denies, Forgiven: c.Forgiven, Spared: c.Spared,
+		Enforcement: enforcement(c.Enforced),
 	}
 	if c.Binding != nil {
 		out.Binding = c.Binding.Configuration

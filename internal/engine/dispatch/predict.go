@@ -31,7 +31,7 @@ func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, se
 	a = withObject(a, object)
 	p := &Prediction{Attributes: a, Request: plan.NewRequest(a), Input: &plan.Input{Objects: set(a), Generates: prepares}}
 	if s, ok := p.Input.Objects.(*objects.Set); ok {
-		p.Input.Change = changer(s, schemas)
+		p.Input.Change, p.Input.Fork = changer(s, schemas), forker(s, schemas)
 	}
 	if prepares && p.Request.WritesStatus() {
 		if object := plan.StatusOnly(a.GetObject(), a.GetOldObject()); object != nil {

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
@@ -14,7 +15,10 @@ import (
 // all of them. Selectors and conditions come first: an error there means that none is
 // called (S6.1).
 func (r *run) validate(ctx context.Context) error {
-	var chosen []ready
+	var (
+		chosen []ready
+		modes  []plan.Enforced
+	)
 	for i := range r.steps {
 		step := &r.steps[i]
 		d := r.decide(ctx, step)
@@ -26,10 +30,14 @@ func (r *run) validate(ctx context.Context) error {
 			continue
 		}
 		to, err := r.prepare(step)
-		if err != nil {
+		switch {
+		case err != nil && d.enforced.Mode.Soft():
+			r.trace.Calls = append(r.trace.Calls, *r.sparedBefore(step, d.enforced, err))
+			continue
+		case err != nil:
 			return err
 		}
-		chosen = append(chosen, to)
+		chosen, modes = append(chosen, to), append(modes, d.enforced)
 	}
 	if len(chosen) == 0 {
 		return nil
@@ -42,8 +50,12 @@ func (r *run) validate(ctx context.Context) error {
 	statuses := make([]*apierrors.StatusError, len(chosen))
 	for i, to := range chosen {
 		calls[i] = r.record(to.step, i)
+		calls[i].Enforcement = enforcement(modes[i])
 	}
-	r.trace.Calls = calls
+	// Soft hooks that could not be called are on record already.
+	before := len(r.trace.Calls)
+	r.trace.Calls = append(r.trace.Calls, calls...)
+	calls = r.trace.Calls[before:]
 	var rest sync.WaitGroup
 	for i := 1; i < len(chosen); i++ {
 		rest.Go(func() { _, statuses[i] = r.ask(ctx, chosen[i], &calls[i], 0) })

@@ -24,20 +24,30 @@ const (
 	IgnoreFailures Effect = "ignoreFailures"
 	// CapTimeout: a call of a webhook takes timeoutSeconds at most (S23.7).
 	CapTimeout Effect = "capTimeout"
+	// Deny, Warn and Audit: this is the mode of the entries, whatever their annotations say (S28.5).
+	Deny  Effect = "deny"
+	Warn  Effect = "warn"
+	Audit Effect = "audit"
 )
+
+// modes are those of the effects that have one.
+var modes = map[Effect]registration.Mode{Deny: registration.ModeDeny, Warn: registration.ModeWarn, Audit: registration.ModeAudit}
 
 // Rule is one entry of exclusionRules in the AdmissionConfiguration. A request must match
 // all lists that are not empty, by any value of each (S23.3).
 type Rule struct {
 	// Name names the rule in traces, audit events and metrics.
 	Name string `json:"name"`
-	// Effect is skip, ignoreFailures or capTimeout.
+	// Effect is skip, ignoreFailures, capTimeout, deny, warn or audit.
 	Effect Effect `json:"effect"`
 	// TimeoutSeconds is that of capTimeout, from 1 to 29.
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 	// Plugins are the names of the plugins that the rule is about; empty means all that
 	// the effect can be about.
 	Plugins []string `json:"plugins,omitempty"`
+	// Configurations are the names of the objects that register the entries of a rule with the
+	// effect deny, warn or audit: configurations, policies and bindings; empty means all.
+	Configurations []string `json:"configurations,omitempty"`
 	// Operations are CREATE, UPDATE, DELETE and CONNECT.
 	Operations []string `json:"operations,omitempty"`
 	// APIGroups and Resources are those of the request; "*" is any. A resource may have a
@@ -69,15 +79,15 @@ func (r *Rules) List() []Rule {
 // plugins are those that rules can be about, and the effects that each knows.
 var plugins = map[string][]Effect{
 	registration.InitializersPlugin:     {Skip},
-	registration.MutatingPolicyPlugin:   {Skip, IgnoreFailures},
-	registration.ValidatingPolicyPlugin: {Skip, IgnoreFailures},
-	registration.MutatingPlugin:         {Skip, IgnoreFailures, CapTimeout},
-	registration.ExternalPlugin:         {Skip, IgnoreFailures, CapTimeout},
-	registration.ValidatingPlugin:       {Skip, IgnoreFailures, CapTimeout},
+	registration.MutatingPolicyPlugin:   {Skip, IgnoreFailures, Deny, Warn, Audit},
+	registration.ValidatingPolicyPlugin: {Skip, IgnoreFailures, Deny, Warn, Audit},
+	registration.MutatingPlugin:         {Skip, IgnoreFailures, CapTimeout, Deny, Warn, Audit},
+	registration.ExternalPlugin:         {Skip, IgnoreFailures, CapTimeout, Deny, Warn, Audit},
+	registration.ValidatingPlugin:       {Skip, IgnoreFailures, CapTimeout, Deny, Warn, Audit},
 }
 
 var (
-	effects     = []string{string(Skip), string(IgnoreFailures), string(CapTimeout)}
+	effects     = []string{string(Skip), string(IgnoreFailures), string(CapTimeout), string(Deny), string(Warn), string(Audit)}
 	operations  = []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 	pluginNames = []string{
 		registration.InitializersPlugin, registration.MutatingPolicyPlugin, registration.MutatingPlugin,
@@ -130,6 +140,9 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 	case r.Effect != CapTimeout && r.TimeoutSeconds != 0:
 		errs = append(errs, field.Invalid(timeout, r.TimeoutSeconds, "has a meaning only with the effect capTimeout: remove it, or change the effect"))
 	}
+	if _, ok := modes[r.Effect]; !ok && len(r.Configurations) > 0 && slices.Contains(effects, string(r.Effect)) {
+		errs = append(errs, field.Forbidden(path.Child("configurations"), "has a meaning only with the effects deny, warn and audit: remove it, or change the effect"))
+	}
 	for i, name := range r.Plugins {
 		at := path.Child("plugins").Index(i)
 		known, ok := plugins[name]
@@ -155,7 +168,7 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at, resource, "must be the plural in lower case, as in URLs"))
 		}
 	}
-	for name, values := range map[string][]string{"namespaces": r.Namespaces, "names": r.Names, "users": r.Users, "groups": r.Groups} {
+	for name, values := range map[string][]string{"configurations": r.Configurations, "namespaces": r.Namespaces, "names": r.Names, "users": r.Users, "groups": r.Groups} {
 		for i, v := range values {
 			if v == "" {
 				errs = append(errs, field.Required(path.Child(name).Index(i), "remove the entry, or the list to match all"))
@@ -165,7 +178,7 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 		}
 	}
 	if !r.selects() {
-		errs = append(errs, field.Invalid(path, r.Name, "this matches every request: name at least resources, namespaces, names, users or groups"))
+		errs = append(errs, field.Invalid(path, r.Name, "this matches every request: name at least resources, namespaces, names, users or groups; configurations if the effect is deny, warn or audit"))
 	}
 	return errs
 }
@@ -176,7 +189,7 @@ func (r *Rule) selects() bool {
 	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*") || slices.Contains(r.Resources, "*")
 	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")
 	everybody := len(r.Groups) == 0 || slices.Contains(r.Groups, user.AllAuthenticated)
-	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users) > 0
+	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Configurations) > 0
 }
 
 // Request is what rules look at.
@@ -194,6 +207,8 @@ type Exclusion struct {
 	// Skip, IgnoreFailures and CapTimeout are the rules that have the effect; nil for none.
 	// Of several, the first one counts, and the shortest time.
 	Skip, IgnoreFailures, CapTimeout *Rule
+	// Modes are the rules that say how hard entries are, in order.
+	Modes []*Rule
 }
 
 // For returns what the rules make of a plugin for a request, nil for nothing. It allocates
@@ -223,6 +238,8 @@ func (r *Rules) For(plugin string, q *Request) *Exclusion {
 			if out.CapTimeout == nil || rule.TimeoutSeconds < out.CapTimeout.TimeoutSeconds {
 				out.CapTimeout = rule
 			}
+		default:
+			out.Modes = append(out.Modes, rule)
 		}
 	}
 	return out
@@ -278,6 +295,25 @@ func (x *Exclusion) Skips() bool { return x != nil && x.Skip != nil }
 
 // Forgives reports whether failures are ignored.
 func (x *Exclusion) Forgives() bool { return x != nil && x.IgnoreFailures != nil }
+
+// Mode returns how hard the rules have an entry that one of some objects registers, and the rule
+// that says so; nil if none does. The hardest counts (S28.5).
+func (x *Exclusion) Mode(configurations ...string) (registration.Mode, *Rule) {
+	if x == nil || x.Modes == nil {
+		return "", nil
+	}
+	for _, effect := range []Effect{Deny, Warn, Audit} {
+		for _, rule := range x.Modes {
+			if rule.Effect != effect {
+				continue
+			}
+			if len(rule.Configurations) == 0 || slices.ContainsFunc(configurations, func(c string) bool { return slices.Contains(rule.Configurations, c) }) {
+				return modes[effect], rule
+			}
+		}
+	}
+	return "", nil
+}
 
 // Timeout returns what a call that may take a time by its own word may take.
 func (x *Exclusion) Timeout(own time.Duration) time.Duration {

@@ -46,6 +46,10 @@ func TestRulesAreChecked(t *testing.T) {
 		{"everything, in so many words", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*/*"}, []string{"*"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
 		{"everything but subresources", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*"}, []string{"*"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
 		{"everything by everybody", with(func(r *Rule) { r.Resources, r.Groups = nil, []string{"system:authenticated"} }), `exclusionRules[0]: Invalid value: "a": this matches every request`},
+		{"S28.5 a mode of a configuration", []Rule{{Name: "a", Effect: Audit, Configurations: []string{"c"}}}, ""},
+		{"S28.5 a mode of everything", []Rule{{Name: "a", Effect: Deny}}, `exclusionRules[0]: Invalid value: "a": this matches every request`},
+		{"S28.5 a mode of initializers", []Rule{{Name: "a", Effect: Warn, Configurations: []string{"c"}, Plugins: []string{registration.InitializersPlugin}}}, "the effect warn does nothing for this plugin"},
+		{"S28.5 configurations of another effect", with(func(r *Rule) { r.Configurations = []string{"c"} }), "exclusionRules[0].configurations: Forbidden: has a meaning only with the effects deny, warn and audit"},
 		{"everything of a group", with(func(r *Rule) { r.Resources, r.APIGroups = []string{"*"}, []string{"coordination.k8s.io"} }), ""},
 		{"everything by some", with(func(r *Rule) { r.Resources, r.Groups = nil, []string{"system:nodes"} }), ""},
 	} {
@@ -156,6 +160,39 @@ func BenchmarkRulesThatDoNotMatch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				rules.For(registration.ValidatingPlugin, &Request{Operation: "CREATE", Resource: "pods"})
+			}
+		})
+	}
+}
+
+func TestTheHardestModeCounts(t *testing.T) {
+	rules, err := New([]Rule{
+		{Name: "soft", Effect: Audit, Configurations: []string{"a", "b"}},
+		{Name: "softer", Effect: Warn, Namespaces: []string{"shop"}},
+		{Name: "hard", Effect: Deny, Configurations: []string{"b"}, Users: []string{"bob"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, namespace, user string
+		configurations        []string
+		want                  string
+	}{
+		{"S28.5 none", "office", "alice", []string{"c"}, ""},
+		{"S28.5 one", "office", "alice", []string{"a"}, "Audit by soft"},
+		{"S28.5 Warn is harder than Audit", "shop", "alice", []string{"a"}, "Warn by softer"},
+		{"S28.5 Deny is the hardest", "shop", "bob", []string{"b"}, "Deny by hard"},
+		{"S28.5 a binding or its policy", "office", "bob", []string{"policy", "b"}, "Deny by hard"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x := rules.For(registration.ValidatingPlugin, &Request{Operation: "CREATE", Resource: "pods", Namespace: tt.namespace, User: &user.DefaultInfo{Name: tt.user}})
+			got := ""
+			if mode, rule := x.Mode(tt.configurations...); rule != nil {
+				got = fmt.Sprintf("%s by %s", mode, rule.Name)
+			}
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -185,6 +185,22 @@ func (s *Set) Replace(f *Form, object runtime.Object) {
 	s.generation++
 }
 
+// Fork returns the objects in a kind on their own: what becomes of them leaves s as it is. They
+// can be had in this kind only. The error says that the objects cannot be converted.
+func (s *Set) Fork(kind schema.GroupVersionKind) (*Set, error) {
+	f, err := s.As(kind)
+	if err != nil {
+		return nil, err
+	}
+	own := &Form{kind: kind, old: f.old, oldJSON: f.oldJSON}
+	fork := &Set{a: s.a, o: s.o, forms: []*Form{own}, options: s.options}
+	if f.object != nil {
+		own.object = f.object.DeepCopyObject()
+		fork.latest = own
+	}
+	return fork, nil
+}
+
 // Settle brings the hub object up to date (S5.11).
 func (s *Set) Settle() error {
 	if s.latest == nil {

@@ -139,7 +139,9 @@ func (validatingPolicyStrategy) before(_, old runtime.Object) runtime.Object {
 	return &shown
 }
 
-func (validatingPolicyStrategy) validate(_, _ runtime.Object) field.ErrorList { return nil }
+func (validatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList {
+	return enforcement(obj, old)
+}
 
 func (validatingPolicyStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList {
 	return errs
@@ -182,7 +184,13 @@ func (mutatingPolicyStrategy) validate(obj, old runtime.Object) field.ErrorList 
 	if old != nil {
 		before = old.(*admissionregistration.MutatingAdmissionPolicy)
 	}
-	return registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before)
+	return append(registration.ValidateOrder(obj.(*admissionregistration.MutatingAdmissionPolicy), before), enforcement(obj, old)...)
+}
+
+// enforcement checks the annotations about how soft a policy or a binding is (S28.4).
+func enforcement(obj, old runtime.Object) field.ErrorList {
+	before, _ := old.(metav1.Object)
+	return registration.ValidateEnforcement(obj.(metav1.Object), before, nil)
 }
 
 // errors takes the errors of variables from a ValidatingAdmissionPolicy with the
@@ -314,7 +322,7 @@ func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
 	return old
 }
 
-func (bindingStrategy) validate(_, _ runtime.Object) field.ErrorList { return nil }
+func (bindingStrategy) validate(obj, old runtime.Object) field.ErrorList { return enforcement(obj, old) }
 
 func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 

@@ -270,19 +270,30 @@ func checked(source registration.Source, obj runtime.Object) (runtime.Object, er
 func validate(internal runtime.Object) field.ErrorList {
 	switch c := internal.(type) {
 	case *admissionregistration.ValidatingWebhookConfiguration:
-		return validation.ValidateValidatingWebhookConfiguration(c)
+		return append(validation.ValidateValidatingWebhookConfiguration(c), registration.ValidateEnforcement(c, nil, named(c.Webhooks, func(w *admissionregistration.ValidatingWebhook) string { return w.Name }))...)
 	case *admissionregistration.MutatingWebhookConfiguration:
-		return append(validation.ValidateMutatingWebhookConfiguration(c), registration.ValidateOrder(c, nil)...)
+		errs := append(validation.ValidateMutatingWebhookConfiguration(c), registration.ValidateOrder(c, nil)...)
+		return append(errs, registration.ValidateEnforcement(c, nil, named(c.Webhooks, func(w *admissionregistration.MutatingWebhook) string { return w.Name }))...)
 	case *admissionregistration.ValidatingAdmissionPolicy:
-		return validation.ValidateValidatingAdmissionPolicy(c)
+		return append(validation.ValidateValidatingAdmissionPolicy(c), registration.ValidateEnforcement(c, nil, nil)...)
 	case *admissionregistration.ValidatingAdmissionPolicyBinding:
-		return validation.ValidateValidatingAdmissionPolicyBinding(c)
+		return append(validation.ValidateValidatingAdmissionPolicyBinding(c), registration.ValidateEnforcement(c, nil, nil)...)
 	case *admissionregistration.MutatingAdmissionPolicy:
-		return append(validation.ValidateMutatingAdmissionPolicy(c), registration.ValidateOrder(c, nil)...)
+		errs := append(validation.ValidateMutatingAdmissionPolicy(c), registration.ValidateOrder(c, nil)...)
+		return append(errs, registration.ValidateEnforcement(c, nil, nil)...)
 	case *admissionregistration.MutatingAdmissionPolicyBinding:
-		return validation.ValidateMutatingAdmissionPolicyBinding(c)
+		return append(validation.ValidateMutatingAdmissionPolicyBinding(c), registration.ValidateEnforcement(c, nil, nil)...)
 	}
 	return field.ErrorList{field.InternalError(nil, fmt.Errorf("%T is not a registration", internal))}
+}
+
+// named returns the names of webhooks.
+func named[W any](webhooks []W, name func(*W) string) []string {
+	names := make([]string, len(webhooks))
+	for i := range webhooks {
+		names[i] = name(&webhooks[i])
+	}
+	return names
 }
 
 // allowed says what is wrong with an object for the reason that it is in a file: nothing of

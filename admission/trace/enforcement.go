@@ -1,0 +1,126 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/warning"
+	basemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// maxSpared bounds, in bytes, what a warning or an audit annotation repeats of a message.
+const maxSpared = 1 << 10
+
+// Enforcement says how hard a webhook or a policy was for a request (S28).
+type Enforcement struct {
+	// Mode is Warn or Audit: the request went on as if the webhook or policy did not exist. It is
+	// empty for what was hard.
+	Mode registration.Mode `json:"mode"`
+	// Rule is the name of the rule of the administrator that said so; absent when the annotation
+	// of the object did.
+	Rule string `json:"rule,omitempty"`
+}
+
+// String names the mode and who set it, for people.
+func (e Enforcement) String() string {
+	if e.Rule != "" {
+		return fmt.Sprintf("enforcement %s by rule %s of the server", e.Mode, e.Rule)
+	}
+	return fmt.Sprintf("enforcement %s", e.Mode)
+}
+
+// record is nil for what was hard.
+func (e Enforcement) record() *Enforcement {
+	if !e.Mode.Soft() {
+		return nil
+	}
+	return &e
+}
+
+// sparedAnnotation is the value of the audit annotation.
+type sparedAnnotation struct {
+	Configuration string `json:"configuration"`
+	Webhook       string `json:"webhook,omitempty"`
+	Binding       string `json:"binding,omitempty"`
+	Mode          string `json:"mode"`
+	// Would is reject or change.
+	Would   string `json:"would"`
+	Message string `json:"message,omitempty"`
+}
+
+// publishSpared lets the readers read what soft webhooks and policies would have done: warnings,
+// audit annotations and metrics (S28.8).
+func (p *Publisher) publishSpared(ctx context.Context, a admission.Attributes, t *Run) {
+	d := t.Source.Descriptor()
+	n := 0
+	note := func(o *registration.Origin, e Enforcement, s sparedAnnotation, metric *basemetrics.CounterVec, labels ...string) {
+		s.Configuration, s.Webhook, s.Mode = o.Configuration, o.Name, string(e.Mode)
+		s.Message = s.Message[:min(len(s.Message), maxSpared)]
+		metric.WithLabelValues(append(labels, string(e.Mode), s.Would)...).Inc()
+		if s.Would == "reject" && e.Mode == registration.ModeWarn && o.Name != "" {
+			warning.AddWarning(ctx, "", fmt.Sprintf("%s %s would reject this request: %s", d.Kind, o, s.Message))
+		}
+		key := SparedPrefix + d.Plugin + "_round_" + strconv.Itoa(t.Round) + "_index_" + strconv.Itoa(n)
+		n++
+		p.add(ctx, a, o, key, encode(s), audit.LevelMetadata)
+	}
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		switch {
+		case c.Spared():
+			note(&c.Entry, c.Enforcement, sparedAnnotation{Would: "reject", Message: c.Err.Error()}, sparedWebhooks(), c.Entry.Name, callType(d.Pass))
+		case len(c.WouldPatch) > 0:
+			note(&c.Entry, c.Enforcement, sparedAnnotation{Would: "change"}, sparedWebhooks(), c.Entry.Name, callType(d.Pass))
+		}
+	}
+	for i := range t.Judgements {
+		j := &t.Judgements[i]
+		for k := range j.Consequences {
+			if c := &j.Consequences[k]; c.Spared {
+				note(&j.Policy, c.Enforcement, sparedAnnotation{Would: "reject", Message: c.Message, Binding: c.Binding}, sparedPolicies(), d.Pass.String(), j.Policy.Configuration)
+			}
+		}
+		for k := range j.Evaluations {
+			if e := &j.Evaluations[k]; e.WouldMutate() {
+				note(&j.Policy, e.Enforcement, sparedAnnotation{Would: "change", Binding: e.Bindings[0]}, sparedPolicies(), d.Pass.String(), j.Policy.Configuration)
+			}
+		}
+	}
+}
+
+// WouldMutate reports whether a mutation of a soft policy would have changed the object.
+func (e *Evaluation) WouldMutate() bool {
+	for i := range e.Mutations {
+		if len(e.Mutations[i].WouldPatch) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+var sparedWebhooks = sync.OnceValue(func() *basemetrics.CounterVec {
+	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "spared_requests_total",
+		Help:           "Requests that a soft webhook would have rejected or changed, by webhook, type (admit or validating), mode (Warn or Audit) and would (reject or change).",
+		StabilityLevel: basemetrics.ALPHA,
+	}, []string{"name", "type", "mode", "would"})
+	legacyregistry.MustRegister(c)
+	return c
+})
+
+var sparedPolicies = sync.OnceValue(func() *basemetrics.CounterVec {
+	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
+		Namespace: "gatehouse", Subsystem: "admission_policy", Name: "spared_requests_total",
+		Help:           "What a soft admission policy would have rejected or changed, by type (mutating or validating), policy, mode (Warn or Audit) and would (reject or change); once for each binding and reason.",
+		StabilityLevel: basemetrics.ALPHA,
+	}, []string{"type", "policy", "mode", "would"})
+	legacyregistry.MustRegister(c)
+	return c
+})

@@ -85,8 +85,29 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 	if isPlugin() {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gatehouse"}
 	}
-	root.AddCommand(newServe(streams), newBackup(streams), newKubectl(streams), newInitializers(streams), newExplain(streams), newLint(streams), newCheck(streams), newTest(streams), newSnapshot(streams), newTrace(streams), newBlame(streams), newWebhook(streams), newWaitInForce(streams), newDebug(streams), newEnvtest(streams), newVersion(streams))
-	root.AddCommand(newReplay(streams), newAudit(streams))
+	for _, command := range []func(Streams) *cobra.Command{
+		newServe,
+		newBackup,
+		newKubectl,
+		newInitializers,
+		newRollout,
+		newExplain,
+		newLint,
+		newCheck,
+		newTest,
+		newSnapshot,
+		newTrace,
+		newBlame,
+		newWebhook,
+		newWaitInForce,
+		newDebug,
+		newEnvtest,
+		newVersion,
+		newReplay,
+		newAudit,
+	} {
+		root.AddCommand(command(streams))
+	}
 	root.AddCommand(helpTopics()...)
 	return root
 }

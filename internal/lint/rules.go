@@ -11,6 +11,7 @@ var rules = []*Rule{
 	// What is not enforced.
 	ruleNeverMatches, selectorNeverMatches, conditionNeverTrue, conditionAlwaysTrue, exactMissesVersion, objectSelectorOptOut, resourceNamesOnCreate, escapedProperty,
 	policyWithoutBinding, bindingWithoutPolicy, warnBindingRejects, validationConstant, registrationWritable, mutationNotValidated,
+	enforcementForgotten, enforcementUntried,
 	// What goes wrong under load, or later.
 	timeoutsExceedRequest, timeoutLong, expressionCost, singleReplica, mutatesStatus, manyMutatingWebhooks, notReinvoked, orderCycle, orderByName,
 	mutatingFailsClosed, mutatesMirrorPods, unscoped, webhookOnCustomResource, duplicate, registrationOld,

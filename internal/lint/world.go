@@ -100,6 +100,9 @@ type Written struct {
 	// APIVersion is that of the file; empty when it is not known.
 	APIVersion  string
 	Annotations map[string]string
+	// Created is when the object was, and Enforced when the annotation about its enforcement was
+	// written; zero when that is not known.
+	Created, Enforced time.Time
 	// Invalid is why no API server would take the object; its entries are not in the
 	// snapshot then.
 	Invalid []Invalid

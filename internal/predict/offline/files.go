@@ -323,7 +323,8 @@ func (f *files) register(w *World, d *document, p *parsed, skipped *[]string) er
 		return fmt.Errorf("%s: %s %q is at %s, too", d.At(), u.GetKind(), u.GetName(), other.At())
 	}
 	if skipped != nil {
-		written := lint.Written{APIVersion: u.GetAPIVersion(), Annotations: u.GetAnnotations()}
+		written := writtenOf(u)
+		written.APIVersion = u.GetAPIVersion()
 		for _, e := range p.errs {
 			written.Invalid = append(written.Invalid, lint.Invalid{Field: e.Field, Message: e.Error()})
 		}

@@ -94,7 +94,7 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	}
 	for _, obj := range objects {
 		if m, err := meta.Accessor(obj); err == nil {
-			s.world.Written[lint.Object{Kind: kindOf(obj), Name: m.GetName()}] = lint.Written{Annotations: m.GetAnnotations()}
+			s.world.Written[lint.Object{Kind: kindOf(obj), Name: m.GetName()}] = writtenOf(m)
 		}
 	}
 	for _, f := range []*World{w, over} {
@@ -445,7 +445,7 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 			client.Service.Port = *c.Port
 		}
 	}
-	s.world.Written[object] = lint.Written{Annotations: u.GetAnnotations()}
+	s.world.Written[object] = writtenOf(u)
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
 		lint.Conversion{Object: object, Client: client})
 }
@@ -497,4 +497,9 @@ func (s *survey) grants() {
 			s.world.Grants = append(s.world.Grants, lint.Grant{Binding: b.object, Role: b.role.Name, Group: group, Rules: s.roles[b.role]})
 		}
 	}
+}
+
+// writtenOf says how an object was written, as far as its metadata say it.
+func writtenOf(m metav1.Object) lint.Written {
+	return lint.Written{Annotations: m.GetAnnotations(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
 }

@@ -322,7 +322,9 @@ func (bindingStrategy) before(obj, old runtime.Object) runtime.Object {
 	return old
 }
 
-func (bindingStrategy) validate(obj, old runtime.Object) field.ErrorList { return enforcement(obj, old) }
+func (bindingStrategy) validate(obj, old runtime.Object) field.ErrorList {
+	return enforcement(obj, old)
+}
 
 func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 

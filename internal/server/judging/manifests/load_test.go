@@ -27,8 +27,8 @@ const (
 	mutatingHooks     = group + "kind: MutatingWebhookConfiguration\n" + webhooks
 )
 
-// named is a manifest with a name in it.
-func named(manifest, name string) string { return strings.ReplaceAll(manifest, "NAME", name) }
+// namedManifest is a manifest with a name in it.
+func namedManifest(manifest, name string) string { return strings.ReplaceAll(manifest, "NAME", name) }
 
 // write writes files to a directory.
 func write(t *testing.T, dir string, files map[string]string) {
@@ -57,7 +57,7 @@ func TestFilesAreRead(t *testing.T) {
 	policies := func(names ...string) string {
 		var list []string
 		for _, name := range names {
-			list = append(list, named(validatingPolicy, name))
+			list = append(list, namedManifest(validatingPolicy, name))
 		}
 		return strings.Join(list, "---\n")
 	}
@@ -79,10 +79,10 @@ func TestFilesAreRead(t *testing.T) {
 		{"S21.5 JSON", registration.ValidatingPolicyPlugin, map[string]string{
 			"a.json": `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyList","items":[]}`,
 		}, nil},
-		{"S21.5 a typed list", registration.ValidatingPlugin, map[string]string{"a.yaml": list("ValidatingWebhookConfigurationList", named(validatingHooks, "a"))}, []string{"a"}},
+		{"S21.5 a typed list", registration.ValidatingPlugin, map[string]string{"a.yaml": list("ValidatingWebhookConfigurationList", namedManifest(validatingHooks, "a"))}, []string{"a"}},
 		{"S21.5 a list of anything, and one in it", registration.ValidatingPolicyPlugin, map[string]string{"a.yaml": list("List", list("List", policies("a")))}, []string{"a"}},
-		{"S21.6 policies and their bindings", registration.MutatingPolicyPlugin, map[string]string{"a.yaml": named(mutatingBinding, "a") + "---\n" + named(mutatingPolicy, "a")}, []string{"a", "a"}},
-		{"S21.6 mutating webhooks", registration.MutatingPlugin, map[string]string{"a.yaml": named(mutatingHooks, "a")}, []string{"a"}},
+		{"S21.6 policies and their bindings", registration.MutatingPolicyPlugin, map[string]string{"a.yaml": namedManifest(mutatingBinding, "a") + "---\n" + namedManifest(mutatingPolicy, "a")}, []string{"a", "a"}},
+		{"S21.6 mutating webhooks", registration.MutatingPlugin, map[string]string{"a.yaml": namedManifest(mutatingHooks, "a")}, []string{"a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestFilesAreRead(t *testing.T) {
 	})
 	t.Run("S21.7 defaults are filled in", func(t *testing.T) {
 		dir := t.TempDir()
-		write(t, dir, map[string]string{"a.yaml": named(validatingHooks, "a")})
+		write(t, dir, map[string]string{"a.yaml": namedManifest(validatingHooks, "a")})
 		s, err := load(registration.ValidatingPlugin, dir)
 		if err != nil {
 			t.Fatal(err)
@@ -124,13 +124,13 @@ func TestFilesAreRead(t *testing.T) {
 // a real kube-apiserver.
 func TestBadFilesAreRefused(t *testing.T) {
 	validating, mutating := registration.ValidatingPolicyPlugin, registration.MutatingPolicyPlugin
-	policy, binding := named(validatingPolicy, "a"), named(validatingBinding, "a")
+	policy, binding := namedManifest(validatingPolicy, "a"), namedManifest(validatingBinding, "a")
 	for _, tt := range []struct {
 		name, plugin, content, want string
 	}{
-		{"S21.5 an older version", registration.ValidatingPlugin, strings.Replace(named(validatingHooks, "a"), "/v1\n", "/v1beta1\n", 1), "unsupported resource type *v1beta1.ValidatingWebhookConfiguration"},
-		{"S21.6 a kind of another plugin", validating, named(mutatingPolicy, "a"), "unsupported resource type *v1.MutatingAdmissionPolicy"},
-		{"S21.6 webhooks among policies", mutating, named(mutatingHooks, "a"), "unsupported resource type *v1.MutatingWebhookConfiguration"},
+		{"S21.5 an older version", registration.ValidatingPlugin, strings.Replace(namedManifest(validatingHooks, "a"), "/v1\n", "/v1beta1\n", 1), "unsupported resource type *v1beta1.ValidatingWebhookConfiguration"},
+		{"S21.6 a kind of another plugin", validating, namedManifest(mutatingPolicy, "a"), "unsupported resource type *v1.MutatingAdmissionPolicy"},
+		{"S21.6 webhooks among policies", mutating, namedManifest(mutatingHooks, "a"), "unsupported resource type *v1.MutatingWebhookConfiguration"},
 		{"S21.6 a kind that is no registration", validating, "apiVersion: v1\nkind: ConfigMap\n", `no kind "ConfigMap" is registered for version "v1"`},
 		{"S21.7 an unknown field", validating, strings.Replace(policy, "  validations", "  validationz: []\n  validations", 1), `strict decoding error: unknown field "spec.validationz"`},
 		{"S21.7 a repeated field", validating, policy + "spec: {}\n", `key "spec" already set in map`},
@@ -139,11 +139,11 @@ func TestBadFilesAreRefused(t *testing.T) {
 		{"S21.8 another name", validating, strings.Replace(policy, "a.static.k8s.io", "a.example.com", 1), `"a.example.com" in file "FILE" must have a name ending with ".static.k8s.io"`},
 		{"S21.8 the same name", validating, policy + "---\n" + policy, `duplicate name "a.static.k8s.io" found in file "FILE" (previously seen in "FILE")`},
 		{"S21.9 paramKind", validating, strings.Replace(policy, "spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n", 1), `ValidatingAdmissionPolicy "a.static.k8s.io": spec.paramKind is not supported for static manifests`},
-		{"S21.9 paramKind of a mutating policy", mutating, strings.Replace(named(mutatingPolicy, "a"), "spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n", 1), `MutatingAdmissionPolicy "a.static.k8s.io": spec.paramKind is not supported for static manifests`},
+		{"S21.9 paramKind of a mutating policy", mutating, strings.Replace(namedManifest(mutatingPolicy, "a"), "spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n", 1), `MutatingAdmissionPolicy "a.static.k8s.io": spec.paramKind is not supported for static manifests`},
 		{"S21.9 paramRef", validating, policy + "---\n" + strings.Replace(binding, "policyName", "paramRef: {name: p, parameterNotFoundAction: Deny}, policyName", 1), `binding "a.static.k8s.io": spec.paramRef is not supported for static manifests`},
 		{"S21.9 a policy of the API", validating, policy + "---\n" + strings.Replace(binding, "policyName: a.static.k8s.io", "policyName: a.example.com", 1), `binding "a.static.k8s.io": spec.policyName "a.example.com" must end with ".static.k8s.io"`},
 		{"S21.9 S21.11 S21.15 a policy of no file", validating, binding, `binding "a.static.k8s.io" references policy "a.static.k8s.io" which does not exist in the manifest directory`},
-		{"S21.10 a service", registration.MutatingPlugin, strings.Replace(named(mutatingHooks, "a"), `{url: "https://127.0.0.1:1"}`, "{service: {namespace: ns, name: svc}}", 1), `webhook "a.example.com" in "a.static.k8s.io" (file "FILE"): clientConfig.service is not supported for static manifests; use clientConfig.url instead`},
+		{"S21.10 a service", registration.MutatingPlugin, strings.Replace(namedManifest(mutatingHooks, "a"), `{url: "https://127.0.0.1:1"}`, "{service: {namespace: ns, name: svc}}", 1), `webhook "a.example.com" in "a.static.k8s.io" (file "FILE"): clientConfig.service is not supported for static manifests; use clientConfig.url instead`},
 		{"not YAML", validating, "a: [", "yaml: line 1: did not find expected node content"},
 		{"a document of comments only, which upstream refuses, too", validating, "# a comment\n---\n" + policy, "Object 'Kind' is missing in '# a comment'"},
 	} {
@@ -173,8 +173,8 @@ func TestBadFilesAreRefused(t *testing.T) {
 func TestTheHashIsThatOfTheBytes(t *testing.T) {
 	// S21.23: names do not count, and no data gives no hash.
 	one, two := t.TempDir(), t.TempDir()
-	write(t, one, map[string]string{"a.yaml": named(validatingPolicy, "a"), "b.yaml": named(validatingPolicy, "b")})
-	write(t, two, map[string]string{"x.yaml": named(validatingPolicy, "a"), "y.yaml": named(validatingPolicy, "b"), "z.txt": "other"})
+	write(t, one, map[string]string{"a.yaml": namedManifest(validatingPolicy, "a"), "b.yaml": namedManifest(validatingPolicy, "b")})
+	write(t, two, map[string]string{"x.yaml": namedManifest(validatingPolicy, "a"), "y.yaml": namedManifest(validatingPolicy, "b"), "z.txt": "other"})
 	first, err := load(registration.ValidatingPolicyPlugin, one)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestTheHashIsThatOfTheBytes(t *testing.T) {
 
 func TestLinesAreFound(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"a.yaml": "---\n# first\n" + named(validatingPolicy, "other") + "---\n" + named(validatingPolicy, "a")})
+	write(t, dir, map[string]string{"a.yaml": "---\n# first\n" + namedManifest(validatingPolicy, "other") + "---\n" + namedManifest(validatingPolicy, "a")})
 	s, err := Open(Options{Directories: map[string]string{registration.ValidatingPolicyPlugin: dir}})
 	if err != nil {
 		t.Fatal(err)

@@ -103,6 +103,7 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 		newDebug,
 		newEnvtest,
 		newVersion,
+		newRecord,
 		newReplay,
 		newAudit,
 	} {

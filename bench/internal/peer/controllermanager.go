@@ -22,7 +22,7 @@ func BuildControllerManager(ctx context.Context, module, dir string) (string, er
 // StartControllerManager starts a kube-controller-manager next to a gatehouse, as
 // docs/controllers.md says. dir is that of the server; the program and its log are in there, too.
 func StartControllerManager(path string, s *Server, dir string, flags ...string) (*Process, error) {
-	kubeconfig, err := s.writeKubeconfig(dir)
+	kubeconfig, err := s.WriteKubeconfig(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func StartPlugins(ctx context.Context, b Binaries, s *Server, dir string, plugin
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	kubeconfig, err := s.writeKubeconfig(dir)
+	kubeconfig, err := s.WriteKubeconfig(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +32,8 @@ func StartPlugins(ctx context.Context, b Binaries, s *Server, dir string, plugin
 	return p, nil
 }
 
-// writeKubeconfig writes the administrator's credentials to a file in dir.
-func (s *Server) writeKubeconfig(dir string) (string, error) {
+// WriteKubeconfig writes the administrator's credentials to a file in dir.
+func (s *Server) WriteKubeconfig(dir string) (string, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.Config.Host, CertificateAuthorityData: s.Config.CAData}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: s.Config.BearerToken}

@@ -365,7 +365,20 @@ func review(data []byte, of header) (*Request, string) {
 	if q.Name == "" && q.Subresource == "" {
 		q.Name = nameOf(q.Object)
 	}
+	if q.Name == "" && q.Operation == Delete {
+		q.Name = nameOf(q.OldObject)
+	}
 	return q, q.wrong()
+}
+
+// FromReview reads the request of an AdmissionReview. The text says why it cannot be judged; empty when
+// it can.
+func FromReview(data []byte) (*Request, string) {
+	var of header
+	if json.Unmarshal(data, &of) != nil {
+		return nil, notReadable
+	}
+	return review(data, of)
 }
 
 // traced reads a trace of Gatehouse, which has no objects.

@@ -1,0 +1,289 @@
+package recorder
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+)
+
+// S25.13: the data of secrets, and what --redact names, is not recorded, wherever it is in the request.
+func TestWhatIsNotRecorded(t *testing.T) {
+	const deployment = `{"kind":"Deployment","metadata":{"annotations":{"a.b/c":"hidden","kubectl.kubernetes.io/last-applied-configuration":"hidden"},"managedFields":[{}]},"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"c","env":[{"name":"P","value":"hidden"},{"name":"Q"}]}]}}}}`
+	for _, c := range []struct {
+		name, resource, object, want string
+		rules, removed               []string
+	}{
+		{"a secret", "secrets", `{"data":{"a":"hidden"},"stringData":{"b":"hidden"},"metadata":{"managedFields":[{}],"annotations":{"x":"y","kubectl.kubernetes.io/last-applied-configuration":"hidden"}},"type":"kubernetes.io/dockerconfigjson"}`,
+			`{"data":{"a":"e30="},"metadata":{"annotations":{"x":"y"}},"stringData":{"b":"{}"},"type":"kubernetes.io/dockerconfigjson"}`, nil,
+			[]string{"the annotation kubectl.kubernetes.io/last-applied-configuration", "the values of data", "the values of stringData"}},
+		{"no rule", "deployments.apps", `{"spec":{"n":12345678901234567890}}`, `{"spec":{"n":12345678901234567890}}`, nil, nil},
+		{"at any depth, through lists", "deployments.apps", deployment,
+			`{"kind":"Deployment","metadata":{"annotations":{"a.b/c":"hidden"}},"spec":{"replicas":3,"template":{"spec":{"containers":[{"env":[{"name":"P","value":"redacted"},{"name":"Q"}],"name":"c"}]}}}}`,
+			[]string{"**.env.value"}, []string{"**.env.value", "the annotation kubectl.kubernetes.io/last-applied-configuration"}},
+		{"a name with dots, of a resource with its group", "deployments.apps", deployment,
+			`{"kind":"Deployment","metadata":{"annotations":{"a.b/c":"redacted"}},"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":"hidden"},{"name":"Q"}],"name":"c"}]}}}}`,
+			[]string{"deployments.apps:metadata.annotations['a.b/c']", "deployments:spec.replicas", "pods:spec"},
+			[]string{"deployments.apps:metadata.annotations['a.b/c']", "deployments:spec.replicas", "the annotation kubectl.kubernetes.io/last-applied-configuration"}},
+		{"all texts below a field", "configmaps", `{"data":{"a":"hidden","b":"hidden"},"binaryData":{"c":"aGlkZGVu"}}`, `{"binaryData":{"c":"redacted"},"data":{"a":"redacted","b":"redacted"}}`,
+			[]string{"configmaps:data", "configmaps:binaryData.*"}, []string{"configmaps:binaryData.*", "configmaps:data"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var rules []*Redaction
+			for _, text := range c.rules {
+				r, err := ParseRedaction(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rules = append(rules, r)
+			}
+			resource, group, _ := strings.Cut(c.resource, ".")
+			q := &recorded.Request{Resource: metav1.GroupVersionResource{Group: group, Resource: resource}, Object: json.RawMessage(c.object), OldObject: json.RawMessage(c.object)}
+			if err := redact(q, rules); err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range []json.RawMessage{q.Object, q.OldObject} {
+				if diff := cmp.Diff(c.want, string(got)); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(c.removed, q.Removed); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, text := range []string{"", ":", ":spec", "a.", ".a", "a..b", "**", "a.**", "['a", "['']", "a b"} {
+		if r, err := ParseRedaction(text); err == nil {
+			t.Errorf("%q is taken for %+v", text, r)
+		}
+	}
+}
+
+// S25.14: files of a bounded size, the latest of them, which the reader of recorded requests reads in order.
+func TestFilesAreBounded(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "requests")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(dir, "notes.txt")
+		if err := os.WriteFile(other, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		o := &output{dir: dir, compress: compress, maxSize: 100, maxFiles: 3, now: func() time.Time { return at }}
+		if err := o.open(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 {
+			q := &recorded.Request{APIVersion: recorded.APIVersion, Kind: recorded.Kind, Operation: recorded.Connect, Name: fmt.Sprint("n", i), Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}}
+			line, err := json.Marshal(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := o.line(line); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A killed recorder has not closed its file.
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(entries) != 4 || !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "notes.txt" }) {
+			t.Errorf("compress %v: files %v", compress, entries)
+		}
+		var names []string
+		if _, err := (&recorded.Reader{Paths: []string{dir}}).Read(t.Context(), func(q *recorded.Request) error {
+			names = append(names, q.Name)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(names) == 0 || names[len(names)-1] != "n39" || !slices.IsSortedFunc(names, func(a, b string) int { return cmp2(a, b) }) {
+			t.Errorf("compress %v: requests %v", compress, names)
+		}
+		if err := o.close(); err != nil {
+			t.Fatal(err)
+		}
+		if compress {
+			entries, _ := filepath.Glob(filepath.Join(dir, "*.gz"))
+			data, err := os.ReadFile(entries[len(entries)-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			z, err := gzip.NewReader(bytes.NewReader(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(z); err != nil {
+				t.Errorf("the last file is not whole: %v", err)
+			}
+		}
+	}
+}
+
+// cmp2 compares names by their numbers.
+func cmp2(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// S25.12: the condition of the registration lets no request through that comes after its term.
+func TestNoRequestIsSentAfterTheTerm(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	field := func(at ...time.Duration) string {
+		var list []string
+		for _, d := range at {
+			list = append(list, fmt.Sprintf(`{"manager":"m","time":%q}`, now.Add(d).Format(time.RFC3339)))
+		}
+		return `{"metadata":{"name":"a","managedFields":[` + strings.Join(list, ",") + `]}}`
+	}
+	const bare = `{"metadata":{"name":"a"}}`
+	for _, c := range []struct {
+		name, operation, subresource, object string
+		timed, untimed                       bool
+	}{
+		{"a create", "CREATE", "", field(0), true, true},
+		{"an update", "UPDATE", "", field(-time.Hour, time.Second), true, true},
+		{"a server whose clock is behind", "UPDATE", "", field(-10 * time.Second), true, true},
+		{"at the end of the term", "CREATE", "", field(term), true, true},
+		{"after the term", "CREATE", "", field(term + time.Second), false, false},
+		{"after the term, of an object that was changed within", "UPDATE", "", field(0, term+time.Second), false, false},
+		{"an update that changes nothing", "UPDATE", "", field(-time.Hour), false, true},
+		{"an object that has nothing but a name", "CREATE", "", bare, true, true},
+		{"an update of such an object", "UPDATE", "", bare, false, true},
+		{"a binding", "CREATE", "binding", bare, false, true},
+		{"a scale", "UPDATE", "scale", bare, false, true},
+		{"a deletion", "DELETE", "", "null", false, true},
+		{"a connection", "CONNECT", "exec", `{"kind":"PodExecOptions"}`, false, true},
+	} {
+		for _, untimed := range []bool{false, true} {
+			r := &registration{Options: &Options{Untimed: untimed}}
+			want := c.timed
+			if untimed {
+				want = c.untimed
+			}
+			if got := satisfied(t, r.whileRenewed(now), c.operation, c.subresource, c.object); got != want {
+				t.Errorf("%s, untimed %v: sent is %v", c.name, untimed, got)
+			}
+		}
+	}
+}
+
+// satisfied evaluates a condition as an API server does: a webhook whose failures are ignored is not asked
+// after an error.
+func satisfied(t *testing.T, expression, operation, subresource, object string) bool {
+	t.Helper()
+	env, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+		IntroducedVersion: environment.DefaultCompatibilityVersion(),
+		EnvOptions:        []cel.EnvOption{cel.Variable("object", cel.DynType), cel.Variable("request", cel.DynType)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := env.NewExpressionsEnv()
+	ast, issues := e.Compile(expression)
+	if issues.Err() != nil {
+		t.Fatal(issues.Err())
+	}
+	program, err := e.Program(ast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal([]byte(object), &value); err != nil {
+		t.Fatal(err)
+	}
+	request := map[string]any{"operation": operation}
+	if subresource != "" {
+		request["subResource"] = subresource
+	}
+	out, _, err := program.Eval(map[string]any{"object": value, "request": request})
+	return err == nil && out.Value() == true
+}
+
+// S25.12: the answer lets the request pass and changes nothing, whatever is sent and however much waits.
+func TestEveryRequestPasses(t *testing.T) {
+	r := &Recorder{registration: registration{Options: &Options{}, name: "n"}, reviews: make(chan review, 1), probed: make(chan struct{}, 1)}
+	post := func(path, body string) (int, string) {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, strings.NewReader(body)))
+		return w.Code, w.Body.String()
+	}
+	const review = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","operation":"CREATE"}}`
+	const passes = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u-1","allowed":true}}`
+	for i := range 3 {
+		if code, body := post(recordPath, review); code != http.StatusOK || body != passes {
+			t.Errorf("review %d: %d %s", i, code, body)
+		}
+	}
+	// One waits, and nothing writes.
+	if r.lost.Load() != 2 || r.waiting.Load() != int64(len(review)) {
+		t.Errorf("lost %d, waiting %d", r.lost.Load(), r.waiting.Load())
+	}
+	for _, c := range []struct {
+		path, body string
+		code       int
+	}{
+		{recordPath, "", 400}, {recordPath, "[]", 400}, {recordPath, `{"request":1}`, 400}, {recordPath, `{"request":{"uid":7}}`, 400}, {recordPath, `{"request":{}}`, 400},
+		{recordPath, strings.Repeat(" ", maxReview+1), 400}, {"/other", review, 404},
+	} {
+		if code, _ := post(c.path, c.body); code != c.code {
+			t.Errorf("%s %.40s: %d", c.path, c.body, code)
+		}
+	}
+	if code, _ := post(probePath, `{"request":{"other":{"uid":"x"},"uid":"u"}}`); code != 200 || len(r.probed) != 1 {
+		t.Errorf("the probe: %d, %d", code, len(r.probed))
+	}
+}
+
+// S25.12: a registration cannot change or reject anything, whatever is selected.
+func TestRegistrations(t *testing.T) {
+	r := &registration{Options: &Options{Resources: []string{"pods", "deployments/scale.apps", "*.example.com"}, Namespaces: []string{"shop"}}, name: NewName(), base: "https://h/p"}
+	c := r.configuration(time.Unix(0, 0), true)
+	var rules []string
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		if *w.FailurePolicy != "Ignore" || *w.TimeoutSeconds != 1 || *w.SideEffects != "None" || *w.ReinvocationPolicy != "Never" || len(w.MatchConditions) == 0 {
+			t.Errorf("webhook %+v", w)
+		}
+		for _, rule := range w.Rules {
+			rules = append(rules, fmt.Sprint(rule.APIGroups, rule.Resources, rule.Operations))
+		}
+		if w.NamespaceSelector == nil || w.NamespaceSelector.MatchExpressions[0].Values[0] != "shop" {
+			t.Errorf("namespaces %v", w.NamespaceSelector)
+		}
+	}
+	want := []string{"[] [pods] [CREATE UPDATE]", "[apps] [deployments/scale] [CREATE UPDATE]", "[example.com] [*] [CREATE UPDATE]", "[] [configmaps] [CREATE]"}
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+	if name := NewName(); !(name < "a") || !strings.HasPrefix(name, namePrefix) || name == c.Name {
+		t.Errorf("name %q", name)
+	}
+	if *c.Webhooks[0].ClientConfig.URL != "https://h/p/record" {
+		t.Errorf("URL %s", *c.Webhooks[0].ClientConfig.URL)
+	}
+}

@@ -1,0 +1,211 @@
+package recorder
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
+)
+
+// Redaction names fields whose values are not recorded.
+type Redaction struct {
+	// text is what the user wrote.
+	text string
+	// resource is RESOURCE or RESOURCE.GROUP; empty for all.
+	resource string
+	// path are the names of fields, * for any, and ** for any number of them.
+	path []string
+}
+
+// The steps of a path that stand for several fields.
+const (
+	anyField = "*"
+	anyDepth = "**"
+)
+
+// ParseRedaction reads [RESOURCE[.GROUP]:]FIELD.FIELD... A field in ['...'] may have dots. Lists need no
+// step of their own.
+func ParseRedaction(text string) (*Redaction, error) {
+	r := &Redaction{text: text}
+	rest := text
+	if i := strings.IndexAny(text, ":['"); i >= 0 && text[i] == ':' {
+		r.resource, rest = text[:i], text[i+1:]
+		if r.resource == "" {
+			return nil, fmt.Errorf("%q names no resource before the colon", text)
+		}
+	}
+	for rest != "" {
+		if quoted, ok := strings.CutPrefix(rest, "['"); ok {
+			name, after, ok := strings.Cut(quoted, "']")
+			if !ok || name == "" {
+				return nil, fmt.Errorf("%q: a field that begins with [' must end with ']", text)
+			}
+			r.path, rest = append(r.path, name), strings.TrimPrefix(after, ".")
+			continue
+		}
+		end := strings.IndexAny(rest, ".[")
+		if end < 0 {
+			end = len(rest)
+		}
+		name := rest[:end]
+		if name == "" || strings.ContainsAny(name, "]' \t\n") {
+			return nil, fmt.Errorf("%q is not FIELD.FIELD..., such as spec.containers.env.value", text)
+		}
+		r.path = append(r.path, name)
+		if rest = rest[end:]; strings.HasPrefix(rest, ".") {
+			if rest = rest[1:]; rest == "" {
+				return nil, fmt.Errorf("%q ends with a dot", text)
+			}
+		}
+	}
+	switch {
+	case len(r.path) == 0:
+		return nil, fmt.Errorf("%q names no field", text)
+	case r.path[len(r.path)-1] == anyDepth:
+		return nil, fmt.Errorf("%q: a field must follow %s", text, anyDepth)
+	}
+	return r, nil
+}
+
+// of reports whether the redaction is about the resource of a request.
+func (r *Redaction) of(q *recorded.Request) bool {
+	name := q.Resource.Resource
+	if q.Resource.Group != "" && strings.Contains(r.resource, ".") {
+		name += "." + q.Resource.Group
+	}
+	return r.resource == "" || r.resource == name
+}
+
+// lastApplied has all fields of an object again.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Values in place of others. Those of secrets are as the types of secrets want them: an empty object
+// is also what a secret for images may have.
+const (
+	redacted     = "redacted"
+	noData       = "e30=" // {}
+	noStringData = "{}"
+)
+
+// redact takes out of a request what must not be recorded.
+func redact(q *recorded.Request, rules []*Redaction) error {
+	secret := q.Resource.Group == "" && q.Resource.Resource == "secrets"
+	var about []*Redaction
+	for _, r := range rules {
+		if r.of(q) {
+			about = append(about, r)
+		}
+	}
+	if !secret && len(about) == 0 {
+		return nil
+	}
+	for _, data := range []*json.RawMessage{&q.Object, &q.OldObject} {
+		if len(*data) == 0 {
+			continue
+		}
+		decoder := json.NewDecoder(bytes.NewReader(*data))
+		decoder.UseNumber()
+		var object map[string]any
+		if err := decoder.Decode(&object); err != nil {
+			return err
+		}
+		took := func(what string) {
+			if !slices.Contains(q.Removed, what) {
+				q.Removed = append(q.Removed, what)
+			}
+		}
+		if secret {
+			for field, value := range map[string]string{"data": noData, "stringData": noStringData} {
+				if m, ok := object[field].(map[string]any); ok && len(m) > 0 {
+					for key := range m {
+						m[key] = value
+					}
+					took("the values of " + field)
+				}
+			}
+		}
+		for _, r := range about {
+			if blankAt(object, r.path) {
+				took(r.text)
+			}
+		}
+		if meta, ok := object["metadata"].(map[string]any); ok {
+			// The keys of managed fields may have values of fields.
+			delete(meta, "managedFields")
+			if annotations, ok := meta["annotations"].(map[string]any); ok && annotations[lastApplied] != nil {
+				delete(annotations, lastApplied)
+				took("the annotation " + lastApplied)
+			}
+		}
+		var err error
+		if *data, err = json.Marshal(object); err != nil {
+			return err
+		}
+	}
+	slices.Sort(q.Removed)
+	return nil
+}
+
+// blankAt blanks the fields of a path, and reports whether there were any.
+func blankAt(v any, path []string) (found bool) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			found = blankAt(item, path) || found
+		}
+	case map[string]any:
+		if path[0] == anyDepth {
+			found = blankAt(v, path[1:])
+			for _, item := range v {
+				found = blankAt(item, path) || found
+			}
+			return found
+		}
+		for key := range v {
+			if path[0] != anyField && path[0] != key {
+				continue
+			}
+			if len(path) > 1 {
+				found = blankAt(v[key], path[1:]) || found
+				continue
+			}
+			found = true
+			if blank, ok := blanked(v[key]); ok {
+				v[key] = blank
+			} else {
+				delete(v, key)
+			}
+		}
+	}
+	return found
+}
+
+// blanked is a value without what it says: the texts in it are replaced, and other values left out. It
+// returns false if nothing is left.
+func blanked(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		return redacted, true
+	case map[string]any:
+		for key := range v {
+			if blank, ok := blanked(v[key]); ok {
+				v[key] = blank
+			} else {
+				delete(v, key)
+			}
+		}
+		return v, true
+	case []any:
+		kept := v[:0]
+		for _, item := range v {
+			if blank, ok := blanked(item); ok {
+				kept = append(kept, blank)
+			}
+		}
+		return kept, true
+	}
+	return nil, false
+}

@@ -88,6 +88,7 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 	for _, command := range []func(Streams) *cobra.Command{
 		newServe,
 		newBackup,
+		newEtcd,
 		newKubectl,
 		newInitializers,
 		newRollout,

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"k8s.io/klog/v2"
 )
 
@@ -17,6 +18,13 @@ const (
 	quotaInterval = 10 * time.Second
 	// quotaTimeout bounds what etcd is asked to do about it.
 	quotaTimeout = 10 * time.Second
+
+	// The database is made smaller when that gives back spareLeast bytes and half of it.
+	// Nothing is answered meanwhile: for 128 MiB in use, 2.8 s at most on a machine with twenty
+	// processes for each core. So it is left to the administrator when more than copiedMost
+	// bytes are in use, and done once in tidyInterval at most.
+	spareLeast, copiedMost = 128 << 20, 128 << 20
+	tidyInterval           = time.Hour
 )
 
 // quota watches the size of the database. When it reaches the quota, etcd raises an
@@ -29,6 +37,37 @@ type quota struct {
 	space *space
 	// full is set while etcd refuses to store more.
 	full bool
+	// tidied is when the database was last made smaller to give back space.
+	tidied time.Time
+}
+
+// pays reports whether it pays to make a database smaller.
+func pays(size, inUse int64) bool {
+	return size-inUse >= max(spareLeast, inUse) && inUse <= copiedMost
+}
+
+// tidy makes the database smaller if that pays and the disk has room for the copy.
+func (q *quota) tidy(database backend.Backend, now time.Time) error {
+	size, inUse := database.Size(), database.SizeInUse()
+	if !pays(size, inUse) || now.Sub(q.tidied) < tidyInterval || q.copyFits(inUse) != nil {
+		return nil
+	}
+	q.tidied = now
+	begun := time.Now()
+	if err := database.Defrag(); err != nil {
+		return err
+	}
+	klog.InfoS("Made etcd's database smaller; requests waited meanwhile", "before", mebibytes(uint64(size)), "now", mebibytes(uint64(database.Size())), "took", time.Since(begun))
+	return nil
+}
+
+// copyFits returns an error when the disk has no room for a copy of what is in use.
+func (q *quota) copyFits(inUse int64) error {
+	need := uint64(inUse) + q.space.margin
+	if free, err := q.space.free(q.space.dir); err == nil && free < need {
+		return fmt.Errorf("the disk with %s has %s free, but a copy of the database needs %s", q.space.dir, mebibytes(free), mebibytes(need))
+	}
+	return nil
 }
 
 // run looks at the database until ctx ends.
@@ -38,6 +77,9 @@ func (q *quota) run(ctx context.Context, server *etcdserver.EtcdServer) {
 	for {
 		if err := q.look(ctx, server); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Could not free space in etcd's database, which is full; will retry")
+		}
+		if err := q.tidy(server.Backend(), time.Now()); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Could not make etcd's database smaller; will retry in an hour")
 		}
 		select {
 		case <-tick.C:
@@ -69,8 +111,8 @@ func (q *quota) look(ctx context.Context, server *etcdserver.EtcdServer) error {
 		return nil
 	}
 	if backend.Size() >= enough {
-		if free, err := q.space.free(q.space.dir); err == nil && free < uint64(inUse)+q.space.margin {
-			return fmt.Errorf("the disk with %s has %s free, but a copy of the database needs %s", q.space.dir, mebibytes(free), mebibytes(uint64(inUse)+q.space.margin))
+		if err := q.copyFits(inUse); err != nil {
+			return err
 		}
 		if err := backend.Defrag(); err != nil {
 			return err

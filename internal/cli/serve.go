@@ -61,7 +61,16 @@ func (o *serveOptions) forTests(flags *pflag.FlagSet) (remove func(), err error)
 }
 
 func newServe(streams Streams) *cobra.Command {
-	return newServeCommand(func(ctx context.Context, o *serveOptions) error { return runServe(ctx, o, streams) })
+	c := &serverConfiguration{}
+	var cmd *cobra.Command
+	cmd = newServeCommand(func(ctx context.Context, o *serveOptions) error {
+		if c.print {
+			return c.write(streams.Out, cmd.Flags(), o)
+		}
+		return runServe(ctx, o, streams)
+	})
+	c.addTo(cmd)
+	return cmd
 }
 
 func newServeCommand(run func(context.Context, *serveOptions) error) *cobra.Command {

@@ -33,7 +33,7 @@ func TestServeParsesTheContract(t *testing.T) {
 	with := func(change func(*server.Options)) server.Options {
 		o := server.Options{
 			DataDir: "./gatehouse.data", BindAddress: "127.0.0.1", SecurePort: 6443, EtcdPrefix: "/registry",
-			MinFreeDisk: 128 << 20, EtcdQuota: 8 << 30,
+			MinFreeDisk: 128 << 20, EtcdQuota: 8 << 30, BackupKeep: 10,
 			ServiceClusterIPRange: "10.0.0.0/24",
 			MaxRequestsInFlight:   400, MaxMutatingRequestsInFlight: 200,
 			AdmissionRefreshInterval: time.Second, AdmissionMaxStaleness: 5 * time.Second, AdmissionConsistency: "bounded",

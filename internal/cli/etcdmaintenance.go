@@ -260,9 +260,9 @@ func (m *maintenance) defrag(ctx context.Context) error {
 		if before.Error != "" {
 			return fmt.Errorf("%s: %s; the members after it were left as they are", endpoint, before.Error)
 		}
-		ctx, cancel := context.WithTimeout(ctx, maintenanceTimeout)
+		bounded, cancel := context.WithTimeout(ctx, maintenanceTimeout)
 		begun := time.Now()
-		_, err := m.client.Defragment(ctx, endpoint)
+		_, err := m.client.Defragment(bounded, endpoint)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w; the members after it were left as they are", endpoint, err)

@@ -20,7 +20,7 @@ func TestLookAfterTheEmbeddedEtcd(t *testing.T) {
 	if out := a.Follow(t, section, "etcd status"); !strings.Contains(out, "IN USE") || !strings.Contains(out, "8192 MiB") {
 		t.Error(out)
 	}
-	if out := a.Follow(t, section, "etcd defrag"); !strings.Contains(out, "before, in") {
+	if out := a.Follow(t, section, "etcd defrag"); !strings.Contains(out, "before, in") || strings.Contains(out, ": 0 KiB") {
 		t.Error(out)
 	}
 	create(t, s, http.StatusCreated, fmt.Sprintf(configMaps, "default"), named("after"))

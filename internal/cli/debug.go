@@ -19,10 +19,13 @@ func newDebug(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "debug",
 		Short: "Look inside a server",
-		Long: `Look inside a server that does not do what it should. A server also has pages for
-that: /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz, /readyz?verbose
-and /metrics, such as
+		Long: `Look inside a server that does not do what it should. A server also has pages
+for that: /debug/pprof/, /debug/flags/v, /debug/log, /statusz, /flagz,
+/readyz?verbose and /metrics.`,
+		Example: `  # gather what is needed to find a fault
+  gatehouse debug bundle
 
+  # what the server says about itself
   gatehouse kubectl get --raw /statusz`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -60,7 +60,7 @@ func TestExplainParses(t *testing.T) {
 			t.Errorf("%q: %v", c.args, err)
 			continue
 		}
-		got.cluster = nil
+		got.cluster, got.addresses = nil, nil
 		if !reflect.DeepEqual(*got, c.want) {
 			t.Errorf("%q: %+v, want %+v", c.args, *got, c.want)
 		}

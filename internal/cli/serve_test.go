@@ -40,7 +40,7 @@ func TestServeParsesTheContract(t *testing.T) {
 			AdmissionWebhookBreaker: "connect", AdmissionWebhookMaxInFlight: 200,
 			AdmissionTraceBytes: 8 << 20,
 			InitializerTimeout:  5 * time.Second, InitializerRepairAfter: 10 * time.Minute, InitializerReleaseTimeout: time.Hour,
-			Controllers: []string{"*"},
+			Controllers: []string{"*"}, HintsAtMissing: true,
 		}
 		change(&o)
 		return o
@@ -97,12 +97,12 @@ func TestServeParsesTheContract(t *testing.T) {
 			o.ServiceAddresses = []string{"a/b=127.0.0.1:1", "a/c:8443=127.0.0.1:2"}
 		})},
 		{"--test --data-dir d", with(func(o *server.Options) {
-			o.AdmissionTraceSkips = true
+			o.AdmissionTraceSkips, o.HintsAtMissing = true, false
 			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce, o.AdmissionTraceSkips = "d", 0, -1, true, true, true
 			o.AdmissionConsistency, o.AdmissionWebhookBreaker = "strict", "off"
 		})},
 		{"--test --data-dir d --secure-port 1 --admission-consistency bounded", with(func(o *server.Options) {
-			o.AdmissionTraceSkips = true
+			o.AdmissionTraceSkips, o.HintsAtMissing = true, false
 			o.DataDir, o.SecurePort, o.MinFreeDisk, o.UnsafeNoFsync, o.EndAtOnce, o.AdmissionTraceSkips = "d", 1, -1, true, true, true
 			o.AdmissionWebhookBreaker = "off"
 		})},

@@ -271,7 +271,7 @@ func findTrace(ctx context.Context, all, placed dynamic.ResourceInterface, id st
 		t, err = placed.Get(ctx, id, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: the server has no such trace that you are allowed to read; it keeps the traces of the latest writes that it handled", err)
+		return nil, fmt.Errorf("%w: there is no such trace that you are allowed to read; each server keeps the traces of the latest writes that it handled", err)
 	}
 	return t, traceError(err)
 }

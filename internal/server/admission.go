@@ -114,7 +114,7 @@ func newJudging(f *framed) (*judging, error) {
 	a.counted.Gone = a.gone
 	id := replicaID()
 	a.announcer = replicas.NewAnnouncer(replicas.Options{
-		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: f.serving.address.URL, MaxStaleness: s.AdmissionMaxStaleness,
+		Etcd: db.client.Client, Prefix: s.ownKey("replicas"), ID: id, Address: f.serving.announced(s), MaxStaleness: s.AdmissionMaxStaleness,
 		Off: s.notEnforced,
 	})
 	if a.manifests, err = manifests.Open(manifests.Options{

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
 	"slices"
@@ -160,15 +161,22 @@ func newExposed(p *populated) (*exposed, error) {
 	if s.AdmissionTraceBytes >= 0 {
 		ring = traces.NewRing(s.AdmissionTraceBytes)
 	}
+	servers := replicas.NewAdmissionServers(etcd, s.ownKey("replicas"))
+	var peers *traces.Peers
+	if s.sharesEtcd() {
+		peers = &traces.Peers{Transport: p.serving.toPeers(), Addresses: func(ctx context.Context) ([]string, error) {
+			return servers.Addresses(ctx, p.serving.announced(s))
+		}}
+	}
 	a := &api{explanations: explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate})}
 	own := &resources.Group{
 		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion,
 		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)), ParameterCodec: runtime.NewParameterCodec(ownScheme),
 		Storage: map[string]rest.Storage{
 			replicas.Resource: replicas.NewStates(etcd, s.EtcdPrefix, s.ownKey("replicas"), fresh.RegistrationsMark(s.EtcdPrefix)).WithProblems(wrong.Of).WithCosts(wrong.CostsOf),
-			replicas.Servers:  replicas.NewAdmissionServers(etcd, s.ownKey("replicas")),
+			replicas.Servers:  servers,
 			explain.Resource:  a.explanations,
-			traces.Resource:   traces.NewStorage(ring, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
+			traces.Resource:   traces.NewStorage(ring, peers, trace.RecordOptions{RedactPatches: s.AdmissionTraceRedact}),
 		},
 	}
 	if a.static, a.endpoints, err = builtin.Endpoints(builtin.Options{

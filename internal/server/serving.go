@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -233,6 +236,29 @@ func (v *serving) front(s *settings) error {
 
 // self is the HOST:PORT at which the server reaches itself.
 func (v *serving) self() string { return strings.TrimPrefix(v.loopback.Host, "https://") }
+
+// announced is the URL at which other servers reach this one.
+func (v *serving) announced(s *settings) string {
+	if net.ParseIP(s.BindAddress).IsUnspecified() && v.advertised != nil {
+		return "https://" + net.JoinHostPort(v.advertised.String(), strconv.Itoa(v.port))
+	}
+	return v.address.URL
+}
+
+// toPeers reaches the other servers on the same etcd, as a proxy that says who the user is.
+func (v *serving) toPeers() http.RoundTripper {
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(v.pki.CA)
+	trusted.AppendCertsFromPEM(v.ca)
+	// Such a request is rare: no connection is kept.
+	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		RootCAs: trusted, MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(v.toAggregated.CurrentCertKeyContent())
+			return &pair, err
+		},
+	}}
+}
 
 // writeKubeconfig writes the credentials of the admin.
 func (v *serving) writeKubeconfig(s *settings) error {

@@ -454,6 +454,23 @@ func TestServersShareWhatTheyMust(t *testing.T) {
 			t.Errorf("server %d: %v", i, got)
 		}
 	}
+	// Each server answers for a trace of the others, to users who may list traces.
+	const allow = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"%s","metadata":{"name":"traces"},%s}`
+	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		fmt.Sprintf(allow, "ClusterRole", `"rules":[{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list"]}]`))
+	f.must(http.StatusCreated, 0, "POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+		fmt.Sprintf(allow, "RoleBinding", `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"traces"},"subjects":[{"kind":"ServiceAccount","name":"robot","namespace":"default"}]`))
+	id := f.must(http.StatusCreated, 0, "POST", "/api/v1/namespaces/default/configmaps", map[string]any{"metadata": map[string]any{"name": "traced"}}).header.Get("Gatehouse-Trace")
+	f.must(http.StatusNotFound, 2, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/0000000000000000", nil)
+	for i, s := range f.servers {
+		if got := field(t, f.must(http.StatusOK, i, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/"+id, nil), "request", "name"); got != "traced" {
+			t.Errorf("server %d: a trace of %v", i, got)
+		}
+		robot := s.HTTP(t, s.WithToken(token))
+		robot.Must(http.StatusOK, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces/"+id, "")
+		robot.Must(http.StatusNotFound, "GET", "/apis/gatehouse.dev/v1alpha1/namespaces/default/admissiontraces/0000000000000000", "")
+		robot.Must(http.StatusForbidden, "GET", "/apis/gatehouse.dev/v1alpha1/admissiontraces/"+id, "")
+	}
 	// Cluster IPs are given once.
 	var mu sync.Mutex
 	given := map[string]string{}

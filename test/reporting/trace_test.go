@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -303,6 +304,33 @@ func TestRejectionsOfOneCauseAreOneEvent(t *testing.T) {
 		want(t, "reason", harness.At(events[0], "reason"), any("FailedAdmission"))
 		if message := fmt.Sprint(harness.At(events[0], "message")); !strings.Contains(message, `pods "web-*" is forbidden: violates PodSecurity "baseline:latest"`) {
 			t.Errorf("the message is %q", message)
+		}
+		return nil
+	})
+}
+
+// TestEventsOfControllersAreCounted shows that a controller of this server writes one event for each
+// cause, however often it tries.
+func TestEventsOfControllersAreCounted(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t, "--controllers=+replicaset")
+	admin := s.HTTP(t, nil)
+	admin.Must(http.StatusCreated, "POST", "/api/v1/namespaces", `{"metadata":{"name":"secure","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)
+	admin.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/secure/replicasets", `{"metadata":{"name":"web"},"spec":{"replicas":1,`+
+		`"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}}}`)
+	harness.Eventually(t, "one event, counted", func() error {
+		events := admin.Get("/api/v1/namespaces/secure/events").At("items").([]any)
+		if len(events) == 0 {
+			return errors.New("there is no event")
+		}
+		for _, e := range events {
+			message := fmt.Sprint(harness.At(e, "message"))
+			if len(events) != 1 || harness.At(e, "reason") != "FailedCreate" || !strings.Contains(message, `pods "web-*" is forbidden: violates PodSecurity "baseline:latest"`) {
+				t.Fatalf("there is an event %v: %s, of %d", harness.At(e, "reason"), message, len(events))
+			}
+		}
+		if n, err := strconv.Atoi(fmt.Sprint(harness.At(events[0], "count"))); err != nil || n < 4 {
+			return fmt.Errorf("counted %d, %v", n, err)
 		}
 		return nil
 	})

@@ -181,7 +181,7 @@ func (t *term) make(ctx context.Context, r row) (func(context.Context), error) {
 	defer t.making.begin()()
 	config := t.config(r.account)
 	if r.counts {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return everything{next} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return alike{everything{next}} })
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

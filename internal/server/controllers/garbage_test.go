@@ -23,7 +23,7 @@ type answers struct {
 
 func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.got = req
-	return &http.Response{StatusCode: a.code, Body: io.NopCloser(strings.NewReader(a.body)), Request: req}, nil
+	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: req}, nil
 }
 
 // Only an answer that names the object says that the object is not there.

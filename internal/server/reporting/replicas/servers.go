@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -109,6 +110,21 @@ func (s *AdmissionServers) List(ctx context.Context, _ *metainternalversion.List
 		list.Items = append(list.Items, *server)
 	}
 	return list, nil
+}
+
+// Addresses returns the addresses that servers announce, without the given one.
+func (s *AdmissionServers) Addresses(ctx context.Context, except string) ([]string, error) {
+	list, err := s.List(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, server := range list.(*v1alpha1.AdmissionServerList).Items {
+		if server.Address != except && !slices.Contains(addresses, server.Address) {
+			addresses = append(addresses, server.Address)
+		}
+	}
+	return addresses, nil
 }
 
 // Update implements rest.Updater. It creates what is not there: a server announces itself, and

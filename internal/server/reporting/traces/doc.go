@@ -11,5 +11,6 @@
 // none, for users who may read all traces.
 //
 // A Ring belongs to one server and ends with it. Of several servers, each has the traces
-// of the requests that it handled.
+// of the requests that it handled. A server that is asked for a trace by its name and does
+// not have it asks the others.
 package traces

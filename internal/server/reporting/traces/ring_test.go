@@ -144,7 +144,7 @@ func TestLateStepsAreCounted(t *testing.T) {
 
 func TestManyMayUseARing(t *testing.T) {
 	r := NewRing(100 << 10)
-	s := NewStorage(r, trace.RecordOptions{})
+	s := NewStorage(r, nil, trace.RecordOptions{})
 	w, err := s.Watch(t.Context(), &metainternalversion.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestManyMayUseARing(t *testing.T) {
 
 func TestWatchersSeeWhatComesAndGoes(t *testing.T) {
 	r := NewRing(2 * made("before", 0, trace.Call{}).Size())
-	s := NewStorage(r, trace.RecordOptions{})
+	s := NewStorage(r, nil, trace.RecordOptions{})
 	r.Add(made("before", 0, trace.Call{}))
 	w, err := s.Watch(t.Context(), &metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie("name!=other")})
 	if err != nil {
@@ -196,7 +196,7 @@ func TestWatchersSeeWhatComesAndGoes(t *testing.T) {
 
 func TestAWatcherThatIsFarBehindEnds(t *testing.T) {
 	r := NewRing(1 << 20)
-	s := NewStorage(r, trace.RecordOptions{})
+	s := NewStorage(r, nil, trace.RecordOptions{})
 	w, err := s.Watch(t.Context(), &metainternalversion.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -30,16 +30,17 @@ const Resource = "admissiontraces"
 // concurrent use.
 type Storage struct {
 	ring    *Ring
+	peers   *Peers
 	options trace.RecordOptions
 }
 
 // NewStorage returns a storage of the traces in a ring; nil stands for a server that keeps
-// none.
-func NewStorage(ring *Ring, o trace.RecordOptions) *Storage {
+// none. A trace that is asked for by its name and is not in the ring is asked for at peers.
+func NewStorage(ring *Ring, peers *Peers, o trace.RecordOptions) *Storage {
 	if ring == nil {
 		ring = NewRing(0)
 	}
-	return &Storage{ring, o}
+	return &Storage{ring, peers, o}
 }
 
 var (
@@ -76,16 +77,30 @@ func (s *Storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (r
 			return t, nil
 		}
 	}
-	return nil, apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), name)
+	t, note := s.peers.find(ctx, name)
+	if t != nil {
+		return t, nil
+	}
+	err := apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), name)
+	if note != "" {
+		err.ErrStatus.Message += ": " + note
+	}
+	return nil, err
 }
 
 // List implements rest.Lister.
 func (s *Storage) List(ctx context.Context, o *metainternalversion.ListOptions) (runtime.Object, error) {
-	kept, version := s.ring.list()
+	all, version := s.ring.list()
 	list := &v1alpha1.AdmissionTraceList{Items: []v1alpha1.AdmissionTrace{}}
 	list.ResourceVersion = versionText(version)
 	fields, labels := selectors(o)
-	for _, k := range kept {
+	if fields != nil {
+		if name, ok := fields.RequiresExactMatch("metadata.name"); ok {
+			// Records of the others need not be made.
+			all = slices.DeleteFunc(all, func(k kept) bool { return k.trace.ID != name })
+		}
+	}
+	for _, k := range all {
 		if t := s.convert(k, request.NamespaceValue(ctx), fields, labels); t != nil {
 			list.Items = append(list.Items, *t)
 		}

@@ -67,6 +67,9 @@ type Options struct {
 	// requests it handles at once need not count it meanwhile. Nil means that
 	// nothing is called.
 	StepAside func(context.Context) (back func())
+	// Reviews has webhooks judge the virtual resources of S2.41, too, as in Kubernetes before
+	// 1.37 (S26.4).
+	Reviews bool
 	// Serial turns off that mutating webhooks which declare no side effects and
 	// may be reinvoked are called before their turn. Verdicts are the same; it is for a
 	// comparison of what is called with another server.
@@ -136,7 +139,7 @@ func New(o Options) (*Engine, error) {
 			e.Close()
 			return nil, err
 		}
-		*p.plugin = judging{source: p.source, snapshots: o.Snapshots, run: run}
+		*p.plugin = judging{source: p.source, snapshots: o.Snapshots, run: run, reviews: o.Reviews}
 	}
 	return e, nil
 }

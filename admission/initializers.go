@@ -61,7 +61,7 @@ func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass,
 
 // pending returns the initializers that the new object of a request must wait for.
 func (p *initializerPlugin) pending(ctx context.Context, a admission.Attributes) ([]*registration.Entry, error) {
-	s, err := acquire(ctx, p.snapshots, registration.Initializing, a)
+	s, err := acquire(ctx, p.snapshots, registration.Initializing, a, false)
 	if s == nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o 
 	t.written, _ = objects.Difference(before, after, a.GetKind(), o)
 	t.edits = objects.Edits(before, t.written, a.GetKind(), o)
 	parallel := func(string) bool { return false }
-	if s, err := acquire(ctx, p.snapshots, registration.Initializing, a); err == nil && s != nil {
+	if s, err := acquire(ctx, p.snapshots, registration.Initializing, a, false); err == nil && s != nil {
 		parallel = func(name string) bool {
 			e := s.Initializer(name)
 			return e != nil && e.Parallel

@@ -30,6 +30,8 @@ type judging struct {
 	source    registration.Source
 	snapshots Snapshots
 	run       runner
+	// reviews is that of Options.
+	reviews bool
 }
 
 // runner runs the candidates of a request, of which there is one at least.
@@ -56,11 +58,12 @@ func (j *judging) decide(ctx context.Context, a admission.Attributes, o admissio
 	if r, ok := a.(Rehearsed); ok {
 		a = r.AsMade()
 	}
-	s, err := acquire(ctx, j.snapshots, j.source, a)
+	s, err := acquire(ctx, j.snapshots, j.source, a, j.reviews)
 	if s == nil {
 		return err
 	}
 	request := plan.NewRequest(a)
+	request.Reviews = j.reviews
 	candidates := plan.Candidates(s, j.source, &request, o.GetEquivalentResourceMapper())
 	if len(candidates) == 0 {
 		return nil
@@ -72,8 +75,8 @@ func (j *judging) decide(ctx context.Context, a admission.Attributes, o admissio
 // acquire returns the snapshot that a source judges a request by, nil when nothing that
 // is registered applies to it. That is asked first, so that a broken registration can be
 // repaired while there is no snapshot (S2.40).
-func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes) (*snapshot.Snapshot, error) {
-	switch plan.ReachOf(source, a.GetKind(), a.GetResource().GroupResource()) {
+func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes, reviews bool) (*snapshot.Snapshot, error) {
+	switch plan.ReachOf(source, a.GetKind(), a.GetResource().GroupResource(), reviews) {
 	case plan.Nothing:
 		return nil, nil
 	case plan.Manifests:

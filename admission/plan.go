@@ -79,6 +79,7 @@ func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attribute
 // PlanWith is Plan by a given snapshot.
 func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) *plan.Plan {
 	p := dispatch.Predict(a, e.options.Schemas, options.Prepares, func(a admission.Attributes) plan.Objects { return objects.New(a, o) })
+	p.Request.Reviews = e.options.Reviews
 	in := p.Input
 	in.NamespaceLabels, in.Namespace, in.Params, in.Authorizer = e.namespaceLabels, e.namespace, e.options.Params, e.options.Authorizer
 	if options.NamespaceHidden != "" {

@@ -61,7 +61,7 @@ type Equivalents interface {
 // entries there are.
 func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Candidate {
 	table := s.Table(source)
-	reach := ReachOf(source, r.Kind, r.Resource.GroupResource())
+	reach := ReachOf(source, r.Kind, r.Resource.GroupResource(), r.Reviews)
 	if reach == Nothing || reach == Manifests && table.Manifests() == 0 {
 		return nil
 	}

@@ -603,7 +603,7 @@ func (b *builder) each(l *Link, f func(*Candidate, *Decision)) {
 // in their places, with the reason.
 func (b *builder) inOrder(l *Link, candidates []Candidate, f func(i int)) {
 	no := Reason{Code: NoRule, request: b.request}
-	reach := ReachOf(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource())
+	reach := ReachOf(l.Source.Source, b.request.Kind, b.request.Resource.GroupResource(), b.request.Reviews)
 	if reach != Nothing && b.equivalents != nil {
 		no.others = b.equivalents.EquivalentResourcesFor(b.request.Resource, b.request.Subresource)
 	}

@@ -395,7 +395,7 @@ func TestNewRequestHasWhatTheAttributesSay(t *testing.T) {
 	u := &user.DefaultInfo{Name: "ada"}
 	options := &metav1.UpdateOptions{}
 	a := admission.NewAttributesRecord(labelled(), nil, podKind, "shop", "web", pods, "status", admission.Update, options, true, u)
-	want := Request{admission.Update, pods, "status", podKind, "shop", "web", options, u, true, false}
+	want := Request{admission.Update, pods, "status", podKind, "shop", "web", options, u, true, false, false}
 	if diff := cmp.Diff(want, NewRequest(a)); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}

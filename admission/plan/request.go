@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +29,9 @@ type Request struct {
 	// the library takes the name of a custom resource that is called namespaces for a
 	// namespace (S2.10).
 	ClusterScoped bool
+	// Reviews reports whether webhooks judge the virtual resources of S2.41, too, as in Kubernetes
+	// before 1.37 (S26.4).
+	Reviews bool
 }
 
 // NewRequest returns what attributes say about a request.
@@ -65,10 +70,13 @@ const (
 	Nothing
 )
 
-// ReachOf says which entries of a source may apply to requests about a kind or resource.
-// Plugins ask before they need a snapshot (S2.40, S14.17, S21.17).
-func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource) Reach {
+// ReachOf says which entries of a source may apply to requests about a kind or resource; reviews is
+// that of Request. Plugins ask before they need a snapshot (S2.40, S14.17, S21.17).
+func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource schema.GroupResource, reviews bool) Reach {
 	d := source.Descriptor()
+	if reviews && registration.IsVirtual(resource) && slices.Contains(hooks, source) {
+		return Everything
+	}
 	exempt := false
 	if d.Policies || d.Binds {
 		// Policies judge webhook configurations, and never themselves (S14.15, S14.16).
@@ -84,6 +92,9 @@ func ReachOf(source registration.Source, kind schema.GroupVersionKind, resource 
 	}
 	return Everything
 }
+
+// hooks are the sources whose entries are webhooks.
+var hooks = []registration.Source{registration.Mutating, registration.Validating, registration.External}
 
 // Exempt reports whether no webhook and no initializer of the API applies to requests about a kind or
 // resource: registrations, so that a broken one can always be repaired (S2.38,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -29,6 +30,7 @@ type checkOptions struct {
 	serverSide, call, diff bool
 	expand                 bool
 	serviceAddresses       []string
+	release                release
 	output                 string
 	log                    logging
 	namespaceStrict        bool
@@ -115,6 +117,7 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 		f.SortFlags = false
 		f.StringVar(&o.fromCluster, "from-cluster", "", "`kubeconfig` of a cluster to check against; it is only read")
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' to check against")
+		o.release.addFlag(f, "that of the cluster or snapshot, or that of this program")
 		f.StringSliceVar(&o.allowUnseen, "allow-unseen", nil, "`resource` of the cluster that need not be read, as PLURAL or PLURAL.GROUP; may be repeated; without a value all. What was not read is an error if it could change the verdict on an object")
 		f.Lookup("allow-unseen").NoOptDefVal = check.EverythingUnseen
 	})
@@ -259,6 +262,14 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
+	var of emulation.Cluster
+	if options.Snapshot != nil {
+		of = options.Snapshot.Cluster.Server()
+	}
+	if err := o.release.choose(of); err != nil {
+		return err
+	}
+	options.VersionNote = o.release.line
 	if os.Getenv("GOGC") == "" {
 		// The process ends soon, and most of what it makes lives until then.
 		debug.SetGCPercent(checkCollectAt)

@@ -80,6 +80,7 @@ func counted(n int, one string) string {
 // then the sum.
 func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 	b := terminal.NewPage(out)
+	o.release.print(b)
 	for _, object := range r.Objects {
 		if object.Diff == "" {
 			continue
@@ -198,7 +199,7 @@ func diffPainted(line string) any {
 
 // printSARIF writes the findings for code hosts.
 func printSARIF(out io.Writer, r *check.Report) error {
-	run := &sarif.Run{Tool: "gatehouse check", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: r.Notes}
+	run := &sarif.Run{Tool: "gatehouse check", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: versionAnd(r.VersionNote, r.Notes)}
 	known := map[string]bool{}
 	add := func(rule *check.Rule) {
 		if !known[rule.ID] {
@@ -228,14 +229,24 @@ func printSARIF(out io.Writer, r *check.Report) error {
 	return sarif.Write(out, run)
 }
 
+// versionAnd puts what is to know of the release in front of other notes.
+func versionAnd(line string, notes []string) []string {
+	if line == "" {
+		return notes
+	}
+	return append([]string{line}, notes...)
+}
+
 // The parts of a JUnit report that CI systems read.
 type (
 	junitSuites struct {
-		XMLName  xml.Name     `xml:"testsuites"`
-		Name     string       `xml:"name,attr"`
-		Tests    int          `xml:"tests,attr"`
-		Failures int          `xml:"failures,attr"`
-		Suites   []junitSuite `xml:"testsuite"`
+		XMLName  xml.Name `xml:"testsuites"`
+		Name     string   `xml:"name,attr"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		// Properties are the release that objects are judged as, and what is to know of it.
+		Properties *junitProperties `xml:"properties"`
+		Suites     []junitSuite     `xml:"testsuite"`
 	}
 	junitSuite struct {
 		Name     string      `xml:"name,attr"`
@@ -258,14 +269,30 @@ type (
 		Message string `xml:"message,attr"`
 		Text    string `xml:",chardata"`
 	}
+	junitProperties struct {
+		List []junitProperty `xml:"property"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
 	junitSkipped struct {
 		Message string `xml:"message,attr"`
 	}
 )
 
+// releaseProperties say as which release objects were judged.
+func releaseProperties(version, line string) *junitProperties {
+	p := &junitProperties{List: []junitProperty{{"kubernetesVersion", version}}}
+	if line != "" {
+		p.List = append(p.List, junitProperty{"versionNote", line})
+	}
+	return p
+}
+
 // printJUnit writes a test case for each object, and one for each file that cannot be read.
 func printJUnit(out io.Writer, r *check.Report) error {
-	all := junitSuites{Name: "gatehouse check"}
+	all := junitSuites{Name: "gatehouse check", Properties: releaseProperties(r.KubernetesVersion, r.VersionNote)}
 	places := map[string]int{}
 	suite := func(file string) *junitSuite {
 		i, ok := places[file]

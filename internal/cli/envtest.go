@@ -8,14 +8,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
 func newEnvtest(streams Streams) *cobra.Command {
+	var as release
 	cmd := &cobra.Command{
 		Use:   "envtest",
 		Short: "Stand in for the programs that envtest starts",
@@ -25,6 +30,9 @@ crate for Rust, and KUTTL. These commands make such a folder with Gatehouse in
 it. The suites themselves do not change.`,
 		Example: `  # run the tests of an operator
   KUBEBUILDER_ASSETS="$(gatehouse envtest path)" go test ./...
+
+  # the same against an older release of Kubernetes
+  KUBEBUILDER_ASSETS="$(gatehouse envtest path --kubernetes-version 1.35)" go test ./...
 
   # a folder for other libraries, or to keep
   gatehouse envtest install ./bin`,
@@ -37,7 +45,7 @@ it. The suites themselves do not change.`,
 			Short: "Put kube-apiserver, etcd and kubectl into a folder",
 			Args:  oneDirectory,
 			RunE: func(_ *cobra.Command, args []string) error {
-				if err := installPrograms(args[0]); err != nil {
+				if err := installPrograms(args[0], &as); err != nil {
 					return err
 				}
 				terminal.Fprintf(streams.Out, "%s has kube-apiserver, etcd and kubectl now; set KUBEBUILDER_ASSETS to it\n", args[0])
@@ -51,7 +59,7 @@ it. The suites themselves do not change.`,
 cache, and it is made when it is missing or of another build.`,
 			Args: noArgs,
 			RunE: func(*cobra.Command, []string) error {
-				dir, err := cachedPrograms()
+				dir, err := cachedPrograms(&as)
 				if err != nil {
 					return err
 				}
@@ -60,6 +68,9 @@ cache, and it is made when it is missing or of another build.`,
 			},
 		},
 	)
+	for _, c := range cmd.Commands() {
+		as.addFlag(c.Flags(), "that of this program")
+	}
 	return cmd
 }
 
@@ -71,8 +82,8 @@ func oneDirectory(_ *cobra.Command, args []string) error {
 }
 
 // cachedPrograms returns a folder in the user's cache with the programs of this build.
-// Each place that gatehouse is started from has a folder of its own.
-func cachedPrograms() (string, error) {
+// Each place that gatehouse is started from has a folder of its own for each release.
+func cachedPrograms(as *release) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("your cache: %w", err)
@@ -82,13 +93,24 @@ func cachedPrograms() (string, error) {
 		return "", err
 	}
 	place := sha256.Sum256([]byte(self))
-	dir := filepath.Join(cache, "gatehouse", "envtest", fmt.Sprintf("%x", place[:8]))
-	return dir, installPrograms(dir)
+	name := fmt.Sprintf("%x", place[:8])
+	if release, err := as.named(); err != nil {
+		return "", err
+	} else if release != "" {
+		name += "-" + release
+	}
+	dir := filepath.Join(cache, "gatehouse", "envtest", name)
+	return dir, installPrograms(dir, as)
 }
 
 // installPrograms puts this program into a directory under the names that it stands in
-// for. A process that starts one of them meanwhile gets the old program or the new one.
-func installPrograms(dir string) error {
+// for. A process that starts one of them meanwhile gets the old program or the new one. The
+// programs emulate a release, if one is named.
+func installPrograms(dir string, as *release) error {
+	release, err := as.named()
+	if err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -109,8 +131,46 @@ func installPrograms(dir string) error {
 			return fmt.Errorf("installing %s: %w", link, err)
 		}
 	}
-	return nil
+	file := filepath.Join(dir, releaseFile)
+	if release == "" {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return replace(file, func(temporary string) error { return os.WriteFile(temporary, []byte(release+"\n"), 0o644) })
 }
+
+// releaseFile is a file next to programs, with the release of Kubernetes that they emulate.
+const releaseFile = "kubernetes-version"
+
+// versionedFolder is the name of a folder of setup-envtest and of libraries with the same layout.
+var versionedFolder = regexp.MustCompile(`^v?(1\.[0-9]{1,3}\.[0-9]{1,3})-[a-z]+-[a-z0-9]+$`)
+
+// releaseOfFolder returns the release that programs in a folder emulate (S26.11): what its file
+// says, or the name that the folder has in the store of setup-envtest. It is empty for the
+// release of the program. known is false for a release that cannot be emulated.
+func releaseOfFolder(dir string) (release string, known bool, err error) {
+	data, err := files.Read(filepath.Join(dir, releaseFile), maxReleaseFile)
+	if err == nil {
+		release, known, err = emulation.Nearest(strings.TrimSpace(string(data)))
+		if err != nil {
+			err = fmt.Errorf("%s: %w", filepath.Join(dir, releaseFile), err)
+		}
+		return release, known, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", false, err
+	}
+	dir, err = filepath.Abs(dir)
+	if m := versionedFolder.FindStringSubmatch(filepath.Base(dir)); err == nil && m != nil {
+		return emulation.Nearest(m[1])
+	}
+	return "", true, err
+}
+
+// maxReleaseFile bounds releaseFile, in bytes.
+const maxReleaseFile = 1 << 10
 
 // installFile makes a file the same as another one: by a link, or by a copy where that
 // cannot be.

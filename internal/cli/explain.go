@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
@@ -48,6 +49,7 @@ type explainOptions struct {
 	// enable, disable and configFile are flags of the cluster's API server.
 	enable, disable []string
 	configFile      string
+	release         release
 }
 
 func newExplain(streams Streams) *cobra.Command {
@@ -136,6 +138,7 @@ command lists as unknown what it cannot read.`,
 		f.StringVar(&o.configFile, "admission-control-config-file", "", "`file` with the configuration of its plugins")
 	})
 	addSection(cmd, "Files instead of a server", func(f *pflag.FlagSet) {
+		o.release.addFlag(f, "that of the cluster, or with --registrations that of this program")
 		f.StringSliceVar(&o.registrations, "registrations", nil,
 			"file or directory with webhook configurations, admission policies, params, namespaces and custom resource definitions; may be repeated (`path`)")
 	})
@@ -257,7 +260,7 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	if o.output != "text" {
 		err = printExplanations(streams.Out, o.output, found)
 	} else {
-		err = printAll(streams.Out, found, headings)
+		err = printAll(streams.Out, &o.release, found, headings)
 	}
 	if err == nil && o.exitCode && slices.ContainsFunc(found, rejected) {
 		return exitStatus(exitRejected)
@@ -274,6 +277,9 @@ func (o *explainOptions) expands(q *offline.Request) bool {
 // request is that names none.
 func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kinds, string, error) {
 	if len(o.registrations) > 0 {
+		if err := o.release.choose(emulation.Cluster{}); err != nil {
+			return nil, nil, "", err
+		}
 		world, err := offline.Read(o.registrations)
 		if err != nil {
 			return nil, nil, "", err
@@ -309,12 +315,18 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 			if ask && o.ofServer() {
 				return nil, nil, "", usageError{errors.New("this Gatehouse server explains by itself, and knows its plugins: leave out --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file")}
 			}
+			if ask && o.release.wanted != "" {
+				return nil, nil, "", usageError{errors.New("this Gatehouse server explains by itself, as the release that it behaves as: leave out --kubernetes-version")}
+			}
 			o.world = func(ctx context.Context) (*offline.World, *rest.Config, error) {
 				world, err := offline.Connect(ctx, config, kinds)
 				return world, config, err
 			}
 			return o.server(config, kinds), kinds, namespace, err
 		}
+	}
+	if err := o.release.chooseFor(config); err != nil {
+		return nil, nil, "", err
 	}
 	world, err := offline.Connect(ctx, config, kinds)
 	if err != nil {
@@ -323,6 +335,10 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	o.world = always(world, config)
 	if err := world.Judge(ctx, config, flags); err != nil {
 		return nil, nil, "", err
+	}
+	if o.output != "text" {
+		// Text has the line on top.
+		world.Notes = versionAnd(o.release.line, world.Notes)
 	}
 	return o.offline(world, func() user.Info { return offline.Caller(ctx, config) }), kinds, namespace, nil
 }

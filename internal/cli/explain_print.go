@@ -39,8 +39,9 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 }
 
 // printAll writes explanations for people, each with its heading, and what holds for all of them.
-func printAll(out io.Writer, found []*v1alpha1.AdmissionExplanation, headings []string) error {
+func printAll(out io.Writer, as *release, found []*v1alpha1.AdmissionExplanation, headings []string) error {
 	b := terminal.NewPage(out)
+	as.print(b)
 	var bad, common []string
 	if len(found) > 1 {
 		common = slices.DeleteFunc(slices.Clone(notesOf(found[0])), func(note string) bool {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/server/options"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/program"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
@@ -60,7 +62,6 @@ var suiteControllers = []string{"namespace-controller", "clusterrole-aggregation
 // serve.
 type kubeAPIServer struct {
 	certDir       string
-	featureGates  []string
 	nodePorts     utilnet.PortRange
 	eventTTL      time.Duration
 	storage       string
@@ -126,7 +127,6 @@ func (k *kubeAPIServer) addFlags(cmd *cobra.Command) {
 	addSection(cmd, "Of kube-apiserver", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&k.certDir, "cert-dir", "", "directory with apiserver.crt and apiserver.key, which are made when they are missing; --tls-cert-file is preferred to it")
-		f.StringSliceVar(&k.featureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
 		k.nodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
 		f.Var(&k.nodePorts, "service-node-port-range", "range that node ports of services are taken from")
 		f.DurationVar(&k.eventTTL, "event-ttl", time.Hour, "how long events are kept")
@@ -179,10 +179,16 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	if k.storage != "" && k.storage != "etcd3" {
 		return nil, usageError{fmt.Errorf("--storage-backend %q: etcd3 is the only one", k.storage)}
 	}
-	if err := setFeatureGates(k.featureGates, warn); err != nil {
-		return nil, err
-	}
 	s := &o.server
+	if !flags.Changed("emulated-version") {
+		if s.EmulatedVersion, err = releaseOfProgram(warn); err != nil {
+			return nil, err
+		}
+	}
+	if err := emulation.Apply(emulation.Flags{EmulatedVersion: s.EmulatedVersion, MinCompatibilityVersion: s.MinCompatibilityVersion, FeatureGates: s.FeatureGates}); err != nil {
+		return nil, usageError{err}
+	}
+	warnOfIdleGates(s.FeatureGates, warn)
 	s.UnsafeNoFsync, s.EndAtOnce = true, true
 	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
 	chooseAdmission(s, warn)
@@ -222,36 +228,35 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	return end, nil
 }
 
-// setFeatureGates switches feature gates, which Kubernetes keeps once for a process, and warns
-// of those that change nothing here.
-func setFeatureGates(entries []string, warn func(string, ...any)) error {
-	if len(entries) == 0 {
-		// The library would report what an earlier call in this process got wrong.
-		return nil
+// releaseOfProgram is --emulated-version of a program in a folder of envtest (S26.11).
+func releaseOfProgram(warn func(string, ...any)) ([]string, error) {
+	path, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return nil, nil
 	}
-	gates, idle := make([]string, len(entries)), []string(nil)
-	for i, entry := range entries {
-		// Gates of other components are none of an API server's business.
-		component, gate, ok := strings.Cut(entry, ":")
-		if !ok {
-			component, gate = "kube", entry
-		}
-		if component != "kube" {
-			return usageError{fmt.Errorf("--feature-gates %q: the only component is kube", entry)}
-		}
-		gates[i] = gate
-		if name, _, _ := strings.Cut(gate, "="); slices.Contains(generated(idleGates), strings.TrimSpace(name)) {
-			idle = append(idle, strings.TrimSpace(name))
-		}
+	release, known, err := releaseOfFolder(filepath.Dir(path))
+	if err != nil || release == "" {
+		return nil, err
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.Set(strings.Join(gates, ",")); err != nil {
-		return usageError{fmt.Errorf("--feature-gates: %w", err)}
+	if !known {
+		warn("the release of the folder %s cannot be emulated: the nearest one is, %s", filepath.Dir(path), release)
+	}
+	return []string{release}, nil
+}
+
+// warnOfIdleGates warns of feature gates that change nothing here.
+func warnOfIdleGates(entries []string, warn func(string, ...any)) {
+	var idle []string
+	for _, entry := range entries {
+		gate, _, _ := strings.Cut(strings.TrimPrefix(entry, "kube:"), "=")
+		if gate = strings.TrimSpace(gate); slices.Contains(generated(idleGates), gate) {
+			idle = append(idle, gate)
+		}
 	}
 	if len(idle) > 0 {
 		slices.Sort(idle)
 		warn("without effect here: --feature-gates %s", strings.Join(slices.Compact(idle), ", "))
 	}
-	return nil
 }
 
 // chooseAdmission leaves out the plugins of kube-apiserver that are not here, and

@@ -55,7 +55,7 @@ func TestTheCommandLineOfKubeAPIServer(t *testing.T) {
 		{name: "all versions", args: "--runtime-config=api/all=true,admissionregistration.k8s.io/v1alpha1=false",
 			got: func(o *server.Options) any { return o.RuntimeConfig }, want: []string{"api/all=true", "admissionregistration.k8s.io/v1alpha1=false"}},
 		{name: "versions that are off by default", args: "--runtime-config=resource.k8s.io/v1beta2=true,resource.k8s.io/v1beta1/deviceclasses=true,apps/v1=true,v1=true",
-			got: func(o *server.Options) any { return o.RuntimeConfig }, want: []string{"resource.k8s.io/v1beta2=true", "resource.k8s.io/v1beta1/deviceclasses=true"}},
+			got: func(o *server.Options) any { return o.RuntimeConfig }, want: []string{"resource.k8s.io/v1beta2=true", "resource.k8s.io/v1beta1/deviceclasses=true", "apps/v1=true"}},
 		{name: "a version that is not there", args: "--runtime-config=apps/v2=true", warnings: []string{"--runtime-config apps/v2=true has no effect"}},
 		{name: "no betas", args: "--runtime-config=api/beta=false", warnings: []string{"--runtime-config api/beta=false has no effect"}},
 		{name: "a version that cannot be switched off", args: "--runtime-config=apps/v1=false", warnings: []string{"--runtime-config apps/v1=false has no effect"}},
@@ -156,6 +156,45 @@ func TestTheDirectoryOfCertificates(t *testing.T) {
 	})
 }
 
+// S26.11: programs emulate the release that their folder names.
+func TestTheReleaseOfAFolder(t *testing.T) {
+	root := t.TempDir()
+	for _, tt := range []struct {
+		name, file string
+		want       string
+		known      bool
+		err        string
+	}{
+		{name: "bin", known: true},
+		{name: "1.35.4-linux-amd64", want: "1.35", known: true},
+		{name: "v1.36.3-darwin-arm64", want: "1.36", known: true},
+		{name: "1.37.1-linux-amd64", want: "1.37", known: true},
+		{name: "1.30.0-linux-amd64", want: "1.34"},
+		{name: "1.35.4-linux-amd64-mine", known: true},
+		{name: "1.35.5-linux-amd64", file: "1.36\n", want: "1.36", known: true},
+		{name: "broken", file: "new\n", err: `broken/kubernetes-version: "new" is not a version of Kubernetes such as 1.35`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join(root, tt.name)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if tt.file != "" {
+				if err := os.WriteFile(filepath.Join(dir, releaseFile), []byte(tt.file), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, known, err := releaseOfFolder(dir)
+			if (err != nil) != (tt.err != "") || err != nil && !strings.HasSuffix(err.Error(), tt.err) {
+				t.Fatalf("got error %v, want %q", err, tt.err)
+			}
+			if err == nil && (got != tt.want || known != tt.known) {
+				t.Errorf("got %q, %t, want %q, %t", got, known, tt.want, tt.known)
+			}
+		})
+	}
+}
+
 func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bin")
 	self, err := os.Executable()
@@ -168,7 +207,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		if err := installPrograms(dir); err != nil {
+		if err := installPrograms(dir, &release{}); err != nil {
 			t.Fatal(err)
 		}
 		entries, err := os.ReadDir(dir)

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
@@ -28,6 +30,7 @@ import (
 )
 
 type lintOptions struct {
+	release release
 	cluster *cluster
 	// paths are files and directories; with none, a cluster is looked at.
 	paths   []string
@@ -108,6 +111,7 @@ findings of level error, or a file cannot be read or parsed.`,
 		f.StringSliceVar(&o.skip, "skip", nil, "`object` without findings, as KIND or KIND/NAME; may be repeated")
 		f.StringSliceVar(&o.exclude, "exclude", nil, "`pattern` of files not to read, as in a .gitignore; may be repeated. "+manifests.IgnoreFile+" files have more")
 		addConfigFlag(f, &o.config)
+		o.release.addFlag(f, "that of the cluster, or that of this program")
 		f.StringVar(&o.upgradeTo, "upgrade-to", "", "also look for what a `release` of Kubernetes, such as 1.38, does not serve or newly serves")
 		f.BoolVar(&o.connect, "connect", false, "connect to each webhook from here, to look at its certificate; no request is sent")
 		f.StringArrayVar(&o.serviceAddresses, "service-address", nil, "address of a service whose webhook runs outside of the cluster, as for 'gatehouse serve': NAMESPACE/NAME[:PORT]=HOST:PORT; may be repeated")
@@ -229,6 +233,8 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 // lintReport is what was found, and where it is written.
 type lintReport struct {
 	*lint.Report
+	// release is the one that the registrations were judged as.
+	release *release
 	// subject says what was looked at.
 	subject string
 	// unread is how many files could not be read.
@@ -248,6 +254,21 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 	var about func(lint.Object) bool
 	var release *version.Version
 	r := &lintReport{locate: func(lint.Object, []any) (offline.Position, bool) { return offline.Position{}, false }}
+	live := len(o.paths) == 0 || *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != ""
+	var config *rest.Config
+	if live {
+		shown.Set(readingCluster)
+		if config, err = o.cluster.open(); err != nil {
+			return nil, err
+		}
+		err = o.release.chooseFor(config)
+	} else {
+		err = o.release.choose(emulation.Cluster{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.release = &o.release
 	if len(o.paths) > 0 {
 		if files, skipped, unread, err = offline.Survey(o.paths, in, o.ignore); err != nil {
 			return nil, err
@@ -255,13 +276,7 @@ func (o *lintOptions) check(ctx context.Context, in io.Reader, shown *terminal.P
 		world, r.locate = files, files.Locate
 	}
 	inside := false
-	live := len(o.paths) == 0 || *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != ""
 	if live {
-		shown.Set(readingCluster)
-		config, err := o.cluster.open()
-		if err != nil {
-			return nil, err
-		}
 		inside = inCluster(config)
 		kinds, err := offline.Discover(config)
 		if err != nil {

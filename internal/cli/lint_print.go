@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
+	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -91,6 +93,7 @@ func annotationsOfLint(list []placed) []annotation {
 
 func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) error {
 	page := terminal.NewPage(out)
+	r.release.print(page)
 	for i := range list {
 		p := &list[i]
 		where := p.title()
@@ -150,7 +153,11 @@ func (r *lintReport) printJSON(out io.Writer, list []placed) error {
 		// Suppressed findings were accepted, WithoutEffect is what accepts none.
 		Suppressed    []suppressedPlaced `json:"suppressed,omitempty"`
 		WithoutEffect []string           `json:"withoutEffect,omitempty"`
-	}{Findings: list, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle}
+		// KubernetesVersion is the release that the registrations were judged as, VersionNote says
+		// that it is another one than that of the cluster.
+		KubernetesVersion string `json:"kubernetesVersion"`
+		VersionNote       string `json:"versionNote,omitempty"`
+	}{Findings: list, Unseen: append([]string{}, r.Unseen...), WithoutEffect: r.idle, KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: r.release.line}
 	for i := range r.suppressed {
 		s := &r.suppressed[i]
 		report.Suppressed = append(report.Suppressed, suppressedPlaced{r.place(&s.finding), s.reason, s.by})
@@ -167,7 +174,7 @@ func (r *lintReport) printJSON(out io.Writer, list []placed) error {
 }
 
 func (r *lintReport) printSARIF(out io.Writer, list []placed) error {
-	run := &sarif.Run{Tool: "gatehouse lint", Version: semantic(), URI: projectURI, Notes: r.Unseen}
+	run := &sarif.Run{Tool: "gatehouse lint", Version: semantic(), URI: projectURI, Notes: versionAnd(r.release.line, r.Unseen)}
 	for _, rule := range r.Checked {
 		one := sarif.Rule{
 			ID: rule.ID, Level: sarif.Level(rule.Level), Title: rule.Title + ".", Why: rule.Why, Fix: rule.Fix,

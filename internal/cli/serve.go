@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -157,6 +159,14 @@ requests and exits with 0.`,
 		f.Lookup("profiling").Usage = "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"
 		f.Lookup("contention-profiling").Usage = "with --profiling, also record where goroutines wait"
 		f.Lookup("debug-socket-path").Usage = "Unix socket that serves profiles to everybody who may open the file"
+	})
+	addSection(cmd, "Version of Kubernetes", func(f *pflag.FlagSet) {
+		f.SortFlags = false
+		f.StringSliceVar(&s.EmulatedVersion, "emulated-version", nil, "release of Kubernetes to behave as, one of "+strings.Join(emulation.Releases(), ", ")+" (default the last one)")
+		f.StringSliceVar(&s.MinCompatibilityVersion, "min-compatibility-version", nil, "oldest release that reads the stored objects, and whose CEL functions new expressions may use (default the release before that of --emulated-version)")
+		f.StringSliceVar(&s.FeatureGates, "feature-gates", nil, "feature gates to switch: NAME=true or NAME=false")
+		f.BoolVar(&s.EmulationForwardCompatible, "emulation-forward-compatible", false, "with --emulated-version, serve also the later versions of kinds that the release has")
+		f.BoolVar(&s.RuntimeConfigEmulationForwardCompatible, "runtime-config-emulation-forward-compatible", false, "with --emulated-version, let --runtime-config switch on what later releases introduced")
 	})
 	addSection(cmd, "Storage", func(f *pflag.FlagSet) {
 		f.SortFlags = false

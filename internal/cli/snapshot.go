@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -14,6 +15,7 @@ import (
 type snapshotOptions struct {
 	cluster *cluster
 	file    string
+	release release
 }
 
 func newSnapshot(streams Streams) *cobra.Command {
@@ -49,6 +51,7 @@ keep those.`,
 	}
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.StringVarP(&o.file, "output", "o", "", "`file` to write: JSON if its name ends in .json, else YAML; - is standard output")
+		o.release.addFlag(f, "that of the cluster")
 	})
 	o.cluster = newCluster(cmd)
 	// A snapshot is of all namespaces.
@@ -63,12 +66,18 @@ func (o *snapshotOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if err := o.release.choose(emulation.Cluster{}); err != nil {
+		return err
+	}
 	shown := terminal.NewProgress(streams.Err, readingCluster, progressAfter)
 	defer shown.End()
 	s, err := clustersnapshot.Take(ctx, config, func(done, of int) { shown.Set(readingKinds(done, of)) })
 	shown.End()
 	if err != nil {
 		return err
+	}
+	if o.release.wanted != "" {
+		s.Cluster.JudgesAs = "v" + emulation.Effective().EmulationVersion().String()
 	}
 	if o.file == "-" {
 		data, err := s.Encode(false)

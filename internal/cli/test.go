@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -29,6 +30,7 @@ type testOptions struct {
 	list, call       bool
 	update           bool
 	serviceAddresses []string
+	release          release
 	output           string
 	coverage         string
 	log              logging
@@ -84,6 +86,7 @@ PATH is a file or a directory, and by default the current one.`,
 	addSection(cmd, "Tests", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.run, "run", "", "regular `expression` of the names of the tests to run")
+		o.release.addFlag(f, "that of this program")
 		f.StringVar(&o.coverage, "coverage", "", "report what the tests have shown of policies and webhooks; with a `file` .html, .info (LCOV) or .json, there")
 		f.Lookup("coverage").NoOptDefVal = "-"
 		f.BoolVar(&o.update, "update", false, "write what happened into the files, for tests that fail; comments and order stay")
@@ -143,6 +146,9 @@ func (e errFiles) Error() string {
 }
 
 func (o *testOptions) execute(ctx context.Context, streams Streams) error {
+	if err := o.release.choose(emulation.Cluster{}); err != nil {
+		return err
+	}
 	shown := &terminal.Progress{}
 	if o.log.verbosity < 2 {
 		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)

@@ -129,7 +129,7 @@ func failureText(t *suite.Result) string {
 }
 
 func printTestJUnit(out io.Writer, r *suite.Report) error {
-	all := junitSuites{Name: "gatehouse test"}
+	all := junitSuites{Name: "gatehouse test", Properties: releaseProperties(r.KubernetesVersion, "")}
 	for _, t := range r.Tests {
 		if n := len(all.Suites); n == 0 || all.Suites[n-1].Name != t.File {
 			all.Suites = append(all.Suites, junitSuite{Name: t.File})

@@ -76,7 +76,7 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 			if len(r.ResourceNames) > 0 {
 				q.Name = r.ResourceNames[0]
 			}
-			return plan.RuleMatches(r, &q) && plan.ReachOf(source, q.Kind, q.Resource.GroupResource()) == plan.Everything
+			return plan.RuleMatches(r, &q) && plan.ReachOf(source, q.Kind, q.Resource.GroupResource(), q.Reviews) == plan.Everything
 		})
 		m.known[key] = found
 	}
@@ -146,7 +146,7 @@ func (p *pass) mismatch(source registration.Source, r *registration.Rule) string
 		}
 		if slices.Contains(r.APIGroups, k.Group) || slices.Contains(r.APIGroups, "*") {
 			sameGroup = true
-			exempt = exempt || plan.ReachOf(source, k.Kind, k.GroupResource()) != plan.Everything
+			exempt = exempt || plan.ReachOf(source, k.Kind, k.GroupResource(), p.Reviews) != plan.Everything
 		}
 	}
 	what := few(r.Resources)

@@ -75,6 +75,8 @@ type World struct {
 	// Injectors are the kinds of objects that a role of somebody may change, as far as rules
 	// look at them: a program with that right can set its own caBundle.
 	Injectors map[string]bool
+	// Reviews reports whether webhooks judge reviews, as in Kubernetes before 1.37.
+	Reviews bool
 	// Upgrade is what the registrations are to work with; nil when nobody asks.
 	Upgrade *Upgrade
 	// Typed are the validating policies, and the definitions of the custom resources that they are

@@ -33,6 +33,11 @@ export GATEHOUSE_PROGRAM
 exec "${0%%/*}/%s" "$@"
 `
 
+// emulated are the newest known patches of the releases that the program can emulate. setup-envtest
+// puts an archive into a folder that is named after the release, and programs in such a folder
+// emulate it, so that these releases need no archives of their own.
+var emulated = []string{"v1.34.4", "v1.35.4", "v1.36.3"}
+
 // writeEnvtest writes an archive for setup-envtest for each platform, and the index.
 func (r *release) writeEnvtest() error {
 	found := index{Releases: map[string]map[string]indexEntry{}}
@@ -42,16 +47,17 @@ func (r *release) writeEnvtest() error {
 		for _, other := range envtestPrograms[1:] {
 			entries = append(entries, entry{name: other, mode: 0o755, content: fmt.Appendf(nil, script, other, first)})
 		}
-		// setup-envtest reads the version and the platform from the name.
-		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", b.kubernetes, b.OS, b.Arch)
+		name := envtestName(b.kubernetes, b)
 		written, err := r.create(name, func(w io.Writer) error { return writeTarGz(w, b.made, entries) })
 		if err != nil {
 			return err
 		}
-		if found.Releases[b.kubernetes] == nil {
-			found.Releases[b.kubernetes] = map[string]indexEntry{}
+		for _, release := range append([]string{b.kubernetes}, emulated...) {
+			if found.Releases[release] == nil {
+				found.Releases[release] = map[string]indexEntry{}
+			}
+			found.Releases[release][envtestName(release, b)] = indexEntry{Hash: written.sha512, SelfLink: r.link(name)}
 		}
-		found.Releases[b.kubernetes][name] = indexEntry{Hash: written.sha512, SelfLink: r.link(name)}
 	}
 	text, err := yaml.Marshal(found)
 	if err != nil {
@@ -62,4 +68,9 @@ func (r *release) writeEnvtest() error {
 		return err
 	})
 	return err
+}
+
+// envtestName is the name from which setup-envtest reads the release and the platform.
+func envtestName(release string, b *program) string {
+	return fmt.Sprintf("envtest-%s-%s-%s.tar.gz", release, b.OS, b.Arch)
 }

@@ -64,6 +64,15 @@ func TestSetupEnvtestInstallsARelease(t *testing.T) {
 		}
 		checkPrograms(t, out)
 	})
+	t.Run("an older release", func(t *testing.T) {
+		bin := store(t)
+		out, err := setup(nil, "use", "1.35.x", "--index", index, "--bin-dir", bin, "-p", "path")
+		// The programs see by the name of the folder what they emulate (S26.11).
+		if want := filepath.Join(bin, "k8s", fmt.Sprintf("1.35.4-%s-%s", host.OS, host.Arch)); err != nil || out != want {
+			t.Fatalf("the programs are in %s, %v, want %s", out, err, want)
+		}
+		checkPrograms(t, out)
+	})
 	t.Run("sideload", func(t *testing.T) {
 		bin := store(t)
 		archive := read(t, filepath.Join(dir, fmt.Sprintf("envtest-v1.37.1-%s-%s.tar.gz", host.OS, host.Arch)))

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
@@ -155,6 +156,7 @@ func newJudging(f *framed) (*judging, error) {
 		MaxInFlight:   s.AdmissionWebhookMaxInFlight,
 		StepAside:     inflight.StepAside,
 		Skips:         s.AdmissionTraceSkips,
+		Reviews:       emulation.JudgesReviews(),
 
 		ExternalCertFile: s.ProxyClientCertFile,
 		ExternalKeyFile:  s.ProxyClientKeyFile,

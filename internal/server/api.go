@@ -111,7 +111,8 @@ func newPopulated(st *storing) (*populated, error) {
 		Authorizer: config.Authorization.Authorizer, RuleResolver: config.RuleResolver,
 		TokenIssuer: st.serving.tokens.Generator, MaxTokenExpiration: st.serving.tokens.MaxExpiration,
 		ProxyTransport: proxyTransport(s), ServiceAddress: s.addresses.Of, ServiceRange: *s.serviceRange, NodePorts: s.NodePorts,
-		EventTTL: s.EventTTL, Served: s.versions.Builtin, Version: config.EffectiveVersion.EmulationVersion(), Legacy: s.versions.Legacy,
+		EventTTL: s.EventTTL, Served: s.versions.Builtin, LaterVersions: s.EmulationForwardCompatible, LaterAsked: s.RuntimeConfigEmulationForwardCompatible,
+		Legacy: s.versions.Legacy,
 	}); err != nil {
 		return nil, err
 	}

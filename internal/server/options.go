@@ -122,6 +122,15 @@ type Options struct {
 	// default. The entry api/legacy switches the former on, and what clients of 2017 need
 	// besides; api/all, api/beta and api/alpha switch on the latter.
 	RuntimeConfig []string
+	// EmulatedVersion, MinCompatibilityVersion and FeatureGates are those flags of
+	// kube-apiserver, in its form: the release of Kubernetes to behave as, the oldest one that
+	// reads the same data, and gates as NAME=true or NAME=false. Kubernetes keeps them per
+	// process: servers of one process must agree on them. None means those of the process.
+	EmulatedVersion, MinCompatibilityVersion, FeatureGates []string
+	// EmulationForwardCompatible serves later versions of kinds that the emulated release has;
+	// RuntimeConfigEmulationForwardCompatible lets RuntimeConfig ask for kinds and versions that
+	// it has not.
+	EmulationForwardCompatible, RuntimeConfigEmulationForwardCompatible bool
 	// AdmissionRefreshInterval is how often registrations are read, and
 	// AdmissionMaxStaleness how old the last read may be before writes are
 	// refused; 0 means 1 s and 5 s.

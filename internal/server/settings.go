@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/runtimeconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers"
@@ -77,13 +78,34 @@ func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "
 func newSettings(o Options) (*settings, error) {
 	s := &settings{Options: o.withDefaults()}
 	for _, parse := range []func() error{
-		s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
+		s.parseVersion, s.parsePaths, s.parseAddresses, s.checkFiles, s.checkChoices, s.tokens().Check, s.checkAuthentication, s.parseAuthorization, s.checkNumbers, s.parseAdmission, s.checkControllers, s.checkAudit, s.checkProxies, s.parseTracing, s.parseBackups,
 	} {
 		if err := parse(); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// parseVersion makes the process behave as the chosen release. The rest goes by its feature gates.
+func (s *settings) parseVersion() error {
+	if err := emulation.Apply(emulation.Flags{
+		EmulatedVersion: s.EmulatedVersion, MinCompatibilityVersion: s.MinCompatibilityVersion, FeatureGates: s.FeatureGates,
+	}); err != nil {
+		return err
+	}
+	if emulation.Emulates() {
+		return nil
+	}
+	for _, f := range []struct {
+		flag string
+		on   bool
+	}{{"--emulation-forward-compatible", s.EmulationForwardCompatible}, {"--runtime-config-emulation-forward-compatible", s.RuntimeConfigEmulationForwardCompatible}} {
+		if f.on {
+			return fmt.Errorf("%s needs an --emulated-version that is older than Kubernetes %s", f.flag, KubernetesVersion)
+		}
+	}
+	return nil
 }
 
 func (s *settings) parsePaths() error {
@@ -266,7 +288,10 @@ func (s *settings) parseAdmission() error {
 	}).Names(chain.Known()); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if s.versions, err = runtimeconfig.Parse(s.RuntimeConfig); err != nil {
+	if !emulation.JudgesByMutatingPolicies() {
+		s.plugins = slices.DeleteFunc(s.plugins, func(name string) bool { return name == admission.MutatingPolicyName })
+	}
+	if s.versions, err = runtimeconfig.Parse(s.RuntimeConfig, s.EmulationForwardCompatible); err != nil {
 		return err
 	}
 	for _, k := range registration.Sources() {

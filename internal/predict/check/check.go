@@ -44,6 +44,9 @@ type Options struct {
 	Accepted []Acceptance
 	// Expand also checks what controllers create for workloads, such as pods.
 	Expand bool
+	// VersionNote says that objects are judged as by another release than that of the cluster;
+	// empty when they are not.
+	VersionNote string
 	// Diff asks what the server made of each object.
 	Diff bool
 	// Progress, if it is set, is called with what is done, how many objects are done, and of how

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
@@ -19,9 +20,12 @@ type Report struct {
 	Kind       string `json:"kind"`
 	// KubernetesVersion is the release by which the objects were checked, and Cluster that
 	// of the snapshot's cluster.
-	KubernetesVersion string  `json:"kubernetesVersion"`
-	Cluster           string  `json:"cluster,omitempty"`
-	Summary           Summary `json:"summary"`
+	KubernetesVersion string `json:"kubernetesVersion"`
+	Cluster           string `json:"cluster,omitempty"`
+	// VersionNote says that the release is another one than that of the cluster; empty when it is
+	// not.
+	VersionNote string  `json:"versionNote,omitempty"`
+	Summary     Summary `json:"summary"`
 	// Findings are in the order of the files and lines.
 	Findings []Finding `json:"findings"`
 	Objects  []*Object `json:"objects"`
@@ -175,7 +179,7 @@ func (f *Finding) Text() string {
 
 func newReport(o *Options) *Report {
 	r := &Report{
-		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: "v" + server.KubernetesVersion,
+		APIVersion: "gatehouse.dev/v1alpha1", Kind: "CheckReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote,
 		Findings: []Finding{}, Objects: []*Object{}, order: map[string]int{},
 	}
 	place := func(file string) {

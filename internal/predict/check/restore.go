@@ -21,9 +21,6 @@ import (
 func (r *run) ofSnapshot() []*unstructured.Unstructured {
 	s := r.Snapshot
 	r.report.Unseen = r.unseen()
-	if have, want := s.Cluster.KubernetesVersion, r.report.KubernetesVersion; have != want {
-		r.report.Notes = append(r.report.Notes, fmt.Sprintf("the cluster runs Kubernetes %s; objects were checked as by %s", have, want))
-	}
 	objects := s.Objects()
 	if _, unread := s.HasNot(schema.GroupResource{Resource: "namespaces"}); unread {
 		objects = append(objects, r.namespacesOf(objects)...)

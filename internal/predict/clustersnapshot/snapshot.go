@@ -2,6 +2,7 @@ package clustersnapshot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
@@ -39,9 +41,19 @@ type Snapshot struct {
 type Cluster struct {
 	// KubernetesVersion is what the cluster says at /version.
 	KubernetesVersion string `json:"kubernetesVersion"`
+	// JudgesAs is another release that the cluster behaves as, since its API server emulates it, or
+	// that objects are to be judged as; empty for that of KubernetesVersion.
+	JudgesAs string `json:"judgesAs,omitempty"`
+	// FeatureGates are those of an API server of the cluster, as far as its metrics show them.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// ServiceRange is where the cluster IPs of services come from; empty when that is not
 	// known.
 	ServiceRange string `json:"serviceRange,omitempty"`
+}
+
+// Server is what is known of the API server.
+func (c *Cluster) Server() emulation.Cluster {
+	return emulation.Cluster{Version: cmp.Or(c.JudgesAs, c.KubernetesVersion), Gates: c.FeatureGates}
 }
 
 // Served are the kinds of a group and version.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // needed are the resources that objects are judged by, besides the registrations and the
@@ -79,6 +80,10 @@ func Take(ctx context.Context, config *rest.Config, progress func(done, of int))
 		return nil, fmt.Errorf("asking the cluster for its version: %w", err)
 	}
 	s.Cluster.KubernetesVersion = version.GitVersion
+	if as := emulation.VersionOf(version); as != version.GitVersion {
+		s.Cluster.JudgesAs = as
+	}
+	s.Cluster.FeatureGates = gates(ctx, discover.RESTClient())
 	_, lists, err := discover.ServerGroupsAndResources()
 	if len(lists) == 0 && err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)

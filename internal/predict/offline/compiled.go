@@ -17,7 +17,6 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -26,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 	"github.com/gatehouse-dev/gatehouse/plugins"
@@ -128,8 +128,9 @@ func assumed(release string, flags *Flags) string {
 	if flags.Configuration == nil {
 		missing = append(missing, "--admission-control-config-file")
 	}
-	note := "compiled-in plugins judge as in Kubernetes v" + server.KubernetesVersion
-	if release != "v"+server.KubernetesVersion {
+	as := emulation.Behaves("v" + server.KubernetesVersion)
+	note := "compiled-in plugins judge as in Kubernetes " + as
+	if release != as && (!emulation.Emulates() || !strings.HasPrefix(release, as+".")) {
 		note += ", and the cluster runs " + release
 	}
 	if len(missing) > 0 {
@@ -226,7 +227,7 @@ func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadm
 	factory := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace))
 	made, err := plugins.New(name, plugins.Options{
 		Client: r.client, Informers: factory, Authorizer: nobody, Mapper: meta.NewDefaultRESTMapper(nil),
-		Version: compatibility.DefaultBuildEffectiveVersion(), Stopped: c.ctx.Done(), Configuration: c.configuration.Raw,
+		Version: catalog.EffectiveVersion(), Stopped: c.ctx.Done(), Configuration: c.configuration.Raw,
 	})
 	if err != nil {
 		return nil, nil, err

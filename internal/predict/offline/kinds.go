@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
 // builtin is what discovery says about the kinds of a server without custom resources: a
@@ -78,7 +81,8 @@ func family(r schema.GroupResource) string {
 	return r.String()
 }
 
-// Builtin returns the kinds that are built into the server.
+// Builtin returns the kinds that are built into the server, in the release that this process
+// behaves as.
 func Builtin() *Kinds {
 	var lists []*metav1.APIResourceList
 	for line := range strings.Lines(builtin) {
@@ -93,6 +97,9 @@ func Builtin() *Kinds {
 			r.Group, r.Version = gv.Group, gv.Version
 		}
 		last := lists[len(lists)-1]
+		if gv, _ := schema.ParseGroupVersion(last.GroupVersion); !there(gv.WithKind(r.Kind)) {
+			continue
+		}
 		last.APIResources = append(last.APIResources, r)
 	}
 	k, err := NewKinds(lists)
@@ -100,6 +107,19 @@ func Builtin() *Kinds {
 		panic("kinds.txt: " + err.Error())
 	}
 	return k
+}
+
+// there reports whether the release that this process behaves as has a kind.
+func there(kind schema.GroupVersionKind) bool {
+	if !emulation.Emulates() {
+		return true
+	}
+	obj, err := catalog.Scheme.New(kind)
+	if err != nil {
+		return true
+	}
+	introduced := lifeOf(obj, schema.GroupVersionResource{}, kind.Kind).Introduced
+	return introduced == nil || !introduced.GreaterThan(emulation.Effective().EmulationVersion())
 }
 
 func (k *Kinds) add(gv schema.GroupVersion, r *metav1.APIResource) {

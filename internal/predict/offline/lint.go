@@ -25,6 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
@@ -68,7 +69,8 @@ var surveyed = []struct {
 func newSurvey(now time.Time) *survey {
 	return &survey{
 		world: &lint.World{
-			Now: now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
+			Reviews: emulation.JudgesReviews(),
+			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
 		roles: map[lint.Object][]rbacv1.PolicyRule{}, definitions: map[string]*unstructured.Unstructured{},

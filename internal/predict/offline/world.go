@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/dispatch"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
@@ -124,6 +125,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 		return nil, nil, err
 	}
 	prediction := dispatch.Predict(attributes, schemas{}, true, func(a apiadmission.Attributes) plan.Objects { return w.set(ctx, q, a, sent) })
+	prediction.Request.Reviews = emulation.JudgesReviews()
 	in := prediction.Input
 	in.Params, in.RightsUnknown = w.Params, w.RightsUnknown
 	if q.User == nil {
@@ -175,6 +177,9 @@ func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured
 func (w *World) links() []plan.Link {
 	var links []plan.Link
 	for _, source := range registration.InOrder() {
+		if w.cluster == nil && source == registration.MutatingPolicies && !emulation.JudgesByMutatingPolicies() {
+			continue
+		}
 		if w.served(source.Descriptor()) {
 			links = append(links, plan.Acting(source, w.Hidden))
 		}

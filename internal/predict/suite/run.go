@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
@@ -116,7 +117,7 @@ func (r *Result) NamespaceLabels() map[string]string { return r.test.request.lab
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &runner{Options: o, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: "v" + server.KubernetesVersion, Tests: []*Result{}}}
+	r := &runner{Options: o, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}}}
 	if o.Coverage {
 		r.report.Coverage = newCoverage()
 	}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,14 +9,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
-	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -51,6 +48,8 @@ import (
 	storagerest "k8s.io/kubernetes/pkg/registry/storage/rest"
 	svmrest "k8s.io/kubernetes/pkg/registry/storagemigration/rest"
 	"k8s.io/kubernetes/pkg/serviceaccount"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // Options are what the kinds need of the server they are part of.
@@ -85,10 +84,11 @@ type Options struct {
 	ProxyTransport http.RoundTripper
 	ServiceAddress ServiceAddress
 
-	// Served says what is served of upstream's kinds; nil means Default. What Version does not
-	// have is not served.
-	Served  *serverstorage.ResourceConfig
-	Version *version.Version
+	// Served says what is served of upstream's kinds; nil means Default. What the release that
+	// the process behaves as does not have is not served, unless LaterVersions asks for later
+	// versions of what is served, or LaterAsked for what Served enables explicitly (S26.3).
+	Served                    *serverstorage.ResourceConfig
+	LaterVersions, LaterAsked bool
 	// Legacy adds versions of LegacyVersions.
 	Legacy []schema.GroupVersion
 }
@@ -146,7 +146,9 @@ func Build(o Options) ([]Group, []Hook, error) {
 	if enabled == nil {
 		enabled = Default()
 	}
-	available, err := genericapiserver.NewResourceExpirationEvaluator(cmp.Or(o.Version, compatibility.DefaultBuildEffectiveVersion().EmulationVersion()))
+	available, err := genericapiserver.NewResourceExpirationEvaluatorFromOptions(genericapiserver.ResourceExpirationEvaluatorOptions{
+		CurrentVersion: emulation.Effective().EmulationVersion(), EmulationForwardCompatible: o.LaterVersions, RuntimeConfigEmulationForwardCompatible: o.LaterAsked,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

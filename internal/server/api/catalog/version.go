@@ -3,6 +3,8 @@ package catalog
 import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/compatibility"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // Release is the Kubernetes release whose kinds there are.
@@ -13,17 +15,17 @@ const Release = "1.37.1"
 // build scripts of Kubernetes set; clients refuse what the variable holds
 // otherwise.
 type effectiveVersion struct {
-	compatibility.MutableEffectiveVersion
+	compatibility.EffectiveVersion
 }
 
 // EffectiveVersion returns the release that the server behaves as.
 func EffectiveVersion() compatibility.EffectiveVersion {
-	return effectiveVersion{compatibility.NewEffectiveVersionFromString(Release, "", "")}
+	return effectiveVersion{emulation.Effective()}
 }
 
 // Info is what /version answers.
 func (v effectiveVersion) Info() *apiversion.Info {
-	info := v.MutableEffectiveVersion.Info()
+	info := v.EffectiveVersion.Info()
 	info.GitVersion, info.GitCommit, info.BuildDate = "v"+Release, "", ""
 	return info
 }

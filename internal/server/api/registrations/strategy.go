@@ -10,11 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/apis/admissionregistration/validation"
 
 	admissionregistration "github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // strategy is how all kinds here are created and updated.
@@ -52,7 +55,11 @@ func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 }
 
 func (strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(admissionregistration.Validate(asWritten(ctx, obj)), validation.ValidateStaticSuffix(webhooksName(obj), field.NewPath("metadata", "name"))...)
+	errs := admissionregistration.Validate(asWritten(ctx, obj))
+	if utilfeature.DefaultFeatureGate.Enabled(features.ManifestBasedAdmissionControlConfig) {
+		errs = append(errs, validation.ValidateStaticSuffix(webhooksName(obj), field.NewPath("metadata", "name"))...)
+	}
+	return errs
 }
 
 func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -60,11 +67,23 @@ func (strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 }
 
 func (strategy) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	return admissionregistration.Warnings(obj)
+	if utilfeature.DefaultFeatureGate.Enabled(features.ManifestBasedAdmissionControlConfig) {
+		return aboutReviews(obj)
+	}
+	return append(validation.WarningsForStaticSuffix(webhooksName(obj)), aboutReviews(obj)...)
 }
 
 func (strategy) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []string {
-	return append(admissionregistration.Warnings(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
+	return append(aboutReviews(obj), validation.WarningsForStaticSuffix(webhooksName(obj))...)
+}
+
+// aboutReviews warns of rules for reviews that no webhook is asked about (S1.36). Releases before 1.37 ask
+// (S26.4).
+func aboutReviews(obj runtime.Object) []string {
+	if emulation.JudgesReviews() {
+		return nil
+	}
+	return admissionregistration.Warnings(obj)
 }
 
 // webhooksName is the name of a configuration of webhooks, and empty for the other

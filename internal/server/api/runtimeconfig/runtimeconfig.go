@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/server/resourceconfig"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
@@ -62,15 +63,27 @@ func switches() []string {
 	return append(names, legacySwitch)
 }
 
-// resourceOf returns the resource that an entry of --runtime-config names; ok is false unless it
-// is one of an optional version.
+// resourceOf returns the resource that an entry of --runtime-config names; ok is false unless
+// upstream has its version.
 func resourceOf(name string) (resource schema.GroupVersionResource, ok bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 || parts[2] == "" {
 		return resource, false
 	}
 	gv := schema.GroupVersion{Group: parts[0], Version: parts[1]}
-	return gv.WithResource(parts[2]), slices.Contains(optional(), gv)
+	_, ok = catalog.Default().GroupVersionConfigs[gv]
+	return gv.WithResource(parts[2]), ok && (gv.Group != registrations.Group || !slices.Contains(switchable, gv.Version))
+}
+
+// onByDefault returns the version that an entry of --runtime-config names, if it is one that
+// upstream serves by default.
+func onByDefault(name string) (gv schema.GroupVersion, ok bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 2 {
+		return gv, false
+	}
+	gv = schema.GroupVersion{Group: parts[0], Version: parts[1]}
+	return gv, catalog.Default().GroupVersionConfigs[gv] && gv.Group != registrations.Group
 }
 
 // valuesOf returns what the entries of --runtime-config say, by what they switch.
@@ -79,9 +92,12 @@ func valuesOf(config []string) (map[string]bool, error) {
 	for _, entry := range config {
 		name, value, given := strings.Cut(entry, "=")
 		_, seen := values[name]
-		_, resource := resourceOf(name)
+		of, resource := resourceOf(name)
+		_, always := onByDefault(name)
 		switch {
-		case !slices.Contains(known, name) && !resource:
+		case (always || resource && !slices.Contains(optional(), of.GroupVersion())) && value == "false":
+			return nil, fmt.Errorf("--runtime-config %q: it cannot be switched off", entry)
+		case !slices.Contains(known, name) && !resource && !always:
 			last := len(known) - 1
 			return nil, fmt.Errorf("--runtime-config %q: only %s and %s can be switched on or off", entry, strings.Join(known[:last], ", "), known[last])
 		case seen:
@@ -122,8 +138,9 @@ type Versions struct {
 	OldClients bool
 }
 
-// Parse chooses the versions that are served by the entries of --runtime-config.
-func Parse(config []string) (Versions, error) {
+// Parse chooses the versions that are served by the entries of --runtime-config. With later, later
+// versions of what is served are served, too, if an older release is emulated.
+func Parse(config []string, later bool) (Versions, error) {
 	v := Versions{}
 	values, err := valuesOf(config)
 	if err != nil {
@@ -148,18 +165,41 @@ func Parse(config []string) (Versions, error) {
 			v.Builtin.EnableVersions(gv)
 		}
 	}
+	enable(v.Builtin, values)
+	if later {
+		if v.Builtin, err = resourceconfig.EmulationForwardCompatibleResourceConfig(v.Builtin, nil, catalog.Scheme); err != nil {
+			return v, err
+		}
+		// What entries say is stronger.
+		enable(v.Builtin, values)
+	}
+	return v, nil
+}
+
+// enable does what entries say that name versions and resources. What they ask for is asked for
+// explicitly, which counts when an older release is emulated (S26.3).
+func enable(served *serverstorage.ResourceConfig, values map[string]bool) {
+	for name, on := range values {
+		gv, always := onByDefault(name)
+		if !always {
+			gv, _ = schema.ParseGroupVersion(name)
+			always = slices.Contains(optional(), gv)
+		}
+		if always && on {
+			served.ExplicitlyEnableVersions(gv)
+		}
+	}
 	for name, on := range values {
 		if resource, ok := resourceOf(name); ok && on {
-			v.Builtin.EnableResources(resource)
+			served.ExplicitlyEnableResources(resource)
 		} else if ok {
-			v.Builtin.DisableResources(resource)
+			served.ExplicitlyDisableResources(resource)
 		}
 	}
 	// The version is on without an entry, for webhooks (S13.3, D45).
 	if on, _ := asked(values, betaPolicies[0].GroupVersion()); on {
-		v.Builtin.EnableResources(betaPolicies...)
+		served.EnableResources(betaPolicies...)
 	}
-	return v, nil
 }
 
 // Serves reports whether a kind of registrations has a version that is served.
@@ -184,7 +224,10 @@ func CanSwitch(entry string) bool {
 	if value == "false" && isStability(name) {
 		return false
 	}
-	_, resource := resourceOf(name)
+	of, resource := resourceOf(name)
+	if _, always := onByDefault(name); always || resource && !slices.Contains(optional(), of.GroupVersion()) {
+		return value != "false"
+	}
 	return resource || slices.Contains(switches(), name)
 }
 

@@ -1,0 +1,118 @@
+package emulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+)
+
+// Cluster is what is known of the API server of a cluster.
+type Cluster struct {
+	// Version is what it says at /version; empty for no cluster.
+	Version string
+	// Gates are its feature gates, as far as they can be seen.
+	Gates map[string]bool
+}
+
+// Like returns the flags by which this process judges as a cluster does (S26.6, S26.10). wanted is
+// a release that somebody asked for instead; empty for none. The line says what a reader must know
+// when objects are judged as by another release than the cluster's; empty for nothing. The error
+// says that the wanted release cannot be emulated.
+func Like(c Cluster, wanted string) (f Flags, line string, err error) {
+	if wanted != "" {
+		release, exact, err := Nearest(wanted)
+		if err != nil {
+			return f, "", fmt.Errorf("%w; %s", err, possible())
+		}
+		if !exact {
+			return f, "", fmt.Errorf("Kubernetes %s cannot be emulated; %s", strings.TrimPrefix(wanted, "v"), possible())
+		}
+		f.EmulatedVersion = []string{release}
+		if of, _, err := Nearest(c.Version); err == nil && of != release {
+			line = fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, as was asked for", c.Version, release)
+		}
+		return f, line, nil
+	}
+	if c.Version == "" {
+		return f, "", nil
+	}
+	release, exact, err := Nearest(c.Version)
+	if err != nil {
+		return f, fmt.Sprintf("the cluster says that its version is %q, which is not a version of Kubernetes; objects are judged as by %s", c.Version, Effective().EmulationVersion()), nil
+	}
+	f.EmulatedVersion = []string{release}
+	if !exact {
+		return f, fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, the nearest release that can be emulated", c.Version, release), nil
+	}
+	if f.FeatureGates, err = switched(release, c.Gates); err != nil {
+		f.FeatureGates = nil
+		line = fmt.Sprintf("the feature gates of the cluster cannot be set here: %v; objects are judged by those that Kubernetes %s has by default", err, release)
+	}
+	return f, line, nil
+}
+
+// switched are the entries of --feature-gates for the gates that are not as a release has them by
+// default, as far as they can be switched.
+func switched(release string, gates map[string]bool) ([]string, error) {
+	if len(gates) == 0 {
+		return nil, nil
+	}
+	chosen, err := parse(Flags{EmulatedVersion: []string{release}})
+	if err != nil {
+		return nil, err
+	}
+	trial := utilfeature.DefaultMutableFeatureGate.DeepCopy()
+	if err := trial.SetEmulationVersionAndMinCompatibilityVersion(chosen.EmulationVersion(), chosen.MinCompatibilityVersion()); err != nil {
+		return nil, err
+	}
+	known := trial.GetAll()
+	var entries []string
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		spec, ok := known[featuregate.Feature(name)]
+		if !ok || spec.LockToDefault || spec.Default == gates[name] || name == "AllAlpha" || name == "AllBeta" {
+			continue
+		}
+		entries = append(entries, name+"="+strconv.FormatBool(gates[name]))
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	return entries, trial.Set(strings.Join(entries, ","))
+}
+
+// Behaves returns the release that this process behaves as, for reports: own, the whole version of
+// the program, or the emulated release, such as v1.35.
+func Behaves(own string) string {
+	if !Emulates() {
+		return own
+	}
+	return "v" + Effective().EmulationVersion().String()
+}
+
+// VersionOf returns the version that the API server of a cluster behaves as: the one that it
+// emulates, if it is one.
+func VersionOf(info *apiversion.Info) string {
+	if info.EmulationMajor == "" || info.EmulationMajor == info.Major && info.EmulationMinor == info.Minor {
+		return info.GitVersion
+	}
+	return "v" + info.EmulationMajor + "." + info.EmulationMinor
+}
+
+// JudgesReviews reports whether webhooks judge reviews in the release that this process behaves
+// as (S26.4).
+func JudgesReviews() bool {
+	return !utilfeature.DefaultFeatureGate.Enabled(features.ExcludeAdmissionWebhookVirtualResources)
+}
+
+// JudgesByMutatingPolicies reports whether requests are judged by MutatingAdmissionPolicies in the
+// release that this process behaves as (S26.5).
+func JudgesByMutatingPolicies() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.MutatingAdmissionPolicy)
+}

@@ -1,0 +1,47 @@
+package clustersnapshot
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"regexp"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// maxMetrics bounds what is read of the metrics of a cluster, in bytes.
+	maxMetrics = 256 << 20
+	// metricsPatience is how long the metrics may take. Those of a large cluster take seconds.
+	metricsPatience = 15 * time.Second
+)
+
+// gateLine is a line of the metrics about a feature gate.
+var gateLine = regexp.MustCompile(`^kubernetes_feature_enabled\{name="([A-Za-z0-9]+)",stage="[A-Z]*"\} ([01])$`)
+
+// gates reads the feature gates of an API server from its metrics; nil when they cannot be seen:
+// many users may not read metrics, and verdicts can do without the gates.
+func gates(ctx context.Context, client rest.Interface) map[string]bool {
+	ctx, cancel := context.WithTimeout(ctx, metricsPatience)
+	defer cancel()
+	body, err := client.Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	var found map[string]bool
+	lines := bufio.NewScanner(io.LimitReader(body, maxMetrics))
+	for lines.Scan() {
+		if m := gateLine.FindSubmatch(lines.Bytes()); m != nil {
+			if found == nil {
+				found = map[string]bool{}
+			}
+			found[string(m[1])] = string(m[2]) == "1"
+		} else if len(found) > 0 && lines.Bytes()[0] == '#' {
+			// Metrics are in the order of their names.
+			break
+		}
+	}
+	return found
+}

@@ -1,0 +1,189 @@
+package serving
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+// S26.1: what cannot be emulated is said in a sentence that names what can.
+func TestVersionsThatCannotBeEmulated(t *testing.T) {
+	t.Parallel()
+	const possible = "; possible are 1.34, 1.35, 1.36 and 1.37"
+	for _, tt := range []struct{ flags, says string }{
+		{"--emulated-version=1.30", `gatehouse: --emulated-version "1.30": emulation version 1.30 is not between [1.34, 1.37.0]` + possible},
+		{"--emulated-version=2.0", `gatehouse: --emulated-version "2.0": emulation version 2.0 is not between [1.34, 1.37.0]` + possible},
+		{"--emulated-version=1.35.4", `gatehouse: --emulated-version "1.35.4": patch version not allowed, got: kube=1.35.4` + possible},
+		{"--emulated-version=1.35 --min-compatibility-version=1.36", `gatehouse: --min-compatibility-version "1.36": minCompatibilityVersion version 1.36 is not between [1.34, 1.35]` + possible},
+		{"--emulation-forward-compatible", "gatehouse: --emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
+		{"--emulated-version=1.37 --runtime-config-emulation-forward-compatible", "gatehouse: --runtime-config-emulation-forward-compatible needs an --emulated-version that is older than Kubernetes 1.37.1"},
+		// S26.5: a gate that the release does not have.
+		{"--emulated-version=1.34 --feature-gates=NodeDeclaredFeatures=true", "gatehouse: --feature-gates: cannot set feature gate NodeDeclaredFeatures to true, feature is PreAlpha at emulated version 1.34, min compatibility version 1.34"},
+	} {
+		if got := harness.Refuses(t, strings.Fields(tt.flags)...); got != tt.says {
+			t.Errorf("%s:\ngot  %s\nwant %s", tt.flags, got, tt.says)
+		}
+	}
+}
+
+// kindsIn are the resources of a version; nil when it is not served.
+func resourcesIn(h *harness.HTTP, path string) []string {
+	r := h.Do("GET", path, "")
+	if r.Code != http.StatusOK {
+		return nil
+	}
+	var list []string
+	resources, _ := r.At("resources").([]any)
+	for _, one := range resources {
+		list = append(list, one.(map[string]any)["name"].(string))
+	}
+	return list
+}
+
+const (
+	apiAdmission = "/apis/admissionregistration.k8s.io/v1"
+	// hostnamed is a pod with a field that Kubernetes 1.35 has by default.
+	hostnamed = `{"metadata":{"name":"hostnamed"},"spec":{"hostnameOverride":"web.example.com","containers":[{"name":"c","image":"i"}]}}`
+)
+
+// A server that emulates 1.34 is 1.34 in what it says, serves, drops, and is judged by: S26.2, S26.3, S26.4, S26.5, S26.9.
+func TestAnEmulatedRelease(t *testing.T) {
+	t.Parallel()
+	s := harness.StartTest(t, "--emulated-version=1.34")
+	h := s.HTTP(t, nil)
+
+	t.Run("S26.2 /version", func(t *testing.T) {
+		version := h.Must(http.StatusOK, "GET", "/version", "")
+		for field, value := range map[string]string{
+			"major": "1", "minor": "37", "gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "34", "minCompatibilityMajor": "1", "minCompatibilityMinor": "34",
+		} {
+			if got := version.Text(field); got != value {
+				t.Errorf("%s is %q, want %q", field, got, value)
+			}
+		}
+	})
+	t.Run("S26.3 kinds that came later are not served", func(t *testing.T) {
+		for _, name := range resourcesIn(h, apiAdmission) {
+			if strings.HasPrefix(name, "mutatingadmissionpolic") {
+				t.Errorf("%s is served", name)
+			}
+		}
+		h.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", apiAdmission+"/mutatingadmissionpolicies", "")
+		if resourcesIn(h, "/apis/storagemigration.k8s.io/v1") != nil {
+			t.Error("storagemigration.k8s.io/v1 is served")
+		}
+		if paths := h.Must(http.StatusOK, "GET", "/openapi/v3", "").At("paths").(map[string]any); paths["apis/storagemigration.k8s.io/v1"] != nil {
+			t.Error("storagemigration.k8s.io/v1 is documented")
+		}
+	})
+	ns := s.Namespace(t)
+	t.Run("S26.5 fields that came later are dropped", func(t *testing.T) {
+		made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", hostnamed)
+		if got := made.At("spec", "hostnameOverride"); got != nil {
+			t.Errorf("spec.hostnameOverride is %v", got)
+		}
+	})
+	t.Run("S26.4 webhooks judge reviews", func(t *testing.T) {
+		hook := harness.NewWebhookServer(t, nil).Hook("/reviews", harness.Allow)
+		harness.Register(t, s, "v1", harness.Validating, map[string]any{
+			"name": "reviews.example.com", "clientConfig": hook.ClientConfig(), "sideEffects": "None", "admissionReviewVersions": []any{"v1"},
+			"rules": []any{map[string]any{"apiGroups": []any{"authentication.k8s.io"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE"}, "resources": []any{"tokenreviews"}}},
+		})
+		h.Must(http.StatusCreated, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"none"}}`)
+		if got := len(hook.Reviews()); got != 1 {
+			t.Errorf("the webhook was asked %d times", got)
+		}
+	})
+	t.Run("S26.9 names of manifests are not reserved yet", func(t *testing.T) {
+		made := h.Must(http.StatusCreated, "POST", apiAdmission+"/validatingwebhookconfigurations", `{"metadata":{"name":"a.static.k8s.io"}}`)
+		if warnings := made.Header.Values("Warning"); len(warnings) != 1 || !strings.Contains(warnings[0], "reserved for static") {
+			t.Errorf("warnings: %q", warnings)
+		}
+	})
+}
+
+// S26.3: what came later is served where flags ask for it.
+func TestLaterVersionsOfAnEmulatedRelease(t *testing.T) {
+	t.Parallel()
+	const refusal = `cannot enable version storagemigration.k8s.io/v1 in runtime-config because all the resources have been introduced after the current version 1.34. ` +
+		`Consider setting --runtime-config-emulation-forward-compatible=true`
+	if got := harness.Refuses(t, "--emulated-version=1.34", "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1=true"); !strings.Contains(got, refusal) {
+		t.Errorf("got %s", got)
+	}
+	s := harness.StartTest(t, "--emulated-version=1.34", "--feature-gates=StorageVersionMigrator=true", "--runtime-config=storagemigration.k8s.io/v1=true", "--runtime-config-emulation-forward-compatible")
+	if h := s.HTTP(t, nil); resourcesIn(h, "/apis/storagemigration.k8s.io/v1") == nil {
+		t.Error("storagemigration.k8s.io/v1 is not served")
+	}
+}
+
+// S26.5, S26.7: without emulation, the gates and the CEL libraries are those of the release itself.
+func TestTheReleaseItself(t *testing.T) {
+	t.Parallel()
+	s := harness.StartTest(t, "--min-compatibility-version=1.37")
+	h := s.HTTP(t, nil)
+	ns := s.Namespace(t)
+	made := h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", hostnamed)
+	if got := made.At("spec", "hostnameOverride"); got != "web.example.com" {
+		t.Errorf("spec.hostnameOverride is %v", got)
+	}
+	const uses = `{"metadata":{"name":"includes"},"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["leases"]}]},` +
+		`"validations":[{"expression":"[1, 2].includes(2)"}]}}`
+	h.Must(http.StatusCreated, "POST", apiAdmission+"/validatingadmissionpolicies", uses)
+	other := harness.Shared(t).HTTP(t, nil)
+	refused := other.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", apiAdmission+"/validatingadmissionpolicies", uses)
+	if !strings.Contains(refused.Message, "undeclared reference to 'includes'") {
+		t.Errorf("got %s", refused.Message)
+	}
+}
+
+// S26.8: servers with different releases share an etcd, and a server goes back to an older release
+// and forth again on the same data.
+func TestReleasesOnTheSameData(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	newer := harness.Start(t, "--etcd-servers", etcd.URL)
+	older := harness.Start(t, "--etcd-servers", etcd.URL, "--emulated-version=1.34")
+	h, old := newer.HTTP(t, nil), older.HTTP(t, nil)
+	ns := newer.Namespace(t)
+	pod := "/api/v1/namespaces/" + ns + "/pods/hostnamed"
+	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/pods", hostnamed)
+	const policy = `{"metadata":{"name":"kept.example.com"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],` +
+		`"operations":["CREATE"],"resources":["configmaps"]}]},"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/data', value: {'by': 'policy'}}]"}}]}}`
+	h.Must(http.StatusCreated, "POST", apiAdmission+"/mutatingadmissionpolicies", policy)
+	h.Must(http.StatusCreated, "POST", apiAdmission+"/mutatingadmissionpolicybindings", `{"metadata":{"name":"kept.example.com"},"spec":{"policyName":"kept.example.com"}}`)
+
+	// A field that is stored stays, also when the older release writes the object.
+	labelled := old.Must(http.StatusOK, "PATCH", pod, `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch)
+	if got := labelled.At("spec", "hostnameOverride"); got != "web.example.com" {
+		t.Errorf("after a write of the older release, spec.hostnameOverride is %v", got)
+	}
+	// Each server has the kinds of its release, and judges by them.
+	old.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", apiAdmission+"/mutatingadmissionpolicies/kept.example.com", "")
+	for _, tt := range []struct {
+		h    *harness.HTTP
+		name string
+		want any
+	}{{h, "by-newer", "policy"}, {old, "by-older", nil}} {
+		made := tt.h.Must(http.StatusCreated, "POST", configMaps(ns), `{"metadata":{"name":"`+tt.name+`"}}`)
+		if got := made.At("data", "by"); got != tt.want {
+			t.Errorf("%s: data.by is %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	// What one release stored, the other one reads.
+	old.Must(http.StatusCreated, "POST", "/apis/apps/v1/namespaces/"+ns+"/deployments",
+		`{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	h.Get("/apis/apps/v1/namespaces/" + ns + "/deployments/d")
+
+	// The newer server goes away, and comes back: what the older one did not serve is still there.
+	newer.Stop(t)
+	old.Must(http.StatusCreated, "POST", configMaps(ns), `{"metadata":{"name":"meanwhile"}}`)
+	again := harness.Start(t, "--etcd-servers", etcd.URL).HTTP(t, nil)
+	again.Get(apiAdmission + "/mutatingadmissionpolicies/kept.example.com")
+	if got := again.Get(pod).At("spec", "hostnameOverride"); got != "web.example.com" {
+		t.Errorf("spec.hostnameOverride is %v", got)
+	}
+}

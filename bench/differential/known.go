@@ -17,6 +17,8 @@ type known struct {
 	Path    string `json:"path"`
 	// OnlyIf, when set, is a text that kube-apiserver's value must hold.
 	OnlyIf string `json:"onlyIf"`
+	// Emulated entries count only when the servers emulate another release.
+	Emulated bool `json:"emulated"`
 	// Kube and Gatehouse, when set, match the two values as JSON, "-" for none. They are
 	// regular expressions.
 	Kube      string `json:"kube"`
@@ -58,9 +60,13 @@ func loadKnown(file string) ([]*known, error) {
 	return all, nil
 }
 
-// explain returns the entry that d falls under, nil for none.
-func explain(all []*known, d difference) *known {
+// explain returns the entry that d falls under, nil for none. emulated reports whether the servers
+// emulate another release.
+func explain(all []*known, d difference, emulated bool) *known {
 	for _, k := range all {
+		if k.Emulated && !emulated {
+			continue
+		}
 		if k.request.MatchString(d.Case+": "+d.Step) && k.path.MatchString(d.Path) &&
 			(k.OnlyIf == "" || strings.Contains(text(d.Kube), k.OnlyIf)) &&
 			(k.kube == nil || k.kube.MatchString(show(d.Kube))) && (k.gatehouse == nil || k.gatehouse.MatchString(show(d.Gatehouse))) {

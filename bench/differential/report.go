@@ -14,7 +14,9 @@ type tally struct {
 	unknown               []difference
 	// unexpected are answers of kube-apiserver that a case does not expect.
 	unexpected []string
-	known      []*known
+	// otherwise are steps at which an emulated release does something else than the cases expect.
+	otherwise []string
+	known     []*known
 }
 
 // print writes the differences that have no reason, and the sums.
@@ -29,6 +31,9 @@ func (t *tally) print(w io.Writer) {
 	}
 	for _, u := range t.unexpected {
 		fmt.Fprintf(w, "\nunexpected: %s\n", u)
+	}
+	for _, o := range t.otherwise {
+		fmt.Fprintf(w, "\notherwise in this release: %s\n", o)
 	}
 	fmt.Fprintf(w, "\n%d cases, %d requests, %d answered the same; %d differences without a reason\n",
 		t.cases, t.requests, t.same, len(t.unknown))

@@ -15,7 +15,9 @@ type lab struct {
 	dir      string
 	// upstream leaves Gatehouse out.
 	upstream bool
-	started  int
+	// release is what both servers emulate; empty for nothing.
+	release string
+	started int
 }
 
 // pair is a kube-apiserver and a gatehouse, which is nil if kube-apiserver alone is asked.
@@ -85,6 +87,9 @@ func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...stri
 		return nil, nil, err
 	}
 	flags = append(flags, audit.flags()...)
+	if l.release != "" {
+		flags = append(flags, "--emulated-version="+l.release)
+	}
 	if kind == peer.Gatehouse {
 		// No other controller runs with kube-apiserver.
 		flags = append(flags, "--controllers=validatingadmissionpolicy-status-controller")
@@ -108,5 +113,6 @@ func (l *lab) one(ctx context.Context, kind peer.Kind, dir string, flags ...stri
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
+	s.emulates = l.release != ""
 	return s, stop, nil
 }

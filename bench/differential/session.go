@@ -45,6 +45,9 @@ type session struct {
 	config *rest.Config
 	// adapt, if set, changes answers before they are compared.
 	adapt func(*answer)
+	// emulates reports whether the server behaves as an older release, which does not have
+	// everything that cases use.
+	emulates bool
 }
 
 func newSession(name string, admin *rest.Config, audit *auditLog) (*session, error) {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
@@ -102,6 +103,9 @@ func (s *settings) prepareProcess() error {
 	}
 	// Histograms read this setting when they are registered.
 	metricsfeatures.ApplyFeatureGates(utilfeature.DefaultFeatureGate)
+	// Metrics say which gates are on, and the emulated release, as those of kube-apiserver.
+	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	compatibility.DefaultComponentGlobalsRegistry.AddMetrics()
 	return nil
 }
 

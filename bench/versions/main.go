@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+)
+
+// own is the release of the program, emulated are those that it can emulate.
+const own = "1.37"
+
+var emulated = []string{"1.34", "1.35", "1.36"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
+	page := flag.String("page", "../docs/versions.md", "`file` whose generated part is written")
+	flag.Parse()
+	if err := run(ctx, *binaries, *page); err != nil {
+		fmt.Fprintln(os.Stderr, "versions:", err)
+		os.Exit(1)
+	}
+}
+
+// facts are what a server says of itself.
+type facts struct {
+	// served are the resources, by group and version; gates the feature gates with their stage and
+	// whether they are on; fields the fields of the kinds that OpenAPI describes.
+	served map[string]bool
+	gates  map[string]string
+	fields map[string]bool
+	// functions are those of CEL that a policy may use.
+	functions map[string]bool
+}
+
+func run(ctx context.Context, binaries, page string) (err error) {
+	if binaries == "" {
+		if binaries, err = peer.Dir(); err != nil {
+			return err
+		}
+	}
+	b, err := peer.Build(ctx, ".", binaries)
+	if err != nil {
+		return err
+	}
+	old := b
+	if old.KubeAPIServer, err = buildOld(ctx, binaries); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "versions-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	found := map[string]*facts{}
+	for _, release := range append(slices.Clone(emulated), own) {
+		if found[release], err = ask(ctx, b, peer.Gatehouse, filepath.Join(dir, release), "--emulated-version="+release); err != nil {
+			return fmt.Errorf("Gatehouse as %s: %w", release, err)
+		}
+	}
+	real, err := ask(ctx, old, peer.KubeAPIServer, filepath.Join(dir, "real"))
+	if err != nil {
+		return fmt.Errorf("kube-apiserver %s: %w", oldRelease, err)
+	}
+	var text strings.Builder
+	differ(&text, found)
+	uncovered(&text, found[oldMinor], real)
+	return replace(page, text.String())
+}
+
+// oldRelease is the release of the module kube135, and oldMinor its minor release.
+const oldRelease, oldMinor = "v1.35.4", "1.35"
+
+// buildOld builds the real kube-apiserver of an older release if it is missing: that takes long.
+func buildOld(ctx context.Context, dir string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(dir, "kube-apiserver-"+oldMinor))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	const stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + oldRelease + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=35"
+	build := exec.CommandContext(ctx, "nice", "go", "build", "-trimpath", "-ldflags="+stamp, "-o", path, ".")
+	build.Dir = "kube135"
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building kube-apiserver %s: %w\n%s", oldRelease, err, out)
+	}
+	return path, nil
+}
+
+// ask starts a server and asks it.
+func ask(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, flags ...string) (_ *facts, err error) {
+	s, err := peer.Start(ctx, b, kind, dir, flags...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	client, err := discovery.NewDiscoveryClientForConfig(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	f := &facts{}
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		return nil, err
+	}
+	f.served = servedBy(lists)
+	if f.gates, err = gatesOf(ctx, client.RESTClient()); err != nil {
+		return nil, err
+	}
+	if f.fields, err = fieldsOf(ctx, client.RESTClient()); err != nil {
+		return nil, err
+	}
+	f.functions, err = functionsOf(ctx, client.RESTClient())
+	return f, err
+}
+
+// onlyHere reports whether a kind is in a version of registrations that Gatehouse alone serves.
+func onlyHere(name string) bool {
+	return strings.HasPrefix(name, "admissionregistration.v1alpha1") || strings.HasPrefix(name, "admissionregistration.v1beta1")
+}
+
+// servedBy lists resources as version and name.
+func servedBy(lists []*metav1.APIResourceList) map[string]bool {
+	served := map[string]bool{}
+	for _, l := range lists {
+		if strings.HasPrefix(l.GroupVersion, "gatehouse.dev/") || onlyHere(strings.Replace(l.GroupVersion, ".k8s.io/", ".", 1)) {
+			continue
+		}
+		for _, r := range l.APIResources {
+			served[l.GroupVersion+" "+r.Name] = true
+		}
+	}
+	return served
+}
+
+var gate = regexp.MustCompile(`(?m)^kubernetes_feature_enabled\{name="(\w+)",stage="(\w*)"\} ([01])$`)
+
+// gatesOf reads the feature gates from the metrics.
+func gatesOf(ctx context.Context, client rest.Interface) (map[string]string, error) {
+	text, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gates := map[string]string{}
+	for _, m := range gate.FindAllSubmatch(text, -1) {
+		stage, state := strings.ToLower(string(m[2])), "off"
+		if stage == "" {
+			stage = "ga"
+		}
+		if m[3][0] == '1' {
+			state = "on"
+		}
+		gates[string(m[1])] = stage + ", " + state
+	}
+	if len(gates) == 0 {
+		return nil, errors.New("the metrics have no feature gates")
+	}
+	return gates, nil
+}
+
+// fieldsOf lists the fields of the kinds of Kubernetes, as KIND.FIELD.
+func fieldsOf(ctx context.Context, client rest.Interface) (map[string]bool, error) {
+	text, err := client.Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Definitions map[string]struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		} `json:"definitions"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	fields := map[string]bool{}
+	for name, d := range document.Definitions {
+		name, ok := strings.CutPrefix(name, "io.k8s.api.")
+		if onlyHere(name) {
+			continue
+		}
+		for property := range d.Properties {
+			if ok {
+				fields[name+"."+property] = true
+			}
+		}
+	}
+	return fields, nil
+}
+
+// replace writes the part between the markers of a page.
+func replace(page, text string) error {
+	const begin, end = "<!-- begin generated by bench/versions -->\n", "<!-- end generated by bench/versions -->\n"
+	data, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := bytes.Cut(data, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !ok || !closed {
+		return fmt.Errorf("%s: there is no %q with %q after it", page, strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return os.WriteFile(page, slices.Concat(before, []byte(begin+text+end), after), 0o644)
+}
+
+// lacking lists the keys that one map has and the other one has not.
+func lacking(has, hasNot map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(has)), func(key string) bool { return hasNot[key] })
+}

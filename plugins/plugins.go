@@ -346,7 +346,7 @@ var table = []Plugin{
 		Reads: cluster("nodes"), idle: unbound,
 	},
 	{
-		Name: podresize.PluginName, register: podresize.Register, Default: true,
+		Name: podresize.PluginName, register: podresize.Register, Default: true, Since: 36,
 		Does:  "Refuses to resize a pod on a node that cannot do it, or to more than the node has.",
 		About: []About{{Resource: "pods", Subresource: "resize", Operations: update}}, Reads: cluster("nodes"),
 	},

@@ -10,8 +10,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/scratch"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
+	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
 // serviceRange is where the cluster IPs of services come from, unless a snapshot says so. It
@@ -35,6 +37,19 @@ type throwaway struct {
 	stop   func()
 }
 
+// later are the plugins that began to act by default after the release that this process behaves as.
+// A server that emulates the release runs them, since no feature gate covers them all, and a
+// cluster of the release does not have them (S26.6).
+func later() []string {
+	var names []string
+	for _, p := range plugins.All() {
+		if p.Since > 0 && uint(p.Since) > emulation.Effective().EmulationVersion().Minor() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // start starts a server. The caller must stop it.
 func start(ctx context.Context, o *Options) (*throwaway, error) {
 	dir, err := scratch.New()
@@ -50,17 +65,17 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 		DisableAdmissionPlugins: []string{admission.InitializersName},
 		MaxRequestsInFlight:     10 * parallel, MaxMutatingRequestsInFlight: 10 * parallel,
 	}
+	off := later()
 	if o.Snapshot != nil {
 		options.ServiceClusterIPRange = cmp.Or(o.Snapshot.ServiceRange(), options.ServiceClusterIPRange)
-		var off []string
 		for _, blinded := range blind(o.Snapshot) {
 			for _, p := range blinded {
 				off = append(off, p.Name)
 			}
 		}
-		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
-		options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
 	}
+	options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins, off...)
+	options.EnableAdmissionPlugins = slices.DeleteFunc(options.EnableAdmissionPlugins, func(name string) bool { return slices.Contains(off, name) })
 	options.Rehearsals = o.rehearse
 	if !o.Call && !o.rehearse {
 		options.DisableAdmissionPlugins = append(options.DisableAdmissionPlugins,

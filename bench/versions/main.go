@@ -74,7 +74,7 @@ func run(ctx context.Context, binaries, page string) (err error) {
 	found := map[string]*facts{}
 	for _, release := range append(slices.Clone(emulated), own) {
 		if found[release], err = ask(ctx, b, peer.Gatehouse, filepath.Join(dir, release), "--emulated-version="+release); err != nil {
-			return fmt.Errorf("Gatehouse as %s: %w", release, err)
+			return fmt.Errorf("as release %s: %w", release, err)
 		}
 	}
 	real, err := ask(ctx, old, peer.KubeAPIServer, filepath.Join(dir, "real"))

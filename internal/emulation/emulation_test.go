@@ -97,7 +97,7 @@ func TestJudgingLikeACluster(t *testing.T) {
 		{name: "what was asked for", wanted: "v1.36.2", flags: Flags{EmulatedVersion: []string{"1.36"}}},
 		{name: "what was asked for, of a cluster", cluster: Cluster{Version: "v1.35.4"}, wanted: "1.36", flags: Flags{EmulatedVersion: []string{"1.36"}},
 			line: "the cluster runs Kubernetes v1.35.4; objects are judged as by 1.36, as was asked for"},
-		{name: "what cannot be emulated", wanted: "1.30", err: "Kubernetes 1.30 cannot be emulated; possible are 1.34, 1.35, 1.36 and 1.37"},
+		{name: "what cannot be emulated", wanted: "1.30", err: "release 1.30 of Kubernetes cannot be emulated; possible are 1.34, 1.35, 1.36 and 1.37"},
 		{name: "no release", wanted: "old", err: `"old" is not a version of Kubernetes such as 1.35; possible are 1.34, 1.35, 1.36 and 1.37`},
 		{name: "gates that differ from the defaults", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{
 			"MutatingAdmissionPolicy": true, "WatchList": true, "NoSuchGate": true, "AllAlpha": true,

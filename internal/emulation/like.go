@@ -32,7 +32,7 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 			return f, "", fmt.Errorf("%w; %s", err, possible())
 		}
 		if !exact {
-			return f, "", fmt.Errorf("Kubernetes %s cannot be emulated; %s", strings.TrimPrefix(wanted, "v"), possible())
+			return f, "", fmt.Errorf("release %s of Kubernetes cannot be emulated; %s", strings.TrimPrefix(wanted, "v"), possible())
 		}
 		f.EmulatedVersion = []string{release}
 		if of, _, err := Nearest(c.Version); err == nil && of != release {

@@ -240,20 +240,20 @@ func versionAnd(line string, notes []string) []string {
 // The parts of a JUnit report that CI systems read.
 type (
 	junitSuites struct {
-		XMLName  xml.Name `xml:"testsuites"`
-		Name     string   `xml:"name,attr"`
-		Tests    int      `xml:"tests,attr"`
-		Failures int      `xml:"failures,attr"`
-		// Properties are the release that objects are judged as, and what is to know of it.
-		Properties *junitProperties `xml:"properties"`
-		Suites     []junitSuite     `xml:"testsuite"`
+		XMLName  xml.Name     `xml:"testsuites"`
+		Name     string       `xml:"name,attr"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
 	}
 	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Skipped  int         `xml:"skipped,attr"`
-		Cases    []junitCase `xml:"testcase"`
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Skipped  int    `xml:"skipped,attr"`
+		// Properties are the release that objects are judged as, and what is to know of it.
+		Properties *junitProperties `xml:"properties"`
+		Cases      []junitCase      `xml:"testcase"`
 	}
 	junitCase struct {
 		Name    string        `xml:"name,attr"`
@@ -292,14 +292,15 @@ func releaseProperties(version, line string) *junitProperties {
 
 // printJUnit writes a test case for each object, and one for each file that cannot be read.
 func printJUnit(out io.Writer, r *check.Report) error {
-	all := junitSuites{Name: "gatehouse check", Properties: releaseProperties(r.KubernetesVersion, r.VersionNote)}
+	all := junitSuites{Name: "gatehouse check"}
+	properties := releaseProperties(r.KubernetesVersion, r.VersionNote)
 	places := map[string]int{}
 	suite := func(file string) *junitSuite {
 		i, ok := places[file]
 		if !ok {
 			i = len(all.Suites)
 			places[file] = i
-			all.Suites = append(all.Suites, junitSuite{Name: file})
+			all.Suites = append(all.Suites, junitSuite{Name: file, Properties: properties})
 		}
 		return &all.Suites[i]
 	}

@@ -129,10 +129,10 @@ func failureText(t *suite.Result) string {
 }
 
 func printTestJUnit(out io.Writer, r *suite.Report) error {
-	all := junitSuites{Name: "gatehouse test", Properties: releaseProperties(r.KubernetesVersion, "")}
+	all := junitSuites{Name: "gatehouse test"}
 	for _, t := range r.Tests {
 		if n := len(all.Suites); n == 0 || all.Suites[n-1].Name != t.File {
-			all.Suites = append(all.Suites, junitSuite{Name: t.File})
+			all.Suites = append(all.Suites, junitSuite{Name: t.File, Properties: releaseProperties(r.KubernetesVersion, "")})
 		}
 		s := &all.Suites[len(all.Suites)-1]
 		c := junitCase{Name: t.Name, Class: t.File, File: t.File, Line: t.Line}

@@ -152,10 +152,6 @@ func first(errs []error) []error { return errs[:min(1, len(errs))] }
 
 // setGates switches feature gates.
 func setGates(entries []string) error {
-	if len(entries) == 0 {
-		// The library would report what an earlier call in this process got wrong.
-		return nil
-	}
 	gates := make([]string, len(entries))
 	for i, entry := range entries {
 		// Gates of other components are none of an API server's business.
@@ -168,7 +164,13 @@ func setGates(entries []string) error {
 		}
 		gates[i] = gate
 	}
-	if err := utilfeature.DefaultMutableFeatureGate.Set(strings.Join(gates, ",")); err != nil {
+	text := strings.Join(gates, ",")
+	// The library keeps what it refuses, and reports it again at each later call.
+	err := utilfeature.DefaultMutableFeatureGate.DeepCopy().Set(text)
+	if err == nil {
+		err = utilfeature.DefaultMutableFeatureGate.Set(text)
+	}
+	if err != nil {
 		return fmt.Errorf("--feature-gates: %w", err)
 	}
 	return nil

@@ -117,3 +117,13 @@ func TestJudgingLikeACluster(t *testing.T) {
 		})
 	}
 }
+
+// S26.5: what was refused does not count at the next try.
+func TestRefusedGatesAreForgotten(t *testing.T) {
+	if err := Apply(Flags{FeatureGates: []string{"NoSuchGate=true"}}); err == nil || err.Error() != "--feature-gates: unrecognized feature gate: NoSuchGate" {
+		t.Fatalf("got error %v", err)
+	}
+	if err := Apply(Flags{FeatureGates: []string{"ExcludeAdmissionWebhookVirtualResources=true"}}); err != nil {
+		t.Error(err)
+	}
+}

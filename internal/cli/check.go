@@ -30,7 +30,7 @@ type checkOptions struct {
 	serverSide, call, diff bool
 	expand                 bool
 	serviceAddresses       []string
-	release                release
+	release                kubernetesRelease
 	output                 string
 	log                    logging
 	namespaceStrict        bool

@@ -20,7 +20,7 @@ import (
 )
 
 func newEnvtest(streams Streams) *cobra.Command {
-	var as release
+	var as kubernetesRelease
 	cmd := &cobra.Command{
 		Use:   "envtest",
 		Short: "Stand in for the programs that envtest starts",
@@ -83,7 +83,7 @@ func oneDirectory(_ *cobra.Command, args []string) error {
 
 // cachedPrograms returns a folder in the user's cache with the programs of this build.
 // Each place that gatehouse is started from has a folder of its own for each release.
-func cachedPrograms(as *release) (string, error) {
+func cachedPrograms(as *kubernetesRelease) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("your cache: %w", err)
@@ -106,7 +106,7 @@ func cachedPrograms(as *release) (string, error) {
 // installPrograms puts this program into a directory under the names that it stands in
 // for. A process that starts one of them meanwhile gets the old program or the new one. The
 // programs emulate a release, if one is named.
-func installPrograms(dir string, as *release) error {
+func installPrograms(dir string, as *kubernetesRelease) error {
 	release, err := as.named()
 	if err != nil {
 		return err

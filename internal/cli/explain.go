@@ -49,7 +49,7 @@ type explainOptions struct {
 	// enable, disable and configFile are flags of the cluster's API server.
 	enable, disable []string
 	configFile      string
-	release         release
+	release         kubernetesRelease
 }
 
 func newExplain(streams Streams) *cobra.Command {

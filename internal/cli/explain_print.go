@@ -39,7 +39,7 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 }
 
 // printAll writes explanations for people, each with its heading, and what holds for all of them.
-func printAll(out io.Writer, as *release, found []*v1alpha1.AdmissionExplanation, headings []string) error {
+func printAll(out io.Writer, as *kubernetesRelease, found []*v1alpha1.AdmissionExplanation, headings []string) error {
 	b := terminal.NewPage(out)
 	as.print(b)
 	var bad, common []string

@@ -207,7 +207,7 @@ func TestInstalledProgramsFollowTheProgram(t *testing.T) {
 	}
 	check := func() {
 		t.Helper()
-		if err := installPrograms(dir, &release{}); err != nil {
+		if err := installPrograms(dir, &kubernetesRelease{}); err != nil {
 			t.Fatal(err)
 		}
 		entries, err := os.ReadDir(dir)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
-// release is the release of Kubernetes that a command judges as (S26.6).
-type release struct {
+// kubernetesRelease is the release of Kubernetes that a command judges as (S26.6).
+type kubernetesRelease struct {
 	// wanted is --kubernetes-version.
 	wanted string
 	// line says that objects are judged as by another release than that of the cluster; empty when
@@ -22,12 +22,12 @@ type release struct {
 }
 
 // addFlag adds --kubernetes-version. otherwise says what the command judges as without the flag.
-func (r *release) addFlag(f *pflag.FlagSet, otherwise string) {
+func (r *kubernetesRelease) addFlag(f *pflag.FlagSet, otherwise string) {
 	f.StringVar(&r.wanted, "kubernetes-version", "", "judge as this `release` of Kubernetes, one of "+strings.Join(emulation.Releases(), ", ")+" (default "+otherwise+")")
 }
 
 // named returns the release that the flag names, such as 1.35; empty for none.
-func (r *release) named() (string, error) {
+func (r *kubernetesRelease) named() (string, error) {
 	flags, _, err := emulation.Like(emulation.Cluster{}, r.wanted)
 	if err != nil || len(flags.EmulatedVersion) == 0 {
 		return "", asUsage("--kubernetes-version", err)
@@ -44,7 +44,7 @@ func asUsage(flag string, err error) error {
 }
 
 // choose makes this process judge as the release that the flag names, or as a cluster.
-func (r *release) choose(c emulation.Cluster) error {
+func (r *kubernetesRelease) choose(c emulation.Cluster) error {
 	flags, line, err := emulation.Like(c, r.wanted)
 	if err == nil {
 		err = emulation.Apply(flags)
@@ -54,7 +54,7 @@ func (r *release) choose(c emulation.Cluster) error {
 }
 
 // chooseFor is choose for the cluster of a configuration.
-func (r *release) chooseFor(config *rest.Config) error {
+func (r *kubernetesRelease) chooseFor(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (r *release) chooseFor(config *rest.Config) error {
 }
 
 // print writes the line, if there is one, above what a command prints for people.
-func (r *release) print(b *terminal.Page) {
+func (r *kubernetesRelease) print(b *terminal.Page) {
 	if r.line != "" {
 		terminal.Fprintf(b, "%s%s.\n\n", strings.ToUpper(r.line[:1]), r.line[1:])
 	}

@@ -30,7 +30,7 @@ import (
 )
 
 type lintOptions struct {
-	release release
+	release kubernetesRelease
 	cluster *cluster
 	// paths are files and directories; with none, a cluster is looked at.
 	paths   []string
@@ -234,7 +234,7 @@ func (o *lintOptions) run(ctx context.Context, streams Streams) error {
 type lintReport struct {
 	*lint.Report
 	// release is the one that the registrations were judged as.
-	release *release
+	release *kubernetesRelease
 	// subject says what was looked at.
 	subject string
 	// unread is how many files could not be read.

@@ -15,7 +15,7 @@ import (
 type snapshotOptions struct {
 	cluster *cluster
 	file    string
-	release release
+	release kubernetesRelease
 }
 
 func newSnapshot(streams Streams) *cobra.Command {

@@ -30,7 +30,7 @@ type testOptions struct {
 	list, call       bool
 	update           bool
 	serviceAddresses []string
-	release          release
+	release          kubernetesRelease
 	output           string
 	coverage         string
 	log              logging

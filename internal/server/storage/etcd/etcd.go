@@ -110,6 +110,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.InitialCluster = initialCluster
 	// A cluster of one elects itself; waiting for others would only delay it.
 	cfg.TickMs, cfg.ElectionMs = 10, 50
+	// Nor does it have to keep what it stored for others that are behind: etcd would keep 5,000
+	// writes in memory. Zero means its default.
+	cfg.SnapshotCatchUpEntries = 1
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
 	// Kubernetes objects may be 1.5 MiB in storage; etcd counts the request.

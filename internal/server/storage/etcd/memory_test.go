@@ -1,0 +1,77 @@
+package etcd
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Nobody follows the embedded etcd: what it has stored is on the disk, and not in memory for others
+// that may have missed it.
+func TestWhatIsStoredIsNotKeptForFollowers(t *testing.T) {
+	const (
+		writes = 1200
+		size   = 64 << 10
+		// etcd lets go of what it has applied every 100 writes.
+		most = 500 * size
+	)
+	dir := t.TempDir()
+	start := func() (*Server, *clientv3.Client) {
+		s, err := Start(t.Context(), Options{Dir: dir, NoFsync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := NewClient(t.Context(), ClientOptions{Endpoints: []string{s.Endpoint()}})
+		if err != nil {
+			s.Close()
+			t.Fatal(err)
+		}
+		return s, c.Client
+	}
+	put := func(c *clientv3.Client, value string) {
+		t.Helper()
+		if _, err := c.Put(t.Context(), "/key", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := alive()
+	// held waits until the process has little more than before. A quiet etcd still has its last step.
+	held := func(when string, c *clientv3.Client) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+			put(c, "small")
+			now := alive() - before
+			if now <= most {
+				return
+			}
+			if time.Now().After(end) {
+				t.Errorf("%s, etcd holds %d MiB; it stored %d", when, now>>20, writes*size>>20)
+				return
+			}
+		}
+	}
+	s, c := start()
+	value := strings.Repeat("x", size)
+	for i := range writes {
+		put(c, value+strconv.Itoa(i))
+	}
+	held("after the writes", c)
+	c.Close()
+	s.Close()
+	s, c = start()
+	held("after a restart", c)
+	c.Close()
+	s.Close()
+}
+
+// alive is how much memory the process uses after a collection of garbage, in bytes.
+func alive() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

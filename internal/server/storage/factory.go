@@ -49,6 +49,8 @@ type Factory struct {
 	written func(context.Context, Write)
 	// instead is asked before what is stored is read; nil when there is none.
 	instead Instead
+	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
+	filling time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -80,6 +82,7 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 		compactor: etcd3.NewCompactor(client.Client, compactionInterval, clock.RealClock{}, func() {}),
 		uncached:  map[schema.GroupResource]bool{},
 		decorator: decorator,
+		filling:   fillingTimeout,
 	}
 	for _, gr := range uncached {
 		f.uncached[gr] = true
@@ -251,9 +254,9 @@ func (f *Factory) decorate(
 	l.cache = func(d *direct) (*opened, error) {
 		raw := d.Interface
 		if f.uncached[config.GroupResource] {
-			return &opened{Interface: raw, raw: raw, filling: newFilling(), past: &f.past, destroy: d.close}, nil
+			return &opened{Interface: raw, raw: raw, filling: newFilling(f.filling), past: &f.past, destroy: d.close}, nil
 		}
-		filling := newFilling()
+		filling := newFilling(f.filling)
 		c, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage:             filler{raw, filling},
 			Versioner:           l.versioner,

@@ -119,7 +119,7 @@ func (l *lazy) openLocked() (*direct, error) {
 // cannot answer while it is being filled (429), as that of a kube-apiserver does,
 // which fills most of its caches before it begins to serve. Here the first use of a
 // resource opens the cache: such a read waits until it is filled, once, and in nobody's
-// place. When the cache could not be filled, or not soon, nobody waits any more.
+// place. When the cache could not be filled, or not within fillingTimeout, nobody waits any more.
 func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 	o, err := l.get()
 	if err != nil {
@@ -274,20 +274,20 @@ func (l *lazy) CompactRevision() int64 {
 	return 0
 }
 
-// fillingTimeout is how long reads wait for a watch cache from when it was opened.
-const fillingTimeout = 5 * time.Second
+// fillingTimeout is how long reads wait for a watch cache from when it was opened, if they have the
+// time: on a machine that has too much to do, a cache with many objects takes seconds.
+const fillingTimeout = time.Minute
 
 // filling is the time in which a watch cache is filled first.
 type filling struct {
-	until time.Time
-	// failed ends when it could not be filled.
+	// failed ends when it could not be filled, or not in time.
 	failed context.Context
 	fail   context.CancelFunc
 }
 
-func newFilling() *filling {
-	f := &filling{until: time.Now().Add(fillingTimeout)}
-	f.failed, f.fail = context.WithDeadline(context.Background(), f.until)
+func newFilling(timeout time.Duration) *filling {
+	f := &filling{}
+	f.failed, f.fail = context.WithTimeout(context.Background(), timeout)
 	return f
 }
 

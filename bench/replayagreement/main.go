@@ -1,31 +1,36 @@
 // Replayagreement makes random requests to a kube-apiserver with admission policies, and compares what
 // came of them with what gatehouse replay says of the same requests: as the audit log of the server has
-// them, and as a webhook was sent them. The baseline is a snapshot of the same cluster. It exits with 1
-// if a verdict differs.
+// them, and as gatehouse record has recorded them. The baseline is a snapshot of the same cluster. Then
+// it replays them with a change of the policies, twice, and says how long that took. It exits with 1 if a
+// verdict differs, or if the two reports do.
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	"golang.org/x/sync/errgroup"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
@@ -34,13 +39,28 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
-	requests := flag.Int("requests", 3000, "how many requests are made")
-	seed := flag.Uint64("seed", 1, "what the requests are made of")
+	r := &agreement{}
+	flag.IntVar(&r.requests, "requests", 3000, "how many requests are made")
+	flag.IntVar(&r.policies, "policies", 40, "how many policies judge, in addition to a few by which the verdicts differ more")
+	flag.IntVar(&r.clients, "clients", 4, "how many clients make requests")
+	flag.Uint64Var(&r.seed, "seed", 1, "what the requests are made of")
+	flag.StringVar(&r.keep, "keep", "", "`directory` that keeps the snapshot, the requests and the change")
 	flag.Parse()
-	if err := run(ctx, *binaries, *requests, *seed); err != nil {
+	if err := r.run(ctx, *binaries); err != nil {
 		fmt.Fprintln(os.Stderr, "replayagreement:", err)
 		os.Exit(1)
 	}
+}
+
+// agreement is one comparison.
+type agreement struct {
+	requests, policies, clients int
+	seed                        uint64
+	keep                        string
+
+	program string
+	client  *client
+	corpus  []kind
 }
 
 const auditPolicy = `
@@ -55,8 +75,11 @@ rules:
 
 var namespaces = []string{"red", "blue", "green"}
 
+// object is one to create.
+type object struct{ path, body string }
+
 // setup are the objects of the cluster, in order.
-var setup = []struct{ path, body string }{
+var setup = []object{
 	{"/api/v1/namespaces", `{"metadata":{"name":"red","labels":{"strict":"yes"}}}`},
 	{"/api/v1/namespaces", `{"metadata":{"name":"blue"}}`},
 	{"/api/v1/namespaces", `{"metadata":{"name":"green","labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`},
@@ -78,7 +101,7 @@ const (
 	policyBindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 )
 
-func run(ctx context.Context, binaries string, requests int, seed uint64) (err error) {
+func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 	if binaries == "" {
 		if binaries, err = peer.Dir(); err != nil {
 			return err
@@ -86,6 +109,10 @@ func run(ctx context.Context, binaries string, requests int, seed uint64) (err e
 	}
 	b, err := peer.Build(ctx, ".", binaries)
 	if err != nil {
+		return err
+	}
+	r.program = b.Gatehouse
+	if r.corpus, err = readCorpus("differential/cases/kinds"); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "replayagreement-")
@@ -97,112 +124,286 @@ func run(ctx context.Context, binaries string, requests int, seed uint64) (err e
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "server"), "--audit-policy-file="+policy, "--audit-log-path="+log)
+	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "server"), "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	c, err := newClient(s.Config)
-	if err != nil {
+	if r.client, err = newClient(s.Config); err != nil {
 		return err
 	}
-	for _, o := range setup {
-		if a, err := c.do(ctx, "", http.MethodPost, o.path, "application/json", o.body); err != nil || a.code != http.StatusCreated {
+	list := slices.Clone(setup)
+	for i := range r.policies {
+		list = append(list, object{policies, numbered(i, false)}, object{policyBindings, binding(i)})
+	}
+	for _, o := range list {
+		if a, err := r.client.do(ctx, "", http.MethodPost, o.path, "application/json", o.body); err != nil || a.code != http.StatusCreated {
 			return fmt.Errorf("%s: %d %s: %w", o.path, a.code, a.body, err)
 		}
 	}
-	seen := &reviews{}
-	hook := httptest.NewTLSServer(seen)
-	defer hook.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hook.Certificate().Raw})
-	registered, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "000-seen"}, "webhooks": []any{map[string]any{
-		"name": "seen.example.com", "clientConfig": map[string]any{"url": hook.URL, "caBundle": ca}, "admissionReviewVersions": []string{"v1"},
-		"sideEffects": "None", "failurePolicy": "Ignore", "timeoutSeconds": 5, "matchPolicy": "Exact",
-		"namespaceSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces}}},
-		"rules":             []any{map[string]any{"apiGroups": []string{"*"}, "apiVersions": []string{"*"}, "operations": []string{"*"}, "resources": []string{"*/*"}}},
-	}}})
+	if err := r.client.awaitForce(ctx, r.policies-1); err != nil {
+		return err
+	}
+	kubeconfig, err := s.WriteKubeconfig(dir)
 	if err != nil {
 		return err
 	}
-	const hooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-	if a, err := c.do(ctx, "", http.MethodPost, hooks, "application/json", string(registered)); err != nil || a.code != http.StatusCreated {
-		return fmt.Errorf("the webhook: %d %s: %w", a.code, a.body, err)
-	}
-	if err := c.awaitForce(ctx, seen); err != nil {
+	out := cmp.Or(r.keep, dir)
+	if err := os.MkdirAll(out, 0o700); err != nil {
 		return err
 	}
-	answers := map[string]answer{}
-	m := &maker{rand.New(rand.NewPCG(seed, 0)), nil}
-	rejected := 0
-	for i := range requests {
-		who := fmt.Sprintf("maker-%d", i)
-		q := m.next(i)
-		a, err := c.do(ctx, who, q.method, q.path, q.contentType, q.body)
-		if err != nil {
-			return err
-		}
-		m.took(q, a)
-		answers[who] = a
-		if a.code >= 300 {
-			rejected++
-		}
-	}
-	fmt.Printf("%d requests, %d rejected by kube-apiserver\n", requests, rejected)
-	if a, err := c.do(ctx, "", http.MethodDelete, hooks+"/000-seen", "", ""); err != nil || a.code != http.StatusOK {
-		return fmt.Errorf("removing the webhook: %d: %w", a.code, err)
-	}
-	kubeconfig, snapshot, reviewed := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cluster.yaml"), filepath.Join(dir, "reviews.jsonl")
-	if err := os.WriteFile(kubeconfig, []byte(c.kubeconfig()), 0o600); err != nil {
+	requests := filepath.Join(dir, "requests")
+	stop, err := r.record(ctx, kubeconfig, requests)
+	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, b.Gatehouse, "snapshot", "--kubeconfig", kubeconfig, "-o", snapshot).CombinedOutput(); err != nil {
-		return fmt.Errorf("snapshot: %w: %s", err, out)
-	}
-	if err := seen.write(reviewed, answers); err != nil {
+	answers, err := r.make(ctx)
+	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
-	// A change that matches nothing leaves the baseline.
-	none := filepath.Join(dir, "none.yaml")
-	if err := os.WriteFile(none, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: unused}\n"), 0o600); err != nil {
-		return err
+	snapshot := filepath.Join(out, "cluster.yaml")
+	if text, err := exec.CommandContext(ctx, r.program, "snapshot", "--kubeconfig", kubeconfig, "-o", snapshot).CombinedOutput(); err != nil {
+		return fmt.Errorf("snapshot: %w: %s", err, text)
 	}
-	made := filepath.Join(dir, "made.log")
+	made, recorded := filepath.Join(out, "audit.log"+taken), filepath.Join(out, "recorded.jsonl")
 	if err := ofMakers(log, made); err != nil {
 		return err
 	}
-	for _, source := range []string{made, reviewed} {
-		if err := compare(ctx, b.Gatehouse, source, snapshot, none); err != nil {
+	if err := withAnswers(requests, recorded, answers); err != nil {
+		return err
+	}
+	// A change that matches nothing leaves the baseline.
+	none, change := filepath.Join(dir, "none.yaml"), filepath.Join(out, "change.yaml")
+	if err := os.WriteFile(none, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: unused}\n"), 0o600); err != nil {
+		return err
+	}
+	for _, source := range []string{made, recorded} {
+		if err := r.compare(ctx, source, snapshot, none); err != nil {
+			return err
+		}
+	}
+	if err := r.write(change); err != nil {
+		return err
+	}
+	for _, source := range []string{made, recorded} {
+		if err := r.twice(ctx, source, snapshot, change); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ofMakers writes the events of an audit log that are about the requests of makers: the probes were
-// judged before the policies were in force.
-func ofMakers(log, file string) error {
-	data, err := os.ReadFile(log)
+// taken is what the name of a file ends with that has a part of another.
+const taken = ".jsonl"
+
+// make makes the requests, and returns the answers by the user who made the request.
+func (r *agreement) make(ctx context.Context) (map[string]answer, error) {
+	answers, rejected := map[string]answer{}, 0
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for w := range r.clients {
+		group.Go(func() error {
+			m := &maker{Rand: rand.New(rand.NewPCG(r.seed, uint64(w))), corpus: r.corpus, policies: r.policies}
+			for i := w; i < r.requests; i += r.clients {
+				who := fmt.Sprintf("maker-%d", i)
+				q := m.next(i)
+				a, err := r.client.do(ctx, who, q.method, q.path, q.contentType, q.body)
+				if err != nil {
+					return err
+				}
+				m.took(q, a)
+				// The object would be large.
+				if a.code < 300 {
+					a.body = nil
+				}
+				mu.Lock()
+				answers[who] = a
+				if a.code >= 300 {
+					rejected++
+				}
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	fmt.Printf("%d requests in %s, %d rejected by kube-apiserver\n", r.requests, time.Since(begin).Round(time.Second), rejected)
+	return answers, err
+}
+
+// record starts gatehouse record. The function ends it.
+func (r *agreement) record(ctx context.Context, kubeconfig, dir string) (stop func() error, err error) {
+	cmd := exec.Command(r.program, "record", "--kubeconfig", kubeconfig, "--output", dir, "--untimed", "--namespaces", strings.Join(namespaces, ","), "--max-files", "1000")
+	cmd.Stderr, cmd.SysProcAttr = os.Stderr, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		_ = cmd.Process.Kill()
+		return nil, errors.Join(errors.New("gatehouse record does not record"), cmd.Wait())
+	}
+	return func() error {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			return err
+		}
+		for lines.Scan() {
+			fmt.Printf("gatehouse record: %s\n", lines.Text())
+		}
+		return cmd.Wait()
+	}, nil
+}
+
+// eachLine calls take with each line of files.
+func eachLine(files []string, take func([]byte) error) error {
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		for in := bufio.NewReaderSize(f, 1<<20); err == nil; {
+			var line []byte
+			if line, err = in.ReadBytes('\n'); len(line) > 0 {
+				if err := take(line); err != nil {
+					f.Close()
+					return err
+				}
+			}
+		}
+		f.Close()
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLines creates a file, and closes it when fill is done.
+func writeLines(file string, fill func(w io.Writer) error) error {
+	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	for line := range bytes.Lines(data) {
-		if bytes.Contains(line, []byte(`"impersonatedUser"`)) {
-			b.Write(line)
+	w := bufio.NewWriterSize(f, 1<<20)
+	return errors.Join(fill(w), w.Flush(), f.Close())
+}
+
+// ofMakers writes the events of an audit log that are about the requests of makers: the probes were
+// judged before the policies were in force.
+func ofMakers(log, file string) error {
+	return writeLines(file, func(w io.Writer) error {
+		return eachLine([]string{log}, func(line []byte) error {
+			if !bytes.Contains(line, []byte(`"impersonatedUser"`)) {
+				return nil
+			}
+			_, err := w.Write(line)
+			return err
+		})
+	})
+}
+
+// withAnswers writes what was recorded, each request with the answer that its user got: a recorder does not
+// see it.
+func withAnswers(dir, file string, answers map[string]answer) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil {
+		return err
+	}
+	return writeLines(file, func(w io.Writer) error {
+		return eachLine(files, func(line []byte) error {
+			var q struct {
+				User struct{ Username string }
+			}
+			if err := json.Unmarshal(line, &q); err != nil {
+				return err
+			}
+			got, ok := answers[q.User.Username]
+			if !ok {
+				return nil
+			}
+			response, err := json.Marshal(map[string]any{"allowed": got.code < 300, "code": got.code, "message": string(got.body)})
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(w, "%s,\"response\":%s}\n", bytes.TrimSuffix(bytes.TrimSpace(line), []byte("}")), response)
+			return err
+		})
+	})
+}
+
+// twice replays a source with a change, twice.
+func (r *agreement) twice(ctx context.Context, source, snapshot, change string) error {
+	var first []byte
+	for i := range 2 {
+		begin := time.Now()
+		cmd := exec.CommandContext(ctx, r.program, "replay", source, "--with", change, "--against", snapshot, "-o", "json")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("replay of %s: %w", filepath.Base(source), err)
+		}
+		took := time.Since(begin)
+		var report struct{ Judged, Changed int }
+		if err := json.Unmarshal(out, &report); err != nil {
+			return err
+		}
+		state := cmd.ProcessState
+		usage := state.SysUsage().(*syscall.Rusage)
+		fmt.Printf("%s with a change of %d policies: %d judged, %d otherwise, in %.1f s (%.1f s of CPU), peak memory %d MiB\n", filepath.Base(source), r.policies, report.Judged, report.Changed,
+			took.Seconds(), (state.UserTime() + state.SystemTime()).Seconds(), usage.Maxrss>>10)
+		if i == 0 {
+			first = out
+		} else if !bytes.Equal(first, out) {
+			return errors.New("two replays have two reports")
 		}
 	}
-	return os.WriteFile(file, b.Bytes(), 0o600)
+	return nil
+}
+
+// numbered is one of many policies. Each is about one kind, and rejects one value of a label; changed ones reject
+// another value, too.
+func numbered(i int, changed bool) string {
+	kind := kinds[i%len(kinds)]
+	expression := fmt.Sprintf("object.metadata.?labels['p'].orValue('') != 'v%d'", i)
+	if changed {
+		expression += fmt.Sprintf(" && object.metadata.?labels['p'].orValue('') != 'w%d'", i)
+	}
+	return string(must(json.Marshal(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": map[string]any{"name": fmt.Sprintf("p%d", i)},
+		"spec": map[string]any{"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{"apiGroups": []string{"", "apps"}, "apiVersions": []string{"*"}, "operations": []string{"CREATE", "UPDATE"}, "resources": []string{kind}}}},
+			"validations": []any{map[string]any{"expression": expression, "message": fmt.Sprintf("p%d rejects it", i)}}}})))
+}
+
+// binding binds such a policy.
+func binding(i int) string {
+	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"p%[1]d"},"spec":{"policyName":"p%[1]d","validationActions":["Deny"]}}`, i)
+}
+
+// write writes the change: all numbered policies.
+func (r *agreement) write(file string) error {
+	return writeLines(file, func(w io.Writer) error {
+		for i := range r.policies {
+			if _, err := fmt.Fprintf(w, "---\n%s\n", numbered(i, true)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // compare replays a source against the cluster, and says what differs from what was recorded.
-func compare(ctx context.Context, program, source, snapshot, none string) error {
-	cmd := exec.CommandContext(ctx, program, "replay", source, "--with", none, "--against", snapshot, "-o", "json")
+func (r *agreement) compare(ctx context.Context, source, snapshot, none string) error {
+	cmd := exec.CommandContext(ctx, r.program, "replay", source, "--with", none, "--against", snapshot, "-o", "json")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return fmt.Errorf("replay of %s: %w", filepath.Base(source), err)
 	}
-	var r struct {
+	var report struct {
 		Judged, Changed int
 		Before          struct{ Rejected int }
 		Input           struct {
@@ -217,73 +418,20 @@ func compare(ctx context.Context, program, source, snapshot, none string) error 
 			Groups           []json.RawMessage
 		}
 	}
-	if err := json.Unmarshal(out, &r); err != nil {
+	if err := json.Unmarshal(out, &report); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d judged, %d of them rejected; %d compared, %d differ; %d change\n", filepath.Base(source), r.Judged, r.Before.Rejected, r.Recorded.Compared, r.Recorded.Differ, r.Changed)
-	for _, l := range r.Input.LeftOut {
+	fmt.Printf("%s: %d judged, %d of them rejected; %d compared, %d differ; %d change\n", filepath.Base(source), report.Judged, report.Before.Rejected, report.Recorded.Compared, report.Recorded.Differ, report.Changed)
+	for _, l := range report.Input.LeftOut {
 		fmt.Printf("  left out: %d: %s\n", l.Count, l.Reason)
 	}
-	for _, g := range r.Recorded.Groups {
+	for _, g := range report.Recorded.Groups {
 		fmt.Printf("  %s\n", g)
 	}
-	if r.Recorded.Differ > 0 || r.Changed > 0 || r.Recorded.Compared == 0 {
+	if report.Recorded.Differ > 0 || report.Changed > 0 || report.Recorded.Compared == 0 {
 		return errors.New("gatehouse replay and kube-apiserver differ")
 	}
 	return nil
-}
-
-// reviews is a webhook that keeps what it is sent.
-type reviews struct {
-	mu   sync.Mutex
-	list []*admissionv1.AdmissionRequest
-}
-
-func (r *reviews) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	review := &admissionv1.AdmissionReview{}
-	if err := json.NewDecoder(req.Body).Decode(review); err != nil || review.Request == nil {
-		http.Error(w, "not a review", http.StatusBadRequest)
-		return
-	}
-	r.mu.Lock()
-	r.list = append(r.list, review.Request)
-	r.mu.Unlock()
-	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	review.Request = nil
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review)
-}
-
-func (r *reviews) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.list)
-}
-
-// write writes the reviews as recorded requests, each with the answer that its user got.
-func (r *reviews) write(file string, answers map[string]answer) error {
-	var b bytes.Buffer
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.list {
-		got, ok := answers[a.UserInfo.Username]
-		if !ok {
-			continue
-		}
-		line := map[string]any{"apiVersion": "gatehouse.dev/v1alpha1", "kind": "RecordedRequest", "operation": a.Operation, "resource": a.Resource,
-			"subresource": a.SubResource, "namespace": a.Namespace, "name": a.Name, "user": a.UserInfo,
-			"response": map[string]any{"allowed": got.code < 300, "code": got.code, "message": string(got.body)}}
-		if a.Object.Raw != nil {
-			line["object"] = json.RawMessage(a.Object.Raw)
-		}
-		if a.OldObject.Raw != nil {
-			line["oldObject"] = json.RawMessage(a.OldObject.Raw)
-		}
-		if err := json.NewEncoder(&b).Encode(line); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(file, b.Bytes(), 0o600)
 }
 
 // answer is what the server said.
@@ -324,35 +472,47 @@ func (c *client) do(ctx context.Context, who, method, path, contentType, body st
 	return answer{resp.StatusCode, data}, err
 }
 
-// awaitForce returns when the policies and the webhook judge.
-func (c *client) awaitForce(ctx context.Context, seen *reviews) error {
+// awaitForce returns when the policies judge.
+func (c *client) awaitForce(ctx context.Context, last int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		refused, err := c.do(ctx, "", http.MethodPost, "/api/v1/namespaces/red/configmaps?dryRun=All", "application/json", `{"metadata":{"name":"probe"}}`)
+		try := func(path, body string) (int, error) {
+			a, err := c.do(ctx, "", http.MethodPost, path+"?dryRun=All", "application/json", body)
+			return a.code, err
+		}
+		refused, err := try("/api/v1/namespaces/red/configmaps", `{"metadata":{"name":"probe"}}`)
 		if err != nil {
 			return err
 		}
-		stamped, err := c.do(ctx, "", http.MethodPost, "/api/v1/namespaces/red/services?dryRun=All", "application/json", `{"metadata":{"name":"probe","labels":{"stamp":"y"}},"spec":{"ports":[{"port":1}]}}`)
+		stamped, err := try("/api/v1/namespaces/red/services", `{"metadata":{"name":"probe","labels":{"stamp":"y"}},"spec":{"ports":[{"port":1}]}}`)
 		if err != nil {
 			return err
 		}
-		if refused.code == http.StatusUnprocessableEntity && stamped.code == http.StatusCreated && seen.count() > 0 {
+		inForce := refused == http.StatusUnprocessableEntity && stamped == http.StatusCreated
+		if inForce && last >= 0 {
+			// Watches keep the order of writes.
+			kind := kinds[last%len(kinds)]
+			m := &maker{Rand: rand.New(rand.NewPCG(0, 0))}
+			object := m.object(kind, "probe")
+			object["metadata"].(map[string]any)["labels"] = map[string]any{"p": fmt.Sprintf("v%d", last)}
+			code, err := try(fmt.Sprintf(paths[kind], "blue"), string(must(json.Marshal(object))))
+			if err != nil {
+				return err
+			}
+			inForce = code == http.StatusUnprocessableEntity
+		}
+		if inForce {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("policies and the webhook are not in force: %w", context.Cause(ctx))
+			return fmt.Errorf("the policies are not in force: %w", context.Cause(ctx))
 		}
 	}
-}
-
-func (c *client) kubeconfig() string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":%q}}],"clusters":[{"name":"c","cluster":{"server":%q,"certificate-authority-data":%s}}]}`,
-		c.config.BearerToken, c.config.Host, must(json.Marshal(c.config.CAData)))
 }
 
 func must(data []byte, err error) []byte {
@@ -365,7 +525,78 @@ func must(data []byte, err error) []byte {
 // maker makes random requests about objects that it has made.
 type maker struct {
 	*rand.Rand
-	made []made
+	made     []made
+	corpus   []kind
+	policies int
+}
+
+// kind is a document of the cases of differential.
+type kind struct {
+	Resource      string           `json:"resource"`
+	ClusterScoped bool             `json:"clusterScoped"`
+	Name          string           `json:"name"`
+	Object        map[string]any   `json:"object"`
+	Invalid       []map[string]any `json:"invalid"`
+}
+
+// readCorpus reads the namespaced kinds.
+func readCorpus(dir string) ([]kind, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var list []kind
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for doc := range strings.SplitSeq(string(data), "\n---\n") {
+			k := kind{}
+			if err := yaml.Unmarshal([]byte(doc), &k); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if k.Object != nil && !k.ClusterScoped {
+				list = append(list, k)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no kinds in %s: run this in the folder bench", dir)
+	}
+	return list, nil
+}
+
+// ofCorpus is the creation of an object of the corpus, valid or not, which stores nothing.
+func (m *maker) ofCorpus(i int) attempt {
+	k := m.corpus[m.IntN(len(m.corpus))]
+	namespace := namespaces[m.IntN(len(namespaces))]
+	data := must(json.Marshal(k.Object))
+	if len(k.Invalid) > 0 && m.IntN(2) == 0 {
+		data = must(jsonpatch.MergePatch(data, must(json.Marshal(k.Invalid[m.IntN(len(k.Invalid))]))))
+	}
+	data = bytes.ReplaceAll(data, []byte("{ns}"), []byte(namespace))
+	var object map[string]any
+	if err := json.Unmarshal(data, &object); err != nil {
+		panic(err)
+	}
+	meta, _ := object["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		object["metadata"] = meta
+	}
+	if meta["name"] == nil && meta["generateName"] == nil {
+		meta["name"] = cmp.Or(k.Name, fmt.Sprintf("c%d", i))
+	}
+	if meta["labels"] == nil {
+		meta["labels"] = m.labels()
+	}
+	version, _ := object["apiVersion"].(string)
+	path := "/apis/" + version
+	if !strings.Contains(version, "/") {
+		path = "/api/" + version
+	}
+	return attempt{http.MethodPost, path + "/namespaces/" + namespace + "/" + k.Resource + "?dryRun=All", "application/json", string(must(json.Marshal(object))), made{}}
 }
 
 // made is an object that was created.
@@ -386,6 +617,10 @@ var kinds = []string{"configmaps", "configmaps", "pods", "services", "deployment
 
 func (m *maker) labels() map[string]string {
 	labels := map[string]string{"n": fmt.Sprint(m.IntN(3))}
+	if m.policies > 0 && m.IntN(4) == 0 {
+		// Some of these are rejected by a policy for the kind, now or with the change.
+		labels["p"] = fmt.Sprintf("%s%d", []string{"v", "w"}[m.IntN(2)], m.IntN(m.policies))
+	}
 	for _, name := range []string{"owner", "keep", "stamp"} {
 		if m.IntN(3) == 0 {
 			labels[name] = "y"
@@ -419,6 +654,9 @@ func (m *maker) object(kind, name string) map[string]any {
 
 // next is the next request.
 func (m *maker) next(i int) attempt {
+	if m.IntN(10) == 0 {
+		return m.ofCorpus(i)
+	}
 	if len(m.made) < 10 || m.IntN(3) == 0 {
 		about := made{kinds[m.IntN(len(kinds))], namespaces[m.IntN(len(namespaces))], fmt.Sprintf("o%d", i)}
 		object := m.object(about.kind, about.name)
@@ -462,7 +700,7 @@ func (m *maker) took(q attempt, a answer) {
 				return
 			}
 		}
-	case a.code == http.StatusCreated && q.about.name != "":
+	case a.code == http.StatusCreated && q.about.name != "" && q.about.kind != "":
 		m.made = append(m.made, q.about)
 	}
 }

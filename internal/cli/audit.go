@@ -55,7 +55,7 @@ judged.`,
   gatehouse audit policies/
 
   # reports that Policy Reporter shows
-  gatehouse audit policies/ -o policyreport | kubectl apply -f -
+  gatehouse audit policies/ -o policyreport | kubectl apply --server-side -f -
 
   # the objects of a file of 'gatehouse snapshot'
   gatehouse audit policies/ --snapshot cluster.yaml -o sarif > audit.sarif`,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -331,7 +333,8 @@ func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
 		_, err = terminal.Exact(out).Write(append(data, '\n'))
 		return err
 	case "html":
-		return r.HTML(terminal.Exact(out))
+		// A page may be shown on a terminal, too, and a browser acts on characters that change the direction.
+		return r.HTML(out)
 	}
 	var b strings.Builder
 	o.text(&b, r)
@@ -341,23 +344,35 @@ func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
 
 // text writes a report for people.
 func (o *replayOptions) text(b io.Writer, r *replay.Report) {
-	for _, g := range r.Groups {
+	for _, g := range r.Groups[:min(len(r.Groups), fullGroups)] {
 		printGroup(b, g.Change.Text(), g)
+	}
+	if len(r.Groups) > fullGroups {
+		rest := r.Groups[fullGroups:]
+		for _, g := range rest[:min(len(rest), shortGroups)] {
+			terminal.Fprintf(b, "%s: %d, by %s\n", g.Change.Text(), g.Count, strings.Join(g.By, ", "))
+		}
+		if len(rest) > shortGroups {
+			n := 0
+			for _, g := range rest[shortGroups:] {
+				n += g.Count
+			}
+			terminal.Fprintf(b, "%s more, in %s\n", counted(n, "request"), counted(len(rest)-shortGroups, "group"))
+		}
+		fmt.Fprint(b, "-o html and -o json have all of these groups with examples\n\n")
 	}
 	if r.MoreRequests > 0 {
 		terminal.Fprintf(b, "%s more, in %s: -o json has no more of them\n\n", counted(r.MoreRequests, "request"), counted(r.MoreGroups, "group"))
 	}
 	if !o.onlyChanges {
-		for _, g := range r.Recorded.Groups {
+		for _, g := range r.Recorded.Groups[:min(len(r.Recorded.Groups), fullGroups)] {
 			what := "not as recorded: allowed then, rejected by the baseline"
 			if g.Change == replay.NewlyAllowed {
 				what = "not as recorded: rejected then, allowed by the baseline"
 			}
 			printGroup(b, what, g)
 		}
-		for _, p := range r.Policies {
-			terminal.Fprintf(b, "%s rejects %d before, %d after\n", p.Name, p.RejectedBefore, p.RejectedAfter)
-		}
+		printPolicies(b, r.Policies)
 		printCount(b, &r.Input)
 		for _, note := range r.Notes {
 			terminal.Fprintf(b, "note: %s\n", terminal.Indented(note, "  "))
@@ -369,6 +384,41 @@ func (o *replayOptions) text(b io.Writer, r *replay.Report) {
 		}
 	}
 	terminal.Fprintf(b, "%d of %s judged otherwise; by Kubernetes %s\n", r.Changed, counted(r.Judged, "request"), r.KubernetesVersion)
+}
+
+// What a report for people has, so that it fits a few screens: groups with examples, groups in one line
+// each, and policies.
+const (
+	fullGroups    = 10
+	shortGroups   = 30
+	shownPolicies = 20
+)
+
+// printPolicies says who rejects more or fewer requests than before, those who do so most first.
+func printPolicies(b io.Writer, list []*replay.Policy) {
+	by := func(p *replay.Policy) int {
+		return max(p.RejectedAfter-p.RejectedBefore, p.RejectedBefore-p.RejectedAfter)
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(p, q *replay.Policy) int { return cmp.Compare(by(q), by(p)) })
+	same, requests, others := 0, 0, 0
+	for i, p := range list {
+		switch {
+		case by(p) == 0:
+			same++
+			requests += p.RejectedBefore
+		case i < shownPolicies:
+			terminal.Fprintf(b, "%s rejects %d before, %d after\n", p.Name, p.RejectedBefore, p.RejectedAfter)
+		default:
+			others++
+		}
+	}
+	if others > 0 {
+		terminal.Fprintf(b, "others reject more or fewer than before: %d of them\n", others)
+	}
+	if same > 0 {
+		terminal.Fprintf(b, "others reject as many as before: %d of them, %s\n", same, counted(requests, "request"))
+	}
 }
 
 // printCount says what was left out.

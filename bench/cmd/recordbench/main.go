@@ -139,7 +139,12 @@ func (b *bench) ends(ctx context.Context) error {
 		how := []string{"killed", "killed", "killed with its guard", "frozen with its guard"}[i%4]
 		after := time.Duration(random.IntN(4000)) * time.Millisecond
 		l := b.load(ctx)
-		r, err := b.start(ctx, false)
+		// Half of the moments are while it starts.
+		records, from := i/4%2 == 1, "its start"
+		if records {
+			from = "it records"
+		}
+		r, err := b.start(ctx, records)
 		if err != nil {
 			return err
 		}
@@ -196,8 +201,8 @@ func (b *bench) ends(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b.out, "%s after %s: %d creates, %d of %s and more, the last one until %s later, the slowest %s; calls after %s: %g; registrations left: %d\n",
-			how, after, len(list), delayed, slow, last.Round(time.Millisecond), slowest.Round(time.Millisecond), goneWithin, later-before, left)
+		fmt.Fprintf(b.out, "%s %s after %s: %d creates, %d of %s and more, the last one until %s later, the slowest %s; calls after %s: %g; registrations left: %d\n",
+			how, after, from, len(list), delayed, slow, last.Round(time.Millisecond), slowest.Round(time.Millisecond), goneWithin, later-before, left)
 		if later > before {
 			wrong = append(wrong, fmt.Errorf("%s after %s: the recorder is called %s later", how, after, goneWithin))
 		}

@@ -140,7 +140,10 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 		case len(trimmed) == 0:
 		case first && !json.Valid(trimmed):
 			// A document of several lines.
-			whole, fits, rest := l.rest(line, err)
+			whole, fits, rest, broken := l.rest(line, err)
+			if broken != nil {
+				r.count.Problems = append(r.count.Problems, fmt.Sprintf("%s:%d: the file ends here: %v", name, bytes.Count(whole, []byte("\n")), broken))
+			}
 			if !fits || !r.document(whole, place, take, &err) {
 				return r.lines(ctx, name, whole, rest, take)
 			}
@@ -162,15 +165,22 @@ func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*
 }
 
 // rest returns the whole of a file whose first line was read with an error, if it is not too long.
-// Otherwise it returns what it has read, and what follows.
-func (l *lines) rest(first []byte, err error) (whole []byte, fits bool, rest *lines) {
+// Otherwise it returns what it has read, and what follows. broken is why the file could not be read to its
+// end.
+func (l *lines) rest(first []byte, err error) (whole []byte, fits bool, rest *lines, broken error) {
 	whole = append(append([]byte(nil), first...), '\n')
-	if err != nil {
-		return whole, true, nil
+	if err == nil {
+		var more []byte
+		if more, err = io.ReadAll(io.LimitReader(l.in, MaxLine)); err == nil {
+			whole = append(whole, more...)
+			return whole, len(more) < MaxLine, l, nil
+		}
+		whole = append(whole, more...)
 	}
-	more, _ := io.ReadAll(io.LimitReader(l.in, MaxLine))
-	whole = append(whole, more...)
-	return whole, len(more) < MaxLine, l
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return whole, true, nil, err
 }
 
 // lines reads a file of lines whose first line is not readable, of which a part was read.

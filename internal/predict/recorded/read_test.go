@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -182,6 +184,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// half is the first half of a compressed file that has one long line.
+func half(begin string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, begin)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		fmt.Fprintf(z, "%x", random.Uint32())
+	}
+	z.Close()
+	return b.Bytes()[:b.Len()/2]
+}
+
 // S25.8: files that are one document, compressed, cut, or have a line that is far too long.
 func TestFiles(t *testing.T) {
 	review := `{
@@ -204,6 +219,7 @@ func TestFiles(t *testing.T) {
 		{"in YAML", []byte("apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest: {operation: CONNECT, resource: {version: v1, resource: pods}, subResource: exec, name: a, userInfo: {username: jane}}\n"), []string{one}},
 		{"compressed", zipped.Bytes(), []string{one, one, one}},
 		{"compressed and cut", zipped.Bytes()[:zipped.Len()-9], []string{one, one, one, "problem: :4: the file ends here: unexpected EOF"}},
+		{"compressed and cut in the first line", half(`{"kind":"`), []string{"left out 1: not readable as JSON", "problem: :1: the file ends here: unexpected EOF"}},
 		{"a line that is too long", long, []string{one, one, "left out 1: a line of more than 16 MiB"}},
 		{"a first line that is cut", []byte("{\"kind\n" + line), []string{one, "left out 1: not readable as JSON"}},
 		{"empty", nil, nil},

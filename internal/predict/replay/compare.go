@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,8 +141,12 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 	d := &difference{change: OtherObject}
 	paths := map[string]bool{}
 	secret := p.Resource.Group == "" && p.Resource.Resource == "secrets"
+	began := a.at
+	if b.at.Before(began) {
+		began = b.at
+	}
 	fields("", x, y, func(path string, was, is any) {
-		if len(d.after) >= maxPaths {
+		if len(d.after) >= maxPaths || clock(was, began) && clock(is, began) {
 			return
 		}
 		paths[general(path)] = true
@@ -153,6 +158,16 @@ func objects(p *prepared, a, b *verdict) (*difference, error) {
 	}
 	d.by = slices.Sorted(maps.Keys(paths))
 	return d, nil
+}
+
+// clock reports whether a value is a time that the server took from its clock when it judged a request.
+func clock(v any, began time.Time) bool {
+	text, ok := v.(string)
+	if !ok {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	return err == nil && !at.Before(began.Truncate(time.Second))
 }
 
 // general is a path without the positions in lists.

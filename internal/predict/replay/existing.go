@@ -122,7 +122,9 @@ func (e *Existing) cluster(ctx context.Context, count *recorded.Count, one func(
 	})
 	for _, r := range resources {
 		if why := unread[r.gvr.GroupResource()]; why != "" {
-			count.Other = append(count.Other, recorded.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
+			if !slices.ContainsFunc(count.Other, func(o recorded.Reason) bool { return o.Reason == why }) {
+				count.Other = append(count.Other, recorded.Reason{Reason: why, Count: 1, First: r.gvr.GroupResource().String()})
+			}
 			continue
 		}
 		o := metav1.ListOptions{Limit: pageSize}

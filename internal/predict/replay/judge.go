@@ -12,10 +12,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -42,6 +44,10 @@ type verdict struct {
 
 	answer *check.Answer
 	trace  *trace.Trace
+	// at is when it was judged.
+	at time.Time
+	// made are the uid and the name that the server made for a new object.
+	made []string
 }
 
 // unjudged says why a request cannot be judged.
@@ -164,7 +170,7 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	if kind.Namespaced && p.Namespace == "" {
 		return nil, unjudged("the request names no namespace")
 	}
-	v := &verdict{}
+	v := &verdict{at: time.Now()}
 	q := j.request(p, kind)
 	var mu sync.Mutex
 	q.Answer = func(hook *registration.Entry, req *http.Request) (*http.Response, error) {
@@ -304,6 +310,11 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	if u.GetKind() == "Status" || p.Operation == recorded.Delete {
 		return nil, nil
 	}
+	v.note(p, u)
+	for _, text := range v.made {
+		// A job has both in labels, too.
+		replaced(u.Object, text, generatedName)
+	}
 	for _, field := range []string{"uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
@@ -313,6 +324,36 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	return u.Object, nil
 }
 
+// note notes what the server made for a new object.
+func (v *verdict) note(p *prepared, m metav1.Object) {
+	if p.Operation != recorded.Create {
+		return
+	}
+	if uid := string(m.GetUID()); uid != "" {
+		v.made = append(v.made, uid)
+	}
+	if name := m.GetName(); p.generated != "" && len(name) > len(p.generated) {
+		v.made = append(v.made, name)
+	}
+}
+
+// replaced replaces a text in all values.
+func replaced(v any, text, by string) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(v, text, by)
+	case map[string]any:
+		for key := range v {
+			v[key] = replaced(v[key], text, by)
+		}
+	case []any:
+		for i := range v {
+			v[i] = replaced(v[i], text, by)
+		}
+	}
+	return v
+}
+
 // sameObject reports whether two verdicts leave the same object. Equal reports what it can see
 // without encoding both.
 func sameObject(p *prepared, a, b *verdict) bool {
@@ -320,11 +361,12 @@ func sameObject(p *prepared, a, b *verdict) bool {
 	if x == nil || y == nil || x.Object == nil || y.Object == nil {
 		return false
 	}
-	for _, o := range []*check.Answer{a.answer, b.answer} {
-		m, err := meta.Accessor(o.Tried.Object)
+	for _, v := range []*verdict{a, b} {
+		m, err := meta.Accessor(v.answer.Tried.Object)
 		if err != nil {
 			return false
 		}
+		v.note(p, m)
 		m.SetManagedFields(nil)
 		if p.Operation == recorded.Create {
 			m.SetUID("")

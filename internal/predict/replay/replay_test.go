@@ -173,6 +173,26 @@ func run(t *testing.T, o Options) *Report {
 	return r
 }
 
+// S25.6: what the server makes by chance, or takes from the clock, is no difference: every request is judged
+// twice, since a namespace differs, and nothing comes of it.
+func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
+	const job = `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`
+	csr := func(more string) string {
+		return `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"c","uid":"u9","resourceVersion":"4"},"spec":{"request":"LS0=","signerName":"example.com/s","usages":["any"]},"status":{` + more + `}}`
+	}
+	requests := append(samples(),
+		request("CREATE", "jobs.batch", "shop", "j", job, ""),
+		request("CREATE", "jobs.batch", "shop", "", strings.Replace(job, `"name":"j"`, `"generateName":"j-"`, 1), ""),
+		request("UPDATE", "certificatesigningrequests/approval.certificates.k8s.io", "", "c", csr(`"conditions":[{"type":"Approved","status":"True","reason":"r"}]`), csr("")),
+	)
+	const other = "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"
+	r := run(t, Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, newPolicies)}, With: &Cluster{Set: set(t, newPolicies+other)}})
+	if r.Changed != 0 || r.Judged != len(requests)-1 {
+		data, _ := json.MarshalIndent(r, "", "  ")
+		t.Errorf("%s", data)
+	}
+}
+
 // Reason is that of package recorded.
 type Reason = recorded.Reason
 

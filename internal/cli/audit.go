@@ -26,6 +26,7 @@ type auditOptions struct {
 	call             bool
 	callRate         float64
 	serviceAddresses []string
+	release          kubernetesRelease
 	output           string
 	log              logging
 }
@@ -77,6 +78,7 @@ judged.`,
 		f.SortFlags = false
 		f.StringVar(&o.snapshot, "snapshot", "", "`file` of 'gatehouse snapshot' whose objects are judged, in place of a cluster")
 		f.BoolVar(&o.asCreate, "as-create", false, "judge each object as a create")
+		o.release.addFlag(f, "that of the cluster or snapshot")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -136,6 +138,10 @@ func (o *auditOptions) run(ctx context.Context, streams Streams) error {
 	if err := quietServers(ctx, streams, &o.log); err != nil {
 		return err
 	}
+	if err := o.release.chooseOf(options.Snapshot); err != nil {
+		return err
+	}
+	options.VersionNote = o.release.line
 	report, err := replay.Audit(ctx, options)
 	shown.End()
 	if wrong := (*replay.ObjectError)(nil); errors.As(err, &wrong) {
@@ -172,6 +178,7 @@ func (o *auditOptions) print(out io.Writer, r *replay.AuditReport) error {
 		return printAuditSARIF(terminal.Exact(out), r)
 	}
 	var b strings.Builder
+	o.release.print(&b)
 	for _, f := range r.Findings {
 		terminal.Fprintf(&b, "%s %s: %s: %s\n", f.Result, f.Title(), f.Policy, terminal.Indented(f.Message, "  "))
 	}
@@ -195,7 +202,7 @@ var auditLevels = map[replay.Result]sarif.Level{replay.Fails: sarif.Error, repla
 
 // printAuditSARIF writes each finding at the policy: objects of a cluster are in no file.
 func printAuditSARIF(out io.Writer, r *replay.AuditReport) error {
-	run := &sarif.Run{Tool: "gatehouse audit", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: slices.Clone(r.Notes)}
+	run := &sarif.Run{Tool: "gatehouse audit", URI: "https://github.com/gatehouse-dev/gatehouse", Notes: versionAnd(r.VersionNote, slices.Clone(r.Notes))}
 	known := map[string]bool{}
 	for i, f := range r.Findings {
 		if i >= sarif.MaxResults {

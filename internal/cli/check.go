@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/nearest"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
@@ -262,11 +261,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if err := o.log.startFromTwo(ctx, streams.Err); err != nil {
 		return err
 	}
-	var of emulation.Cluster
-	if options.Snapshot != nil {
-		of = options.Snapshot.Cluster.Server()
-	}
-	if err := o.release.choose(of); err != nil {
+	if err := o.release.chooseOf(options.Snapshot); err != nil {
 		return err
 	}
 	options.VersionNote = o.release.line

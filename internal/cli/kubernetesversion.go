@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
+	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
 
@@ -53,6 +55,14 @@ func (r *kubernetesRelease) choose(c emulation.Cluster) error {
 	return asUsage("--kubernetes-version", err)
 }
 
+// chooseOf is choose for the cluster of a snapshot, nil for none.
+func (r *kubernetesRelease) chooseOf(s *clustersnapshot.Snapshot) error {
+	if s == nil {
+		return r.choose(emulation.Cluster{})
+	}
+	return r.choose(s.Cluster.Server())
+}
+
 // chooseFor is choose for the cluster of a configuration.
 func (r *kubernetesRelease) chooseFor(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
@@ -67,7 +77,7 @@ func (r *kubernetesRelease) chooseFor(config *rest.Config) error {
 }
 
 // print writes the line, if there is one, above what a command prints for people.
-func (r *kubernetesRelease) print(b *terminal.Page) {
+func (r *kubernetesRelease) print(b io.Writer) {
 	if r.line != "" {
 		terminal.Fprintf(b, "%s%s.\n\n", strings.ToUpper(r.line[:1]), r.line[1:])
 	}

@@ -37,6 +37,7 @@ type replayOptions struct {
 	call             bool
 	callRate         float64
 	serviceAddresses []string
+	release          kubernetesRelease
 	output           string
 	log              logging
 }
@@ -100,6 +101,7 @@ The command exits with 0 whatever differs, and with 2 if nothing was judged.`,
 		f.StringVar(&o.against, "against", "", "`baseline`: a path, a file of 'gatehouse snapshot', or cluster (default a cluster without policies and webhooks)")
 		f.StringVar(&o.existing, "existing", "", "take objects as requests, those of a `snapshot` or cluster: updates that change nothing")
 		f.BoolVar(&o.asCreate, "as-create", false, "take the objects of --existing as creates")
+		o.release.addFlag(f, "that of the baseline or of --existing, or that of this program")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -165,22 +167,22 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
+	if err := quietServers(ctx, streams, &o.log); err != nil {
+		return err
+	}
 	shown.Set("Reading the cluster")
 	base, err := o.baseline(ctx)
 	if err != nil {
 		return err
 	}
-	source, err := o.source(ctx, base)
+	source, err := o.source(base)
 	if err != nil {
 		return err
 	}
 	options := replay.Options{
 		Source: source, Baseline: base, With: &replay.Cluster{Snapshot: base.Snapshot, Set: with},
 		Call: o.call, CallsPerSecond: o.callRate, ServiceAddresses: o.serviceAddresses,
-		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d requests", done, of)) },
-	}
-	if err := quietServers(ctx, streams, &o.log); err != nil {
-		return err
+		Progress: func(done, of int) { shown.Set(fmt.Sprintf("%d of %d requests", done, of)) }, VersionNote: o.release.line,
 	}
 	shown.Set("Reading requests")
 	begin := time.Now()
@@ -277,20 +279,34 @@ func takeSnapshot(ctx context.Context, c *cluster) (*clustersnapshot.Snapshot, *
 	return s, config, nil
 }
 
-// source is where requests come from.
-func (o *replayOptions) source(_ context.Context, base *replay.Cluster) (replay.Source, error) {
+// source is where requests come from. It chooses the release that they are judged as: that of the
+// baseline, or of the cluster that has the objects (S26.6).
+func (o *replayOptions) source(base *replay.Cluster) (replay.Source, error) {
+	existing := &replay.Existing{AsCreate: o.asCreate}
+	of := base.Snapshot
+	var err error
 	switch o.existing {
 	case "":
-		return &recorded.Reader{Paths: o.paths, Known: known(base)}, nil
 	case theCluster:
-		config, err := o.cluster.open()
-		return &replay.Existing{Config: config, AsCreate: o.asCreate}, err
+		if existing.Config, err = o.cluster.open(); err != nil {
+			return nil, err
+		}
+		if of == nil {
+			return existing, o.release.chooseFor(existing.Config)
+		}
+	default:
+		if existing.Snapshot, err = clustersnapshot.Read(o.existing); err != nil {
+			return nil, usageError{fmt.Errorf("--existing: %w", err)}
+		}
+		of = cmp.Or(of, existing.Snapshot)
 	}
-	s, err := clustersnapshot.Read(o.existing)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--existing: %w", err)}
+	if err := o.release.chooseOf(of); err != nil {
+		return nil, err
 	}
-	return &replay.Existing{Snapshot: s, AsCreate: o.asCreate}, nil
+	if o.existing == "" {
+		return &recorded.Reader{Paths: o.paths, Known: known(base)}, nil
+	}
+	return existing, nil
 }
 
 // known finds the objects of a baseline, by which patches and updates of a log can be judged.
@@ -344,6 +360,7 @@ func (o *replayOptions) print(out io.Writer, r *replay.Report) error {
 
 // text writes a report for people.
 func (o *replayOptions) text(b io.Writer, r *replay.Report) {
+	o.release.print(b)
 	for _, g := range r.Groups[:min(len(r.Groups), fullGroups)] {
 		printGroup(b, g.Change.Text(), g)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
@@ -36,6 +37,8 @@ type AuditOptions struct {
 	CallsPerSecond   float64
 	ServiceAddresses []string
 	Progress         func(done, of int)
+	// VersionNote is that of the report.
+	VersionNote string
 }
 
 // Result is what a policy says of an object, as a PolicyReport names it.
@@ -60,6 +63,9 @@ type AuditReport struct {
 	Kind              string         `json:"kind"`
 	KubernetesVersion string         `json:"kubernetesVersion"`
 	Input             recorded.Count `json:"input"`
+	// VersionNote says that the release is another one than that of the cluster; empty when it is
+	// not.
+	VersionNote string `json:"versionNote,omitempty"`
 	// Judged objects were judged, and Passed of them by no policy to be wrong.
 	Judged int `json:"judged"`
 	Passed int `json:"passed"`
@@ -100,7 +106,7 @@ func (f *AuditFinding) Title() string {
 
 // Audit judges objects by policies. The error says that this could not be done.
 func Audit(ctx context.Context, o AuditOptions) (*AuditReport, error) {
-	r := &AuditReport{APIVersion: recorded.APIVersion, Kind: "AuditReport", KubernetesVersion: "v" + server.KubernetesVersion, Findings: []*AuditFinding{}}
+	r := &AuditReport{APIVersion: recorded.APIVersion, Kind: "AuditReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: o.VersionNote, Findings: []*AuditFinding{}}
 	n := needs{namespaces: map[string]map[string]string{}, accounts: map[string]bool{}}
 	first, err := o.Source.Read(ctx, func(q *recorded.Request) error {
 		n.see(q)

@@ -37,6 +37,7 @@ details{border-top:1px solid #d5dae3;padding:.5em 0}summary{cursor:pointer}pre{w
 .note{color:#5a6475}
 </style></head><body>
 <h1>{{.Changed}} of {{.Judged}} requests have another verdict</h1>
+{{with .VersionNote}}<p class="note">{{.}}</p>{{end}}
 <table><tr><th></th><th class="n">allowed</th><th class="n">rejected</th><th class="n">with warnings</th><th class="n">cost</th><th class="n">highest cost</th><th class="n">webhooks at most</th></tr>
 <tr><td>before</td><td class="n">{{.Before.Allowed}}</td><td class="n">{{.Before.Rejected}}</td><td class="n">{{.Before.Warned}}</td><td class="n">{{.Before.Cost}}</td><td class="n">{{.Before.MaxCost}}</td><td class="n">{{.Before.WorstSeconds}} s</td></tr>
 <tr><td>after</td><td class="n">{{.After.Allowed}}</td><td class="n">{{.After.Rejected}}</td><td class="n">{{.After.Warned}}</td><td class="n">{{.After.Cost}}</td><td class="n">{{.After.MaxCost}}</td><td class="n">{{.After.WorstSeconds}} s</td></tr></table>

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
@@ -28,6 +29,9 @@ type Report struct {
 	Kind              string         `json:"kind"`
 	KubernetesVersion string         `json:"kubernetesVersion"`
 	Input             recorded.Count `json:"input"`
+	// VersionNote says that the release is another one than that of the cluster; empty when it is
+	// not.
+	VersionNote string `json:"versionNote,omitempty"`
 	// Judged requests were judged, and Changed of them have another verdict.
 	Judged  int `json:"judged"`
 	Changed int `json:"changed"`
@@ -142,9 +146,9 @@ type gathering struct {
 	policies map[string]*Policy
 }
 
-func newGathering() *gathering {
+func newGathering(versionNote string) *gathering {
 	return &gathering{
-		Report: &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: "v" + server.KubernetesVersion, Groups: []*Group{}},
+		Report: &Report{APIVersion: recorded.APIVersion, Kind: "ReplayReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), VersionNote: versionNote, Groups: []*Group{}},
 		groups: map[string]*Group{}, recorded: map[string]*Group{}, days: map[string]*Day{}, policies: map[string]*Policy{},
 	}
 }

@@ -33,6 +33,8 @@ type Options struct {
 	ServiceAddresses []string
 	// Progress, if it is set, is called with how many requests are judged, and of how many.
 	Progress func(done, of int)
+	// VersionNote is that of the report.
+	VersionNote string
 
 	// plain takes every request through the whole API server, and twice.
 	plain bool
@@ -43,7 +45,7 @@ const callsAhead = 10
 
 // Run judges each request twice. The error says that this could not be done.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &runner{Options: o, gathering: newGathering()}
+	r := &runner{Options: o, gathering: newGathering(o.VersionNote)}
 	defer r.close()
 	if err := r.open(ctx); err != nil {
 		return nil, err

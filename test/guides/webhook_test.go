@@ -1,6 +1,8 @@
 package guides
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -229,6 +231,12 @@ func TestTheWebhookGuide(t *testing.T) {
 	}
 }
 
+// installed reports whether a program is installed.
+func installed(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
 // withExample does what the guide says while the example webhook runs, and returns
 // its address.
 func (d *document) withExample(t *testing.T, s *harness.Server) string {
@@ -237,6 +245,20 @@ func (d *document) withExample(t *testing.T, s *harness.Server) string {
 	defer func() { d.t = outer }()
 	h := s.HTTP(t, nil)
 
+	if other := d.block("openssl req "); installed("openssl") {
+		d.must(other)
+		pair, err := tls.LoadX509KeyPair(filepath.Join(d.dir, "cert.pem"), filepath.Join(d.dir, "key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(pair.Leaf)
+		for _, name := range []string{"127.0.0.1", "hook.default.svc"} {
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
+				t.Errorf("the certificate of OpenSSL for %s: %v", name, err)
+			}
+		}
+	}
 	certificate, example, _ := strings.Cut(d.block("go run "), "\n")
 	d.must(certificate)
 	want(t, "the example", example, "go run ./examples/plainhook")

@@ -42,6 +42,10 @@ var turns = []struct {
 		instead: `"reports whether", or "reports", "names" or "shows" what it is`,
 	},
 	{
+		pattern: regexp.MustCompile(`(?i)\btells\s+(which|how|when|what|where)\b`),
+		instead: `"says which", or who learns it: "tells the client which"`,
+	},
+	{
 		pattern: regexp.MustCompile(`(?i)\bwhoever\b`),
 		instead: "name who: the user, the client, the server or the process that",
 	},
@@ -109,6 +113,7 @@ func TestTurns(t *testing.T) {
 		{"a list is no object", "list is no object"},
 		{"there is no such kind", ""},
 		{"the version is no longer served", ""},
+		{"keys tells how many keys there are", "tells how"},
 		{"uses tells whether an expression uses a name", "tells whether"},
 		{"the message tells\n of an error", "tells\n of"},
 		{"whoever asks for it", "whoever"},

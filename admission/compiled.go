@@ -60,7 +60,7 @@ func mayChange(p admission.Interface, a admission.Attributes) bool {
 	return ok && d.Changes() && a.GetObject() != nil
 }
 
-// watched tells what compiled-in plugins change of one object. The copy that one plugin's
+// watched says what compiled-in plugins change of one object. The copy that one plugin's
 // work is compared with serves the next one, too, unless something else came between.
 type watched struct {
 	before runtime.Object

@@ -66,7 +66,7 @@ func attributes(resource string) admission.Attributes {
 		corev1.SchemeGroupVersion.WithResource(resource), "", admission.Create, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "u"})
 }
 
-// S9.18, S9.17: a trace tells what each compiled-in plugin changed, and has no step of plugins that are
+// S9.18, S9.17: a trace says what each compiled-in plugin changed, and has no step of plugins that are
 // about something else.
 func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	nothing := labellingPlugin("")
@@ -113,7 +113,7 @@ func TestATraceTellsWhatCompiledInPluginsChanged(t *testing.T) {
 	}
 }
 
-// S9.17: a plan asks the compiled-in plugins that can be asked, tells what each would change, and
+// S9.17: a plan asks the compiled-in plugins that can be asked, says what each would change, and
 // leaves the object alone.
 func TestAPlanTellsWhatCompiledInPluginsWouldChange(t *testing.T) {
 	unsure := labellingPlugin("unsure")

@@ -147,7 +147,7 @@ func (c *Configuration) Raw(plugin string) ([]byte, error) {
 	return data, err
 }
 
-// raw is Raw, and tells which file the configuration is in, unless it is the main one.
+// raw is Raw, and says which file the configuration is in, unless it is the main one.
 func (c *Configuration) raw(plugin string) (data []byte, file string, err error) {
 	i := slices.IndexFunc(c.plugins, func(p pluginConfiguration) bool { return p.Name == plugin })
 	if i < 0 {

@@ -27,7 +27,7 @@ type random struct{ *rand.Rand }
 
 func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 11))} }
 
-// in tells something that is true once in n times.
+// in reports what is true once in n times.
 func (r random) in(n int) bool { return r.IntN(n) == 0 }
 
 func pick[T any](r random, list ...T) T { return list[r.IntN(len(list))] }

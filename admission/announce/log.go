@@ -30,7 +30,7 @@ const (
 type Announcement struct {
 	// Address is where clients reach the server, for people.
 	Address string `json:"address"`
-	// Adopted tells when registrations were taken into use, oldest first.
+	// Adopted says when registrations were taken into use, oldest first.
 	Adopted []Adoption `json:"adopted,omitempty"`
 	// Skipped are the webhooks that the server does not call.
 	Skipped []Skipped `json:"skipped,omitempty"`
@@ -70,7 +70,7 @@ func (Announcement) SwaggerDoc() map[string]string {
 	return map[string]string{
 		"":        "Announcement is what a server says of itself.",
 		"address": "Address is where clients reach the server, for people.",
-		"adopted": "Adopted tells when registrations were taken into use, oldest first.",
+		"adopted": "Adopted says when registrations were taken into use, oldest first.",
 		"skipped": "Skipped are the webhooks that the server does not call.",
 		"off":     "Off are the resources of registrations of which the server enforces nothing.",
 

@@ -33,7 +33,7 @@
 // seconds at most, or at once when its endpoints have changed (type [Breaker]). Of the calls
 // to one server, at most Options.MaxInFlight run at the same time; further ones wait
 // for a slot, the one with the earliest deadline first, and a call fails immediately
-// if it cannot meet its deadline. [Caller.Targets] tells how it stands.
+// if it cannot meet its deadline. [Caller.Targets] says how it stands.
 //
 // # Concurrency
 //

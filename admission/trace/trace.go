@@ -347,7 +347,7 @@ func (v Verdict) String() string {
 	panic(fmt.Sprintf("unknown verdict %d", v))
 }
 
-// Turn tells when a hook was called, relative to its place in the order.
+// Turn says when a hook was called, relative to its place in the order.
 type Turn uint8
 
 const (

@@ -82,7 +82,7 @@ func keepMemory(ctx context.Context, room int64) {
 	}
 }
 
-// quiet tells when a server that was busy has become quiet.
+// quiet says when a server that was busy has become quiet.
 type quiet struct {
 	// since is when what was allocated was last seen to grow by quietBytes, and from
 	// how much there was then.

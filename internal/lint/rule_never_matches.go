@@ -60,7 +60,7 @@ func rulesPath(e *registration.Entry, i int) []any {
 	return []any{"rules", i}
 }
 
-// matcher tells which rules match anything at all.
+// matcher says which rules match anything at all.
 type matcher struct {
 	*pass
 	targets []plan.Request

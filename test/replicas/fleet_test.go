@@ -38,7 +38,7 @@ type fleet struct {
 	links   [][]*harness.Link
 	hooks   *harness.WebhookServer
 
-	// next counts the versions of hooks, and registered tells which hooks are.
+	// next counts the versions of hooks, and registered says which hooks are.
 	next       int
 	registered map[string]bool
 	// fallen is the member of etcd that is away.

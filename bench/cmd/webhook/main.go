@@ -7,7 +7,7 @@
 //	/annotate      allowed, with a patch that sets the object's annotations
 //	/allow/5ms     any of these, after a delay
 //
-// A GET of /count tells how many reviews it has answered. It prints one line when
+// A GET of /count says how many reviews it has answered. It prints one line when
 // it serves.
 package main
 

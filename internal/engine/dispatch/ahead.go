@@ -48,7 +48,7 @@ func (a *ahead) consider(ctx context.Context, i int) *decision {
 
 // launch starts the calls that can go ahead while the hook of step i, which is
 // prepared, is called.
-// wanted tells which steps are considered at all in this round.
+// wanted says which steps are considered at all in this round.
 func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) bool) {
 	r := a.run
 	if r.options.Serial {

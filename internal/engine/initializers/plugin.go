@@ -29,7 +29,7 @@ type Options struct {
 	Pending func(context.Context, admission.Attributes) ([]*registration.Entry, error)
 	// Authorizer decides who may write uninitialized objects; with nil, no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Exempt tells which kinds have no initializers: those that configure
+	// Exempt says which kinds have no initializers: those that configure
 	// admission (S2.39).
 	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool
 	// Registered returns every entry of a source, in order of configuration name. It is asked

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Type says in which way an expression tells what to change.
+// Type is the way in which an expression says what to change.
 type Type string
 
 // The types of mutations, as policies spell them.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Same tells quickly whether two objects of one type have the same content. It may say no
+// Same reports quickly whether two objects of one type have the same content. It may say no
 // of content that is written differently and means the same, such as quantities.
 func Same(one, other runtime.Object) bool {
 	if u, ok := one.(*unstructured.Unstructured); ok {

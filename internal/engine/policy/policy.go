@@ -48,7 +48,7 @@ type AuditAnnotation struct {
 
 // Mutation is one mutation.
 type Mutation struct {
-	// JSONPatch tells which of the two kinds of patches the value is.
+	// JSONPatch says which of the two kinds of patches the value is.
 	JSONPatch bool
 	Patch     *expression.Expression
 }

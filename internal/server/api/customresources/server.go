@@ -60,7 +60,7 @@ type Options struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// MaxRequestBodyBytes bounds the body of a request; 0 means no bound.
 	MaxRequestBodyBytes int64
-	// Builtin tells which group versions belong to built-in kinds. A
+	// Builtin says which group versions belong to built-in kinds. A
 	// definition is not served in them. Nil means none.
 	Builtin func(schema.GroupVersion) bool
 	// Webhooks calls conversion webhooks. The caller of NewCaller, which makes one,

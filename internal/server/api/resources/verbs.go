@@ -18,9 +18,9 @@ import (
 // verb is something that can be asked of a storage.
 type verb struct {
 	name string
-	// has tells which storages have the verb: those that implement an interface.
+	// has says which storages have the verb: those that implement an interface.
 	has func(rest.Storage) bool
-	// at tells which paths have the verb.
+	// at says which paths have the verb.
 	at func(*call) bool
 	// serve returns the library's handler, for the storage with what this server does
 	// in addition around it. It returns nil for a path that does not have the verb.

@@ -25,7 +25,7 @@ type Options struct {
 	// Yielded bounds the requests that gave back their place and go on; those
 	// beyond it keep theirs.
 	Yielded int
-	// LongRunning tells which requests do not count, watches above all.
+	// LongRunning says which requests do not count, watches above all.
 	LongRunning request.LongRunningRequestCheck
 	// Serializer writes errors.
 	Serializer runtime.NegotiatedSerializer

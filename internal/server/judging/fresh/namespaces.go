@@ -46,7 +46,7 @@ type table struct {
 	// when all namespaces were looked at.
 	mark, revision int64
 	looked         time.Time
-	// keys tells how many keys there are, uninitialized namespaces included.
+	// keys says how many keys there are, uninitialized namespaces included.
 	keys   map[string]bool
 	byName map[string]entry
 }

@@ -1,4 +1,4 @@
-// Package replicas tells which registrations every server enforces.
+// Package replicas says which registrations every server enforces.
 //
 // Each server announces itself by a key in etcd that goes away with it: the key
 // hangs on a lease, which the server renews. The key says at which revisions the

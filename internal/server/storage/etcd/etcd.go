@@ -45,7 +45,7 @@ type Options struct {
 	// machine loses data, a crash of the process does not.
 	NoFsync bool
 
-	// free tells how much of a disk is free; nil asks the operating system.
+	// free says how much of a disk is free; nil asks the operating system.
 	free func(dir string) (uint64, error)
 }
 

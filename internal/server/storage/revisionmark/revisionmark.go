@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// Mark is a key that tells when something below its prefixes was last written, and what:
+// Mark is a key that says when something below its prefixes was last written, and what:
 // its value is the key that was written. Each write is a version of the mark.
 type Mark struct {
 	// Key is the mark itself. It must not be below any mark's prefix.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// RegistrationState tells for one registration what each server enforces. It is
+// RegistrationState says for one registration what each server enforces. It is
 // computed when it is read. A registration of a manifest file is in force when every server
 // has the same files for the plugin. Its name is the registration's resource and name, as
 // in mutatingwebhookconfigurations.podpolicy.
@@ -158,7 +158,7 @@ func (l *RegistrationStateList) DeepCopyObject() runtime.Object {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (RegistrationState) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":             "RegistrationState tells for one registration what each server enforces. It is computed when it is read. Its name is the registration's resource and name, as in mutatingwebhookconfigurations.podpolicy.",
+		"":             "RegistrationState says for one registration what each server enforces. It is computed when it is read. Its name is the registration's resource and name, as in mutatingwebhookconfigurations.podpolicy.",
 		"metadata":     "Standard object metadata.",
 		"registration": "Registration is the registration as it is stored.",
 		"inForce":      "InForce reports whether every server enforces the registration as it is stored.",

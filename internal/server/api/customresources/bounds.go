@@ -24,8 +24,8 @@ const (
 	maxText = maxShown + 1<<10
 	// defaultConversions is how many calls of one webhook there may be at once.
 	defaultConversions = 50
-	// stalled is the time without any answer after which a webhook gets no new calls: those that
-	// wait for a turn fail.
+	// stalled is the time in which no call of a webhook begins or ends after which the calls
+	// that wait for a turn fail.
 	stalled = time.Second
 )
 

@@ -17,8 +17,7 @@ import (
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // OpenAPIV3 returns the document of a group version, nil if no established
-// definition is served in it. The document is built by each call; the caller must not change
-// its shared parts.
+// definition is served in it. Each call builds the document; the caller must not change it.
 func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	var documents []*spec3.OpenAPI
 	err := s.eachServed(func(d *definition, version string) error {

@@ -113,9 +113,9 @@ type Options struct {
 	// aggregated servers a certificate that it has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
 	// RequestHeader says which proxies may name the caller of a request in headers: the
-	// library's own options, with its flags. Unless ProxyClientCertFile is set, proxies may,
-	// too, whose certificate is of the authority that the server has made for its own
-	// certificate. With ProxyClientCertFile and without ClientCAFile, no proxy may.
+	// library's own options, with its flags. The authorities of proxies are its ClientCAFile
+	// and, unless ProxyClientCertFile is set, the authority that the server has made for its own
+	// certificate. If there is neither, no proxy may name callers.
 	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are

@@ -117,9 +117,9 @@ const (
 // that request is answered. OnWrite is called once, before the stores are used.
 func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
 
-// Instead may have an object that a request finds in place of the stored one: it decodes that
-// object into into and returns true. name is the rest of the key behind the place of the
-// resource.
+// Instead may have an object that a request finds in place of the stored one: it then decodes
+// that object into the argument into, and returns true. name is the rest of the key behind the
+// place of the resource.
 type Instead func(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error)
 
 // Instead makes gets of single objects call instead first. Instead is called once, before the

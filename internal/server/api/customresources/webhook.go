@@ -119,7 +119,8 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 // convert replaces the content of every object by the converted content that the webhook
 // returns. The objects are in itself, or items of the list that in is. Of the metadata, the
 // webhook may change labels and annotations only. The error is a *ConversionError, or 429 when
-// the call did not get its turn; after an error no object is changed. The call ends with ctx.
+// the call got no turn or no place; after an error no object is changed. The call ends with
+// ctx.
 func (w *conversionWebhook) convert(ctx context.Context, in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) (err error) {
 	kind, started := in.GetObjectKind().GroupVersionKind(), time.Now()
 	defer func() { observe(ctx, w.definition, kind.Version, to.Version, time.Since(started), err) }()

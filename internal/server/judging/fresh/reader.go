@@ -259,7 +259,7 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 		return snapshot.Registrations{}, err
 	}
 	if response.Header.Revision < last.revision {
-		// Somebody restored etcd from a backup.
+		// etcd was restored from a backup.
 		return r.all(ctx, begin)
 	}
 	found := r.found(response)

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watchAgainAfter is the time between the loss of a watch and the begin of the next one.
+// watchAgainAfter is the time between the loss of a watch and the start of the next one.
 const watchAgainAfter = 250 * time.Millisecond
 
 // Watch calls changed when any server wrote a registration below root, and when a watch begins,

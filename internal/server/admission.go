@@ -80,18 +80,18 @@ type admitter struct {
 	creations *namespaces.Creations
 	// fences keep quotas exact.
 	fences *quotas.Fences
-	// gone drops the series that metrics have of what is gone.
+	// gone drops the series that metrics have of deleted objects and kinds.
 	gone    *series.Gone
 	counted counted.Registrations
 	// drained is closed when no more requests come.
 	drained chan struct{}
 }
 
-// seriesStay is how long metrics keep the series of what is gone: the last watches of a kind are over
-// by then.
+// seriesStay is how long metrics keep the series of a deleted object or kind. The last watches
+// of a deleted kind have ended by then.
 const seriesStay = 20 * time.Second
 
-// judging is the phase in which there is something that judges writes.
+// judging is the phase in which the server has the admission chain, which judges writes.
 type judging struct {
 	*framed
 	admitter *admitter
@@ -191,14 +191,15 @@ func newJudging(f *framed) (*judging, error) {
 	return &judging{f, a}, nil
 }
 
-// close ends what the plugins run. All requests must have ended.
+// close ends the goroutines of the plugins, and closes the engine. All requests must have
+// ended.
 func (a *admitter) close() {
 	close(a.drained)
 	a.engine.Close()
 }
 
-// run keeps the registrations fresh that requests are judged by, until ctx ends. The server
-// announces itself before it reads any.
+// run keeps the registrations fresh by which requests are judged, until ctx ends. The server
+// announces itself in etcd before it reads a registration.
 func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	for {
 		err := a.announcer.Announce(ctx)
@@ -225,8 +226,9 @@ func (a *admitter) run(ctx context.Context, etcd clientv3.Watcher) error {
 	return a.refresher.Run(ctx)
 }
 
-// newParams makes the reader of params. A server alone on its etcd knows of all writes, so that
-// it need not follow those of others.
+// newParams makes the reader of params. The reader follows the writes of other servers if the
+// server shares its etcd. With strict consistency each request has params read that are newer
+// than the request, and the reader follows nothing.
 func newParams(s *settings, db *database) *params.Reader {
 	o := params.Options{Strict: s.strict(), StepAside: inflight.StepAside, Observe: admission.CountParamsRead}
 	if s.sharesEtcd() && !s.strict() {
@@ -258,8 +260,8 @@ func replicaID() string {
 	return strings.ToLower(host + "-" + rand.Text()[:8])
 }
 
-// announced is a reader whose results are used only while others know that this
-// server enforces them.
+// announced is a reader of registrations. Its results are used only while the announcement of
+// this server lets the other servers know that this server enforces them.
 type announced struct {
 	snapshot.Reader
 	announcer *replicas.Announcer
@@ -278,8 +280,8 @@ func (r announced) Read(ctx context.Context, since snapshot.Version) (snapshot.R
 // an initializer had not released what it allocated for the object (S11.59).
 const reasonAbandoned = "ReleaseAbandoned"
 
-// observe counts what happens to uninitialized objects, and leaves an event on an object that was
-// given up.
+// observe counts what happens to uninitialized objects. It leaves an event on an object that
+// the server deleted although an initializer had not released what it allocated.
 func (a *admitter) observe(e initialization.Event) {
 	initialization.Count(e)
 	if e.Kind != initialization.Abandoned {

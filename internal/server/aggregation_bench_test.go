@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkRequestOfAnotherGroup is a GET of a namespace through all handlers of a server, with
-// and without the one that passes requests on to aggregated servers, in turns. ratio is that of the
-// medians:
+// and without the handler that passes requests on to aggregated servers, in turns. ratio is the
+// ratio of the medians:
 //
 //	go test ./internal/server -run '^$' -bench OfAnotherGroup -benchtime 20000x
 func BenchmarkRequestOfAnotherGroup(b *testing.B) {
@@ -60,7 +60,8 @@ func BenchmarkRequestOfAnotherGroup(b *testing.B) {
 	compare := func(b *testing.B) {
 		var with, without []time.Duration
 		for b.Loop() {
-			// What comes second finds warm caches, so each does in turn.
+			// The second of two requests finds warm caches, so with and without take turns in
+			// being second.
 			if len(with)%2 == 0 {
 				without = append(without, get(a.api.own))
 				with = append(with, get(a.api.resources))

@@ -49,14 +49,14 @@ import (
 	tracesv1alpha1 "github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// populated is the phase in which the built-in kinds are there.
+// populated is the phase in which the server has the built-in kinds.
 type populated struct {
 	*storing
 	kinds []catalog.Group
-	// hooks are to run once requests are served.
+	// hooks run once requests are served.
 	hooks []catalog.Hook
-	// afterDelete is what is to be done when an object was deleted other than through its
-	// kind's storage.
+	// afterDelete has the functions to call when an object was deleted other than through the
+	// storage of its kind.
 	afterDelete map[schema.GroupResource]func(runtime.Object)
 	// generic is the library's server.
 	generic *genericapiserver.GenericAPIServer
@@ -68,8 +68,8 @@ type exposed struct {
 	api *api
 }
 
-// api has what clients can ask for: the resources, and what shows clients which resources there
-// are.
+// api has the resources that clients can request, and the discovery and OpenAPI documents that
+// show clients these resources.
 type api struct {
 	// static are the resources that are always there, and endpoints their endpoints in order;
 	// custom are the resources that users define.
@@ -84,8 +84,8 @@ type api struct {
 	types *typechecking.Controller
 	// aggregator passes requests on to other servers.
 	aggregator *aggregation.Aggregator
-	// resources handles requests for resources and for discovery, and own only such requests that
-	// are for this server. Behind filters, that is handler.
+	// resources handles requests for resources and for discovery, and own only such requests
+	// that are for this server. own is handler behind filters.
 	resources, own http.Handler
 	handler        *resources.Handler
 }
@@ -131,13 +131,13 @@ func newPopulated(st *storing) (*populated, error) {
 	return p, nil
 }
 
-// proxyTransport reaches pods and services by their addresses. No authority has signed their
-// certificates.
+// proxyTransport reaches pods and services by their addresses. It does not verify their
+// certificates, since no known authority has signed them.
 func proxyTransport(s *settings) *http.Transport {
 	return utilnet.SetTransportDefaults(&http.Transport{DialContext: s.DialWebhook, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}})
 }
 
-// newExposed makes the resources, and what describes them.
+// newExposed makes the resources, and the discovery and OpenAPI documents that describe them.
 func newExposed(p *populated) (*exposed, error) {
 	s, authorizer, etcd := p.settings, p.config.Authorization.Authorizer, p.db.client.Client
 	models := openapi.NewModels(
@@ -243,9 +243,9 @@ func latestLog(latest func() []byte) http.Handler {
 	})
 }
 
-// discover answers requests for discovery. The answer has definitions that were created a moment
-// ago: a client that creates a definition then looks for its kind, and would look again only
-// after a pause.
+// discover answers requests for discovery. The answer has the kinds of definitions that were
+// created a moment ago. A client that has created a definition looks for its kind next, and if
+// the kind is missing, the client looks again only after a pause.
 func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	path, others := strings.CutPrefix(req.URL.Path, "/apis")
 	group, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
@@ -255,7 +255,8 @@ func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 	a.shown.Discovery.ServeHTTP(w, req)
 }
 
-// install adds the API to what the server has besides: health checks, metrics, version.
+// install adds the API to the library's server, which has health checks, metrics and the
+// version already.
 func (a *api) install(generic *genericapiserver.GenericAPIServer, oldClients bool) {
 	m := generic.Handler.NonGoRestfulMux
 	for _, prefix := range []string{"/api", "/apis"} {
@@ -300,7 +301,8 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 	return customresources.New(options)
 }
 
-// apiServices are the kind that puts other servers behind this one (S22.1).
+// apiServices returns the group of the kind APIService, which puts other servers behind this
+// one (S22.1).
 func apiServices(p *populated) *resources.Group {
 	return &resources.Group{
 		GroupVersion: aggregation.GroupVersion, Storage: aggregation.Storage(p.stores.factory, p.places.StorageConfig),
@@ -309,7 +311,7 @@ func apiServices(p *populated) *resources.Group {
 	}
 }
 
-// newAggregator makes what passes requests on to other servers.
+// newAggregator makes the aggregator, which passes requests on to other servers.
 func newAggregator(p *populated, builtin []discovery.Version, show *shown.Kinds) (*aggregation.Aggregator, error) {
 	s := p.settings
 	o := aggregation.Options{

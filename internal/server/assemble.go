@@ -7,10 +7,9 @@ import (
 	"sync"
 )
 
-// A server is put together in phases. Each phase is a type: it has all of the phase before it,
-// and the parts that one function makes out of that. A part that is used a phase too early does
-// not compile. Calls that go from a part to one of a later phase are in connect.go, and nowhere
-// else.
+// A server is put together in phases. Each phase is a type: it has all parts of the phase
+// before it, and the parts that one function makes out of these. Code that uses a part a phase
+// too early does not compile. Only connect.go has calls from a part to a part of a later phase.
 
 // opened is the first phase: etcd is open, and the address belongs to the server.
 type opened struct {
@@ -61,13 +60,13 @@ func assemble(ctx context.Context, o *opened) (*assembly, error) {
 	return a, nil
 }
 
-// ends are what gives back what the parts hold. It is safe for concurrent use.
+// ends has the functions that release what the parts hold. It is safe for concurrent use.
 type ends struct {
 	mu   sync.Mutex
 	list []func()
 }
 
-// add adds what ends a part. The part must not need one that is made after it.
+// add adds the function that ends a part. The part must not need a part that is made after it.
 func (e *ends) add(end func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

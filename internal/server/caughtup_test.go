@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 )
 
-// What was stored before CaughtUp is what plugins judge by after it, although they read
+// After CaughtUp, plugins judge by the objects that were stored before it, although they read
 // caches.
 func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
 	s, err := server.New(server.Options{
@@ -80,7 +80,7 @@ func TestPluginsJudgeByWhatWasStoredOnceCaughtUp(t *testing.T) {
 		if cpu := pod.Spec.Containers[0].Resources.Limits.Cpu().String(); cpu != "2" || *pod.Spec.Priority != 7 {
 			t.Errorf("%s: cpu %s, priority %d", name, cpu, *pod.Spec.Priority)
 		}
-		// A cache that has some objects is behind in the same way.
+		// A cache that has some objects already can be behind, too.
 		class, err := client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "more-" + name}, Value: 8}, create)
 		must(err)
 		waiting, cancel = context.WithTimeout(ctx, time.Minute)

@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// connect is the one phase that goes back. Some parts need each other: policies read params,
-// which are objects of resources, and writes of resources are judged by policies. One of two such
-// parts is made first, and connect gives that part what was made after it. Nothing runs before
-// connect.
+// connect gives parts of earlier phases the parts that were made after them. Some parts need
+// each other: policies read params, which are objects of resources, and writes of resources are
+// judged by policies. One of two such parts is made first, and connect gives it the other part.
+// No part runs before connect.
 func connect(a *assembly) {
 	a.links.made = a
 	// Params are objects of resources, and writes of resources are judged by params.
@@ -28,7 +28,7 @@ func connect(a *assembly) {
 	a.loopback.reads.Follow(a.api.aggregator)
 }
 
-// links are the calls that go from a part to one that is made after it.
+// links are the calls from a part to a part that is made after it.
 type links struct {
 	// made is set by connect.
 	made *assembly
@@ -40,7 +40,7 @@ func (l *links) delegated(req *http.Request, _ *request.RequestInfo) bool {
 	return l.made.api.aggregator.Find(req) != nil
 }
 
-// manifestsChanged has the registrations compiled again. Those of files are among them.
+// manifestsChanged has the registrations compiled again, those of manifest files included.
 func (l *links) manifestsChanged() { l.made.admitter.refresher.Poke() }
 
 // read counts a read of the registrations, and announces which of them the engine cannot use.
@@ -54,15 +54,16 @@ func (l *links) read(r snapshot.Read) {
 	}
 }
 
-// discarded does what is to be done when an object was deleted before it was initialized. The
-// kind of the object knows what that is, and kinds are made of stores.
+// discarded calls the function of afterDelete for an object that was deleted before it was
+// initialized. That function comes from the kind of the object, and kinds are made after
+// stores.
 func (l *links) discarded(resource schema.GroupResource, obj runtime.Object) {
 	if after, ok := l.made.afterDelete[resource]; ok {
 		after(obj)
 	}
 }
 
-// customChanged shows the kinds that users define now.
+// customChanged gives the aggregator, discovery and OpenAPI the kinds that users define now.
 func (l *links) customChanged() {
 	a := l.made.api
 	versions := a.custom.Versions()
@@ -74,5 +75,6 @@ func (l *links) customChanged() {
 	a.shown.SetCustom(versions)
 }
 
-// kindsChanged has the controllers work on the kinds of now. Controllers are made of the API.
+// kindsChanged has the controllers work on the kinds that are served now. The controllers are
+// made after the API.
 func (l *links) kindsChanged() { l.made.controllers.KindsChanged() }

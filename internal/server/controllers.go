@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 )
 
-// replicaSettle is how long other replicas may take to hear of a new kind, or that a
-// namespace is being deleted.
+// replicaSettle is how long other replicas may take to learn of a new kind, or of a namespace
+// that is being deleted.
 const replicaSettle = 2 * time.Second
 
 // settle returns how long to wait for other replicas; 0 when there are none.

@@ -10,9 +10,9 @@
 //
 // New makes settings of the options (settings.go). Run opens etcd and puts the parts together
 // in phases (assemble.go). Each phase is a type that has the phase before it: the server can be
-// reached (serving.go), the library's server is configured (frame.go), there is something that
-// judges writes (admission.go), resources have a place (stores.go), the kinds are there and the
-// API answers (api.go), controllers are ready to run (controllers.go), and the steps of the start
-// are known (start.go). Parts that need each other are connected in the end (connect.go). Then
-// Run runs them all (run.go).
+// reached (serving.go), the library's server is configured (frame.go), the admission chain
+// judges writes (admission.go), resources can be stored (stores.go), the server has the kinds
+// and the API answers (api.go), controllers are ready to run (controllers.go), and the steps of
+// the start are known (start.go). Parts that need each other are connected in the end
+// (connect.go). Then Run runs them all (run.go).
 package server

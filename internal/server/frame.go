@@ -127,8 +127,8 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 const healthPatience = time.Second
 
 // patientHealth has requests for the health of a starting server wait until the server is ready,
-// for patience at most. Test libraries ask every 100 ms, so that without the wait they would
-// notice up to 100 ms later.
+// for patience at most. Test libraries ask every 100 ms. Without the wait they would learn up
+// to 100 ms later that the server is ready.
 func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -147,7 +147,7 @@ func patientHealth(ready <-chan struct{}, patience time.Duration) filter {
 	}
 }
 
-// filter puts something in front of a handler.
+// filter returns a handler that runs before next, and calls it.
 type filter func(next http.Handler) http.Handler
 
 // filters are what a request passes on its way to the API, outermost first. One of the filters is
@@ -184,7 +184,7 @@ func through(handler http.Handler, filters ...filter) http.Handler {
 	return handler
 }
 
-// identify configures who a caller is.
+// identify configures how the server authenticates callers.
 func identify(ctx context.Context, config *genericapiserver.Config, s *settings, v *serving, self *loopback) error {
 	config.Authentication.APIAudiences = v.tokens.Issuers
 	if own := s.Authentication.APIAudiences; len(own) > 0 {

@@ -26,7 +26,8 @@ func groupVersions(h *harness.HTTP) []string {
 	return all
 }
 
-// S9.8: the versions that upstream no longer serves are there for those who ask for them.
+// S9.8: a server serves versions that upstream no longer serves, if its --runtime-config names
+// them.
 func TestOldVersionsAreServedOnDemand(t *testing.T) {
 	t.Parallel()
 	const oldDocument = "/swagger-2.0.0.pb-v1"
@@ -60,7 +61,7 @@ func TestOldVersionsAreServedOnDemand(t *testing.T) {
 			})
 			harness.Want(t, "discovered", strings.Join(shown, " "), strings.Join(tt.versions, " "))
 			harness.Want(t, oldDocument, h.Do("GET", oldDocument, "").Code, tt.document)
-			// An APIService of a version that is no longer served would be unavailable for good.
+			// An APIService of a version that is no longer served would never become available.
 			harness.Eventually(t, "APIServices are those of the served versions", func() error {
 				for gv := range catalog.LegacyVersions() {
 					code, wanted := h.Do("GET", "/apis/apiregistration.k8s.io/v1/apiservices/"+gv.Version+"."+gv.Group, "").Code, http.StatusNotFound
@@ -94,7 +95,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	var enable []string
 	for _, p := range plugins.All() {
-		// These refuse everything, or make what a test wants to see missing.
+		// These plugins refuse everything, or create objects that a test needs to be missing.
 		if !p.Default && !p.NeedsConfiguration && !slices.Contains([]string{"AlwaysDeny", "NamespaceAutoProvision"}, p.Name) {
 			enable = append(enable, p.Name)
 		}
@@ -105,7 +106,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 	h.Must(http.StatusCreated, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"writer"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"writer"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"alice"}]}`)
 	alice := s.HTTP(t, s.As("alice"))
 
-	// verdicts writes a resource through a version, and returns what was answered.
+	// verdicts writes a resource through a version, and returns the answers.
 	verdicts := func(t *testing.T, version, resource string) []string {
 		ns := s.Namespace(t)
 		path := "/apis/" + version + "/namespaces/" + ns + "/" + resource
@@ -143,7 +144,7 @@ func TestPluginsJudgeOldVersionsAsWhatIsStored(t *testing.T) {
 		note("with an owner", owned)
 		count := "count/" + resource + ".apps"
 		h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/"+ns+"/resourcequotas", fmt.Sprintf(`{"metadata":{"name":"q"},"spec":{"hard":{%q:"1"}}}`, count))
-		// No controller counts here: the status is what is enforced.
+		// No controller counts here: the test sets the status, which admission enforces.
 		h.Must(http.StatusOK, "PATCH", "/api/v1/namespaces/"+ns+"/resourcequotas/q/status", fmt.Sprintf(`{"status":{"hard":{%q:"1"},"used":{%[1]q:"1"}}}`, count), "Content-Type", harness.MergePatch)
 		var over *harness.Response
 		harness.Eventually(t, "the quota is in force", func() error {

@@ -55,7 +55,7 @@ func TestOptionalVersionsAreServed(t *testing.T) {
 			t.Errorf("api/all=true: %s is not served", gv)
 		}
 	}
-	// Upstream removed what these had.
+	// Upstream removed the resources of these versions.
 	for _, gv := range []string{"authentication.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1", "networking.k8s.io/v1beta1", "storage.k8s.io/v1beta1"} {
 		h.Must(http.StatusNotFound, "GET", "/apis/"+gv, "")
 	}

@@ -36,9 +36,9 @@ type Options struct {
 	EtcdPrefix                            string
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// MinFreeDisk is how many bytes of the disk of an embedded etcd must be free for
-	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that nothing
-	// is watched. EtcdQuota is how many bytes its database may have; 0 means
-	// DefaultEtcdQuota.
+	// writes to be accepted; 0 means DefaultMinFreeDisk, and less than 0 that the free space is
+	// not watched. EtcdQuota is how many bytes the database of the embedded etcd may have; 0
+	// means DefaultEtcdQuota.
 	MinFreeDisk, EtcdQuota int64
 	// BackupSchedule says when the embedded etcd is backed up, in the form of cron; empty
 	// means never. BackupDir is where backups go, empty meaning backups in DataDir, and
@@ -47,16 +47,16 @@ type Options struct {
 	BackupSchedule, BackupDir string
 	BackupKeep                int
 	ProgramVersion            string
-	// UnsafeNoFsync lets the embedded etcd answer before the disk has what was written, and
-	// files too: a crash of the machine loses data. It is for tests.
+	// UnsafeNoFsync lets the embedded etcd answer before a write is on the disk, and the server
+	// go on before its files are: a crash of the machine loses data. It is for tests.
 	UnsafeNoFsync bool
 	// EndAtOnce lets the server end without finishing the requests that run. It is for
 	// tests.
 	EndAtOnce bool
 
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate, both or
-	// neither; ClientCAFile verifies client certificates besides the server's
-	// own authority, which always does.
+	// neither; ClientCAFile verifies client certificates in addition to the server's own
+	// authority, which always does.
 	TLSCertFile, TLSPrivateKeyFile string
 	ClientCAFile                   string
 	// TokenAuthFile is a CSV file of tokens, users and groups.
@@ -69,16 +69,17 @@ type Options struct {
 	// ServiceAccountSigningEndpoint is the socket of an external signer of tokens, instead of
 	// these keys.
 	ServiceAccountSigningEndpoint string
-	// ServiceAccountJWKSURI is where others find the keys that verify tokens, in what this
-	// server says of its issuer; empty means this server.
+	// ServiceAccountJWKSURI is the URL of the keys that verify tokens, as the OpenID
+	// configuration of this server shows it; empty means a URL of this server.
 	ServiceAccountJWKSURI string
 	// ServiceAccountIssuers are the issuers of tokens that are accepted. The first one is
 	// that of new tokens. None means https://kubernetes.default.svc.cluster.local.
 	ServiceAccountIssuers []string
-	// Authentication says which tokens of others are accepted: of OpenID Connect, or by a
-	// webhook. Authorization says who decides what callers may do; nil or no modes mean RBAC.
-	// These are upstream's own options, with its flags. Of Authentication, APIAudiences,
-	// OIDC, WebHook and AuthenticationConfigFile count.
+	// Authentication says which tokens are accepted that this server did not issue: those of
+	// OpenID Connect providers, or those that a webhook accepts. Authorization says which
+	// authorizers decide what callers may do; nil or no modes mean RBAC. Both are upstream's own
+	// options, with its flags. The server reads only APIAudiences, OIDC, WebHook and
+	// AuthenticationConfigFile of Authentication.
 	Authentication *kubeoptions.BuiltInAuthenticationOptions
 	Authorization  *kubeoptions.BuiltInAuthorizationOptions
 
@@ -108,19 +109,21 @@ type Options struct {
 	AdmissionConfigFile string
 	// ProxyClientCertFile and ProxyClientKeyFile are the client certificate that is
 	// presented to aggregated servers, and to external hooks (v1alpha1) for which the
-	// AdmissionConfiguration has no user, both or neither. Without them, aggregated servers
-	// are shown one that the server has made.
+	// AdmissionConfiguration has no user, both or neither. Without them, the server presents to
+	// aggregated servers a certificate that it has made.
 	ProxyClientCertFile, ProxyClientKeyFile string
-	// RequestHeader says which proxies may say in headers who a caller is: the library's own
-	// options, with its flags. Without a ClientCAFile that is the authority of the
-	// certificate that the server has made, and nobody when ProxyClientCertFile is set.
+	// RequestHeader says which proxies may name the caller of a request in headers: the
+	// library's own options, with its flags. The authorities of proxies are its ClientCAFile
+	// and, unless ProxyClientCertFile is set, the authority that the server has made for its own
+	// certificate. If there is neither, no proxy may name callers.
 	RequestHeader *options.RequestHeaderAuthenticationOptions
 	// RuntimeConfig switches versions of the API on and off, each entry
 	// GROUP/VERSION or GROUP/VERSION=true or =false. On by default are
 	// admissionregistration.k8s.io/v1beta1 and /v1alpha1, off are extensions/v1beta1,
 	// apps/v1beta1 and apps/v1beta2, and the versions that kube-apiserver does not serve by
-	// default. The entry api/legacy switches the former on, and what clients of 2017 need
-	// besides; api/all, api/beta and api/alpha switch on the latter.
+	// default. The entry api/legacy switches on extensions/v1beta1, apps/v1beta1 and
+	// apps/v1beta2, and the path at which clients of 2017 read OpenAPI v2. The entries api/all,
+	// api/beta and api/alpha switch on versions that kube-apiserver does not serve by default.
 	RuntimeConfig []string
 	// EmulatedVersion, MinCompatibilityVersion and FeatureGates are those flags of
 	// kube-apiserver, in its form: the release of Kubernetes to behave as, the oldest one that
@@ -137,19 +140,19 @@ type Options struct {
 	AdmissionRefreshInterval, AdmissionMaxStaleness time.Duration
 	// AdmissionConsistency is "bounded", the default, or "strict".
 	AdmissionConsistency string
-	// AdmissionWebhookBreaker says which failures in a row make a webhook server be
-	// skipped until it answers again: "connect", the default, "timeout" for calls
-	// that are not answered in time besides, or "off". It holds for conversion
-	// webhooks, too.
+	// AdmissionWebhookBreaker says which failures in a row make the server skip a webhook server
+	// until it answers again: "connect", the default, means failed connections; "timeout" means
+	// these and calls that are not answered in time; "off" means none. The same holds for
+	// conversion webhooks.
 	AdmissionWebhookBreaker string
-	// AdmissionWebhookMaxInFlight limits the concurrent calls of an admission plugin
-	// to one webhook server, and those of all conversions to one; 0
-	// means 200.
+	// AdmissionWebhookMaxInFlight limits the concurrent calls of an admission plugin to one
+	// webhook server, and the concurrent calls of all conversions to one webhook server; 0 means
+	// 200.
 	AdmissionWebhookMaxInFlight int
 	// AdmissionTraceBytes is about how much memory the traces of the latest requests may
-	// take, in bytes; 0 means 8 MiB, and less than 0 that none are kept.
-	// AdmissionTraceRedact leaves the values of patches out of what is shown of them;
-	// those of secrets never are shown.
+	// take, in bytes; 0 means 8 MiB, and less than 0 that no traces are kept.
+	// AdmissionTraceRedact leaves the values out of the patches that traces show. Values of
+	// secrets are never shown.
 	AdmissionTraceBytes  int
 	AdmissionTraceRedact bool
 	// AdmissionTraceSkips has traces say why webhooks and policies did not judge a request.
@@ -174,18 +177,18 @@ type Options struct {
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
 	FakeNodes int
-	// HintsAtMissing has a workload whose controller does not run, and a pod without a node, get an
-	// event that says what would have to run.
+	// HintsAtMissing has the server write an event for a workload whose controller does not run,
+	// and for a pod without a node. The event says what would have to run.
 	HintsAtMissing bool
 
-	// ServiceAddresses say where webhooks are whose services lead nowhere here, each as
-	// NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the service.
+	// ServiceAddresses give the addresses of webhooks whose services have no endpoints in this
+	// server, each as NAMESPACE/NAME[:PORT]=HOST:PORT, without PORT for every port of the
+	// service.
 	ServiceAddresses []string
 
-	// DialWebhook opens connections to webhooks, with what their service or URL
-	// resolves to as address, and those of the proxies of pods and services. It is
-	// for programs that embed a server and know another way to where its webhooks
-	// run; nil means TCP.
+	// DialWebhook opens connections to webhooks, and the connections of the proxies of pods and
+	// services. addr is what the service or the URL of the webhook resolves to. DialWebhook is
+	// for programs that embed a server and do not reach its webhooks by TCP; nil means TCP.
 	DialWebhook func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	// TracingConfigFile is a TracingConfiguration, which names the OpenTelemetry receiver

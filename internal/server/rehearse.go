@@ -37,30 +37,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Rehearsal says how a request is judged that is made for a test: as if it were made, by all that
-// judges requests, and without a change of what is stored.
+// Rehearsal says how the server judges a request for a test. The server judges it as any other
+// request, and stores nothing.
 type Rehearsal struct {
 	// Stored are objects that the request finds, instead of what is stored under their names.
 	Stored []Stored
-	// Authorize has the server ask whether the user may make the request. Otherwise everybody may;
-	// expressions that ask what the user may do get the server's answer in both cases.
+	// Authorize has the server check whether the user may make the request. Otherwise every user
+	// may. Expressions that ask what the user may do get the server's answer in both cases.
 	Authorize bool
 	// Connect says that the request is a CONNECT, which cannot be a dry run. Admission judges it,
 	// and nothing is connected.
 	Connect bool
-	// DryRun makes the request a dry run for those who judge it, too.
+	// DryRun makes the request a dry run for the webhooks and policies that judge it, too.
 	DryRun bool
 	// Answer, if set, answers a call of a webhook. With neither a response nor an error, the
 	// webhook is called.
 	Answer func(*registration.Entry, *http.Request) (*http.Response, error)
-	// Saw, if set, is given each evaluation of an expression. It may be called at the same time by
-	// several goroutines.
+	// Saw, if set, is called with each evaluation of an expression, by several goroutines at the
+	// same time.
 	Saw func(*registration.Entry, *expression.Expression, *expression.Seen)
 
 	trace *trace.Trace
-	// admitted is set when the request reaches the API: its user may make it.
+	// admitted is set when the request has passed authorization: its user may make the request.
 	admitted atomic.Bool
-	// connected is set when admission let a connection pass, which then is not made.
+	// connected is set when admission let a CONNECT pass. The server then makes no connection.
 	connected atomic.Bool
 
 	mu struct {
@@ -73,7 +73,8 @@ type Rehearsal struct {
 type Stored struct {
 	Resource        schema.GroupResource
 	Namespace, Name string
-	// Object is in any version that the server can read. JSON, if set, has it in place of Object.
+	// Object is in any version that the server can read. JSON, if set, has the object in place
+	// of Object.
 	Object *unstructured.Unstructured
 	JSON   []byte
 }
@@ -81,8 +82,8 @@ type Stored struct {
 // Trace is what admission did.
 func (r *Rehearsal) Trace() *trace.Trace { return r.trace }
 
-// Connected reports whether admission let a CONNECT pass. Its answer is an error all the same,
-// since nothing is connected.
+// Connected reports whether admission let a CONNECT pass. The answer to the CONNECT is an error
+// in any case, since nothing is connected.
 func (r *Rehearsal) Connected() bool { return r.connected.Load() }
 
 // Authorized reports whether the user may make the request.
@@ -102,8 +103,8 @@ func rehearsalOf(ctx context.Context) *Rehearsal {
 	return r
 }
 
-// Rehearse answers a request for a test, which needs no credentials: it is made as the server
-// itself, or as whom its headers impersonate. The server must be ready and have
+// Rehearse answers a request for a test. The request needs no credentials: its user is the
+// server itself, or the user that its headers impersonate. The server must be ready and have
 // Options.Rehearsals. A Rehearsal is used once.
 func (s *Server) Rehearse(w http.ResponseWriter, req *http.Request, r *Rehearsal) {
 	a := s.assembly.Load()
@@ -125,7 +126,7 @@ func (s *Server) Rehearse(w http.ResponseWriter, req *http.Request, r *Rehearsal
 	r.trace.Finish()
 }
 
-// Attempt is what came of a write that was tried.
+// Attempt is the outcome of a write that was tried.
 type Attempt struct {
 	// Tried is nil when the write was rejected.
 	*resources.Tried
@@ -138,9 +139,9 @@ type Attempt struct {
 const attemptTime = 34 * time.Second
 
 // Try judges a create, an update or a deletion as Rehearse does, in a fraction of its time, and
-// without authorization. ok is false for a write that only Rehearse can judge; the Rehearsal can be
-// used for it. The object that an update changes, or a deletion deletes, must be among those that
-// the Rehearsal has stored.
+// without authorization. ok is false for a write that only Rehearse can judge; the caller can
+// then pass the same Rehearsal to Rehearse. The object that an update changes, or a deletion
+// deletes, must be among those that the Rehearsal has stored.
 func (s *Server) Try(ctx context.Context, t *resources.Trial, who user.Info, r *Rehearsal) (attempt *Attempt, ok bool) {
 	a := s.assembly.Load()
 	if a == nil || !s.settings.Rehearsals {
@@ -199,7 +200,8 @@ func (n *notedWarnings) list() []string {
 	return slices.Clone(n.texts)
 }
 
-// rehearsing is a filter behind authorization.
+// rehearsing is a filter behind authorization. It notes that the user of a rehearsal may make
+// the request.
 func (s *settings) rehearsing(next http.Handler) http.Handler {
 	if !s.Rehearsals {
 		return next
@@ -212,7 +214,7 @@ func (s *settings) rehearsing(next http.Handler) http.Handler {
 	})
 }
 
-// rehearsalAuthorizer lets everybody make the requests of tests that do not ask.
+// rehearsalAuthorizer lets every user make the request of a Rehearsal without Authorize.
 type rehearsalAuthorizer struct{ authorizer.Authorizer }
 
 func (z rehearsalAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -222,7 +224,8 @@ func (z rehearsalAuthorizer) Authorize(ctx context.Context, a authorizer.Attribu
 	return z.Authorizer.Authorize(ctx, a)
 }
 
-// rehearsalChain is the chain of admission, for rehearsals and for what else is written.
+// rehearsalChain is the chain of admission. It marks the requests of rehearsals, and passes all
+// others on as they are.
 type rehearsalChain struct{ admission.Passes }
 
 func (c rehearsalChain) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
@@ -281,7 +284,7 @@ func (a rehearsed) AsMade() apiadmission.Attributes {
 	return made{a}
 }
 
-// made are the attributes of a rehearsal as those of a request that is stored.
+// made shows the attributes of a rehearsal as those of a request that is not a dry run.
 type made struct{ rehearsed }
 
 func (a made) IsDryRun() bool { return false }
@@ -322,7 +325,7 @@ func (w rehearsalWitness) Saw(ctx context.Context, e *expression.Expression, see
 	rehearsalOf(ctx).Saw(w.entry, e, seen)
 }
 
-// rehearsalCalls has tests answer the calls of webhooks.
+// rehearsalCalls has Rehearsal.Answer answer the calls of webhooks.
 type rehearsalCalls struct{ http.RoundTripper }
 
 func (c rehearsalCalls) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -336,7 +339,8 @@ func (c rehearsalCalls) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(req)
 }
 
-// anywhere resolves services that are not there to their names: a test may answer for them.
+// anywhere resolves services without endpoints to their names in a rehearsal with an Answer,
+// which may answer for them.
 func anywhere(inner call.Resolver) call.Resolver {
 	return call.ResolverFunc(func(ctx context.Context, namespace, name string, port int32) ([]string, error) {
 		found, err := inner.Resolve(ctx, namespace, name, port)
@@ -347,7 +351,7 @@ func anywhere(inner call.Resolver) call.Resolver {
 	})
 }
 
-// storedFor finds what a rehearsal has in place of what is stored.
+// storedFor finds the object that a rehearsal has in place of the stored one.
 func storedFor(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error) {
 	r := rehearsalOf(ctx)
 	if r == nil {

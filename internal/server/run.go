@@ -101,7 +101,7 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 	return nil
 }
 
-// afterStart runs what works through the API once the server is ready, until ctx ends.
+// afterStart runs the functions of whenReady, which work through the API, until ctx ends.
 func (a *assembly) afterStart(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, run := range a.whenReady {
@@ -124,7 +124,8 @@ func (a *assembly) serve(ctx context.Context) error {
 	return a.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// start brings up what works through the server's own API.
+// start starts the informers and does the steps of the start, which all work through the
+// server's own API.
 func (a *assembly) start(ctx context.Context) error {
 	a.loopback.informers.Start(ctx.Done())
 	if err := a.boot.run(ctx); err != nil {
@@ -138,8 +139,8 @@ func (a *assembly) start(ctx context.Context) error {
 	return nil
 }
 
-// startError returns what Run says of an error of the start: nothing when the server was ended
-// during the start, which is not a fault.
+// startError returns the error of Run for an error of the start. It is nil when the server was
+// ended during the start, which is not a fault.
 func startError(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), context.Canceled) {
 		return nil

@@ -35,7 +35,7 @@ func eventually(t *testing.T, h *harness.HTTP, code int, path, body string) {
 	})
 }
 
-// serviceOf makes a service with an endpoint, which the server's dialer leads anywhere.
+// serviceOf makes a service with an endpoint. The server's dialer connects to another address.
 func serviceOf(h *harness.HTTP, name string) {
 	h.Must(http.StatusCreated, "POST", "/api/v1/namespaces/default/services", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"ports":[{"port":443}]}}`, name))
 	h.Must(http.StatusCreated, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", fmt.Sprintf(
@@ -43,8 +43,8 @@ func serviceOf(h *harness.HTTP, name string) {
 }
 
 // TestVersionsAreSwitched proves S9.8 and S11.12: a version that is switched off is
-// not served; registrations through v1alpha1 are then not in force, which is not an
-// error, and are back when the version is.
+// not served; registrations through v1alpha1 are then not in force, which is not an error. They
+// are in force again when the version is switched on.
 func TestVersionsAreSwitched(t *testing.T) {
 	const trial, secret = `{"metadata":{"name":"trial"}}`, secrets + "?dryRun=All"
 	hooks := harness.NewWebhookServer(t, []string{"hook.default.svc"})
@@ -173,9 +173,9 @@ func TestExternalHooksSeeTheProxyClientCertificate(t *testing.T) {
 	}
 }
 
-// TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has
-// the kinds of MutatingAdmissionPolicy only if --runtime-config asks for them, and they are the
-// objects of v1.
+// TestMutatingPoliciesInV1beta1 proves S13.3 and S13.4, with D44 and D45: v1beta1 has the kinds
+// of MutatingAdmissionPolicy only if --runtime-config names them, and their objects are those
+// of v1.
 func TestMutatingPoliciesInV1beta1(t *testing.T) {
 	dir := t.TempDir()
 	const policies = "/mutatingadmissionpolicies"

@@ -122,8 +122,8 @@ func (s *settings) listen() (net.Listener, error) {
 
 // CaughtUp returns when requests are judged by all objects that were stored before the call. A
 // cluster needs a moment for that, because its admission plugins and its RBAC read caches.
-// Registrations need no wait: their writes are answered when they are in force. The server must
-// be ready. Deletions are not waited for.
+// Registrations need no wait: the server answers a write of a registration when the
+// registration is in force. The server must be ready. CaughtUp does not wait for deletions.
 func (s *Server) CaughtUp(ctx context.Context) error {
 	a := s.assembly.Load()
 	if a == nil {

@@ -65,7 +65,7 @@ type serving struct {
 	toAggregated *certificates.Pair
 }
 
-// reachable is the phase in which clients can be given an address, and the server is a client of
+// reachable is the phase in which the server has an address for its clients, and is a client of
 // itself.
 type reachable struct {
 	*opened
@@ -164,7 +164,8 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	}
 	v.clientCA = clients
 	if v.proxies != nil {
-		// TLS names these authorities to clients, which then present certificates of them.
+		// TLS names these authorities to clients, which then present certificates that the
+		// authorities have signed.
 		clients = dynamiccertificates.NewUnionCAContentProvider(clients, v.proxies.CAContentProvider)
 	}
 	loopbackCert, loopbackKey, err := auth.Loopback(genericapiserver.LoopbackClientServerNameOverride)
@@ -195,8 +196,8 @@ func (v *serving) secure(s *settings, listener net.Listener, certFile, keyFile s
 	return nil
 }
 
-// front sets up how this server is known to aggregated servers, and which proxies it trusts
-// itself.
+// front sets up the certificate by which aggregated servers know this server, and the proxies
+// that this server trusts.
 func (v *serving) front(s *settings) error {
 	var err error
 	if v.proxies, err = s.proxies.ToAuthenticationRequestHeaderConfig(); err != nil {
@@ -245,12 +246,13 @@ func (v *serving) announced(s *settings) string {
 	return v.address.URL
 }
 
-// toPeers reaches the other servers on the same etcd, as a proxy that says who the user is.
+// toPeers reaches the other servers on the same etcd. This server presents itself to them as a
+// proxy that names the user in headers.
 func (v *serving) toPeers() http.RoundTripper {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(v.pki.CA)
 	trusted.AppendCertsFromPEM(v.ca)
-	// Such a request is rare: no connection is kept.
+	// Requests to other servers are rare: no connection is kept.
 	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
 		RootCAs: trusted, MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -311,7 +313,7 @@ func newLoopback(config *restclient.Config, stopped <-chan struct{}) (*loopback,
 	}, nil
 }
 
-// services returns what finds the webhooks behind services.
+// services returns the resolver that finds the webhooks behind services.
 func (l *loopback) services(s *settings) call.Resolver {
 	return s.addresses.Before(webhookservices.Resolver(l.informers, l.stopped))
 }

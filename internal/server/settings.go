@@ -68,10 +68,11 @@ func (s *settings) strict() bool { return s.AdmissionConsistency == consistencyS
 // runs reports whether the admission plugin of a name is in the chain.
 func (s *settings) runs(plugin string) bool { return slices.Contains(s.plugins, plugin) }
 
-// files returns what writes the server's own files.
+// files returns the writer of the server's own files.
 func (s *settings) files() auth.Files { return auth.Files{NoSync: s.UnsafeNoFsync} }
 
-// ownKey is the place in etcd of what servers keep there besides objects.
+// ownKey is the prefix in etcd of data of a name that servers keep there in addition to
+// objects.
 func (s *settings) ownKey(name string) string { return path.Join(s.EtcdPrefix, "gatehouse", name) }
 
 // newSettings says in one sentence what is wrong with the options, naming the flag.
@@ -316,7 +317,8 @@ func (s *settings) checkAudit() error {
 	return nil
 }
 
-// checkProxies adds the usual names of headers in which proxies say who a caller is.
+// checkProxies checks RequestHeader, and adds the usual names of the headers in which proxies
+// name callers.
 func (s *settings) checkProxies() error {
 	given := &s.proxies
 	*given = *s.RequestHeader

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A file that does not exist is one sentence, which names the flag.
+// The error about a file that does not exist is one sentence, which names the flag.
 func TestAFileThatDoesNotExistIsNamed(t *testing.T) {
 	if _, err := newSettings(Options{DataDir: t.TempDir(), TracingConfigFile: "nowhere.yaml"}); err == nil || !strings.HasPrefix(err.Error(), "--tracing-config-file: open nowhere.yaml") {
 		t.Errorf("got %v for a file that does not exist", err)
@@ -27,7 +27,7 @@ func TestEveryDefaultIsUsed(t *testing.T) {
 	}
 }
 
-// TestWhatIsChosenIsNoDefault: no default replaces what was chosen.
+// TestWhatIsChosenIsNoDefault: no default replaces an option that was set.
 func TestWhatIsChosenIsNoDefault(t *testing.T) {
 	chosen := Options{DataDir: t.TempDir()}
 	defaults, v := reflect.ValueOf(Defaults()), reflect.ValueOf(&chosen).Elem()

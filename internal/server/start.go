@@ -22,8 +22,8 @@ import (
 // assembly is the last phase: a server with all its parts in place, not yet serving.
 type assembly struct {
 	*controlled
-	// boot are the steps of the start, and objects makes later what the API refused during the
-	// start.
+	// boot are the steps of the start, and objects creates later the objects that the API
+	// refused during the start.
 	boot    *boot
 	objects *bootstrap.Objects
 	// running are functions that run until the server ends, and whenReady functions that run from
@@ -31,19 +31,19 @@ type assembly struct {
 	running, whenReady []func(context.Context)
 }
 
-// newAssembly lists the steps of the start, and what runs.
+// newAssembly lists the steps of the start, and the functions that run after it.
 func newAssembly(c *controlled) (*assembly, error) {
 	objects := &bootstrap.Objects{Client: c.loopback.client, ServiceRange: c.settings.ServiceClusterIPRange, MakeAccount: c.admitter.makeAccount}
 	callers := aggregation.Callers{ClientCA: c.serving.clientCA, Proxies: c.serving.proxies}
 	a := &assembly{
 		controlled: c, objects: objects,
 		boot: newBoot([]bootStep{
-			// Later steps need these.
+			// Later steps need these objects.
 			{name: bootNamespaces, do: objects.OrLater(objects.Namespaces)},
 			{name: bootServiceCIDR, do: objects.OrLater(objects.ServiceCIDR)},
 			{name: bootPriorityClasses, do: objects.OrLater(objects.PriorityClasses)},
 		}, slices.Concat([]bootStep{
-			// No other step needs these.
+			// No other step needs the following steps.
 			{name: bootRoles, do: objects.OrLater(objects.Roles)},
 			{name: bootCustomKinds, do: c.api.custom.Ready},
 			{name: bootService, do: objects.OrLater(c.publisher.Start)},
@@ -97,7 +97,7 @@ const (
 	bootAuthentication  = "start-cluster-authentication-info-controller"
 )
 
-// bootStep is something that is done once, when requests are served.
+// bootStep is a step of the start. It is done once, when requests are served.
 type bootStep struct {
 	name string
 	do   func(context.Context) error
@@ -105,10 +105,10 @@ type bootStep struct {
 	lasting bool
 }
 
-// boot is the start of a server in steps, each of which is a health check that fails
-// until the step is done.
+// boot is the start of a server in steps. Each step has a health check that fails until the
+// step is done.
 type boot struct {
-	// inOrder are done one after the other, then the others all at once.
+	// The steps of inOrder are done one after the other, then those of atOnce all at once.
 	inOrder, atOnce []bootStep
 	done            map[string]*atomic.Bool
 }

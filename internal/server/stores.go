@@ -94,7 +94,7 @@ func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernet
 	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
 		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
 	}
-	// Nothing may fill the disk of an embedded etcd.
+	// Guard refuses writes before the disk of an embedded etcd is full.
 	if db.embedded != nil {
 		client.Kubernetes = db.embedded.Guard(client.Kubernetes)
 	}

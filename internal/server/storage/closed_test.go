@@ -6,7 +6,8 @@ import (
 	"weak"
 )
 
-// S22.24: who still has a store that was closed does not keep its watch cache.
+// S22.24: a caller that still has a closed store does not keep the store's watch cache in
+// memory.
 func TestAClosedStoreKeepsNoCache(t *testing.T) {
 	destroyed := false
 	l := &lazy{

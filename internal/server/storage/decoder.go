@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 )
 
-// retriable is a decoder that takes no object for corrupt because its conversion has to wait:
-// that error is the client's, who tries again.
+// retriable is a decoder that does not report an object as corrupt when its conversion could
+// not get a turn: the client gets that error, 429, and tries again.
 type retriable struct{ etcd3.Decoder }
 
 // Decode implements etcd3.Decoder.
@@ -24,7 +24,7 @@ func (r retriable) DecodeListItem(ctx context.Context, data []byte, revision uin
 	return obj, busyOr(err)
 }
 
-// busyOr returns the 429 that an error wraps, else the error.
+// busyOr returns the 429 that an error wraps, or else the error itself.
 func busyOr(err error) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) && apierrors.IsTooManyRequests(status) {

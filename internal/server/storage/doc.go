@@ -1,5 +1,5 @@
-// Package storage gives every resource its place in etcd: one client for all of
-// them, and a watch cache each, which the first list or watch of the resource opens.
+// Package storage gives every resource its place in etcd: all resources share one client, and
+// each has a watch cache, which the first list or watch of the resource opens.
 //
 // A server has well over a hundred resources and most installations use a few.
 // A store that is opened eagerly costs a gRPC connection, a watch and a cache;

@@ -28,8 +28,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// compactionInterval is how often the history of etcd is cut, the period a
-// kube-apiserver uses. Watches that resume from before the cut get 410 Gone.
+// compactionInterval is how often etcd is compacted, as often as by kube-apiserver. Watches
+// that resume from a compacted revision get 410 Gone.
 const compactionInterval = 5 * time.Minute
 
 // Factory makes the storage of every resource. It is a
@@ -45,9 +45,9 @@ type Factory struct {
 	uncached  map[schema.GroupResource]bool
 	decorator Decorator
 	past      past
-	// written is given every write; nil when nobody wants to know.
+	// written is called with every write; nil when OnWrite was not called.
 	written func(context.Context, Write)
-	// instead is asked before what is stored is read; nil when there is none.
+	// instead is called before a get of a stored object; nil when there is no such function.
 	instead Instead
 	// filling is how long reads wait for a watch cache: fillingTimeout, but in tests.
 	filling time.Duration
@@ -63,7 +63,7 @@ type Factory struct {
 
 // Decorator changes what stores do.
 type Decorator interface {
-	// Attributes may add to what a store knows of an object for field selectors.
+	// Attributes may add fields of objects that field selectors can use.
 	Attributes(schema.GroupResource, apistorage.AttrFunc) apistorage.AttrFunc
 	// Store returns the store to use: inner, or a store in front of it. root is the
 	// prefix of the resource's keys. The result must not call inner after inner was
@@ -87,8 +87,9 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 	for _, gr := range uncached {
 		f.uncached[gr] = true
 	}
-	// Stores ask this of their own client, which has no endpoints: see watching.
-	// Without it no cache catches up with etcd before the next write.
+	// A store checks this feature with its own client, which has no endpoints (see watching):
+	// the check here sets the result. Without the feature no cache catches up with etcd before
+	// the next write.
 	etcdfeature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	return f
 }
@@ -96,11 +97,11 @@ func NewFactory(configs serverstorage.StorageFactory, client *kubernetes.Client,
 // Write is a write that was done, or may have been done.
 type Write struct {
 	Resource schema.GroupResource
-	// Place is what the keys of the resource begin with, before a slash, and Key the one
-	// that was written. Both are as stores know them, without the prefix of all keys.
+	// Place is the beginning of the keys of the resource, before a slash, and Key the key that
+	// was written. Both are as stores know them, without the prefix of all keys.
 	Place, Key string
-	// Object is what is stored now, or was deleted, with the revision of that; nil when the
-	// write failed.
+	// Object is the object that was stored or deleted, with the revision of the write; nil when
+	// the write failed.
 	Object    runtime.Object
 	Operation Operation
 }
@@ -115,16 +116,17 @@ const (
 	Deleted
 )
 
-// OnWrite has written called after each write, before the request that writes is answered,
-// with the context of that. It is called once, before the stores are used.
+// OnWrite makes stores call written after each write, with the context of the request, before
+// that request is answered. OnWrite is called once, before the stores are used.
 func (f *Factory) OnWrite(written func(context.Context, Write)) { f.written = written }
 
-// Instead may have what a request is to find instead of what is stored: it decodes that into an
-// object and returns true. name is the rest of the key behind the place of the resource.
+// Instead may have an object that a request finds in place of the stored one: it then decodes
+// that object into the argument into, and returns true. name is the rest of the key behind the
+// place of the resource.
 type Instead func(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error)
 
-// Instead has gets of single objects ask instead first. It is called once, before the stores are
-// used.
+// Instead makes gets of single objects call instead first. Instead is called once, before the
+// stores are used.
 func (f *Factory) Instead(instead Instead) { f.instead = instead }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -167,11 +169,10 @@ func (f *Factory) Close() {
 	f.compactor.Stop()
 }
 
-// watching returns the client with a watch stream of its own, and what closes
-// that. etcd reports the progress of a stream only while all its watches have
-// begun, and one that was opened from the next revision on begins with the next
-// write: on a common stream it would keep consistent lists of all other resources
-// waiting for that.
+// watching returns the client with a watch stream of its own, and a function that closes the
+// stream. etcd reports the progress of a stream only when all its watches have begun, and a
+// watch that was opened from the next revision on begins with the next write. On a common
+// stream such a watch would make consistent lists of all other resources wait for that write.
 func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 	shared := f.client.Client
 	own := clientv3.NewCtxClient(shared.Ctx())
@@ -183,7 +184,7 @@ func (f *Factory) watching() (client *kubernetes.Client, closeWatcher func()) {
 // countTimeout bounds the count of the objects of a resource that is used for the first time.
 const countTimeout = 2 * time.Second
 
-// empty reports whether it is known that there is no key below a prefix.
+// empty reports whether etcd has no key below a prefix; false if that cannot be found out.
 func (f *Factory) empty(prefix string) bool {
 	ctx, cancel := context.WithTimeout(f.client.Ctx(), countTimeout)
 	defer cancel()

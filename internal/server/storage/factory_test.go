@@ -96,9 +96,9 @@ func everything() apistorage.SelectionPredicate {
 	return apistorage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), GetAttrs: apistorage.DefaultNamespaceScopedAttr}
 }
 
-// A cache learns how far etcd is although nothing of its own resource is written:
-// it asks for the progress of its watch. Without that, a consistent watch fails
-// after three seconds and every consistent list goes to etcd.
+// A cache learns the present revision of etcd although no object of its resource is written:
+// the cache asks for the progress of its watch. Without that, a consistent watch fails after
+// three seconds and every consistent list goes to etcd.
 func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	f := newFactory(t)
 	quiet, busy := open(t, f, "quiet"), open(t, f, "busy")
@@ -140,8 +140,8 @@ func TestCachesCatchUpWithWritesOfOtherResources(t *testing.T) {
 	}
 }
 
-// An unused store is not opened, one that is only written and got has no watch cache, and a closed
-// one stays closed.
+// An unused store is not opened, a store that is only written and got has no watch cache, and a
+// closed store stays closed.
 func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	f := newFactory(t)
 	unused, written, used := open(t, f, "unused").(*lazy), open(t, f, "written").(*lazy), open(t, f, "used").(*lazy)
@@ -167,7 +167,7 @@ func TestStoresAreOpenedByTheirFirstUse(t *testing.T) {
 	if err := unused.ReadinessCheck(); err != nil {
 		t.Errorf("a store that nobody used is not ready: %v", err)
 	}
-	// What an earlier server left undone with objects is seen where the cache is filled.
+	// When the cache is filled, the server finds work that an earlier server left undone.
 	later := NewFactory(nil, f.client, nil)
 	t.Cleanup(later.Close)
 	with := open(t, later, "written").(*lazy)

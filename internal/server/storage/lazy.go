@@ -15,10 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
-// lazy is a storage that is opened by the first call that needs it. Its watch cache, which costs
-// far more, is opened by the first list or watch: of a kind that is only written and got, there is
-// none. A kind that has objects when it is first used has one at once: what an earlier server left
-// undone with them is seen where the cache is filled.
+// lazy is a storage that is opened by the first call that needs it. Its watch cache, which
+// costs far more, is opened by the first list or watch: a kind that is only written and got has
+// no watch cache. A kind that has objects when it is first used gets a watch cache at once:
+// when the cache is filled, the server finds work that an earlier server left undone with these
+// objects.
 type lazy struct {
 	versioner apistorage.Versioner
 	// open opens the storage, and cache a watch cache in front of it.
@@ -26,14 +27,15 @@ type lazy struct {
 	cache func(*direct) (*opened, error)
 	// written is called after each write.
 	written func(ctx context.Context, key string, obj runtime.Object, operation Operation, err error)
-	// instead may have what a get is to find; nil when nothing does.
+	// instead may have the object that a get finds; nil when there is no such function.
 	instead func(ctx context.Context, key string, into runtime.Object) (bool, error)
 	// filled is set once the watch cache has been ready.
 	filled atomic.Bool
 
 	mu struct {
 		sync.Mutex
-		// direct is the storage without a watch cache; opened is nil as long as there is none.
+		// direct is the storage without a watch cache; opened is the storage with one, nil until
+		// the cache is opened.
 		direct *direct
 		opened *opened
 		closed bool
@@ -59,7 +61,7 @@ type opened struct {
 	raw     apistorage.Interface
 	filling *filling
 	destroy func()
-	// past bounds the watches of what was before the cache.
+	// past bounds the watches that begin before the cache.
 	past *past
 }
 
@@ -115,11 +117,12 @@ func (l *lazy) openLocked() (*direct, error) {
 	return l.mu.direct, nil
 }
 
-// cached calls a read that may need the watch cache. The cache turns away what it
-// cannot answer while it is being filled (429), as that of a kube-apiserver does,
-// which fills most of its caches before it begins to serve. Here the first use of a
-// resource opens the cache: such a read waits until it is filled, once, and in nobody's
-// place. When the cache could not be filled, or not within fillingTimeout, nobody waits any more.
+// cached calls a read that may need the watch cache. While the cache is being filled, it
+// answers reads that it cannot serve yet with 429, as the caches of kube-apiserver do. But
+// kube-apiserver fills most of its caches before it begins to serve, and here the first use of
+// a resource opens the cache. So a read that gets this 429 waits once until the cache is
+// filled, and gives back its place meanwhile. When the cache could not be filled in time, reads
+// do not wait any more.
 func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 	o, err := l.get()
 	if err != nil {
@@ -138,7 +141,8 @@ func (l *lazy) cached(ctx context.Context, read func(*opened) error) error {
 	return read(o)
 }
 
-// used returns the storage with its watch cache if some call has opened that already, else nil.
+// used returns the storage with its watch cache if a call has opened the cache already, else
+// nil.
 func (l *lazy) used() *opened {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +152,8 @@ func (l *lazy) used() *opened {
 func (l *lazy) close() {
 	l.mu.Lock()
 	o, d, closed := l.mu.opened, l.mu.direct, l.mu.closed
-	// Who still has the store, such as a request that is kept, does not have its cache.
+	// Callers that still have the store, such as a request that is kept, then do not keep the
+	// cache in memory.
 	l.mu.opened, l.mu.direct, l.mu.closed = nil, nil, true
 	l.mu.Unlock()
 	switch {
@@ -234,8 +239,8 @@ func (l *lazy) Stats(ctx context.Context) (apistorage.Stats, error) {
 	return o.Stats(ctx)
 }
 
-// ReadinessCheck is nil for a storage that was never used: there is nothing in
-// it to wait for.
+// ReadinessCheck returns nil for a storage whose cache was never opened: there is no cache to
+// wait for.
 func (l *lazy) ReadinessCheck() error {
 	if o := l.used(); o != nil {
 		return o.ReadinessCheck()
@@ -274,13 +279,13 @@ func (l *lazy) CompactRevision() int64 {
 	return 0
 }
 
-// fillingTimeout is how long reads wait for a watch cache from when it was opened, if they have the
-// time: on a machine that has too much to do, a cache with many objects takes seconds.
-const fillingTimeout = time.Minute
+// fillingTimeout is how long after the opening of a watch cache reads wait for it.
+const fillingTimeout = 5 * time.Second
 
-// filling is the time in which a watch cache is filled first.
+// filling is the time in which a watch cache is first filled.
 type filling struct {
-	// failed ends when it could not be filled, or not in time.
+	until time.Time
+	// failed ends when the cache could not be filled.
 	failed context.Context
 	fail   context.CancelFunc
 }
@@ -291,8 +296,8 @@ func newFilling(timeout time.Duration) *filling {
 	return f
 }
 
-// wait waits until the cache is ready, and reports whether it is. It does not wait
-// longer than anybody may, nor when the request cannot give back its place.
+// wait waits until the cache is ready, and reports whether it is. It waits until fillingTimeout
+// at most, and not at all when the request cannot give back its place.
 func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() error }) bool {
 	if f.failed.Err() == nil {
 		inflight.Aside(ctx, func() {
@@ -312,7 +317,7 @@ func (f *filling) wait(ctx context.Context, cache interface{ ReadinessCheck() er
 	return cache.ReadinessCheck() == nil
 }
 
-// filler is the storage that a watch cache is filled from, by a list.
+// filler is the storage from which a watch cache is filled, by a list.
 type filler struct {
 	apistorage.Interface
 	*filling

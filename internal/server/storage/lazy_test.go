@@ -65,7 +65,7 @@ func hanging(t *testing.T) apistorage.Interface {
 		<-end
 		return errUnreadable
 	}})
-	// First of all that the test does at its end: the cache waits for it.
+	// The test must close end first when it ends, since the cache waits for it.
 	t.Cleanup(func() { close(end) })
 	return store
 }
@@ -82,7 +82,7 @@ func watchAll(ctx context.Context, store apistorage.Interface) error {
 	return err
 }
 
-// A cache that cannot be filled keeps no request waiting: requests that need none are
+// A cache that cannot be filled keeps no request waiting: requests that need no cache are
 // served, and the others get kube-apiserver's answer.
 func TestACacheThatCannotBeFilledKeepsNobodyWaiting(t *testing.T) {
 	for _, c := range []struct {
@@ -155,8 +155,8 @@ func (d delayed) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 	return d.Codec.Decode(data, defaults, into)
 }
 
-// A request that waits for a cache takes no place from others; when too many wait, the
-// next one does not.
+// A request that waits for a cache takes no place from others; when too many requests wait, the
+// next one does not wait.
 func TestWhoWaitsForACacheHoldsNoPlace(t *testing.T) {
 	store := hanging(t)
 	limiter := inflight.New(inflight.Options{

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// explainRead says of an error of etcd, which the library would answer with a bare
-// 500, that the read may be tried again, and of one that comes from the end of the
-// request's time that it does. Other errors stay as they are.
+// explainRead returns an error with which the client may retry the read in place of an error of
+// etcd, which the library would answer with a bare 500. For an error that comes from the end of
+// the request's time it returns a timeout. Other errors stay as they are.
 func explainRead(ctx context.Context, err error) error {
 	if overtime(ctx, err) {
 		return apierrors.NewTimeoutError("the storage did not answer within the time of the request", 0)
@@ -31,8 +31,8 @@ func explainRead(ctx context.Context, err error) error {
 	}}
 }
 
-// explainWrite is explainRead for writes. It may be that one was done of which etcd
-// did not tell the outcome, so that nothing invites clients to send it again.
+// explainWrite is explainRead for writes. etcd may have done a write without reporting its
+// outcome, so that the error does not invite clients to send the write again.
 func explainWrite(ctx context.Context, err error) error {
 	if code, ok := etcdCode(err); !overtime(ctx, err) && (!ok || code != codes.Unavailable && code != codes.DeadlineExceeded) {
 		return refused(err)
@@ -45,7 +45,7 @@ func overtime(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && errors.Is(err, context.DeadlineExceeded) && !errors.As(err, new(apierrors.APIStatus))
 }
 
-// refused says of etcd's refusal of a request that it may be tried again.
+// refused turns etcd's refusal of a request into an error with which the client may retry.
 func refused(err error) error {
 	if _, ok := etcdCode(err); !ok {
 		return err
@@ -54,7 +54,8 @@ func refused(err error) error {
 	case errors.Is(err, rpctypes.ErrTooManyRequests):
 		return apierrors.NewTooManyRequests(err.Error(), 1)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		// This lasts for minutes at least: clients need not wait to say so.
+		// This state lasts for minutes at least: the answer does not ask clients to retry after
+		// some seconds.
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 			Message: fmt.Sprintf("the database of the storage is full: nothing was written, and only deletions are accepted until its administrator frees space: %v", err),
@@ -64,10 +65,10 @@ func refused(err error) error {
 	}
 }
 
-// etcdCode returns the code of an error of etcd or of the connection to it. The end
-// of a request's context is none, and neither is what says itself how to answer:
-// admission judges updates and deletions inside the storage, and the cause of its
-// refusal may be that etcd did not answer.
+// etcdCode returns the code of an error of etcd or of the connection to it. ok is false for the
+// end of a request's context, and for an error that is an API status itself: admission judges
+// updates and deletions inside the storage, and the cause of its refusal may be that etcd did
+// not answer.
 func etcdCode(err error) (codes.Code, bool) {
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		errors.As(err, new(apierrors.APIStatus)) {

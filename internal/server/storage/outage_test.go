@@ -15,8 +15,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// A failure of etcd says whether to try again: reads and refused writes may be retried,
-// writes of unknown outcome and requests that used all their time may not.
+// The error after a failure of etcd says whether to retry: clients may retry reads and refused
+// writes, but not writes of unknown outcome or requests that used all their time.
 func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 	lost := status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout")
 	for _, c := range []struct {
@@ -40,7 +40,7 @@ func TestErrorsOfEtcdSayWhetherToTryAgain(t *testing.T) {
 		{err: context.Canceled},
 		{err: apistorage.NewKeyNotFoundError("/a", 1)},
 		{err: errors.New("another")},
-		// S11.11: admission does not know what is registered, because of etcd.
+		// S11.11: admission could not read the registrations, because etcd failed.
 		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), lost}},
 		{err: &refusal{apierrors.NewInternalError(errors.New("not now")), rpctypes.ErrTooManyRequests}},
 	} {

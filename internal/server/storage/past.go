@@ -12,22 +12,22 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// maxPast is how many watches there may be at once that begin before their cache.
-// Each of them costs etcd a watch, and the server the decoding of all its events.
+// maxPast is how many watches that begin before their cache may run at once. Each of them costs
+// etcd a watch, and the server the decoding of all its events.
 const maxPast = 100
 
-// past has the watches that begin at a version that their watch cache does not know:
-// one from before the first use of the resource, which opened the cache. etcd knows
-// all versions since its history was cut last.
+// past counts the watches that begin at a version that their watch cache does not know: a
+// version from before the first use of the resource, which opened the cache. etcd knows all
+// versions since it was last compacted.
 type past struct{ watches atomic.Int64 }
 
-// pastStream keeps these watches on a stream of etcd of their own: on that of the
-// cache they would hold up the reports of its progress until they have caught up.
+// pastStream keeps these watches on a stream of etcd of their own: on the stream of the cache,
+// they would hold up the reports of its progress until they have caught up.
 var pastStream = metadata.Pairs("gatehouse-watch", "past")
 
-// watch returns w, what the cache answered, or if that is only that the version is
-// too old, a watch of etcd. Beyond maxPast clients get the answer of the cache, and
-// list again.
+// watch returns w, the answer of the cache. If the cache refused the watch because its version
+// is too old, watch returns a watch of etcd. Beyond maxPast clients get the answer of the
+// cache, and list again.
 func (p *past) watch(ctx context.Context, raw apistorage.Interface, key string, opts apistorage.ListOptions, w watch.Interface) (watch.Interface, error) {
 	answer := refusalOf(w)
 	if answer == nil {
@@ -52,7 +52,7 @@ func (p *past) watch(ctx context.Context, raw apistorage.Interface, key string, 
 	return &pastWatch{inner, cancel}, nil
 }
 
-// pastWatch is a watch that counts until it ends.
+// pastWatch is a watch of etcd, whose context ends with it.
 type pastWatch struct {
 	watch.Interface
 	cancel context.CancelFunc

@@ -40,7 +40,7 @@ func TestWatchesFromBeforeTheFirstUse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// start watches through a server that has used the resource or not.
+	// start begins a watch through a server that has used the resource before, or has not.
 	start := func(t *testing.T, f *Factory, used bool, predicate apistorage.SelectionPredicate) watch.Interface {
 		t.Helper()
 		mine := open(t, f, "things")

@@ -30,15 +30,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// Options are what an Aggregator needs. All but Dial must be set.
+// Options are what an Aggregator needs. All but Dial and Gone must be set.
 type Options struct {
 	// Loopback reaches this server, as a superuser. Informers are those of this server.
 	Loopback  *restclient.Config
 	Informers informers.SharedInformerFactory
 	// Builtin are the group versions of the built-in kinds.
 	Builtin []schema.GroupVersion
-	// Resolver finds where services are, as it does for webhooks. Placed reports whether it
-	// knows the place of a service that need not exist.
+	// Resolver finds where services are, as it does for webhooks. Placed reports whether
+	// Resolver knows the place of a service even if the service does not exist.
 	Resolver call.Resolver
 	Placed   func(namespace, name string) bool
 	// Self is the HOST:PORT at which this server reaches itself.
@@ -48,15 +48,15 @@ type Options struct {
 	ClientCertificate func() (certificate, key []byte)
 	// Dial opens connections to remote servers; nil means TCP.
 	Dial *transport.DialHolder
-	// MaxInFlight bounds the requests to one APIService that are handled at once, aside from
-	// those that LongRunning says last, watches above all.
+	// MaxInFlight bounds the requests to one APIService that are handled at once. Requests that
+	// LongRunning names, watches above all, do not count.
 	MaxInFlight int
 	LongRunning request.LongRunningRequestCheck
 	// Show is called with all remote group versions when one of them changes.
 	Show func([]Version)
-	// Document is called with what remote servers say in OpenAPI when that changes.
+	// Document is called with the OpenAPI documents of remote servers when one of them changes.
 	Document func(Documents)
-	// Gone, if set, drops the series that metrics have of APIServices that are gone.
+	// Gone, if set, drops the series that metrics have of deleted APIServices.
 	Gone *series.Gone
 }
 
@@ -64,16 +64,16 @@ type Options struct {
 type Version struct {
 	schema.GroupVersion
 	Priority
-	// Resources are empty while the remote server has not told of any.
+	// Resources are empty until the remote server has listed some.
 	Resources []apidiscoveryv2.APIResourceDiscovery
 	// Stale says that the remote server did not answer when it was last asked.
 	Stale bool
 }
 
-// Documents are what remote servers say in OpenAPI. Nothing in it is changed.
+// Documents are the OpenAPI documents of remote servers. They are never changed.
 type Documents struct {
 	// V2 are the parts of the documents that are about remote group versions, in the order
-	// of their priority. Tag changes when one of them does.
+	// of their priority. Tag changes when a part changes.
 	V2  []*spec.Swagger
 	Tag string
 	// V3 are the documents by their names, such as apis/example.com/v1.
@@ -83,7 +83,7 @@ type Documents struct {
 // Document is a document of a remote server.
 type Document struct {
 	handler3.OpenAPIV3DiscoveryGroupVersion
-	// Handler serves it.
+	// Handler serves the document.
 	Handler http.Handler
 }
 
@@ -137,8 +137,8 @@ func New(o Options) (*Aggregator, error) {
 // of the start.
 func (a *Aggregator) Register(ctx context.Context) error { return a.registrar.create(ctx) }
 
-// Know reads the APIServices, and returns when requests for remote ones are passed on. What
-// it starts runs until ctx ends.
+// Know reads the APIServices, and returns when requests for remote group versions are passed
+// on. The goroutines that Know starts run until ctx ends.
 func (a *Aggregator) Know(ctx context.Context) error {
 	a.ctx = ctx
 	a.informers.Start(ctx.Done())
@@ -154,7 +154,8 @@ func (a *Aggregator) Know(ctx context.Context) error {
 // SetCustom says which group versions CustomResourceDefinitions define now.
 func (a *Aggregator) SetCustom(versions []schema.GroupVersion) { a.registrar.setCustom(versions) }
 
-// Run keeps APIServices and what is known of them until ctx ends. The start must be over.
+// Run keeps the APIServices, and the discovery and OpenAPI documents of remote servers, up to
+// date until ctx ends. The start must be over.
 func (a *Aggregator) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer a.informers.Shutdown()
@@ -181,8 +182,9 @@ func (a *Aggregator) Run(ctx context.Context) {
 // workers is how many remote APIServices are checked at once, as in kube-apiserver.
 const workers = 5
 
-// Find returns the proxy of a request, nil if this server handles the request itself. What this
-// server asks itself about its own kinds stays here, also when another server has their group version (S22.22).
+// Find returns the proxy of a request, nil if this server handles the request itself. A request
+// of this server to itself about its own kinds stays here, also when another server has their
+// group version (S22.22).
 func (a *Aggregator) Find(req *http.Request) *Proxy {
 	remote := a.remote.Load()
 	if remote == nil {
@@ -208,7 +210,7 @@ func (a *Aggregator) Find(req *http.Request) *Proxy {
 	return p
 }
 
-// root returns the group version whose own path this is.
+// root returns the group version whose root path is path.
 func root(path string) (schema.GroupVersion, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -256,7 +258,8 @@ func (a *Aggregator) Server(gv schema.GroupVersion) string {
 	return p.target.Load().String()
 }
 
-// ClientCertificateChanged is called when Options.ClientCertificate returns another one.
+// ClientCertificateChanged is called when Options.ClientCertificate returns another
+// certificate.
 func (a *Aggregator) ClientCertificateChanged() { a.known.Enqueue() }
 
 // handlers takes in APIServices, one after the other.
@@ -272,7 +275,8 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 		return a.keepLocal(service)
 	}
 	if gv.Group == groupName {
-		// APIServices are the way out of what an APIService does (S22.22).
+		// This server keeps the group of APIServices: by it an administrator can undo what an
+		// APIService does (S22.22).
 		a.wakeOnce.Do(func() { close(a.wake) })
 		return nil
 	}
@@ -282,7 +286,7 @@ func (a handlers) AddAPIService(service *apiregistrationv1.APIService) error {
 		p.update(service)
 		a.change(func(remote map[schema.GroupVersion]*Proxy) { remote[gv] = p })
 	} else if !p.update(service) {
-		// It was only looked at again.
+		// The APIService has not changed: the controller only looked at it again.
 		return nil
 	}
 	a.shown.add(service, p.always())

@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lateinformer"
 )
 
-// availability are upstream's metrics, which are those of the process.
+// availability returns upstream's metrics, which all servers of a process share.
 var availability = sync.OnceValue(func() *availabilitymetrics.Metrics {
 	m := availabilitymetrics.New()
 	if err := m.Register(legacyregistry.Register, legacyregistry.CustomRegister); err != nil {
@@ -48,7 +48,8 @@ func (a *Aggregator) keepLocal(service *apiregistrationv1.APIService) error {
 	}
 	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(a.ctx, next, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || a.ctx.Err() != nil {
-		// It will be looked at again, or is no longer this server's to keep.
+		// The controller looks at the APIService again, or this server need not keep its
+		// condition any more.
 		return nil
 	}
 	return err
@@ -70,7 +71,7 @@ func newRemote(ctx context.Context, a *Aggregator) (*remotestatus.AvailableCondi
 	return c, nil
 }
 
-// The informers of upstream's controllers, which may be made when the server ends.
+// The informers of upstream's controllers, which may be made while the server ends.
 type (
 	apiServices struct {
 		apiregistrationinformers.APIServiceInformer
@@ -133,7 +134,7 @@ func sliceOf(endpoints any) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// resolver is an Options' way to find services, for upstream's controller.
+// resolver finds services by Options, for upstream's controller.
 type resolver struct{ *Options }
 
 // ResolveEndpoint implements remotestatus.ServiceResolver.
@@ -145,10 +146,10 @@ func (r resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return &url.URL{Scheme: "https", Host: host}, nil
 }
 
-// located shows services to upstream's controller, which asks for ports and EndpointSlices of
-// services of type ClusterIP only. A service whose place is known otherwise, or whose endpoints
-// are written as Endpoints only, is shown as one of type ExternalName: the controller then goes
-// by whether the server answers (S22.8).
+// located shows services to upstream's controller, which requires ports and EndpointSlices of
+// services of type ClusterIP only. A service whose place Options.Placed knows, or that has
+// Endpoints and no EndpointSlices, is shown as a service of type ExternalName: the controller
+// then only checks whether the server answers (S22.8).
 type located struct {
 	coreinformers.ServiceInformer
 	options   *Options

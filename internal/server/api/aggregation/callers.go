@@ -14,14 +14,14 @@ import (
 )
 
 // authenticationInfo is the ConfigMap in kube-system where servers built on k8s.io/apiserver
-// find how callers are known (S22.18).
+// read how to authenticate callers (S22.18).
 const authenticationInfo = "extension-apiserver-authentication"
 
-// publishedWithin is how long a start waits for the ConfigMap. A webhook that refuses it may need
-// this server to be ready.
+// publishedWithin is how long a start waits for the ConfigMap. A webhook that refuses the
+// ConfigMap may need this server to be ready.
 const publishedWithin = 2 * time.Second
 
-// Callers say how callers are known.
+// Callers say by which certificates and proxies this server authenticates callers.
 type Callers struct {
 	// ClientCA verifies the certificates of callers.
 	ClientCA dynamiccertificates.CAContentProvider

@@ -27,13 +27,13 @@ const (
 	// askAgain is how often a remote server is asked for its OpenAPI documents, as in
 	// kube-apiserver.
 	askAgain = time.Minute
-	// firstRetry is how long after a failure it is asked again; each failure doubles that, up
-	// to askAgain.
+	// firstRetry is how long after a failure the server is asked again; each further failure
+	// doubles the time, up to askAgain.
 	firstRetry = time.Second
 )
 
-// documents are what remote servers say in OpenAPI (S22.15). Each server is asked by a
-// goroutine of its own: one that is slow holds up no other one.
+// documents are the OpenAPI documents of remote servers (S22.15). A goroutine for each server
+// asks for them, so that a slow server holds up no other server.
 type documents struct {
 	publish func(Documents)
 
@@ -48,12 +48,12 @@ type documents struct {
 	running sync.WaitGroup
 }
 
-// source is one group version and what its server said last.
+// source is one group version and the latest documents of its server.
 type source struct {
 	gv       schema.GroupVersion
 	priority Priority
 	proxy    *Proxy
-	// changed reports whether the APIService has.
+	// changed has an element when the APIService has changed.
 	changed chan struct{}
 	stop    chan struct{}
 
@@ -107,7 +107,8 @@ func (d *documents) run(ctx context.Context) {
 	d.running.Wait()
 }
 
-// start asks a remote server until it is removed or run ends; mu is held.
+// start asks a remote server for its documents until its APIService is removed or run ends; mu
+// is held.
 func (d *documents) start(s *source) {
 	ctx := d.mu.ctx
 	if ctx == nil || ctx.Err() != nil {
@@ -141,7 +142,7 @@ func (d *documents) follow(ctx context.Context, s *source) {
 	}
 }
 
-// ask reads what a remote server says, and publishes the answer if it has changed.
+// ask reads the documents of a remote server, and publishes them if they have changed.
 func (d *documents) ask(s *source) error {
 	handler := s.proxy.always()
 	v3, err := s.readV3(handler)
@@ -179,7 +180,7 @@ func sameDocuments(a, b map[string]Document) bool {
 	return true
 }
 
-// tell publishes what all servers said last.
+// tell publishes the latest documents of all servers.
 func (d *documents) tell() {
 	d.order.Lock()
 	defer d.order.Unlock()
@@ -219,7 +220,7 @@ func (s *source) readV3(handler http.Handler) (map[string]Document, error) {
 		return nil, nil
 	}
 	found := map[string]Document{}
-	// What a server says about other group versions is its own affair.
+	// What a server says about other group versions is left out.
 	for _, name := range []string{s.path(), strings.TrimSuffix(s.path(), "/"+s.gv.Version)} {
 		if item, ok := list.Paths[name]; ok {
 			found[name] = Document{OpenAPIV3DiscoveryGroupVersion: item, Handler: s.proxy}
@@ -244,7 +245,7 @@ func (s *source) readV2(handler http.Handler) (*spec.Swagger, string, error) {
 	return aggregator.FilterSpecByPathsWithoutSideEffects(document, []string{"/" + s.path() + "/"}), etag, nil
 }
 
-// converted makes a v3 document of a v2 one, for servers that have no other.
+// converted makes a v3 document of a v2 document, for servers that have no v3.
 func (s *source) converted(v2 *spec.Swagger) (map[string]Document, error) {
 	const root = "/openapi/v3"
 	service, routes := handler3.NewOpenAPIService(), mux.NewPathRecorderMux("converted")

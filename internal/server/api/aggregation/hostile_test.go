@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// refusals is how many answers of the server of things were refused.
+// refusals returns how many answers of the server of the resource things were refused.
 func refusals(t *testing.T) float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()

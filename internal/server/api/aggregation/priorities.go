@@ -9,8 +9,8 @@ import (
 // higher numbers come first.
 type Priority struct{ Group, Version int32 }
 
-// first is the group that has no APIService of its own: clients find it before all others
-// (S22.3).
+// first is the priority of the group apiregistration.k8s.io, which has no APIService: clients
+// find this group before all others (S22.3).
 var first = Priority{Group: 20001, Version: 1}
 
 // ofDefinitions is the priority of what CustomResourceDefinitions define (S22.4).

@@ -39,12 +39,12 @@ type Proxy struct {
 	target  atomic.Pointer[target]
 	// running counts the requests that are handled, watches aside.
 	running atomic.Int64
-	// reported is when it was last said that answers are too long, in seconds.
+	// reported is when the log last said that answers are too long, in Unix seconds.
 	reported atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		// followed is what this server follows of the group version, by path.
+		// followed counts the objects of the group version that this server follows, by path.
 		followed map[string]followed
 	}
 }
@@ -55,8 +55,8 @@ type target struct {
 	name               string
 	namespace, service string
 	port               int32
-	// uid and version say which state of the APIService this is, certificate by which one the
-	// server knows this one.
+	// uid and version name the state of the APIService that the target was made from.
+	// certificate is the certificate by which the remote server knows this server.
 	uid         types.UID
 	version     string
 	certificate []byte
@@ -69,8 +69,8 @@ type target struct {
 
 func newProxy(o Options, gv schema.GroupVersion) *Proxy { return &Proxy{options: o, gv: gv} }
 
-// update takes in what the APIService says now, and reports whether that is news. It names a
-// service.
+// update takes in the present state of the APIService, which must name a service. It reports
+// whether anything has changed.
 func (p *Proxy) update(s *apiregistrationv1.APIService) bool {
 	certificate, key := p.options.ClientCertificate()
 	if t := p.target.Load(); t != nil && t.version == s.ResourceVersion && t.uid == s.UID && bytes.Equal(t.certificate, certificate) {
@@ -104,7 +104,7 @@ func (t *target) String() string {
 	return fmt.Sprintf("service %s/%s:%d of APIService %q", t.namespace, t.service, t.port, t.name)
 }
 
-// ServeHTTP passes a request on. It must have been authenticated.
+// ServeHTTP passes a request on. The request must have been authenticated.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	t := p.target.Load()
 	if t.unavailable != "" {
@@ -121,8 +121,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	p.pass(t, w, req)
 }
 
-// always returns a handler for what this server asks itself, which passes requests on even while
-// the condition says that the service is not available. Its answers are bounded (S22.23).
+// always returns a handler for requests that this server makes for itself. The handler passes
+// them on even while the condition says that the service is not available, and bounds the
+// answers (S22.23).
 func (p *Proxy) always() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), longestQuestion)
@@ -168,7 +169,7 @@ func (p *Proxy) pass(t *target, w http.ResponseWriter, req *http.Request) {
 	location := &url.URL{Scheme: "https", Host: host, Path: req.URL.Path, RawQuery: req.URL.RawQuery}
 	onward, cancel := proxyutil.NewRequestForProxy(location, req)
 	defer cancel()
-	// What a caller proves who he is with is for this server only (S22.10).
+	// The credentials of a caller are for this server only (S22.10).
 	onward.Header.Del("Authorization")
 	onward.Header.Del("Cookie")
 	round := transport.NewAuthProxyRoundTripper(user.GetName(), user.GetUID(), user.GetGroups(), user.GetExtra(), t.transport)
@@ -182,7 +183,7 @@ func (p *Proxy) pass(t *target, w http.ResponseWriter, req *http.Request) {
 	handler.ServeHTTP(w, onward)
 }
 
-// responder answers what the remote server did not.
+// responder answers requests that the remote server did not answer.
 type responder struct {
 	*Proxy
 	target *target

@@ -25,8 +25,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What this server reads of a remote server for itself is bounded (S22.23). What clients ask for
-// is not: it passes through.
+// Answers of a remote server that this server reads for itself are bounded (S22.23). Answers
+// for clients are not bounded: they pass through.
 const (
 	// longestWatch bounds the time of a watch that names no end.
 	longestWatch = 10 * time.Minute
@@ -51,7 +51,7 @@ var longestRead = time.Minute
 // until Follow is called. It is safe for concurrent use.
 type Reads struct{ aggregator atomic.Pointer[Aggregator] }
 
-// Follow says who knows the remote servers.
+// Follow sets the Aggregator, which knows the remote servers.
 func (r *Reads) Follow(a *Aggregator) {
 	// The metric is there before the first answer is refused.
 	refused()
@@ -89,7 +89,8 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// proxy returns that of the remote server which gets a request of this server, nil if none does.
+// proxy returns the proxy of the remote server that gets a request of this server; nil if this
+// server handles the request itself.
 func (r *Reads) proxy(req *http.Request) *Proxy {
 	a := r.aggregator.Load()
 	if a == nil || a.remote.Load() == nil {
@@ -106,7 +107,7 @@ func (r *Reads) proxy(req *http.Request) *Proxy {
 		return nil
 	}
 	if req.Header.Get("Impersonate-User") == "" && slices.Contains(a.options.Builtin, gv) {
-		// Find leaves it to this server.
+		// Find leaves the request to this server.
 		return nil
 	}
 	return a.proxy(gv)
@@ -130,7 +131,8 @@ var refused = sync.OnceValue(func() *metrics.CounterVec {
 	return c
 })
 
-// refuse says, to the reader and to the administrator, why an answer is not read to its end.
+// refuse returns an error to the reader, and logs it for the administrator, that says why an
+// answer is not read to its end.
 func (r *read) refuse(format string, args ...any) error {
 	t := r.proxy.target.Load()
 	err := fmt.Errorf("%s: the answer for %s %w", t, r.path, fmt.Errorf(format, args...))
@@ -142,7 +144,8 @@ func (r *read) refuse(format string, args ...any) error {
 	return err
 }
 
-// send sends a request that ends with its answer, after at most so long.
+// send sends a request, which lasts until the body of the answer is closed, but not longer than
+// within.
 func (r *read) send(req *http.Request, within time.Duration) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), within)
 	response, err := r.next.RoundTrip(req.WithContext(ctx))
@@ -163,7 +166,7 @@ func (r *read) send(req *http.Request, within time.Duration) (*http.Response, er
 	return response, nil
 }
 
-// ending ends what a body is read for when the body is closed.
+// ending ends the context of a request when the body of the answer is closed.
 type ending struct {
 	io.ReadCloser
 	end context.CancelFunc
@@ -180,7 +183,7 @@ type body struct {
 	io.Closer
 }
 
-// bare bounds an answer and leaves it as it is.
+// bare bounds the size of an answer, and does not change the answer.
 func (r *read) bare(req *http.Request) (*http.Response, error) {
 	response, err := r.send(req, longestRead)
 	if err != nil {
@@ -190,12 +193,12 @@ func (r *read) bare(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// window reads so many bytes since it was moved, and then fails.
+// window reads as many bytes as most says after each move, and then fails.
 type window struct {
 	read       *read
 	from       io.Reader
 	most, used int64
-	// all is how many bytes were read ever, and total how many may be; 0 means any number.
+	// all is how many bytes were read in total, and total how many may be; 0 means any number.
 	all, total int64
 }
 
@@ -215,7 +218,7 @@ func (w *window) Read(p []byte) (int, error) {
 
 func (w *window) move() { w.used = 0 }
 
-// inJSON is a request for the same in JSON, of which a part can be read.
+// inJSON returns a request for the same objects in JSON, which can be read part by part.
 func inJSON(req *http.Request, kind string, query url.Values) *http.Request {
 	next := req.Clone(req.Context())
 	next.Header.Set("Accept", "application/json;as="+kind+";g=meta.k8s.io;v=v1,application/json")
@@ -223,8 +226,8 @@ func inJSON(req *http.Request, kind string, query url.Values) *http.Request {
 	return next
 }
 
-// list reads a list page by page and object by object, and keeps what is read by those who follow
-// all kinds. The answer has no further page.
+// list reads a list page by page and object by object, and keeps of each object the fields that
+// controllers of all kinds read. The answer has no further page.
 func (r *read) list(req *http.Request, query url.Values) (*http.Response, error) {
 	reader := req.Context()
 	within, cancel := context.WithTimeout(reader, longestRead)
@@ -238,7 +241,7 @@ func (r *read) list(req *http.Request, query url.Values) (*http.Response, error)
 			return nil, err
 		}
 		if response.StatusCode != http.StatusOK {
-			// The time of the list is over when the answer is read.
+			// The time of the list ends with this function, before the caller reads the answer.
 			said, _ := io.ReadAll(response.Body)
 			response.Body.Close()
 			response.Body = io.NopCloser(bytes.NewReader(said))
@@ -340,7 +343,7 @@ func (l *listing) objects(d *json.Decoder, w *window) error {
 	return err
 }
 
-// kept is what is kept of an object, in JSON.
+// kept returns the part of an object that is kept, in JSON.
 func (r *read) kept(o *metav1.PartialObjectMetadata) ([]byte, error) {
 	if len(o.OwnerReferences) > maxOwners || len(o.Finalizers) > maxOwners {
 		return nil, r.refuse("has an object with more than %d owners or finalizers", maxOwners)
@@ -393,10 +396,11 @@ func (r *read) watch(req *http.Request, query url.Values) (*http.Response, error
 	return response, nil
 }
 
-// perSecond is how many events of a watch are read in a second, beyond as many at once.
+// perSecond is how many events of a watch are read in a second, after as many that may come at
+// once.
 const perSecond = 2000
 
-// events are those of a watch, with what is kept of their objects.
+// events are the events of a watch, with the parts of their objects that are kept.
 type events struct {
 	*read
 	window  *window
@@ -472,7 +476,8 @@ func (e *events) next() {
 	e.unread = append(data, '\n')
 }
 
-// unlike refuses what is not JSON, or not that of an event. A watch may end at any time.
+// unlike refuses an answer that is not JSON, or not the JSON of an event. A watch may end at
+// any time.
 func (e *events) unlike(err error) error {
 	if errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)) {
 		return e.refuse("has an event that cannot be read: %w", err)
@@ -480,15 +485,16 @@ func (e *events) unlike(err error) error {
 	return err
 }
 
-// followed is what is followed of one kind.
+// followed counts the objects of one kind that are followed, and their bytes.
 type followed struct {
 	objects int
 	size    int64
 	at      time.Time
 }
 
-// room reports whether so much may be followed at a path, next to what is followed at others, and
-// notes it then. What a watch adds is noted apart from the list that the watch follows.
+// room reports whether so many objects and bytes may be followed at a path, in addition to
+// those at other paths, and then notes them. The objects that a watch adds are noted apart from
+// the list that the watch follows.
 func (p *Proxy) room(path string, watch bool, objects int, size int64) bool {
 	key := path
 	if watch {
@@ -519,15 +525,15 @@ func (p *Proxy) room(path string, watch bool, objects int, size int64) bool {
 	return true
 }
 
-// What is asked for discovery and OpenAPI documents is bounded in time and size, and in values:
-// a value takes much more memory than its text.
+// Answers with discovery and OpenAPI documents are bounded in time, in size, and in the number
+// of their values: a value takes much more memory than its text.
 const (
 	longestQuestion           = 20 * time.Second
 	maxDiscovery, maxDocument = 2 << 20, 8 << 20
 	maxValues                 = 400_000
 )
 
-// short is an answer up to a size. A longer one ends the request.
+// short is an answer up to a size. A longer answer ends the request.
 type short struct {
 	header http.Header
 	code   int
@@ -546,7 +552,7 @@ func (s *short) WriteHeader(code int) { s.code = code }
 
 // Write implements http.ResponseWriter.
 func (s *short) Write(p []byte) (int, error) {
-	// More than one value has a comma before it, or a bracket.
+	// Each value but the first has a comma or a bracket before it.
 	s.values += bytes.Count(p, []byte{','}) + bytes.Count(p, []byte{'{'}) + bytes.Count(p, []byte{'['})
 	if s.over || int64(s.data.Len()+len(p)) > s.most || s.values > maxValues {
 		s.over = true

@@ -24,8 +24,8 @@ import (
 
 var things = schema.GroupVersionResource{Group: "hostile.example.com", Version: "v1", Resource: "things"}
 
-// reader returns a client of objects' metadata whose requests are answered by a server that is
-// known as the remote one, and the Proxy of that.
+// reader returns a client of objects' metadata and a Proxy. The answers come from a server that
+// the Aggregator knows as remote.
 func reader(t *testing.T, answer http.HandlerFunc) (metadata.Interface, *Proxy) {
 	t.Helper()
 	s := httptest.NewServer(answer)
@@ -48,7 +48,7 @@ func reader(t *testing.T, answer http.HandlerFunc) (metadata.Interface, *Proxy) 
 	return client, p
 }
 
-// endless writes a text again and again until the reader has gone.
+// endless writes texts again and again until the reader has closed the connection.
 func endless(w io.Writer, texts ...func(i int) string) {
 	for i := 0; ; i++ {
 		for _, text := range texts {
@@ -63,8 +63,8 @@ func always(text string) func(int) string { return func(int) string { return tex
 
 var filler = always(strings.Repeat("x", 1<<16))
 
-// S22.23: what a remote server answers to this server costs a bounded amount of memory and time,
-// and the error names the server.
+// S22.23: an answer of a remote server to this server costs a bounded amount of memory and
+// time, and the error names the remote server.
 func TestWhatIsReadOfARemoteServerIsBounded(t *testing.T) {
 	const head = `{"kind":"ThingList","apiVersion":"hostile.example.com/v1","metadata":{"resourceVersion":"1"},"items":[`
 	object := func(i int) string {
@@ -177,7 +177,7 @@ func TestWhatIsReadOfARemoteServerIsBounded(t *testing.T) {
 	}
 }
 
-// S22.23: a list in pages and the watch after it are read as they are.
+// S22.23: this server reads a list in pages, and the watch after it, completely.
 func TestAnHonestServerIsReadToTheEnd(t *testing.T) {
 	client, p := reader(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -62,8 +62,9 @@ func local(gv schema.GroupVersion) *apiregistrationv1.APIService {
 // creators is how many APIServices are created at once.
 const creators = 8
 
-// create creates what is missing of the built-in ones. The controller would do the same, and
-// a server that is ready has them. What is there the controller compares.
+// create creates the APIServices of built-in group versions that are missing. The controller
+// would create them later, but a server that is ready must have them. APIServices that exist
+// are left to the controller, which compares them.
 func (r *registrar) create(ctx context.Context) error {
 	services := r.client.ApiregistrationV1().APIServices()
 	found, err := services.List(ctx, metav1.ListOptions{})
@@ -111,7 +112,8 @@ func (r *registrar) setCustom(versions []schema.GroupVersion) {
 	r.mu.custom = now
 }
 
-// registrars is how many local APIServices are written at once: at the start they are there.
+// registrars is how many local APIServices are written at once. One is enough: create has made
+// most of them at the start.
 const registrars = 1
 
 func (r *registrar) run(ctx context.Context) { r.controller.Run(registrars, ctx.Done()) }

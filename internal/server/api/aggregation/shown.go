@@ -21,7 +21,7 @@ import (
 )
 
 // shown is what discovery shows of remote group versions (S22.14). Upstream's manager asks the
-// remote servers, and tells shown, in place of upstream's own list of what there is.
+// remote servers and reports their resources to shown, which stands in for upstream's own list.
 type shown struct {
 	show func([]Version)
 
@@ -30,7 +30,8 @@ type shown struct {
 		// manager is made with the first remote APIService.
 		manager  apiserver.DiscoveryAggregationController
 		versions map[schema.GroupVersion]Version
-		// silent are those whose servers did not say what they have when asked last.
+		// silent are the group versions whose servers did not list their resources when they were
+		// last asked.
 		silent map[schema.GroupVersion]bool
 	}
 	// order is held while show is called.
@@ -45,7 +46,7 @@ func newShown(show func([]Version)) *shown {
 }
 
 // add takes in an APIService whose server handler reaches. The group version is shown at once,
-// and without resources until the server has told of them.
+// without resources until the server has listed them.
 func (s *shown) add(service *apiregistrationv1.APIService, handler http.Handler) {
 	s.mu.Lock()
 	if s.mu.manager == nil {
@@ -75,7 +76,7 @@ func (s *shown) remove(gv schema.GroupVersion, name string) {
 	}
 }
 
-// run asks the remote servers until ctx ends. There is a remote APIService.
+// run asks the remote servers until ctx ends. There must be a remote APIService.
 func (s *shown) run(ctx context.Context) {
 	s.mu.Lock()
 	manager := s.mu.manager
@@ -135,8 +136,8 @@ func unfit(resources []apidiscoveryv2.APIResourceDiscovery) string {
 	return ""
 }
 
-// heard takes in whether the server of a group version said what it has, and reports whether it has
-// just begun not to.
+// heard notes whether the server of a group version listed its current resources. It reports
+// whether the server did not, for the first time since it last did.
 func (s *shown) heard(gv schema.GroupVersion, current bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,8 @@ func (t told) AddGroupVersion(group string, said apidiscoveryv2.APIVersionDiscov
 	})
 }
 
-// The rest of aggregated.ResourceManager is known from the APIServices, or of no use.
+// shown learns the rest from the APIServices, or does not need it: these methods of
+// aggregated.ResourceManager do nothing.
 
 func (told) SetGroupVersionPriority(metav1.GroupVersion, int, int)     {}
 func (told) RemoveGroup(string)                                        {}

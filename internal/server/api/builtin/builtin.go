@@ -26,7 +26,7 @@ type Options struct {
 	Kinds          []catalog.Group
 	LegacyVersions []schema.GroupVersion
 	// Registrations has the storage of the registrations, by version and path, and NotEnforced
-	// the resources among all that configure admission that no request is judged by.
+	// the resources that configure admission and by which no request is judged.
 	Registrations map[string]map[string]rest.Storage
 	NotEnforced   []string
 	// Others are groups of this server that follow upstream's.
@@ -118,8 +118,8 @@ func Endpoints(o Options) (resources.Static, []*resources.Endpoint, error) {
 // rollback is a request to a controller.
 const rollback = "deployments/rollback"
 
-// warningsOf returns warnings, by path, for the kinds of a version that upstream
-// judges requests by or acts on and this server does not: a user who makes one must
+// warningsOf returns warnings, by path, for kinds of a version. Upstream judges requests by
+// these kinds or acts on them, and this server does not: a user who creates such an object must
 // not rely on it.
 func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 	if v.Storage[rollback] != nil {
@@ -131,8 +131,7 @@ func warningsOf(v catalog.Version, notEnforced []string) map[string][]string {
 	return pluginsOff(notEnforced)
 }
 
-// pluginsOff returns warnings, by path, for registrations that nothing enforces,
-// for the same reason.
+// pluginsOff returns warnings, by path, for registrations whose admission plugin is off.
 func pluginsOff(notEnforced []string) map[string][]string {
 	warnings := map[string][]string{}
 	for _, resource := range notEnforced {
@@ -167,8 +166,8 @@ func (b *builder) add(name string, group *resources.Group) ([]*resources.Endpoin
 	return list, nil
 }
 
-// familyOf is the group in whose name all versions of a group's objects go: some
-// groups are other names for the objects of another one.
+// familyOf returns the group that names the family of a group. Some groups are other names for
+// the objects of another group.
 func familyOf(group string) string {
 	switch group {
 	case "extensions":

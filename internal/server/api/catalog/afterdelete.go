@@ -10,9 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// AfterDelete returns what is to be done when an object was deleted other than
-// through its kind's storage, for the kinds that have something to do: services
-// give back their addresses.
+// AfterDelete returns the functions to call when an object was deleted other than through the
+// storage of its kind, by resource. Services, for example, give back their addresses.
 func AfterDelete(groups []Group) map[schema.GroupResource]func(runtime.Object) {
 	after := map[schema.GroupResource]func(runtime.Object){}
 	for _, g := range groups {

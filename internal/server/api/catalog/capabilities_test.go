@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The capabilities of one server of a process hold for the others: no server may accept
-// what another one refuses.
+// The capabilities of one server of a process hold for all its servers: no server may accept a
+// pod that another server refuses.
 func TestServersOfAProcessAgreeOnPrivilegedContainers(t *testing.T) {
 	for range 2 {
 		if err := AllowPrivileged(true); err != nil {

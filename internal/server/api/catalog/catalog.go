@@ -122,7 +122,7 @@ func Find(groups []Group, resource schema.GroupVersionResource) rest.Storage {
 	return nil
 }
 
-// Hook is something a group wants to have run once the server serves.
+// Hook is a function of a group that runs once the server serves requests.
 type Hook struct {
 	Name string
 	Run  genericapiserver.PostStartHookFunc
@@ -135,8 +135,8 @@ const repairInterval = 3 * time.Minute
 // upstream has, also those that are not served.
 func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIResourceConfigSource() }
 
-// Build returns the built-in groups, in the order that discovery shows them,
-// and what is to run after start.
+// Build returns the built-in groups, in the order that discovery shows them, and the hooks that
+// run after the start.
 func Build(o Options) ([]Group, []Hook, error) {
 	providers, err := o.providers()
 	if err != nil {
@@ -226,7 +226,7 @@ func shareTables(groups []Group) {
 				}
 				c, _ := s.TableConvertor.(printerstorage.TableConvertor)
 				if own, ok := c.TableGenerator.(*printers.HumanReadableGenerator); ok {
-					// The storage of the status has it, too.
+					// The storage of the status has the same printers.
 					*own = *shared
 				}
 			}
@@ -239,8 +239,8 @@ func shareTables(groups []Group) {
 // first and do not end with the server; priority and fairness is not used.
 var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
-// providers is the table of groups. Where two groups have a resource of the same
-// name, the one that stands first is meant by the bare name.
+// providers is the table of groups. Where two groups have a resource of the same name, the bare
+// name means the resource of the group that stands first.
 func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, error) {
 	core, err := corerest.New(corerest.Config{
 		GenericConfig: corerest.GenericConfig{

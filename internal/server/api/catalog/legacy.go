@@ -119,14 +119,13 @@ func addLegacy(groups []Group, options generic.RESTOptionsGetter, wanted []schem
 	return groups, nil
 }
 
-// newRollback returns what serves rollback, over the storage that deployments have
-// already.
+// newRollback returns the storage that serves rollback. It uses the store of deployments.
 func newRollback(options generic.RESTOptionsGetter, deployments *registry.Store) (rest.Storage, error) {
 	s, err := deploymentstorage.NewStorage(sharing{options, deployments})
 	return rollbackREST{s.Rollback}, err
 }
 
-// sharing opens no storage of its own but that of a store.
+// sharing returns the storage of a store instead of opening one.
 type sharing struct {
 	generic.RESTOptionsGetter
 	store *registry.Store

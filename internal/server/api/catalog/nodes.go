@@ -24,7 +24,7 @@ import (
 var nodeSubresources = []string{"pods/attach", "pods/exec", "pods/portforward", "pods/log", "nodes/proxy"}
 
 // upgraded are those that clients reach by upgrading a connection: with POST, or,
-// since WebSockets allow nothing else, with GET. Either is a create.
+// since WebSockets allow nothing else, with GET. Either request is authorized as a create.
 var upgraded = []string{"pods/attach", "pods/exec", "pods/portforward"}
 
 func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorizer) {
@@ -55,7 +55,7 @@ func answerForNodes(groups []Group, authorizer authorizer.UnconditionalAuthorize
 type noAgent struct {
 	path   string
 	parent rest.Getter
-	// done is what was done with the request all the same.
+	// done says, for the error, what the server did with the request.
 	done string
 	// creates, when set, says who may create; the request's own verb is not enough.
 	creates authorizer.UnconditionalAuthorizer
@@ -88,8 +88,8 @@ type creating struct{ authorizer.Attributes }
 // GetVerb implements authorizer.Attributes.
 func (creating) GetVerb() string { return "create" }
 
-// refuse says that the object does not exist, or else that nobody can answer
-// for it.
+// refuse returns the error that the object does not exist, or else that this server has no
+// agent on its node.
 func (n noAgent) refuse(ctx context.Context, name string) error {
 	if _, err := n.parent.Get(ctx, name, &metav1.GetOptions{}); err != nil {
 		return err

@@ -32,9 +32,9 @@ const (
 	mutatingBindings   = "mutatingadmissionpolicybindings"
 )
 
-// refinePolicies changes upstream's strategies of admission policies and their
-// bindings where that is decided: updates that change nothing are not held to new
-// rules (D75, D76), and writers are warned of what cannot work (D58, D59, D68, D77).
+// refinePolicies changes upstream's strategies of admission policies and their bindings.
+// Updates that change nothing need not meet new rules (D75, D76), and writers get warnings
+// about parts that cannot work (D58, D59, D68, D77).
 func refinePolicies(groups []Group, kinds discovery.DiscoveryInterface) error {
 	resolve, err := resolver.NewDiscoveryResourceResolver(kinds)
 	if err != nil {
@@ -69,17 +69,17 @@ func refine(storage map[string]rest.Storage, resource string, r refinement) {
 	store.UpdateStrategy = refinedUpdate{store.UpdateStrategy.(updateStrategy), r}
 }
 
-// refinement is what Gatehouse does otherwise than upstream with one kind.
+// refinement is what Gatehouse does differently from upstream with one kind.
 type refinement interface {
 	// before returns the stored object as upstream's validation of an update is to
 	// see it. It changes neither object.
 	before(obj, old runtime.Object) runtime.Object
-	// validate returns what is wrong with an object besides what upstream finds; old is nil
-	// for a new one.
+	// validate returns the errors of an object in addition to those that upstream finds; old is
+	// nil for a new object.
 	validate(obj, old runtime.Object) field.ErrorList
-	// errors returns what is left of the errors of an update.
+	// errors returns those of upstream's errors of an update that stay.
 	errors(obj, old runtime.Object, errs field.ErrorList) field.ErrorList
-	// warnings tells a writer what of a valid object cannot work.
+	// warnings returns the warnings for a writer about parts of a valid object that cannot work.
 	warnings(ctx context.Context, obj runtime.Object) []string
 }
 
@@ -328,8 +328,8 @@ func (bindingStrategy) validate(obj, old runtime.Object) field.ErrorList {
 
 func (bindingStrategy) errors(_, _ runtime.Object, errs field.ErrorList) field.ErrorList { return errs }
 
-// warnings names a policy, or of a kind of params, that does not exist (S13.18,
-// D58), and of a policy that only bindings in files can name (D68).
+// warnings returns warnings about a policy or a kind of params that does not exist (S13.18,
+// D58), and about a policy that only bindings in files can name (D68).
 func (s bindingStrategy) warnings(ctx context.Context, obj runtime.Object) []string {
 	b := bindingOf(obj)
 	if strings.HasSuffix(b.policy, validation.StaticConfigSuffix) {

@@ -28,8 +28,8 @@ import (
 // none is a patch of nothing.
 const none = `[JSONPatch{op: "test", path: "/kind"}].filter(p, false)`
 
-// later is an expression that a newer server stored. It uses a function that this
-// release knows and its writers may not use yet.
+// later is an expression that a newer server stored. It uses a function that this release can
+// evaluate, but that new expressions may not use yet.
 const later = "[1].includes(1)"
 
 var (
@@ -186,7 +186,7 @@ func TestUnchangedTextsCompileAsStored(t *testing.T) {
 	}
 }
 
-// asked counts what an authorizer is asked; it refuses.
+// asked is an authorizer that notes the verbs that it is asked about, and refuses.
 type asked struct{ verbs []string }
 
 func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -273,8 +273,8 @@ func (g policyGetter) GetMutatingAdmissionPolicy(context.Context, string) (*admi
 	return mutatingPolicy(func(s *admissionregistration.MutatingAdmissionPolicySpec) { s.ParamKind = g.kind }), nil
 }
 
-// TestWritersAreWarned proves D58, D59, D68 and D77 for S13.17 and S13.18: a policy that
-// is valid and cannot work is accepted with a warning.
+// TestWritersAreWarned proves D58, D59, D68 and D77 for S13.17 and S13.18: the server accepts a
+// policy that is valid and cannot work, with a warning.
 func TestWritersAreWarned(t *testing.T) {
 	variables := func(expressions ...string) []admissionregistration.Variable {
 		var list []admissionregistration.Variable

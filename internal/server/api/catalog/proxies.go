@@ -20,8 +20,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/core/service"
 )
 
-// ServiceAddress returns the HOST:PORT where a port of a service is that runs outside of the
-// cluster, if it has one.
+// ServiceAddress returns the HOST:PORT of a port of a service that runs outside of the cluster,
+// and false for any other service.
 type ServiceAddress func(namespace, name string, port int32) (string, bool)
 
 // proxyToAddresses has services/proxy lead to the addresses of services that run outside of the
@@ -42,8 +42,8 @@ func proxyToAddresses(groups []Group, address ServiceAddress, transport http.Rou
 // slicesTimeout is how long the EndpointSlices of a service may take to read.
 const slicesTimeout = 10 * time.Second
 
-// endpointSlices reads the EndpointSlices of a service when somebody asks for its proxy: nothing
-// watches them for those who do not.
+// endpointSlices reads the EndpointSlices of a service when a client requests the proxy of the
+// service. A server without such requests does not watch EndpointSlices for them.
 type endpointSlices struct{ client kubernetes.Interface }
 
 // GetEndpointSlices implements proxy.EndpointSliceGetter.
@@ -80,7 +80,7 @@ func (r redirector) ResourceLocation(ctx context.Context, id string) (*url.URL, 
 	}
 	obj, err := r.services.Get(ctx, name, &metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		// What upstream says of it depends on the port.
+		// The error that upstream returns for a missing service depends on the port.
 		return r.Redirector.ResourceLocation(ctx, id)
 	}
 	if err != nil {

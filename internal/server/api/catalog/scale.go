@@ -18,9 +18,9 @@ type scaleStorage interface {
 	rest.GroupVersionKindProvider
 }
 
-// scaleAs serves scale in a version that upstream's scale storages do not expect
-// in a request: they end the process over it. It shows them another one, by
-// whose name the owners of spec.replicas are kept.
+// scaleAs serves scale in a version that upstream's scale storages do not expect in a request:
+// such a request would end the process. scaleAs shows them another version, and the owners of
+// spec.replicas are kept under its name.
 type scaleAs struct {
 	scaleStorage
 	version schema.GroupVersion

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// letInitializersChange makes what cannot be changed in a pod or a job open to
-// initializers: until an object is initialized, its updates are part of its
-// creation and are judged as such. (Releases with initializers did so for pods.)
+// letInitializersChange lets initializers change fields of a pod or a job that are otherwise
+// immutable: until an object is initialized, its updates are part of its creation, and are
+// validated as a create. (Releases with initializers did so for pods.)
 func letInitializersChange(groups []Group) {
 	for _, g := range groups {
 		for _, v := range g.Versions {

@@ -7,13 +7,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// Release is the Kubernetes release whose kinds there are.
+// Release is the Kubernetes release whose kinds this server has.
 const Release = "1.37.1"
 
 // effectiveVersion is the release that the server behaves as. The library's own
 // takes the text that clients read at /version from a variable that only the
-// build scripts of Kubernetes set; clients refuse what the variable holds
-// otherwise.
+// build scripts of Kubernetes set; clients reject the value that the variable has in other
+// builds.
 type effectiveVersion struct {
 	compatibility.EffectiveVersion
 }

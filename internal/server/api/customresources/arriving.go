@@ -21,7 +21,7 @@ type arrivals struct {
 	patience time.Duration
 
 	mu sync.Mutex
-	// byName has an element for each create; of several for one name, one succeeds.
+	// byName has an element for each create. Of several creates of one name, one succeeds.
 	byName map[string][]*arrival
 }
 
@@ -33,7 +33,7 @@ type arrival struct {
 	group string
 	// uid is that of the definition, "" while it is being created.
 	uid types.UID
-	// over is closed when the definition is served, or will not be soon.
+	// over is closed when the definition is served, or will not be served soon.
 	over chan struct{}
 }
 
@@ -104,9 +104,9 @@ func (a *arrivals) of(group string) []*arrival {
 // and is not served yet.
 func (s *Server) Arriving(group string) bool { return len(s.arrivals.of(group)) > 0 }
 
-// AwaitArrivals waits for such definitions, those of now, until they are served and OnChange
-// has returned, for some seconds at most. It does not wait for a definition that cannot be
-// served as it is, nor for EstablishDelay.
+// AwaitArrivals waits until the definitions of a group that are arriving at the time of the
+// call are served and OnChange has returned, for some seconds at most. It does not wait for a
+// definition that cannot be served as it is, nor for EstablishDelay.
 func (s *Server) AwaitArrivals(ctx context.Context, group string) {
 	for _, one := range s.arrivals.of(group) {
 		select {
@@ -129,7 +129,7 @@ func (d definitionStorage) Create(ctx context.Context, obj runtime.Object, valid
 	if !ok || dryrun.IsDryRun(options.DryRun) {
 		return d.REST.Create(ctx, obj, validate, options)
 	}
-	// It may be served before the create returns.
+	// The definition may be served before the create returns.
 	arriving := d.arrivals.add(crd.Name, crd.Spec.Group)
 	created, err := d.REST.Create(ctx, obj, validate, options)
 	if err != nil {

@@ -32,7 +32,8 @@ func TestArrivalsAreAwaited(t *testing.T) {
 	}
 }
 
-// Nobody waits for a definition that will not be served soon, or for one of another group.
+// No client waits for a definition that will not be served soon, or for a definition of another
+// group.
 func TestWhatIsNotAwaited(t *testing.T) {
 	for name, c := range map[string]struct {
 		option func(*Options)

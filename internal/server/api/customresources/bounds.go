@@ -19,12 +19,13 @@ const (
 	// maxAnswers bounds the answers, beyond smallAnswer bytes each, that are read and
 	// decoded at once. An answer that is decoded takes ten times as much memory.
 	maxAnswers, smallAnswer = 32 << 20, 256 << 10
-	// maxText bounds what an error says, in bytes: maxShown of a webhook's words, and ours.
+	// maxText bounds the text of an error, in bytes: maxShown for the answer of a webhook, and
+	// the rest for our own words.
 	maxText = maxShown + 1<<10
 	// defaultConversions is how many calls of one webhook there may be at once.
 	defaultConversions = 50
-	// stalled is after which time without any answer a webhook gets no more calls
-	// than those that wait for it.
+	// stalled is the time in which no call of a webhook begins or ends after which the calls
+	// that wait for a turn fail.
 	stalled = time.Second
 )
 
@@ -32,8 +33,8 @@ const (
 // they are from.
 var answers = semaphore.NewWeighted(maxAnswers)
 
-// readAnswer reads what a webhook answered about some objects, decompressed. The
-// function it returns is to be called when the answer has been decoded.
+// readAnswer reads what a webhook answered about some objects, decompressed. The caller calls
+// done when it has decoded the answer.
 func readAnswer(ctx context.Context, response *http.Response, objects int) (data []byte, done func(), err error) {
 	limit := min(int64(objects)*maxConverted, maxAnswers)
 	done = func() {}
@@ -57,9 +58,9 @@ func readAnswer(ctx context.Context, response *http.Response, objects int) (data
 	return data, done, nil
 }
 
-// turns bounds the calls of one webhook. Those who call it are requests in their
-// places; a webhook that does not answer must not take all of these. It is safe for
-// concurrent use.
+// turns bounds the calls of one webhook. Each call belongs to a request that holds a place in
+// the server's limit of requests; a webhook that does not answer must not take all places. It
+// is safe for concurrent use.
 type turns struct {
 	calls   chan struct{}
 	waiting atomic.Int64
@@ -69,8 +70,8 @@ type turns struct {
 
 func newTurns(limit int) *turns { return &turns{calls: make(chan struct{}, limit)} }
 
-// take waits for a turn, and reports whether it came: as long as others get answers, and
-// no more wait than are called.
+// take waits for a turn, and reports whether it got one. It gives up when no other call began
+// or ended for the time of stalled, or when more calls would wait than may run at once.
 func (t *turns) take() bool {
 	select {
 	case t.calls <- struct{}{}:

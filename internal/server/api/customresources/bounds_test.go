@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A webhook that does not answer is called no more, and those who wait for it are
-// as few as those who called it; one that is slow is waited for.
+// A webhook that does not answer gets no more calls, and at most as many calls wait for it as
+// may run at once. Calls wait for a webhook that is slow.
 func TestTurns(t *testing.T) {
 	const limit = 3
 	synctest.Test(t, func(t *testing.T) {
@@ -38,11 +38,11 @@ func TestTurns(t *testing.T) {
 		take(limit)
 		take(1)
 		took(1, false, 0)
-		// Somebody gets an answer shortly before the others would give up.
+		// One call gets an answer shortly before the others would give up.
 		time.Sleep(stalled - 1)
 		turns.give()
 		took(1, true, stalled-1)
-		// Nobody else does.
+		// No other call gets an answer.
 		took(limit-1, false, 2*stalled-1)
 		take(1)
 		took(1, false, 2*stalled-1)
@@ -57,8 +57,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Large answers are read one after the other when they are too many together; small
-// ones always are.
+// Large answers are read one after the other when they would take too much memory together;
+// small answers are always read.
 func TestLargeAnswersAreBoundedTogether(t *testing.T) {
 	response := func(size int) *http.Response {
 		return &http.Response{Body: io.NopCloser(bytes.NewReader(make([]byte, size)))}
@@ -81,7 +81,7 @@ func TestLargeAnswersAreBoundedTogether(t *testing.T) {
 		t.Errorf("a small one: %v", err)
 	}
 	held[0]()
-	// An object that is too large gives back its share.
+	// An answer with an object that is too large releases its share of the memory.
 	for range 2 {
 		if _, _, err := readAnswer(t.Context(), response(maxConverted+1), 1); err == nil || !strings.Contains(err.Error(), "is larger than 8388608 bytes") {
 			t.Errorf("more than may be: %v", err)

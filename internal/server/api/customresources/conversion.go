@@ -24,7 +24,7 @@ type convertor struct {
 	// webhook converts when it is not nil. Otherwise versions differ in name
 	// only (strategy None).
 	webhook *conversionWebhook
-	// ctx ends calls of the webhook. It is that of a request for what with returns.
+	// ctx ends calls of the webhook. A convertor that with returns has the context of a request.
 	ctx context.Context
 }
 
@@ -57,8 +57,8 @@ func newConvertor(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*c
 	return c, nil
 }
 
-// bind returns what makes of a scope that of a request: the objects that the request
-// has converted are converted in its time.
+// bind returns a function that makes the scope of one request out of a scope: conversions for
+// the request end with the context of the request.
 func (c *convertor) bind(scope handlers.RequestScope) func(context.Context) *handlers.RequestScope {
 	return func(ctx context.Context) *handlers.RequestScope {
 		bound, convertor := scope, c.with(ctx)
@@ -67,7 +67,7 @@ func (c *convertor) bind(scope handlers.RequestScope) func(context.Context) *han
 	}
 }
 
-// ConvertFieldLabel says which field selectors there are.
+// ConvertFieldLabel returns an error for a field selector that does not exist.
 func (c *convertor) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
 	if label == "metadata.name" || (label == "metadata.namespace" && c.namespaced) || c.selectable[gvk.GroupVersion()].Has(label) {
 		return label, value, nil
@@ -75,7 +75,7 @@ func (c *convertor) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value 
 	return "", "", fmt.Errorf("field label not supported: %s", label)
 }
 
-// Convert makes out, which says what version it wants to be, the converted in.
+// Convert converts in to the version that out names, and puts the result into out.
 func (c *convertor) Convert(in, out, context any) error {
 	_, fromScale := in.(*autoscalingv1.Scale)
 	_, toScale := out.(*autoscalingv1.Scale)
@@ -136,8 +136,8 @@ func (c *convertor) ConvertToVersion(in runtime.Object, target runtime.GroupVers
 	return in, nil
 }
 
-// convert brings every object to the version, those that are not there yet. They
-// are in, or the items of the list that is in.
+// convert converts the objects that do not have a version yet to that version. The objects are
+// in itself, or the items of the list that in is.
 func (c *convertor) convert(in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) error {
 	apiVersion := to.String()
 	var strangers []*unstructured.Unstructured

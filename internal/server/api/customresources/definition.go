@@ -26,7 +26,7 @@ type definition struct {
 	server *Server
 	// crd has packed schemas.
 	crd *apiextensionsv1.CustomResourceDefinition
-	// shown are the places of the endpoints that there are: those of the served versions.
+	// shown are the places of the endpoints of the served versions.
 	shown     map[place]bool
 	stored    string
 	convertor *convertor
@@ -39,7 +39,7 @@ type definition struct {
 	typeConverter managedfields.TypeConverter
 
 	// made are the parts, once the first request has needed them. building is held while they
-	// are built; closed says that they are not to be built any more.
+	// are built; closed says that the parts must not be built any more.
 	made     atomic.Pointer[parts]
 	building sync.Mutex
 	closed   bool
@@ -62,7 +62,8 @@ type parts struct {
 	stores map[string]versionStore
 }
 
-// versionStore is the store of one version, with its subresources; these are nil if there are none.
+// versionStore is the store of one version, with its subresources; a subresource that the
+// version does not have is nil.
 type versionStore struct {
 	*customresource.REST
 	status *statusREST
@@ -72,7 +73,7 @@ type versionStore struct {
 // place is where an endpoint stands in a definition.
 type place struct{ version, subresource string }
 
-// serves reports whether the definition as it is now is what d was built from.
+// serves reports whether crd has the spec and the accepted names that d was built from.
 func (d *definition) serves(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return d.crd.UID == crd.UID &&
 		apiequality.Semantic.DeepEqual(&d.crd.Spec, &crd.Spec) &&
@@ -126,8 +127,9 @@ type build struct {
 	replicas managedfields.ResourcePathMappings
 }
 
-// define makes what serves a definition. It opens nothing, and builds only what it needs to know
-// that the schemas are good, unless that is known. Previous, which may be nil, is what it replaces.
+// define makes the definition that serves crd. It opens no store. It compiles the schemas only
+// to check them, and not at all if they are known to be good. previous, which may be nil, is
+// the definition that the new one replaces.
 func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous *definition) (_ *definition, err error) {
 	names := crd.Status.AcceptedNames
 	if names.Plural == "" || names.Singular == "" || names.Kind == "" || names.ListKind == "" {
@@ -186,7 +188,7 @@ func (s *Server) define(crd *apiextensionsv1.CustomResourceDefinition, previous 
 }
 
 // trusted reports whether the schemas of a definition are known to be good: a server has
-// established it with them, and no server has found fault with them.
+// established the definition with these schemas, and no server has found fault with them.
 func (s *Server) trusted(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	return established(crd) && !crd.Spec.PreserveUnknownFields &&
 		apihelpers.FindCRDCondition(crd, apiextensionsv1.NonStructuralSchema) == nil
@@ -221,8 +223,8 @@ func (d *definition) build() (*parts, error) {
 	return b.parts, nil
 }
 
-// registerKinds fills the registry of equivalent resources, one for each
-// definition: versions can go away, and the registry never forgets.
+// registerKinds fills the registry of equivalent resources. Each definition has a registry of
+// its own, because versions can go away and a registry never forgets them.
 func (b *build) registerKinds() {
 	for _, v := range b.crd.Spec.Versions {
 		gv := b.groupVersion(v.Name)

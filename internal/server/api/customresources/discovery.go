@@ -37,10 +37,10 @@ var (
 
 // Versions lists what discovery shows: the served versions of established
 // definitions, in order of group, and in a group the preferred version first.
-// The caller must not change what it gets.
+// The caller must not change the result.
 func (s *Server) Versions() []Version {
 	byGV := map[schema.GroupVersion]*Version{}
-	// The sources of each version's document.
+	// builtFrom names the definitions that the document of each version is built from.
 	builtFrom := map[schema.GroupVersion][]string{}
 	for _, e := range *s.snapshot.Load() {
 		if !apihelpers.IsCRDConditionTrue(e.crd, apiextensionsv1.Established) {
@@ -79,7 +79,7 @@ func resourceOf(name string) string {
 	return resource
 }
 
-// add shows one definition in one of its versions.
+// add adds one definition, in one of its versions, to what discovery shows.
 func (v *Version) add(e entry, in *apiextensionsv1.CustomResourceDefinitionVersion) {
 	main := discovered(e.crd, in, "")
 	scope := apidiscoveryv2.ScopeCluster

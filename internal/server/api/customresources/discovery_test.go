@@ -10,7 +10,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Discovery shows what the definition says, in both forms.
+// Discovery shows the resources of a definition, in both forms.
 func TestVersions(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -63,8 +63,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// The documents describe the kinds and metadata.initializers, and say that
-// objects may be applied.
+// The documents describe the kinds and metadata.initializers, and show that objects can be
+// applied.
 func TestOpenAPI(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -114,8 +114,8 @@ func hasInitializers(metadata *spec.Schema) bool {
 	return ok
 }
 
-// TestATagChangesWithItsDocumentOnly: the OpenAPI documents of a definition stay when
-// another one changes, and when its own status does.
+// TestATagChangesWithItsDocumentOnly: the OpenAPI documents of a definition stay the same when
+// another definition changes, and when its own status changes.
 func TestATagChangesWithItsDocumentOnly(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -3,25 +3,24 @@
 //
 // # From definition to endpoints
 //
-// An informer watches the definitions. Each one whose names are accepted is
-// made a served definition, and the set of all of them is swapped by one atomic
-// pointer, so that Lookup takes no lock and allocates nothing. A served definition
-// is immutable, but for what the next section describes.
+// An informer watches the definitions. The server makes a served definition of each one whose
+// names are accepted. One atomic pointer holds the set of all served definitions, so that
+// Lookup takes no lock and allocates nothing. A served definition is immutable, except for the
+// parts that the next section describes.
 //
 // # What a definition costs
 //
-// A cluster may have a thousand definitions, and most are hardly ever used. A
-// served definition has no more than what discovery shows, and its schemas, packed.
-// The first request builds the rest: for every version a store, a request scope and
-// the endpoints that package resources runs requests on. What is compiled from the
-// schemas (structural schemas, validators with CEL rules, the type converter of
-// server-side apply) takes by far the most memory. A keeper drops each part that was
-// not needed for some seconds, and the next request that needs the part builds it
-// again; a part that comes back is kept longer each time. An OpenAPI document is not
-// kept at all: package openapi keeps the text.
+// A cluster may have a thousand definitions, and most are hardly ever used. A served definition
+// has no more than the data that discovery shows, and its schemas, packed. The first request
+// builds the rest: for every version a store, a request scope and the endpoints that package
+// resources runs requests on. The parts that are compiled from the schemas (structural schemas,
+// validators with CEL rules, the type converter of server-side apply) take by far the most
+// memory. A keeper drops each part that was not needed for some seconds, and the next request
+// that needs the part builds it again; a part that comes back is kept longer each time. An
+// OpenAPI document is not kept at all: package openapi keeps the text.
 //
-// Schemas are checked before they are served, as ever: by the validation of the
-// definition, and by compiling them before the definition is established.
+// Schemas are checked before they are served, as in kube-apiserver: the definition is
+// validated, and its schemas are compiled before the definition is established.
 //
 // When a definition changes, the new one is swapped in, the watches of the old
 // one are ended (clients resume them and find the new one), running
@@ -36,8 +35,8 @@
 //
 // Every version has a store of its own, as in kube-apiserver: objects are
 // validated, pruned and defaulted with the schema of the version they are
-// written in, and converted once per change, not once per reader. Stores open
-// when first used, so that a version nobody asks for costs nothing.
+// written in, and converted once per change, not once per reader. A store opens when it is
+// first used, so that a version that no client requests costs nothing.
 //
 // # Conversion webhooks
 //
@@ -47,11 +46,11 @@
 // until it answers again. Upstream's metrics apiserver_conversion_webhook_* and
 // apiserver_crd_conversion_webhook_duration_seconds count the conversions.
 //
-// A call has 30 s. It ends earlier with the request when admission has an object
-// converted for a webhook that wants another version: only there does the library let
-// the context of the request through (resources.Endpoint.Bind). It does not when
-// objects are read from etcd, stored or encoded, nor when the managed fields are
-// computed. These conversions are bounded by the 30 s alone.
+// A call has 30 s. A call ends earlier, with its request, when admission has an object
+// converted for a webhook that wants another version: only there does the library pass on the
+// context of the request (resources.Endpoint.Bind). The library does not pass it on when
+// objects are read from etcd, stored or encoded, nor when the managed fields are computed. Only
+// the 30 s bound these conversions.
 //
 // # metadata.initializers
 //
@@ -62,7 +61,7 @@
 //
 // # Deletion
 //
-// A definition under deletion refuses to create objects. Its finalizer deletes
-// every object and then the definition; creations that were running when it
-// started are waited for, so none is left behind in storage.
+// A definition under deletion refuses to create objects. Its finalizer deletes every object and
+// then the definition. The finalizer first waits for creations that were running when it
+// started, so that no object is left behind in storage.
 package customresources

@@ -18,8 +18,8 @@ import (
 type finalizing struct{ *Server }
 
 // GetCustomResourceListerCollectionDeleter returns the store of the objects of a
-// definition. It returns when the last creation is over: from then on, what a
-// list does not show is not there. Stores hold all objects, also those that few clients may see.
+// definition. It returns when the last creation is over: from then on, a list shows all
+// objects. Stores hold all objects, also uninitialized ones.
 func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv1.CustomResourceDefinition) (finalizer.ListerCollectionDeleter, error) {
 	e, ok := (*f.snapshot.Load())[keyOf(crd)]
 	if !ok || e.crd.UID != crd.UID {
@@ -38,8 +38,8 @@ func (f finalizing) GetCustomResourceListerCollectionDeleter(crd *apiextensionsv
 	}
 }
 
-// finalizerPeriod is how long the library waits before it lists the objects again
-// that are being deleted, and a little more.
+// finalizerPeriod is a little more than the time that the library waits before it lists the
+// objects again.
 const finalizerPeriod = 6 * time.Second
 
 // emptied are the objects of a definition that is being deleted. The library lists
@@ -48,9 +48,9 @@ type emptied struct {
 	finalizer.ListerCollectionDeleter
 }
 
-// List returns the objects. When there is no time for another list, what is left
-// is an error: otherwise the library would go on until its time is over, and say
-// only that it is.
+// List returns the objects. If objects are left and there is no time for another list, List
+// returns an error that names them: otherwise the library would go on until its time is over,
+// and its error would not name them.
 func (e emptied) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
 	list, err := e.ListerCollectionDeleter.List(ctx, options)
 	if err != nil {

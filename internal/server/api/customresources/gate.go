@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// gate counts who is inside and, once closed, lets nobody in. It is safe for
+// gate counts the callers that are inside. A closed gate lets no caller in. It is safe for
 // concurrent use and takes no lock.
 type gate struct {
 	// state is the number inside; shut is added to it when the gate closes.
 	state atomic.Int64
-	// empty is closed when the gate is closed and the last one has left.
+	// empty is closed when the gate is closed and the last caller has left.
 	empty chan struct{}
 }
 
@@ -18,7 +18,7 @@ const shut = math.MinInt64
 
 func newGate() *gate { return &gate{empty: make(chan struct{})} }
 
-// enter reports whether the caller is inside; it then owes a leave.
+// enter reports whether the caller is inside. If so, the caller must call leave.
 func (g *gate) enter() bool {
 	for {
 		n := g.state.Load()
@@ -37,7 +37,8 @@ func (g *gate) leave() {
 	}
 }
 
-// close closes the gate, again if need be; empty says when it is also empty.
+// close closes the gate, which may be closed already. empty is closed when the gate is also
+// empty.
 func (g *gate) close() {
 	for {
 		n := g.state.Load()

@@ -52,7 +52,8 @@ func TestMain(m *testing.M) {
 	os.Exit(etcdtest.Main(m, &store))
 }
 
-// registerUpstream has upstream register its metrics first: it fails otherwise.
+// registerUpstream makes upstream register its metrics first: otherwise upstream's registration
+// would fail.
 func registerUpstream() {
 	url := "https://localhost"
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -83,7 +84,7 @@ type env struct {
 
 	mu struct {
 		sync.Mutex
-		// changed is closed and replaced whenever what is served changes.
+		// changed is closed and replaced whenever the served definitions change.
 		changed chan struct{}
 	}
 }
@@ -185,7 +186,7 @@ func newEnv(t testing.TB, options ...func(*Options)) *env {
 	return e
 }
 
-// response is what the server answered.
+// response is an answer of the server.
 type response struct {
 	code   int
 	header http.Header
@@ -277,7 +278,8 @@ func (e *env) create(text string) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// until watches a definition until it is as wanted; nil means gone.
+// until watches a definition until wanted reports true; wanted gets nil when the definition is
+// deleted.
 func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefinition) bool) *apiextensionsv1.CustomResourceDefinition {
 	e.t.Helper()
 	w, err := e.client.ApiextensionsV1().CustomResourceDefinitions().Watch(e.ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -286,7 +288,7 @@ func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefi
 	}
 	defer w.Stop()
 	if wanted == nil {
-		// The watch tells nothing of what was gone before it began.
+		// The watch does not report a deletion from before it began.
 		_, err := e.client.ApiextensionsV1().CustomResourceDefinitions().Get(e.ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -314,7 +316,7 @@ func (e *env) until(name string, wanted func(*apiextensionsv1.CustomResourceDefi
 	return nil
 }
 
-// await waits until what is served is as wanted.
+// await waits until wanted reports true. It looks again whenever the served definitions change.
 func (e *env) await(wanted func() bool) {
 	e.t.Helper()
 	for {
@@ -332,7 +334,7 @@ func (e *env) await(wanted func() bool) {
 	}
 }
 
-// update changes the spec of a definition and waits until it is served so.
+// update changes the spec of a definition and waits until the changed definition is served.
 func (e *env) update(name string, change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
 	e.t.Helper()
 	crds := e.client.ApiextensionsV1().CustomResourceDefinitions()
@@ -350,7 +352,7 @@ func (e *env) update(name string, change func(*apiextensionsv1.CustomResourceDef
 	})
 }
 
-// keys lists what is in etcd under a prefix.
+// keys lists the keys in etcd under a prefix.
 func (e *env) keys(prefix string) []string {
 	e.t.Helper()
 	res, err := store.KV.Get(e.ctx, e.prefix+prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// newCaller returns what calls conversion webhooks in a test.
+// newCaller returns the Caller that calls conversion webhooks in a test.
 func newCaller(t testing.TB, o call.Options) *call.Caller {
 	t.Helper()
 	c, err := NewCaller(o)
@@ -108,8 +108,8 @@ func (h *hook) conversion(versions ...string) *apiextensionsv1.CustomResourceCon
 	}
 }
 
-// renameColor calls the color of v1 colour in v1beta1. It tries to do what it
-// must not: to lose the initializers, and to change the metadata.
+// renameColor calls the color of v1 colour in v1beta1. It also tries changes that a webhook
+// must not make: to remove the initializers, and to change the metadata.
 func renameColor(object map[string]any, to string) map[string]any {
 	spec, _ := object["spec"].(map[string]any)
 	from, into := "color", "colour"

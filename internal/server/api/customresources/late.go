@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// late is something that is built when it is first needed, dropped when it was not needed for
-// a while, and then built again. It is safe for concurrent use: those who need it at the same
-// time wait for one build. The value stays valid for a request that has it.
+// late is a value that is built when it is first needed, dropped when it was not needed for a
+// while, and built again when it is needed again. It is safe for concurrent use: callers that
+// need the value at the same time wait for one build. The value stays valid for a request that
+// has it.
 type late[T any] struct {
 	build  func() (T, error)
 	keeper *keeper
 	// current is nil while nothing is built.
 	current atomic.Pointer[built[T]]
-	// building is held while it is built.
+	// building is held while the value is built.
 	building sync.Mutex
-	// patience is for how many rounds of the keeper it is kept unused, and unused for how many
-	// it has not been needed. The keeper's lock guards both.
+	// patience is for how many rounds of the keeper the value is kept unused, and unused for how
+	// many it has not been needed. The keeper's lock guards both.
 	patience, unused int
 }
 
@@ -28,7 +29,8 @@ type built[T any] struct {
 	used  atomic.Bool
 }
 
-// newLate returns what build builds. It is kept for so many rounds of the keeper at first.
+// newLate returns a late value that build builds. patience is for how many rounds of the keeper
+// the value is kept unused at first.
 func newLate[T any](k *keeper, patience int, build func() (T, error)) *late[T] {
 	return &late[T]{build: build, keeper: k, patience: patience}
 }
@@ -59,7 +61,7 @@ func (l *late[T]) make() *built[T] {
 	return b
 }
 
-// round implements kept. What is built again and again is kept longer each time.
+// round implements kept. A value that is built again and again is kept longer each time.
 func (l *late[T]) round() bool {
 	b := l.current.Load()
 	if b.used.Swap(false) {
@@ -77,31 +79,31 @@ func (l *late[T]) round() bool {
 const (
 	// roundTime is how long a round of the keeper takes.
 	roundTime = 5 * time.Second
-	// minPatience is for how many rounds something is kept that is needed once, maxPatience for
-	// how many what is needed again and again.
+	// minPatience is for how many rounds a value is kept that is needed once, and maxPatience
+	// for how many a value is kept that is needed again and again.
 	minPatience, maxPatience = 1, 60
-	// requestPatience is for what one request needs several times, and always the same, some
-	// microseconds apart; conversionPatience is for that if calls of a conversion webhook may be
-	// in between.
+	// requestPatience is for a value that must stay the same for one request, which needs it
+	// several times, some microseconds apart. conversionPatience is for such a value if the
+	// request may call a conversion webhook in between.
 	requestPatience, conversionPatience = 2, 24
 )
 
-// keeper drops what is not needed any more. It does nothing while there is nothing to keep.
+// keeper drops values that are not needed any more. It does nothing while it keeps no value.
 type keeper struct {
 	interval time.Duration
 
 	mu   sync.Mutex
 	kept []kept
-	// next is the timer of the next round; nil while there is nothing to keep.
+	// next is the timer of the next round; nil while the keeper keeps no value.
 	next *time.Timer
 	// over says that the keeper has ended.
 	over bool
 }
 
-// kept is what a keeper keeps.
+// kept is a value that a keeper keeps.
 type kept interface {
-	// round reports whether it is still to be kept; if not, it has been dropped. The keeper's
-	// lock is held.
+	// round reports whether the keeper still has to keep the value; if not, round has dropped
+	// it. The keeper's lock is held.
 	round() bool
 }
 
@@ -114,7 +116,7 @@ func (k *keeper) add(one kept) {
 	}
 }
 
-// round drops what was not needed since the round before.
+// round calls round of all values, and forgets those that were dropped.
 func (k *keeper) round() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +132,7 @@ func (k *keeper) round() {
 	}
 }
 
-// end ends the rounds. What is built stays.
+// end ends the rounds. Values that are built stay.
 func (k *keeper) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

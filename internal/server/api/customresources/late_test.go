@@ -40,7 +40,8 @@ func TestWhatIsLateIsBuiltOnceForAllWhoNeedItAtTheSameTime(t *testing.T) {
 	group.Wait()
 }
 
-// What was not needed for a round is dropped; what is needed again and again is kept longer.
+// A value that was not needed for a round is dropped; a value that is needed again and again is
+// kept longer.
 func TestWhatIsLateIsDroppedWhenItIsNotNeeded(t *testing.T) {
 	k := idleKeeper()
 	defer k.end()
@@ -50,7 +51,7 @@ func TestWhatIsLateIsDroppedWhenItIsNotNeeded(t *testing.T) {
 		if got, err := l.get(); got != life+1 || err == nil {
 			t.Fatalf("life %d: got %d, %v", life, got, err)
 		}
-		// The round in which it was needed does not count.
+		// The round in which the value was needed does not count.
 		for round := range 1 + 1<<life {
 			if l.current.Load() == nil {
 				t.Fatalf("life %d: it was dropped after %d rounds", life, round)
@@ -74,7 +75,7 @@ func TestWhatIsLateIsDroppedWhenItIsNotNeeded(t *testing.T) {
 	}
 }
 
-// A request that needs it while it is dropped gets it.
+// A request that needs a value while the keeper drops it gets the value.
 func TestWhatIsLateIsThereWhileItIsDropped(t *testing.T) {
 	k := idleKeeper()
 	defer k.end()
@@ -216,8 +217,9 @@ func TestPackedSchemasAreShared(t *testing.T) {
 	}
 }
 
-// A kind costs nothing but its packed definition until it is used; then all clients
-// get the same verdicts, whichever uses it first, and again after what was built was dropped.
+// A kind costs nothing but its packed definition until it is used; then all clients get the
+// same verdicts, whichever client uses the kind first, and also after the built parts were
+// dropped.
 func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -261,7 +263,8 @@ func TestKindsAreBuiltByTheirFirstUse(t *testing.T) {
 }
 
 // Requests, updates of the schema and deletions meet while a kind is built and dropped. Each
-// request gets an answer by one of the states of the definition; nothing of a deleted one stays.
+// request gets an answer by one of the states of the definition; no part of a deleted
+// definition stays.
 func TestKindsAreBuiltWhileTheyChangeAndGo(t *testing.T) {
 	e := newEnv(t)
 	stop := make(chan struct{})
@@ -313,7 +316,7 @@ func TestKindsAreBuiltWhileTheyChangeAndGo(t *testing.T) {
 	e.await(func() bool { return len(*e.snapshot.Load()) == 0 })
 }
 
-// A definition that is given up before it was used is not built any more.
+// A definition that is closed before its first use is not built any more.
 func TestAClosedDefinitionIsNotBuilt(t *testing.T) {
 	d := &definition{}
 	d.close()
@@ -322,8 +325,8 @@ func TestAClosedDefinitionIsNotBuilt(t *testing.T) {
 	}
 }
 
-// Controllers write the status of definitions without their schemas in memory. What they write
-// is whole, for admission and for who owns which field.
+// Controllers write the status of definitions without having their schemas in memory. Admission
+// and the managed fields see whole definitions.
 func TestTheStatusIsWrittenWithSchemas(t *testing.T) {
 	e := newEnv(t)
 	var without []string

@@ -70,7 +70,7 @@ func TestUpdateWhileInUse(t *testing.T) {
 	}
 	<-old.requests.empty
 
-	// A client that comes back finds everything.
+	// A client that watches again finds all objects.
 	w = e.watch(widgetsPath + "?watch=true&resourceVersion=0")
 	names := map[string]bool{}
 	for range 3 {
@@ -112,8 +112,8 @@ func TestVersionsComeAndGo(t *testing.T) {
 	}
 }
 
-// Two definitions want the same short name and kind: the second gets its turn
-// when the first has gone.
+// Two definitions want the same short name and kind: the second definition gets them when the
+// first is deleted.
 func TestNamingConflict(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -144,8 +144,8 @@ func TestBuiltinGroupVersionsAreNotServed(t *testing.T) {
 	e.await(func() bool { return len(e.Versions()) == 1 })
 }
 
-// Deleting a definition deletes its objects, first, and nothing stays in etcd.
-// While it goes on nothing can be created.
+// Deleting a definition first deletes its objects, and nothing stays in etcd. While the
+// deletion is in progress no object can be created.
 func TestDeletion(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -186,7 +186,7 @@ func TestDeletion(t *testing.T) {
 	if r := <-created; r.code != 201 {
 		t.Errorf("the creation under way: %d %s", r.code, r.raw)
 	}
-	// The finalizer of the last object holds everything up.
+	// The finalizer of the last object holds up the deletion.
 	w := e.watch(widgetsPath + "?watch=true&resourceVersion=0&fieldSelector=metadata.name=last")
 	for {
 		event, err := w.next()
@@ -205,7 +205,7 @@ func TestDeletion(t *testing.T) {
 	e.await(func() bool { return len(*e.snapshot.Load()) == 0 })
 	e.must(404, "GET", widgetsPath, "")
 
-	// The same definition can come back, with nothing of the old one.
+	// The same definition can be created again, without the objects of the old one.
 	e.define(widgets)
 	if items := e.must(200, "GET", widgetsPath, "").at("items"); len(items.([]any)) != 0 {
 		t.Errorf("items %v", items)
@@ -213,7 +213,8 @@ func TestDeletion(t *testing.T) {
 }
 
 // Definitions that were established before a restart are served when Ready returns.
-// A definition whose objects do not go says which, and what they wait for.
+// The status of a definition whose objects cannot be deleted names such an object, and the
+// finalizers for which it waits.
 func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 	e := newEnv(t)
 	crd := e.define(widgets)
@@ -241,7 +242,7 @@ func TestDeletionSaysWhatItWaitsFor(t *testing.T) {
 			}
 		})
 	}
-	// The controller without a deadline is not refused.
+	// A list without a deadline gets no error.
 	if _, err := left.List(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
@@ -255,7 +256,7 @@ func TestRestart(t *testing.T) {
 	again.must(200, "GET", widgetsPath+"/w", "")
 }
 
-// While a definition changes again and again, no request notices.
+// While a definition changes again and again, no request fails.
 func TestUpdatesUnderLoad(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -15,9 +15,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// durations is upstream's histogram of the calls for each definition. Upstream
-// registers one of its own when it makes its first converter; the second user of the
-// name shares that of the first.
+// durations is upstream's histogram of the calls for each definition. Upstream registers a
+// histogram of this name when it makes its first converter. The second of the two that
+// registers uses the histogram of the first.
 var durations = sync.OnceValue(func() *metrics.HistogramVec {
 	h := metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name:           "apiserver_crd_conversion_webhook_duration_seconds",
@@ -39,7 +39,7 @@ var durations = sync.OnceValue(func() *metrics.HistogramVec {
 })
 
 // observe counts a conversion that a webhook was needed for, in upstream's metrics.
-// Unlike upstream, it does not count as a success what needed no webhook.
+// Unlike upstream, it does not count a conversion that needed no webhook as a success.
 func observe(ctx context.Context, definition, from, to string, took time.Duration, err error) {
 	if from != to {
 		durations().WithLabelValues(definition, from, to, strconv.FormatBool(err == nil)).Observe(took.Seconds())
@@ -56,7 +56,7 @@ func observe(ctx context.Context, definition, from, to string, took time.Duratio
 	conversion.Metrics.ObserveConversionWebhookFailure(ctx, took, kind)
 }
 
-// stepError is an error about an answer, and what upstream's metrics call it.
+// stepError is an error about an answer, and the name that upstream's metrics have for it.
 type stepError struct {
 	kind conversion.ConversionWebhookErrorType
 	error

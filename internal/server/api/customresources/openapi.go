@@ -17,8 +17,7 @@ import (
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // OpenAPIV3 returns the document of a group version, nil if no established
-// definition is served in it. It is built when first asked for; the caller must
-// not change it.
+// definition is served in it. Each call builds the document; the caller must not change it.
 func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	var documents []*spec3.OpenAPI
 	err := s.eachServed(func(d *definition, version string) error {
@@ -35,8 +34,8 @@ func (s *Server) OpenAPIV3(gv schema.GroupVersion) (*spec3.OpenAPI, error) {
 	return builder.MergeSpecsV3(documents...)
 }
 
-// OpenAPIV2 returns static with the definitions that are served added to it. It
-// builds all of them, which takes some milliseconds each. Static is not changed.
+// OpenAPIV2 returns static with the definitions that are served added to it. It builds the
+// documents of all definitions, which takes some milliseconds each. static is not changed.
 func (s *Server) OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error) {
 	var documents []*spec.Swagger
 	err := s.eachServed(func(d *definition, version string) error {
@@ -85,8 +84,8 @@ func withInitializers(metadata spec.Schema) spec.Schema {
 	return metadata
 }
 
-// newTypeConverter builds what server-side apply needs. Versions that are no
-// longer served count: objects may have fields that were managed in them.
+// newTypeConverter builds the type converter for server-side apply. Versions that are no longer
+// served count: objects may have fields that were managed in them.
 func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
 	documents := make([]*spec3.OpenAPI, 0, len(d.crd.Spec.Versions))
 	for i := range d.crd.Spec.Versions {

@@ -16,8 +16,8 @@ import (
 
 // Schemas take more memory than all else in a definition together, a hundred times as much as
 // they take compressed. Definitions are therefore kept with packed schemas. A packed schema has
-// nothing but a default that begins with packedMark, which no JSON does; after it comes the
-// schema in protobuf, compressed. Equal schemas are packed into equal bytes.
+// nothing but a default. The default begins with packedMark, with which no JSON begins; after
+// the mark comes the schema in protobuf, compressed. Equal schemas are packed into equal bytes.
 
 // packedMark is what a packed schema begins with.
 const packedMark = 0
@@ -30,8 +30,8 @@ func isPacked(v *apiextensionsv1.CustomResourceValidation) bool {
 	return len(raw) > 0 && raw[0] == packedMark
 }
 
-// pack packs the schemas of a definition in place. before, which may be nil, is an earlier state
-// of it, with packed schemas that are used again if they are the same.
+// pack packs the schemas of a definition in place. before, which may be nil, is an earlier
+// state of the definition. Its packed schemas are used again if they are the same.
 func pack(crd, before *apiextensionsv1.CustomResourceDefinition) error {
 	// The generation grows with every change of the spec.
 	same := before != nil && before.UID == crd.UID && before.Generation == crd.Generation && len(before.Spec.Versions) == len(crd.Spec.Versions)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// publisher reports changes of what is served. A report costs as much as there are definitions:
-// changes that come close together are reported once, so that a thousand definitions that are
-// created at once cost a few reports. It is safe for concurrent use.
+// publisher reports changes of the served definitions. The cost of a report grows with the
+// number of definitions: changes that come close together are reported once, so that a thousand
+// definitions that are created at once cost a few reports. It is safe for concurrent use.
 type publisher struct {
 	// report is called when something has changed.
 	report func()
@@ -16,7 +16,7 @@ type publisher struct {
 	wake chan struct{}
 
 	mu sync.Mutex
-	// after is what is to be called when all changes of before are reported.
+	// after are the functions to call when all changes before them are reported.
 	after []func()
 }
 
@@ -31,7 +31,7 @@ func newPublisher(report func()) *publisher {
 	return &publisher{report: report, wake: make(chan struct{}, 1)}
 }
 
-// changed has a change reported, and then calls after.
+// changed makes run report a change, and then call after.
 func (p *publisher) changed(after func()) {
 	p.mu.Lock()
 	p.after = append(p.after, after)
@@ -46,7 +46,7 @@ func (p *publisher) signal() {
 	}
 }
 
-// reported calls after when what has changed until now is reported.
+// reported calls after when all changes until now are reported.
 func (p *publisher) reported(after func()) {
 	p.mu.Lock()
 	waiting := len(p.after) > 0
@@ -58,7 +58,7 @@ func (p *publisher) reported(after func()) {
 		after()
 		return
 	}
-	// The report that is being made may not be about all of them.
+	// The report that is running may not have all changes.
 	p.signal()
 }
 

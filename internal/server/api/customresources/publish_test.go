@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Changes that come while one is reported are reported once, and what waits for a report is
-// called after it, in order.
+// Changes that come during a report are reported together, and functions that wait for a report
+// are called after it, in order.
 func TestChangesThatComeTogetherAreReportedOnce(t *testing.T) {
 	const changes = 1000
 	var reports atomic.Int64
@@ -43,7 +43,7 @@ func TestChangesThatComeTogetherAreReportedOnce(t *testing.T) {
 	if len(order) != changes+1 || !slices.IsSorted(order) {
 		t.Errorf("%d calls, in order: %t", len(order), slices.IsSorted(order))
 	}
-	// With nothing to report, nobody waits.
+	// Without changes to report, a function is called at once.
 	called := false
 	for !called {
 		p.reported(func() { called = true })
@@ -71,7 +71,7 @@ func TestWhoComesDuringAReportIsCalled(t *testing.T) {
 	release <- struct{}{}
 	release <- struct{}{}
 	<-done
-	// What has not been reported when it ends is called all the same.
+	// Functions whose changes are not reported when run ends are called in any case.
 	p.changed(func() {})
 	cancel()
 	release <- struct{}{}

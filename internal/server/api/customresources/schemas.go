@@ -26,7 +26,8 @@ type schemas struct {
 	preserve bool
 }
 
-// newSchemas returns the schemas of a definition; whole returns it with them.
+// newSchemas returns the schemas of a definition; whole returns the definition with its
+// schemas.
 func newSchemas(crd *apiextensionsv1.CustomResourceDefinition, k *keeper, whole func() (*apiextensionsv1.CustomResourceDefinition, error)) *schemas {
 	return &schemas{
 		kind:     schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind},
@@ -89,8 +90,8 @@ func validationOf(v *apiextensionsv1.CustomResourceDefinitionVersion) (*apiexten
 
 // coercion says how lenient and how talkative coerce is.
 type coercion struct {
-	// fromStorage drops what old objects may have in storage and would be
-	// refused today, and gives them a generation.
+	// fromStorage drops content that old objects may have in storage and that would be refused
+	// today, and gives these objects a generation.
 	fromStorage bool
 	// unknown asks for the paths of fields that were dropped.
 	unknown bool
@@ -188,7 +189,7 @@ type coercingDecoder struct {
 func (d coercingDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	var strict []error
 	if into == nil && d.how.fromStorage {
-		// Left to itself, the decoder takes whatever has a field "items" for a list.
+		// Without this, the decoder takes every object with a field "items" for a list.
 		into = &unstructured.Unstructured{}
 	}
 	obj, gvk, err := d.Decoder.Decode(data, defaults, into)

@@ -55,8 +55,8 @@ func aWidget() *unstructured.Unstructured {
 	}}
 }
 
-// counted are the samples of metrics whose name has a prefix: how often each set of
-// labels was counted.
+// counted returns the samples of metrics whose name has a prefix: how often each set of labels
+// was counted.
 func counted(t *testing.T, prefix string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -79,7 +79,7 @@ func counted(t *testing.T, prefix string) map[string]float64 {
 	return found
 }
 
-// increase is what f adds to the metrics.
+// increase returns by how much f increases the metrics.
 func increase(t *testing.T, prefix string, f func()) map[string]float64 {
 	t.Helper()
 	before := counted(t, prefix)
@@ -180,7 +180,7 @@ func TestDeprecatedCertificatesOfConversionWebhooksAreCounted(t *testing.T) {
 	}
 }
 
-// A conversion webhook that cannot be connected to is not called after a while.
+// After some failed connections, a conversion webhook is not called.
 func TestConversionWebhookThatIsDownIsNotCalled(t *testing.T) {
 	dials := 0
 	c := webhookConvertor(t, "widgets.example.com", newHook(t, renameColor).conversion("v1"), call.Options{
@@ -203,8 +203,8 @@ func TestConversionWebhookThatIsDownIsNotCalled(t *testing.T) {
 	}
 }
 
-// A conversion that finds no place among the calls of its webhook's server in its time
-// is to be tried again.
+// A conversion that gets no place among the calls of its webhook's server in its time fails
+// with an error after which the client may retry.
 func TestConversionWithoutAPlaceIsRefused(t *testing.T) {
 	called, release := make(chan struct{}), make(chan struct{})
 	hook := newRawHook(t, func(map[string]any) any {

@@ -18,8 +18,8 @@ func (creator) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	return u, nil
 }
 
-// typer knows custom objects by what they say they are, and the parameters of
-// requests, which stand in scheme.
+// typer finds the kind of a custom object in the object itself, and the kinds of parameters of
+// requests in scheme.
 type typer struct{ scheme *runtime.Scheme }
 
 func (t typer) ObjectKinds(obj runtime.Object) ([]schema.GroupVersionKind, bool, error) {
@@ -69,8 +69,8 @@ func newSerializer(t typer, convertor runtime.ObjectConvertor, schemas *schemas)
 				Serializer:       text(json.SerializerOptions{Yaml: true}),
 				StrictSerializer: text(json.SerializerOptions{Yaml: true, Strict: true}),
 			},
-			// Protobuf can hold what the server itself returns, such as a
-			// Status or the metadata of objects, but no custom object.
+			// Protobuf can hold objects of the server itself, such as a Status or the metadata of
+			// objects, but no custom object.
 			{
 				MediaType: runtime.ContentTypeProtobuf, MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
 				Serializer: protobuf.NewSerializerWithOptions(creator{}, t, protobuf.SerializerOptions{StreamingCollectionsEncoding: true}),
@@ -110,8 +110,8 @@ func (s *serializer) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersion
 }
 
 // sparing is a convertor for encoders, which only read: it does not copy an object that
-// is already in the wanted version. A list of objects in one version, what a store
-// returns, would otherwise be copied whole for every response.
+// is already in the wanted version. A store returns a list of objects in one version, which
+// would otherwise be copied whole for every response.
 type sparing struct{ runtime.ObjectConvertor }
 
 func (s sparing) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {

@@ -36,11 +36,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
-// resync is how often every definition is looked at again, for what a failed
-// finalization left behind.
+// resync is how often every definition is looked at again, to finish finalizations that failed.
 const resync = 5 * time.Minute
 
-// patience is for how long at most readers of discovery wait for a definition.
+// patience is how long readers of discovery wait for a definition at most.
 const patience = 5 * time.Second
 
 // Options say how definitions and their objects are served. Factory, Storage,
@@ -54,7 +53,7 @@ type Options struct {
 	// status of definitions with it.
 	Client *rest.Config
 	// Equivalents is the server's registry of equivalent resources, for
-	// CustomResourceDefinition itself. Every definition has one of its own.
+	// CustomResourceDefinition itself. Every definition has a registry of its own.
 	Equivalents runtime.EquivalentResourceRegistry
 	// Authorizer is asked by handlers that check a second verb.
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -63,27 +62,27 @@ type Options struct {
 	// Builtin says which group versions belong to built-in kinds. A
 	// definition is not served in them. Nil means none.
 	Builtin func(schema.GroupVersion) bool
-	// Webhooks calls conversion webhooks. The caller of NewCaller, which makes one,
-	// closes it when Run has returned.
+	// Webhooks calls conversion webhooks. NewCaller makes the Caller, and its user closes it
+	// when Run has returned.
 	Webhooks *call.Caller
 	// MaxConversions bounds the calls of one conversion webhook at once; as many
 	// may wait. 0 means 50.
 	MaxConversions int
 	// EstablishDelay is how long a definition is served before it becomes
-	// Established. Where several servers share an etcd it gives the others time
-	// to serve it too: upstream waits 5 s. Nil means not at all.
+	// Established. Where several servers share an etcd the delay gives the others time to serve
+	// the definition, too: upstream waits 5 s. Nil means no delay.
 	EstablishDelay func(context.Context) time.Duration
-	// OnChange, if set, is called after what Versions or the OpenAPI documents
-	// return may have changed. It must not block.
+	// OnChange, if set, is called after the result of Versions or the OpenAPI documents may have
+	// changed. It must not block.
 	OnChange func()
 	// OnSchema, if set, is called after OnChange when the kinds of a group, or
 	// their schemas, have changed. It must not block.
 	OnSchema func(group string)
-	// Gone, if set, drops the series that metrics have of kinds that are gone.
+	// Gone, if set, drops the series that metrics have of deleted kinds.
 	Gone *series.Gone
 }
 
-// Server serves definitions and what they define. It is made by New and safe for
+// Server serves definitions and the kinds that they define. It is made by New and safe for
 // concurrent use.
 type Server struct {
 	options     Options
@@ -94,24 +93,24 @@ type Server struct {
 	controllers []func(context.Context)
 	queue       workqueue.TypedRateLimitingInterface[string]
 
-	// snapshot is what is served, and kinds the same definitions by the kind of their
-	// objects. Only the worker of Run replaces them.
+	// snapshot has the served definitions by their resource, and kinds the same definitions by
+	// the kind of their objects. Only the worker of Run replaces them.
 	snapshot atomic.Pointer[map[schema.GroupResource]entry]
 	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
 	arrivals *arrivals
 	// publisher calls OnChange.
 	publisher *publisher
-	// keeper drops what was built for definitions and is not needed any more.
+	// keeper drops parts of definitions that are not needed any more.
 	keeper keeper
-	// retiring counts the definitions that are being given up.
+	// retiring counts the replaced definitions whose stores are not closed yet.
 	retiring sync.WaitGroup
 }
 
-// NewCaller returns what calls conversion webhooks, anonymously. It sets the options
-// that are about headers, credentials and circuits.
+// NewCaller returns the Caller that calls conversion webhooks, without credentials. It sets the
+// options that are about headers, credentials and circuits.
 func NewCaller(o call.Options) (*call.Caller, error) {
-	// The headers of an answer say nothing that is needed.
+	// The headers of an answer are not needed.
 	o.MaxHeaderBytes, o.Credentials = 64<<10, nil
 	circuits := trace.Circuits("CustomResourceConversion")
 	o.Observe = func(c call.Circuit) { circuits(trace.Circuit(c)) }
@@ -182,8 +181,8 @@ func New(o Options) (*Server, error) {
 }
 
 // Run serves definitions until ctx ends. The endpoints of DefinitionEndpoints
-// must be reachable through Options.Client, now or soon. It returns nil; it
-// logs the error of a single definition and tries again.
+// must be reachable through Options.Client, now or soon. It returns nil. It logs the error of a
+// single definition and retries.
 func (s *Server) Run(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	defer s.informers.Shutdown()
@@ -245,8 +244,8 @@ func (s *Server) Lookup(gvr schema.GroupVersionResource, subresource string) (*r
 	}
 }
 
-// ResourceOf returns the resource whose objects have a kind; ok is false when none is
-// served in that version.
+// ResourceOf returns the resource whose objects have a kind; ok is false when no such resource
+// is served in that version.
 func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.GroupVersionResource, ok bool) {
 	d := (*s.kinds.Load())[kind.GroupKind()]
 	if d == nil || !d.shown[place{version: kind.Version}] {
@@ -255,9 +254,9 @@ func (s *Server) ResourceOf(kind schema.GroupVersionKind) (resource schema.Group
 	return kind.GroupVersion().WithResource(d.crd.Spec.Names.Plural), true
 }
 
-// TypeConverter returns what knows the schema of a custom kind as it is served now; nil
-// when no definition defines the kind in that version. It is what server-side apply uses,
-// and is there as soon as the kind is served.
+// TypeConverter returns the converter that knows the schema of a custom kind as it is served
+// now; nil when no definition defines the kind in that version. Server-side apply uses the same
+// converter, which is available as soon as the kind is served.
 func (s *Server) TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
 	d := (*s.kinds.Load())[kind.GroupKind()]
 	if d == nil || !slices.ContainsFunc(d.crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == kind.Version }) {
@@ -276,7 +275,7 @@ func (s *Server) enqueue(obj any) {
 	}
 }
 
-// next handles one definition that changed; false means that there will be none.
+// next handles one definition that changed; false means that the queue has shut down.
 func (s *Server) next(ctx context.Context) bool {
 	name, shutdown := s.queue.Get()
 	if shutdown {

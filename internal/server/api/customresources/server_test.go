@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// widgets has all there is to a definition: schema, defaults, rules, columns,
+// widgets has all parts that a definition may have: schema, defaults, rules, columns,
 // subresources, selectable fields.
 const widgets = `
 apiVersion: apiextensions.k8s.io/v1
@@ -77,7 +77,7 @@ func TestEstablishedMeansServed(t *testing.T) {
 	}
 }
 
-// A written object comes back as the schema says.
+// A written object is returned as the schema says.
 func TestSchema(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
@@ -213,7 +213,7 @@ func TestSelectableFields(t *testing.T) {
 	}
 }
 
-// kubectl get prints what the definition says, with -o wide all of it.
+// kubectl get prints the columns of the definition, and with -o wide all of them.
 func TestTable(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)

@@ -22,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// entry is a served definition and the newest state of its object, which differs
-// from what was built in status and metadata at most.
+// entry is a served definition and the newest state of its object. That state differs from the
+// one that the definition was built from only in its status and metadata.
 type entry struct {
 	*definition
 	crd *apiextensionsv1.CustomResourceDefinition
@@ -39,8 +39,8 @@ func keyOf(crd *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
 	return schema.GroupResource{Group: crd.Spec.Group, Resource: crd.Spec.Names.Plural}
 }
 
-// load serves all definitions there are, building them in parallel. One that
-// cannot be built is left to sync.
+// load builds all definitions, in parallel, and serves them. A definition that cannot be built
+// is left to sync.
 func (s *Server) load(ctx context.Context) {
 	// A lister's only error is that of the selector.
 	crds, _ := s.definitions.Lister().List(labels.Everything())
@@ -69,7 +69,7 @@ func (s *Server) load(ctx context.Context) {
 	s.changed()
 }
 
-// sync brings what is served in line with one definition.
+// sync serves one definition as it is stored now, or stops serving it.
 func (s *Server) sync(ctx context.Context, name string) error {
 	crd, err := s.definitions.Lister().Get(name)
 	if apierrors.IsNotFound(err) {
@@ -113,7 +113,8 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// swap publishes e, nil to remove what is at key, and retires what was there.
+// swap publishes e at key, or removes the entry at key if e is nil. It retires the definition
+// that was there.
 func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	old, served := (*s.snapshot.Load())[key]
 	if e == nil && !served {
@@ -143,7 +144,7 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	})
 }
 
-// store makes next what is served.
+// store makes next the set of served definitions.
 func (s *Server) store(next map[schema.GroupResource]entry) {
 	kinds := make(map[schema.GroupKind]*definition, len(next))
 	for key, e := range next {
@@ -171,8 +172,8 @@ func refused(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 // retire ends the watches of a definition that has been replaced, and closes its stores
-// when its running requests are over. When ctx ends first they stay open until the
-// factory closes.
+// when its running requests are over. If ctx ends first, the stores stay open until the factory
+// closes.
 func (s *Server) retire(ctx context.Context, d *definition) {
 	d.retire()
 	d.requests.close()

@@ -15,7 +15,7 @@ import (
 )
 
 // instances is the storage of custom objects in one version. Its watches end
-// when the definition is replaced, so that clients come back and see the new one.
+// when the definition is replaced, so that clients watch again and see the new definition.
 type instances struct {
 	*customresource.REST
 	retired context.Context
@@ -49,7 +49,7 @@ func (s *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 	return s.store.Get(ctx, name, options)
 }
 
-// Update implements rest.Updater. It creates nothing.
+// Update implements rest.Updater. It never creates an object.
 func (s *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {

@@ -28,7 +28,8 @@ func TestConversionsAreCalledAsKubeAPIServerCalls(t *testing.T) {
 	}
 }
 
-// S7.18: what cannot be converted cannot be read, and the answer says so as kube-apiserver does.
+// S7.18: an object that cannot be converted cannot be read, and the answer has the text of
+// kube-apiserver.
 func TestWhatCannotBeConverted(t *testing.T) {
 	e := newEnv(t)
 	hook := newRawHook(t, func(review map[string]any) any {

@@ -50,14 +50,14 @@ var scaleCodecs = sync.OnceValue(func() kserializer.CodecFactory {
 		kserializer.WithStreamingCollectionEncodingToJSON(), kserializer.WithStreamingCollectionEncodingToProtobuf())
 })
 
-// strategies say what may be written in a version, and how.
+// strategies are the strategies by which objects of a version are written.
 type strategies struct {
 	main strategy
-	// status is that of the status subresource; nil if there is none.
+	// status is the strategy of the status subresource; nil if there is no such subresource.
 	status strategy
 }
 
-// strategy is what upstream's strategies of custom resources can do.
+// strategy has the interfaces of upstream's strategies of custom resources.
 type strategy interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
@@ -123,8 +123,8 @@ func subresources(v *apiextensionsv1.CustomResourceDefinitionVersion) (status *a
 	return status, scale
 }
 
-// lateStrategy is a strategy without schemas that validates by those of one that is compiled
-// when it is needed. Upstream's strategies need schemas for nothing else.
+// lateStrategy is a strategy without schemas. It validates by another strategy, whose schemas
+// are compiled when they are needed. Upstream's strategies need schemas for nothing else.
 type lateStrategy struct {
 	strategy
 	compiled func() (strategy, error)
@@ -152,7 +152,7 @@ func (s lateStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 func (b *build) addStore(v *apiextensionsv1.CustomResourceDefinitionVersion) error {
 	names := b.crd.Status.AcceptedNames
 	gv := b.groupVersion(v.Name)
-	// With an error comes a convertor that prints names only.
+	// After an error, table prints names only.
 	table, _ := tableconvertor.New(columns(v))
 
 	config := b.server.options.Storage

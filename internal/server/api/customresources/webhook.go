@@ -46,26 +46,25 @@ var conversionHeaders = http.Header{
 type ConversionError struct {
 	// Definition is the name of the CustomResourceDefinition.
 	Definition string
-	// Kind is that of the object, or of the list of objects, and Version what it was
-	// to become.
+	// Kind is the kind of the object, or of the list of objects, and Version the version to
+	// which it was to be converted.
 	Kind    schema.GroupVersionKind
 	Version string
 	// URL is where the webhook was called.
 	URL string
-	// Err is what happened, after the name of the webhook: "failed: ..." or
+	// Err continues a sentence that begins with the name of the webhook: "failed: ..." or
 	// "returned ...".
 	Err error
 }
 
-// Error says what upstream says, and then what it leaves out.
+// Error returns upstream's text, followed by facts that upstream leaves out.
 func (e *ConversionError) Error() string {
 	return fmt.Sprintf("conversion webhook for %v %v (to %s, CustomResourceDefinition %q)", e.Kind, cut(e.Err.Error()), e.Version, e.Definition)
 }
 
 func (e *ConversionError) Unwrap() error { return e.Err }
 
-// conversionWebhook converts objects by asking a webhook. It is safe for
-// concurrent use.
+// conversionWebhook converts objects by calling a webhook. It is safe for concurrent use.
 type conversionWebhook struct {
 	definition string
 	caller     *call.Caller
@@ -77,8 +76,8 @@ type conversionWebhook struct {
 	review string
 }
 
-// reviewVersions are the versions of ConversionReview this server speaks. They
-// differ in what is checked in a response, not in form.
+// reviewVersions are the versions of ConversionReview this server speaks. The versions have the
+// same form, but the server checks more in a response of v1.
 var reviewVersions = []string{"v1", "v1beta1"}
 
 func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Options) (*conversionWebhook, error) {
@@ -117,11 +116,11 @@ func newConversionWebhook(crd *apiextensionsv1.CustomResourceDefinition, o *Opti
 	return w, err
 }
 
-// convert replaces the content of every object by what the webhook makes of it. The
-// objects are in, or items of the list that is in. Of the metadata, the webhook may
-// change labels and annotations only. The error is a *ConversionError, or 429 when the
-// webhook does not answer those who wait for it, and then no object is changed. It ends
-// with ctx.
+// convert replaces the content of every object by the converted content that the webhook
+// returns. The objects are in itself, or items of the list that in is. Of the metadata, the
+// webhook may change labels and annotations only. The error is a *ConversionError, or 429 when
+// the call got no turn or no place; after an error no object is changed. The call ends with
+// ctx.
 func (w *conversionWebhook) convert(ctx context.Context, in runtime.Object, objects []*unstructured.Unstructured, to schema.GroupVersion) (err error) {
 	kind, started := in.GetObjectKind().GroupVersionKind(), time.Now()
 	defer func() { observe(ctx, w.definition, kind.Version, to.Version, time.Since(started), err) }()
@@ -148,9 +147,9 @@ func (w *conversionWebhook) convert(ctx context.Context, in runtime.Object, obje
 	return nil
 }
 
-// converted returns what the webhook makes of the objects, checked and with their
-// metadata. Its errors are in upstream's words, which differ between a list and a
-// single object.
+// converted returns the objects that the webhook has converted, checked and with their
+// metadata. Its errors are in upstream's words, which differ between a list and a single
+// object.
 func (w *conversionWebhook) converted(ctx context.Context, objects []*unstructured.Unstructured, list bool, to schema.GroupVersion) ([]*unstructured.Unstructured, error) {
 	raw, err := w.call(ctx, objects, to)
 	if err != nil {
@@ -234,12 +233,13 @@ func (w *conversionWebhook) call(ctx context.Context, objects []*unstructured.Un
 	return converted, nil
 }
 
-// explain says how a call failed, as net/http does, and what it leaves out.
+// explain returns an error that says how a call failed, in the words of net/http, with facts
+// that net/http leaves out.
 func (w *conversionWebhook) explain(failure *call.Failure, answered bool) error {
 	err := failure.Cause
 	switch {
 	case failure.Class != call.Transport && failure.Class != call.Answer:
-		// It was not called.
+		// The webhook was not called.
 		return failure
 	case failure.TimedOut:
 		err = fmt.Errorf("no answer within %v: %w", failure.Limit.Round(time.Millisecond), err)
@@ -256,20 +256,21 @@ func (w *conversionWebhook) explain(failure *call.Failure, answered bool) error 
 // ConversionReview, in bytes.
 const maxShown = 2 << 10
 
-// badStatus says what upstream's client says of such an answer, and where it came
-// from. It is not a status of the API itself, which would become the client's.
+// badStatus returns the error that upstream's client returns for such an answer, with the URL
+// of the webhook. The error is not a status of the API, since the server would send such a
+// status to its client.
 func badStatus(code int, body []byte, url *url.URL) error {
 	if len(body) > maxShown {
 		body = body[:maxShown]
 	}
 	err := apierrors.NewGenericServerResponse(code, "post", schema.GroupResource{}, "", strings.TrimSpace(string(body)), 0, true)
-	// Wrapped, it would be a status of the API.
+	// Wrapped, the error would be a status of the API.
 	return fmt.Errorf("%s: Post %q was answered with %d", err.Error(), url, code)
 }
 
 // read checks a response and returns the objects in it.
 func (w *conversionWebhook) read(review *apiextensionsv1.ConversionReview, request *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
-	// v1beta1 webhooks were never held to the kind and the uid.
+	// The kind and the uid of responses in v1beta1 were never checked.
 	if want := apiextensionsv1.SchemeGroupVersion.WithKind("ConversionReview"); w.review == "v1" && review.GroupVersionKind() != want {
 		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, review.GroupVersionKind())
 	}
@@ -289,7 +290,7 @@ func (w *conversionWebhook) read(review *apiextensionsv1.ConversionReview, reque
 	return response.ConvertedObjects, nil
 }
 
-// checkKind compares a converted object with the kind it was to become.
+// checkKind checks that a converted object has the wanted version and the kind of the original.
 func checkKind(original, converted *unstructured.Unstructured, to schema.GroupVersion) error {
 	if got := converted.GroupVersionKind().GroupVersion(); got != to {
 		return fmt.Errorf("invalid groupVersion (expected %v, received %v)", to, got)
@@ -300,7 +301,7 @@ func checkKind(original, converted *unstructured.Unstructured, to schema.GroupVe
 	return nil
 }
 
-// checkIdentity compares a converted object with what it was made of.
+// checkIdentity compares the identity of a converted object with that of the original.
 func checkIdentity(original, converted *unstructured.Unstructured) error {
 	for _, same := range []struct{ name, before, after string }{
 		{"name", original.GetName(), converted.GetName()},

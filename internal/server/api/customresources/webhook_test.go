@@ -64,7 +64,7 @@ func TestWebhookConverts(t *testing.T) {
 	}
 }
 
-// An answer that is not one fails the request and says why.
+// An invalid answer of a webhook fails the request, with an error that says why.
 func TestWebhookFails(t *testing.T) {
 	convert := func(change func(object map[string]any)) func(map[string]any) any {
 		return func(review map[string]any) any {
@@ -81,7 +81,7 @@ func TestWebhookFails(t *testing.T) {
 		name    string
 		respond func(review map[string]any) any
 		want    string
-		// same: the error begins with upstream's.
+		// same says that the error begins with the text of upstream's.
 		same bool
 	}{
 		{"status code", func(map[string]any) any { return http.NotFoundHandler() }, "failed: the server could not find the requested resource: Post ", true},
@@ -120,7 +120,7 @@ func TestWebhookFails(t *testing.T) {
 				z := gzip.NewWriter(w)
 				for range 64 {
 					if _, err := z.Write(make([]byte, 1<<20)); err != nil {
-						// The server has gone.
+						// The server of the webhook is closed.
 						return
 					}
 				}
@@ -271,7 +271,7 @@ func TestWebhookBehindService(t *testing.T) {
 	behind.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	behind.StartTLS()
 	defer behind.Close()
-	// It has a certificate of another authority.
+	// The other server has a certificate of another authority.
 	other := httptest.NewUnstartedServer(behind.Config.Handler)
 	other.Config.ErrorLog = log.New(io.Discard, "", 0)
 	other.StartTLS()

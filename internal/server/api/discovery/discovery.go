@@ -42,26 +42,25 @@ func New(serverAddress string, builtin []Version) (*Handler, error) {
 	return h, h.SetCustom(nil)
 }
 
-// SetCustom replaces what is served of custom resources; the caller no longer
-// changes it. The versions of a group are in order of preference, the groups in
-// any order. Requests that begin after it returns see the change. After an error,
-// which is of the kind New returns, everything stays as it was. It takes some
-// microseconds per resource of the whole server.
+// SetCustom replaces the served versions of custom resources; the caller no longer changes
+// them. The versions of a group are in order of preference, the groups in any order. Requests
+// that begin after SetCustom returns see the change. After an error, which is like that of New,
+// everything stays as it was. A call takes some microseconds per resource of the whole server.
 func (h *Handler) SetCustom(versions []Version) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.set(versions, h.mu.remote)
 }
 
-// SetRemote replaces what is served of the group versions of other servers, as SetCustom does
-// for custom resources. A remote version hides one of this server.
+// SetRemote replaces the served group versions of other servers, as SetCustom does for custom
+// resources. A remote version hides a version of this server.
 func (h *Handler) SetRemote(versions []Version) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.set(h.mu.custom, versions)
 }
 
-// set draws the picture anew; mu is held.
+// set makes a new picture; mu is held.
 func (h *Handler) set(custom, remote []Version) error {
 	p, err := newPicture(merge(h.builtin, custom, remote), h.addresses)
 	if err != nil {
@@ -77,11 +76,12 @@ func (h *Handler) Handles(path string) bool {
 	return h.current.Load().legacy[strings.TrimSuffix(path, "/")] != nil
 }
 
-// Paths lists the paths of the groups and versions that are served now, by whichever server.
+// Paths lists the paths of the groups and versions that this server or another server serves
+// now.
 func (h *Handler) Paths() []string { return slices.Clone(h.current.Load().paths) }
 
-// ServeHTTP answers a request for a path that Handles knows, and 404 for any
-// other: with a Status below a built-in group, and with text elsewhere, as kube-apiserver does.
+// ServeHTTP answers a request for a path that Handles knows. Any other path gets 404: with a
+// Status below a built-in group, and with text elsewhere, as kube-apiserver does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	p := h.current.Load()

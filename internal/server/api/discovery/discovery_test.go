@@ -49,7 +49,7 @@ func serve(t *testing.T, versions []discovery.Version) (*discovery.Handler, *htt
 	return h, s
 }
 
-// clients reads discovery in each of the forms there are.
+// clients returns a client for each form of discovery.
 func clients(t *testing.T, url string) map[string]clientdiscovery.DiscoveryInterface {
 	t.Helper()
 	list := map[string]clientdiscovery.DiscoveryInterface{}
@@ -86,7 +86,7 @@ func TestClientsReadEveryForm(t *testing.T) {
 					got = append(got, fmt.Sprintf("%s %s %s namespaced=%t", l.GroupVersion, r.Name, r.Kind, r.Namespaced))
 				}
 			}
-			// The client returns aggregated lists in no order.
+			// The client returns aggregated lists in random order.
 			slices.Sort(got)
 			want = []string{
 				"apps/v1 deployments Deployment namespaced=true", "apps/v1 deployments/scale Scale namespaced=true",

@@ -2,9 +2,8 @@
 // has.
 //
 // The input is data: lists of group versions with their resources, one for
-// built-in kinds, one for custom ones, and one for those of other servers. They are
-// merged into one immutable picture whenever one of them changes, and requests read
-// the picture that is current.
+// built-in kinds, one for custom ones, and one for those of other servers. Whenever a list
+// changes, all are merged into one immutable picture. Requests read the current picture.
 //
 // # Paths
 //
@@ -21,8 +20,8 @@
 // or short name, clients take the group that stands first. Groups come by their
 // priority, the highest first. Where priorities are equal, built-in groups come in the
 // order they were given, and the others after them by name. The versions of a group
-// come by their priority, too, and the first one is the preferred one. Custom versions
-// of a built-in group come after its own versions of the same priority, and custom
-// resources of a built-in version after its own resources; a built-in resource is never
-// hidden by a custom one. A group version of another server hides one of this server.
+// come by their priority, too, and the first one is the preferred one. Custom versions of a
+// built-in group come after its own versions of the same priority, and custom resources of a
+// built-in version after its own resources. A custom resource never hides a built-in resource.
+// A group version of another server hides that of this server.
 package discovery

@@ -11,21 +11,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Version is what is served in one group version.
+// Version has the resources that are served in one group version.
 type Version struct {
 	schema.GroupVersion
 	// Resources are its resources and subresources, such as "pods" and
 	// "pods/status". Group and Version of an entry are empty where its kind is
 	// of this group version.
 	Resources []metav1.APIResource
-	// Aggregated says of some of the resources, or of none, how aggregated
-	// discovery shows them. The others are shown as Resources has them.
+	// Aggregated has some of the resources, or none, in the form of aggregated discovery.
+	// Aggregated discovery shows the others as Resources has them.
 	Aggregated []apidiscoveryv2.APIResourceDiscovery
-	// GroupPriority and VersionPriority order groups, and the versions of a group: the
-	// highest comes first. That of a group is the highest of its versions.
+	// GroupPriority and VersionPriority order groups, and the versions of a group: the highest
+	// comes first. The priority of a group is the highest one of its versions.
 	GroupPriority, VersionPriority int32
-	// Remote says that another server serves the version, and has Aggregated from it: all
-	// its resources. Stale says that the server did not answer when it was last asked.
+	// Remote says that another server serves the version: Aggregated then has all its resources,
+	// as that server listed them. Stale says that the server did not answer when it was last
+	// asked.
 	Remote, Stale bool
 }
 
@@ -49,8 +50,8 @@ func (g group) priority() int32 {
 	return slices.MaxFunc(g.versions, func(a, b Version) int { return cmp.Compare(a.GroupPriority, b.GroupPriority) }).GroupPriority
 }
 
-// merge groups the versions of all sources. It writes to nothing that they share with the
-// result. A remote version stands in the place of one of this server.
+// merge groups the versions of all sources. It does not write to memory that the sources share
+// with the result. A remote version replaces the same version of this server.
 func merge(builtin, custom, remote []Version) []group {
 	var groups []group
 	hidden := map[schema.GroupVersion]bool{}

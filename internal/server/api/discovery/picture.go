@@ -16,15 +16,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 )
 
-// picture is what the server has at one moment, in every form that clients ask
-// for. It is never changed.
+// picture has the groups, versions and resources of one moment, in every form that clients
+// request. It is never changed.
 type picture struct {
-	// legacy answers by path, without a trailing slash.
+	// legacy has the handlers of all paths, without trailing slashes.
 	legacy map[string]http.Handler
-	// paths are those of groups and versions, also of versions of other servers, which answer
-	// there themselves.
+	// paths are the paths of groups and versions, also of versions of other servers. Those
+	// servers answer requests for them.
 	paths []string
-	// aggregated has the answers at /api and /apis.
+	// aggregated has the aggregated answers at /api and /apis.
 	aggregated map[string]*aggregate
 }
 

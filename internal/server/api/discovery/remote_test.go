@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 )
 
-// S22.14: the list of groups is as kube-apiserver's aggregator writes it, which clients older than
-// aggregated discovery read.
+// S22.14: the list of groups, which clients older than aggregated discovery read, is as
+// kube-apiserver's aggregator writes it.
 func TestTheListOfGroupsIsTheAggregators(t *testing.T) {
 	_, s := serve(t, small()[:2])
 	res, err := http.Get(s.URL + "/apis")
@@ -37,8 +37,8 @@ func TestTheListOfGroupsIsTheAggregators(t *testing.T) {
 	}
 }
 
-// S22.14: group versions of other servers stand where their priorities say, in both forms of
-// discovery, hide those of this server, and are stale while their server does not answer.
+// S22.14: in both forms of discovery, group versions of other servers stand where their
+// priorities say, hide those of this server, and are stale while their server does not answer.
 func TestRemoteVersionsStandByTheirPriorities(t *testing.T) {
 	builtin := small()
 	for i := range builtin {
@@ -80,7 +80,7 @@ func TestRemoteVersionsStandByTheirPriorities(t *testing.T) {
 			got[g.Name] = append(got[g.Name], v.Version)
 		}
 	}
-	// The core group comes from /api, and so first.
+	// The core group comes first, because it comes from /api.
 	if diff := cmp.Diff([]string{"", "first.example.com", "apps", "extensions", "b.example.com", "custom.example.com"}, order); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}

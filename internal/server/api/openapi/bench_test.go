@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// BenchmarkFirst is what the first client pays that asks for a document.
+// BenchmarkFirst measures the first request for a document.
 func BenchmarkFirst(b *testing.B) {
 	o := builtin(b)
 	for name, path := range map[string]string{
@@ -30,7 +30,7 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// BenchmarkList is what every later client pays.
+// BenchmarkList measures every later request for the list.
 func BenchmarkList(b *testing.B) {
 	h := openapi.New(builtin(b))
 	req := httptest.NewRequest("GET", "/openapi/v3", nil)
@@ -45,7 +45,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkKept reports the memory that stays after everything was asked for.
+// BenchmarkKept reports the memory that stays in use after all documents were requested.
 func BenchmarkKept(b *testing.B) {
 	o := builtin(b)
 	heap := func() uint64 {
@@ -68,7 +68,7 @@ func BenchmarkKept(b *testing.B) {
 	b.ReportMetric(float64(kept)/1024, "KiB-kept")
 }
 
-// BenchmarkNew is what every start of a server pays.
+// BenchmarkNew measures the work at every start of a server.
 func BenchmarkNew(b *testing.B) {
 	o := builtin(b)
 	b.ReportAllocs()

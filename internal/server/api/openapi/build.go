@@ -69,8 +69,8 @@ var everywhere = map[string]bool{
 	"io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent":    true,
 }
 
-// only names definitions for the document of one group version: of the kinds
-// that are in every group it names those of gv and of the core group.
+// only returns a function that names definitions for the document of one group version. For a
+// kind that is in every group, the function names only the kinds of gv and of the core group.
 func only(gv schema.GroupVersion, name func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	const key = "x-kubernetes-group-version-kind"
 	return func(path string) (string, spec.Extensions) {
@@ -149,9 +149,9 @@ func (h *Handler) build2() ([]byte, error) {
 			return nil, fmt.Errorf("OpenAPI v2 of an aggregated server: %w", err)
 		}
 	}
-	// Documents of custom resources bring definitions such as Scale along, with
-	// defaults. Without defaults on the other side they would be other definitions,
-	// and be added as Scale_v2.
+	// Documents of custom resources have definitions such as Scale, too. Definitions that differ
+	// only in defaults would be added twice, as Scale and Scale_v2: the defaults are removed
+	// here.
 	document.Definitions = handler.PruneDefaults(document.Definitions)
 	return document.MarshalJSON()
 }

@@ -1,11 +1,11 @@
-// Package openapi says what the fields of every kind are: as models for
-// server-side apply, and as the OpenAPI documents that clients read.
+// Package openapi describes the fields of every kind: as models for server-side apply, and as
+// the OpenAPI documents that clients read.
 //
 // # Definitions
 //
 // The schemas of built-in kinds are upstream's generated definitions, with
-// metadata.initializers added (S11.1). Kinds that have none are described by
-// Reflect, from their Go types. Models holds them all.
+// metadata.initializers added (S11.1). Reflect describes the kinds without generated
+// definitions, from their Go types. Models holds all definitions.
 //
 // # Documents
 //
@@ -16,10 +16,10 @@
 // requests, so a document says what kube-apiserver's says of the same kind. Custom
 // resources bring documents of their own.
 //
-// A document is built when a client asks for it, and its text is given back to the
-// garbage collector when no client does: only its ETag stays. The list of v3
-// documents has the hash of each, so the first client that reads the list pays
-// for building them all, some tenths of a second; nobody does after that.
+// A document is built when a client asks for it, and kept compressed. The text is in memory
+// only while a client reads it; the ETag stays. The list of v3 documents has the hash of each,
+// so that all documents are built for the first client that reads the list, which takes some
+// tenths of a second. Later clients do not wait for that.
 //
 // # Guarantees
 //

@@ -25,14 +25,14 @@ type document struct {
 		// packed is the JSON, compressed, once the document is built: all documents
 		// together have more than 10 MB, which few clients ask for twice.
 		packed []byte
-		// readers are those who have the JSON in memory now, and share it.
+		// readers counts the requests that have the JSON in memory now, and share it.
 		readers int
 	}
 }
 
 // content is what a document says.
 type content struct {
-	// json is nil while nobody reads it.
+	// json is nil while no request reads it.
 	json []byte
 	// etag is the hash of the JSON, size its length in bytes.
 	etag string
@@ -100,8 +100,7 @@ func (d *document) first() error {
 	return nil
 }
 
-// hash returns the document's ETag, and builds the document only if that was
-// never done.
+// hash returns the document's ETag, and builds the document only if it was never built.
 func (d *document) hash() (string, error) {
 	if etag := d.known(); etag != "" {
 		return etag, nil
@@ -121,9 +120,9 @@ func (d *document) known() string {
 	return d.mu.etag
 }
 
-// protobuf is how a version of OpenAPI is written in protobuf.
+// protobuf says how a version of OpenAPI is written in protobuf.
 type protobuf struct {
-	// mediaType is what answers are labelled with; old is accepted as well.
+	// mediaType is the media type of answers; clients may also ask for old.
 	mediaType, old string
 	// only says that JSON is not offered, and that what the client accepts does
 	// not matter.
@@ -151,10 +150,9 @@ func (p protobuf) negotiate(accept string) string {
 	return ""
 }
 
-// serve writes the document in a form that the client accepts, or says that the
-// client has it already. If the client wants one with another hash it is sent to
-// where the current one is: location says so for an ETag, and is nil for
-// documents whose URLs have no hash.
+// serve writes the document in a form that the client accepts, or answers that the client has
+// it already. A request for a document with another hash is redirected to the current document:
+// location returns its URL for an ETag, and is nil for documents whose URLs have no hash.
 func (d *document) serve(w http.ResponseWriter, req *http.Request, p protobuf, location func(string) string) error {
 	mediaType := p.negotiate(req.Header.Get("Accept"))
 	header := w.Header()

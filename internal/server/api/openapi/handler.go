@@ -42,12 +42,12 @@ type Options struct {
 type Custom interface {
 	// OpenAPIV3 returns the document of a group version, nil if there is none.
 	OpenAPIV3(schema.GroupVersion) (*spec3.OpenAPI, error)
-	// OpenAPIV2 returns static, which it does not change, with the custom
-	// resources added.
+	// OpenAPIV2 returns a copy of static with the custom resources added. It does not change
+	// static.
 	OpenAPIV2(static *spec.Swagger) (*spec.Swagger, error)
 }
 
-// CustomVersion is a group version that Custom has a document of.
+// CustomVersion is a group version of which Custom has a document.
 type CustomVersion struct {
 	schema.GroupVersion
 	// Tag changes whenever the document does. With an empty tag the document
@@ -57,8 +57,8 @@ type CustomVersion struct {
 
 // Remote are the documents of other servers. The caller no longer changes them.
 type Remote struct {
-	// V2 are v2 documents, which are added to that of this server. Tag changes whenever
-	// one of them does.
+	// V2 are v2 documents, which are added to the v2 document of this server. Tag changes
+	// whenever one of these documents changes.
 	V2  []*spec.Swagger
 	Tag string
 	// V3 are v3 documents by name, such as apis/example.com/v1.
@@ -72,8 +72,8 @@ type RemoteDocument struct {
 	Handler http.Handler
 }
 
-// OldPath is where kubectl up to 1.9 reads OpenAPI v2: always in protobuf, whatever
-// it says it accepts.
+// OldPath is where kubectl up to 1.9 reads OpenAPI v2: always in protobuf, whatever its Accept
+// header says.
 const OldPath = "/swagger-2.0.0.pb-v1"
 
 // Handler serves /openapi/v2, /openapi/v3 and OldPath. It is made by New and safe for
@@ -156,9 +156,9 @@ func path(gv schema.GroupVersion) string {
 	return strings.TrimPrefix(root(gv), "/") + "/" + gv.String()
 }
 
-// SetCustom says which group versions Options.Custom has documents of. It is
-// called when that, or a document, has changed. A group version with built-in
-// kinds keeps its own document.
+// SetCustom says which group versions Options.Custom has documents of. It is called when these
+// group versions, or a document, have changed. A group version with built-in kinds keeps its
+// own document.
 func (h *Handler) SetCustom(versions []CustomVersion) {
 	custom := make(map[string]customDocument, len(versions))
 	h.mu.Lock()
@@ -177,8 +177,8 @@ func (h *Handler) SetCustom(versions []CustomVersion) {
 	h.mu.swagger = &document{build: h.build2}
 }
 
-// SetRemote says what other servers document. A document of theirs stands in the place of one
-// of a custom group version, and never in that of a built-in one.
+// SetRemote replaces the documents of other servers. Such a document takes the place of the
+// document of a custom group version, and never that of a built-in one.
 func (h *Handler) SetRemote(remote Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -235,8 +235,7 @@ func (h *Handler) Handles(path string) bool {
 	return ok && (h.lookup(name) != nil || h.remote(name) != nil)
 }
 
-// ServeHTTP answers a request for a path that Handles knows, and 404 for any
-// other.
+// ServeHTTP answers a request for a path that Handles knows. Any other path gets 404.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if !h.Handles(req.URL.Path) {
 		http.NotFound(w, req)

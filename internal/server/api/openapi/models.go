@@ -25,9 +25,9 @@ import (
 const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // Models holds the OpenAPI definitions of the kinds of one or more schemes.
-// They are built when first used, and again when they are used after the garbage
-// collector took them: a server that nobody writes to does without. Models is safe
-// for concurrent use.
+// The definitions are built when they are first used, and again when they are used after the
+// garbage collector has freed them: a server without writes does not have them in memory.
+// Models is safe for concurrent use.
 type Models struct {
 	extra   common.GetOpenAPIDefinitions
 	schemes []*runtime.Scheme
@@ -38,14 +38,14 @@ type Models struct {
 		sync.Mutex
 		definitions weak.Pointer[definitions]
 	}
-	// named is what names are made by, under a lock of its own.
+	// named has the namer that names definitions, under a lock of its own.
 	named struct {
 		sync.Mutex
 		namer weak.Pointer[apiopenapi.DefinitionNamer]
 	}
 }
 
-// definitions are what schemas in OpenAPI v3 are made of, and how they are named.
+// definitions are the definitions that schemas in OpenAPI v3 are made of, with their names.
 type definitions struct {
 	byType map[string]common.OpenAPIDefinition
 	name   func(string) (string, spec.Extensions)
@@ -57,7 +57,7 @@ func NewModels(extra common.GetOpenAPIDefinitions, schemes ...*runtime.Scheme) *
 	return &Models{extra: extra, schemes: schemes}
 }
 
-// TypeConverter builds what server-side apply needs of the given kinds.
+// TypeConverter builds the type converter of the given kinds for server-side apply.
 func (m *Models) TypeConverter(scheme *runtime.Scheme, kinds []schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	names := make([]string, 0, len(kinds))
 	for _, kind := range kinds {
@@ -102,8 +102,8 @@ func (m *Models) use(f func(*definitions) error) error {
 	return f(m.load())
 }
 
-// hold returns the definitions to somebody who is about to use them several
-// times: they stay in memory as long as he has them.
+// hold returns the definitions for a caller that uses them several times: they stay in memory
+// as long as the caller has them.
 func (m *Models) hold() *definitions {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *Models) load() *definitions {
 	return d
 }
 
-// ref is how a schema refers to the definition of a Go type.
+// ref returns the reference of a schema to the definition of a Go type.
 func (d *definitions) ref(path string) spec.Ref {
 	short, _ := d.name(path)
 	return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(short))
@@ -131,8 +131,8 @@ func (d *definitions) config() *common.OpenAPIV3Config {
 	return &common.OpenAPIV3Config{Definitions: d.byType, GetDefinitionName: d.name}
 }
 
-// namer returns how the definition of a Go type is called in documents, and the
-// kinds it is the definition of. The function is not safe for concurrent use.
+// namer returns a function that returns the name in documents of the definition of a Go type,
+// and the kinds that it defines. The function is not safe for concurrent use.
 func (m *Models) namer() func(string) (string, spec.Extensions) {
 	type answer struct {
 		name       string
@@ -155,8 +155,8 @@ func (m *Models) namer() func(string) (string, spec.Extensions) {
 	}
 }
 
-// definitionNamer knows the names of the kinds of all schemes. It is made again when it is used
-// after the garbage collector took it.
+// definitionNamer returns the namer that knows the names of the kinds of all schemes. The namer
+// is made again when it is used after the garbage collector has freed it.
 func (m *Models) definitionNamer() *apiopenapi.DefinitionNamer {
 	m.named.Lock()
 	defer m.named.Unlock()
@@ -174,8 +174,8 @@ func (m *Models) all(ref common.ReferenceCallback) map[string]common.OpenAPIDefi
 	return complete(upstream.Definitions, m.extra, ref)
 }
 
-// complete adds to definitions of upstream, those of metadata among them, what is not
-// upstream's. extra may be nil.
+// complete adds the definitions of extra and metadata.initializers to definitions of upstream,
+// those of metadata among them. extra may be nil.
 func complete(some, extra common.GetOpenAPIDefinitions, ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	defs := utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(some)(ref)
 	if extra != nil {

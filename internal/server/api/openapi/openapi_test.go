@@ -97,7 +97,7 @@ func refs(value any) sets.Set[string] {
 	return found
 }
 
-// resolve finds what a reference inside the document points at.
+// resolve reports whether the document has the target of a reference.
 func resolve(document map[string]any, ref string) bool {
 	var value any = document
 	for _, step := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
@@ -253,7 +253,7 @@ func TestEveryReferenceResolves(t *testing.T) {
 	}
 }
 
-// readOnce returns how to read the document of a group version, once.
+// readOnce returns a function that reads the document of a group version, once.
 func readOnce(t *testing.T, root openapi3.Root) func(schema.GroupVersion) *spec3.OpenAPI {
 	have := map[schema.GroupVersion]*spec3.OpenAPI{}
 	return func(gv schema.GroupVersion) *spec3.OpenAPI {
@@ -524,7 +524,7 @@ func TestCustomDocuments(t *testing.T) {
 		t.Error("OpenAPI v2 lacks the changed custom kind")
 	}
 
-	// The source changes and has not said so yet.
+	// The source has changed, and SetCustom was not called yet.
 	source.revision = "3"
 	if res, body := get(t, url+second[name]); res.StatusCode == http.StatusOK && !strings.Contains(string(body), "Widget2") {
 		t.Errorf("another document is served under the hash of the old one: %s", body)

@@ -22,9 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// operations describes what can be done at the endpoints of one group version:
-// their paths, parameters, bodies and answers. It runs upstream's installer and
-// keeps the routes it would install.
+// operations describes the operations of the endpoints of one group version: their paths,
+// parameters, bodies and answers. It runs upstream's installer and keeps the routes it would
+// install.
 func operations(gv schema.GroupVersion, list []*resources.Endpoint) ([]common.RouteContainer, error) {
 	scope := list[0].Scope
 	storage := make(map[string]rest.Storage, len(list))
@@ -102,7 +102,7 @@ func adapt(services ...*restful.WebService) []common.RouteContainer {
 	return list
 }
 
-// container adds to a list of routes what upstream's installer does not know.
+// container adds the parameter includeUninitialized to the routes of upstream's installer.
 type container struct{ common.RouteContainer }
 
 // includeUninitialized is the parameter of S11.26, S11.31 and S11.33.

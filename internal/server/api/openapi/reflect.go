@@ -13,13 +13,12 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Reflect describes Go types that have no generated definitions, and the types
-// they are made of: what their json, patchStrategy and patchMergeKey tags say,
-// and the texts of a SwaggerDoc method where there is one. Each example is a
-// pointer to a struct. Types that name their OpenAPI model, as those of
-// k8s.io/apimachinery do, are left to the generated definitions.
+// Reflect describes Go types that have no generated definitions, and the types of their fields:
+// by their json, patchStrategy and patchMergeKey tags, and by the texts of a SwaggerDoc method
+// where there is one. Each example is a pointer to a struct. Types that name their OpenAPI
+// model, as those of k8s.io/apimachinery do, are left to the generated definitions.
 //
-// It panics on a field that JSON could not express, such as a channel.
+// Reflect panics on a field that JSON cannot express, such as a channel.
 func Reflect(examples ...any) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		r := &reflector{ref: ref, found: map[string]common.OpenAPIDefinition{}}
@@ -43,7 +42,7 @@ func (r *reflector) define(t reflect.Type, name string) {
 	if _, ok := r.found[name]; ok {
 		return
 	}
-	// Marks the type as being defined: it may contain itself.
+	// The entry marks the type as being defined: the type may contain itself.
 	r.found[name] = common.OpenAPIDefinition{}
 	var docs map[string]string
 	if d, ok := reflect.New(t).Interface().(documented); ok {

@@ -23,8 +23,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// shape is what two descriptions of a type must agree on. The others, such as
-// texts, enums and defaults, stand in comments that reflection cannot see.
+// shape has the properties on which two descriptions of a type must agree. Other properties,
+// such as texts, enums and defaults, come from comments, which reflection cannot read.
 type shape struct {
 	Type          []string
 	Format, Ref   string
@@ -159,7 +159,7 @@ func TestReflectDescribesUnsignedIntegers(t *testing.T) {
 	}
 }
 
-// Type converters are made at the same time, of what they share.
+// Goroutines can make type converters at the same time, from shared definitions.
 func TestTypeConvertersAreMadeAtTheSameTime(t *testing.T) {
 	own := runtime.NewScheme()
 	gv := schema.GroupVersion{Group: "gatehouse.example.com", Version: "v1"}

@@ -33,7 +33,7 @@ func (m *Models) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, erro
 			name, _ := d.name(path)
 			types["#/components/schemas/"+common.EscapeJsonPointer(name)] = path
 		}
-		// The result may be read while others write into the definitions.
+		// Callers may read the result while other goroutines write into the definitions.
 		copies := map[string]*spec.Schema{}
 		copyOf := func(path string) (*spec.Schema, error) {
 			if s := copies[path]; s != nil {

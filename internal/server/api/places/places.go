@@ -52,13 +52,13 @@ func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefi
 		if slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group }) {
 			return ""
 		}
-		// Custom resources, also those of a definition that is gone or yet to come.
+		// Custom resources, also those of a definition that was deleted or does not exist yet.
 		return path.Join(root, gr.Group, gr.Resource) + "/"
 	}
 }
 
-// Defined returns what reports whether the objects of a resource are, or would be, custom ones that
-// this server stores.
+// Defined returns a function that reports whether the objects of a resource are, or would be,
+// custom objects that this server stores.
 func (p Places) Defined(remote func() []schema.GroupVersion) func(schema.GroupResource) bool {
 	groups := map[string]bool{aggregation.GroupVersion.Group: true}
 	for gvr := range p.Static {

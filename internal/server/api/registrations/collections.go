@@ -40,9 +40,9 @@ func Collections(root string) []Collection {
 	return list
 }
 
-// Decode reads an object as it is stored, without managedFields, which nothing is judged
-// by and which take as much memory as the rest. revision is that of its last modification.
-// The error names the key.
+// Decode reads an object as it is stored, without managedFields: admission does not need them,
+// and they take as much memory as the rest. revision is the revision of the object's last
+// modification. The error names the key.
 func (c *Collection) Decode(key, value []byte, revision int64) (runtime.Object, error) {
 	obj, err := runtime.Decode(c.decoder, value)
 	if err != nil {

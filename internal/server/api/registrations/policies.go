@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// HoldPolicies makes writes of admission policies and of their bindings be answered when
-// they are in force, like those of other registrations (S11.8, S20.7). A write of one that
-// refers to something that does not exist gets a warning (S20.9).
+// HoldPolicies has the server answer writes of admission policies and of their bindings when
+// these are in force, like writes of other registrations (S11.8, S20.7). A write of a policy or
+// binding that refers to an object or kind that does not exist gets a warning (S20.9).
 func HoldPolicies(kinds []catalog.Group, hold Hold, warn func(resource string) Warn) {
 	for _, g := range kinds {
 		if g.Name != Group {
@@ -31,7 +31,7 @@ func HoldPolicies(kinds []catalog.Group, hold Hold, warn func(resource string) W
 				case *mutatingbinding.REST:
 					store = s.Store
 				default:
-					// A status changes nothing about who is judged.
+					// A status does not change which requests are judged.
 					continue
 				}
 				v.Storage[path] = Held(store, hold, warn(path))

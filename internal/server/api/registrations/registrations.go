@@ -37,7 +37,7 @@ var Scheme = newScheme()
 // Codecs reads and writes the kinds.
 var Codecs = initialization.Codecs(Scheme)
 
-// kinds is the table of what is served here.
+// kinds is the table of the kinds that this package serves.
 var kinds = []struct {
 	plural, singular string
 	kind             string
@@ -98,15 +98,16 @@ func Hub(gv schema.GroupVersion) schema.GroupVersion {
 	return gv
 }
 
-// Hold is called with the context of a write, before it is done. It returns the
-// context to do it in, and what is called when it was done or has failed: the write
-// is answered when that has returned.
+// Hold is called with the context of a write, before the write is done. It returns the context
+// for the write, and a function to call when the write was done or has failed. The write is
+// answered when that function has returned.
 type Hold func(ctx context.Context) (writing context.Context, done func())
 
 // Storage opens the stores of the kinds. The result maps a served version to its
 // resources; the versions of one kind share a store.
 //
-// warn returns, for a resource, what its writers are warned of; it may be nil.
+// warn returns, for a resource, the function that returns the warnings for its writers; it may
+// return nil.
 func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, warn func(resource string) Warn) (map[string]map[string]rest.Storage, error) {
 	versions := map[string]map[string]rest.Storage{}
 	for _, k := range kinds {
@@ -142,13 +143,14 @@ func Storage(factory *storage.Factory, config storagebackend.Config, hold Hold, 
 // Warn returns the warnings for the writer of an object, once it is in force.
 type Warn func(ctx context.Context, name string) []string
 
-// Held returns a store as the kinds here are served: its writes are held, and the answer to a
-// create or an update has the warnings that warn returns.
+// Held returns a store that holds its writes like those of the kinds of this package. The
+// answer to a create or an update has the warnings that warn returns.
 func Held(store *registry.Store, hold Hold, warn Warn) rest.Storage {
 	return served{Store: store, hold: hold, warn: warn}
 }
 
-// served is a store with what discovery shows of it, whose writes are held.
+// served is a store whose writes are held. It also has the names that discovery shows of the
+// kind.
 type served struct {
 	*registry.Store
 	hold Hold
@@ -205,8 +207,7 @@ func (s served) DeleteCollection(ctx context.Context, validate rest.ValidateObje
 // Categories implements rest.CategoriesProvider.
 func (served) Categories() []string { return []string{"api-extensions"} }
 
-// storageCodec writes JSON, which can be looked at: there are never many of these
-// objects.
+// storageCodec writes JSON, which people can read: there are never many of these objects.
 func storageCodec(hub schema.GroupVersion) runtime.Codec {
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, Scheme, Scheme, json.SerializerOptions{})
 	return Codecs.CodecForVersions(s, s, hub, hub)
@@ -247,7 +248,7 @@ func addConversions(s *runtime.Scheme) {
 	}
 }
 
-// convertInto gives out the content of in, which has another version.
+// convertInto fills out with the content of in, converted to version.
 func convertInto(in, out runtime.Object, version string) error {
 	if !meta.IsListType(in) {
 		converted, err := admissionregistration.Convert(in, version)
@@ -284,10 +285,10 @@ func convertInto(in, out runtime.Object, version string) error {
 	return meta.SetList(out, items)
 }
 
-// Codec returns what reads and writes the kinds on the wire.
+// Codec returns the serializer that reads and writes the kinds on the wire.
 func Codec() runtime.NegotiatedSerializer { return initialization.NewCodec(Codecs) }
 
-// table is what kubectl get shows.
+// table makes the tables that kubectl get shows.
 type table struct {
 	heading string
 	entries func(runtime.Object) int

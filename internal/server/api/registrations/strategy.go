@@ -41,7 +41,8 @@ func (strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) { setGeneration(obj, 1) }
 
-// PrepareForUpdate counts changes of what is registered (S1.5).
+// PrepareForUpdate adds 1 to the generation if the webhooks or initializers have changed
+// (S1.5).
 func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	m, err := meta.Accessor(old)
 	if err != nil {

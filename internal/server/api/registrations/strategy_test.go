@@ -12,8 +12,8 @@ import (
 )
 
 // TestNamesOfStaticManifestsAreReserved proves S13.13: no create may use such a name;
-// an object that has it already can be updated, with a warning. The alpha kinds, which
-// have no static manifests, may use it.
+// an object that has such a name already can be updated, with a warning. Objects of the alpha
+// kinds, which have no static manifests, may have such names.
 func TestNamesOfStaticManifestsAreReserved(t *testing.T) {
 	metadata := metav1.ObjectMeta{Name: "a.static.k8s.io", ResourceVersion: "1"}
 	for _, c := range []struct {

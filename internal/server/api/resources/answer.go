@@ -11,7 +11,7 @@ import (
 )
 
 // AnsweringWith returns a ResponseWriter whose answers have what set sets in their header.
-// set is called when the answer begins, and when somebody asks for the header before.
+// set is called when the answer begins, and when a handler reads the header before that.
 func AnsweringWith(w http.ResponseWriter, set func(http.Header)) http.ResponseWriter {
 	return responsewriter.WrapForHTTP1Or2(&answering{ResponseWriter: w, set: set})
 }
@@ -57,8 +57,8 @@ func (w *answering) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// serveCounted serves a request and has it in the metrics, unless serve says that it is not
-// answered yet. It returns the code of the answer.
+// serveCounted serves a request and counts it in the metrics, unless serve reports that the
+// request is not answered yet. It returns the code of the answer.
 func (e *Endpoint) serveCounted(info *request.RequestInfo, w http.ResponseWriter, req *http.Request, serve func(http.ResponseWriter, *http.Request) (answered bool)) (code int) {
 	received, ok := request.ReceivedTimestampFrom(req.Context())
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// refuses returns the error for a write whose body is in a form that the
-// endpoint can write but not read, nil if there is none. It is 415.
+// refuses returns the error for a write whose body is in a form that the endpoint can write but
+// not read; nil if the body can be read. The error is 415.
 func (e *Endpoint) refuses(info *request.RequestInfo, req *http.Request) error {
 	if e.BodyTypes == nil || (info.Verb != "create" && info.Verb != "update") {
 		return nil

@@ -26,7 +26,7 @@ func (c *call) code(code int) int {
 }
 
 // waitingCreater is a storage whose creates wait until the object is initialized
-// (S11.24), outside of the server's handlers if that can be.
+// (S11.24), after the server's handlers have returned if that is possible.
 type waitingCreater struct {
 	rest.Creater
 	call *call
@@ -45,19 +45,21 @@ func (w waitingCreater) Create(ctx context.Context, obj runtime.Object, validate
 		if w.call.leave(ctx, creation) {
 			return nil, waiting.ErrLeft
 		}
-		// The initializers need to get in.
+		// The requests of initializers need places.
 		inflight.Yield(ctx)
 	}
 	return creation.Wait(ctx, created)
 }
 
-// counts reports whether the creator makes as many objects as it misses.
+// counts reports whether the creator creates as many objects as it finds missing, as some
+// controllers do.
 func (c *call) counts() bool {
 	creator, ok := request.UserFrom(c.req.Context())
 	return ok && c.counting != nil && c.counting(creator.GetName())
 }
 
-// leave has the creator wait when all handlers have returned, if it may.
+// leave has the creator wait after all handlers have returned, if that is allowed, and reports
+// whether it does.
 func (c *call) leave(ctx context.Context, creation *initialization.Creation) bool {
 	if !c.mayLeave {
 		return false
@@ -67,9 +69,9 @@ func (c *call) leave(ctx context.Context, creation *initialization.Creation) boo
 	return waiting.Leave(ctx)
 }
 
-// finish says how a create that has left is answered, and calls done then.
+// finish answers a create that has left the handlers, and then calls done.
 func (c *call) finish(w http.ResponseWriter, req *http.Request, done func()) {
-	// The call itself holds on to more.
+	// The variables let the rest of the call be freed.
 	e, info, creation, deadline := c.Endpoint, c.info, c.creation, c.deadline
 	var created runtime.Object
 	var err error

@@ -32,12 +32,12 @@ type Endpoint struct {
 	// Kind is the kind of the objects at this endpoint; for "deployments/scale"
 	// it is that of Scale.
 	Kind schema.GroupVersionKind
-	// Storage implements the verbs; which ones, its interfaces say.
+	// Storage implements the verbs whose interfaces it has.
 	Storage rest.Storage
 	// Scope reads and writes the objects.
 	Scope *handlers.RequestScope
-	// TypeConverter knows the schema of Kind. It is nil where Kind is only that of the
-	// options of CONNECT, which has none, and for custom resources.
+	// TypeConverter knows the schema of Kind. It is nil for custom resources, and where Kind is
+	// the kind of the options of CONNECT, which have no schema.
 	TypeConverter managedfields.TypeConverter
 	// Bind, if not nil, returns the scope for one request, whose context it may use.
 	Bind func(context.Context) *handlers.RequestScope
@@ -46,8 +46,8 @@ type Endpoint struct {
 	// BodyTypes are the media types that objects are read in; nil means all
 	// those of the scope's serializer.
 	BodyTypes []string
-	// Warnings are sent with every response; Deprecated and RemovedRelease
-	// are what metrics say of the endpoint.
+	// Warnings are sent with every response; Deprecated and RemovedRelease are for the metrics
+	// of the endpoint.
 	Warnings       []string
 	Deprecated     bool
 	RemovedRelease string
@@ -75,12 +75,12 @@ type Group struct {
 	TypeConverter managedfields.TypeConverter
 	// Equivalents is shared by all groups of a server (S2.23).
 	Equivalents runtime.EquivalentResourceRegistry
-	// Authorizer is asked by handlers that check a second verb.
+	// Authorizer is for handlers that check a second verb.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// MaxRequestBodyBytes bounds a request's body.
 	MaxRequestBodyBytes int64
-	// ResetLike says of versions that storages do not know which other version of
-	// the same objects they know: server-side apply resets the same fields in both.
+	// ResetLike maps versions that storages do not know to versions of the same objects that
+	// they know: server-side apply resets the same fields in both.
 	ResetLike map[schema.GroupVersion]schema.GroupVersion
 	// Warnings are added to those of deprecated kinds, by path.
 	Warnings map[string][]string
@@ -198,10 +198,10 @@ func (g *Group) endpoint(path string) (*Endpoint, error) {
 	return e, e.deprecate(g.Scheme)
 }
 
-// resetFields returns, by version, which fields of an object server-side apply
-// leaves out, since a write through the storage never stores them. Managers are
-// compared in the version that each of them used, whatever the version of the
-// request: all versions of the objects must be in it.
+// resetFields returns, by version, which fields of an object server-side apply leaves out,
+// since a write through the storage never stores them. Server-side apply compares managers in
+// the version that each of them used, whatever the version of the request: the result must have
+// all versions of the objects.
 func (g *Group) resetFields(storage rest.Storage) map[fieldpath.APIVersion]fieldpath.Filter {
 	var reset map[fieldpath.APIVersion]fieldpath.Filter
 	switch s := storage.(type) {

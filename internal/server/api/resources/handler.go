@@ -16,20 +16,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/waiting"
 )
 
-// minWatch is the shortest a watch without a timeout of its own may last;
-// each gets a random length of up to twice that.
+// minWatch is the shortest time of a watch without a timeout of its own. Each such watch gets a
+// random time between minWatch and twice minWatch.
 const minWatch = 30 * time.Minute
 
-// Source finds endpoints. Lookup returns nil for what it does not serve. The
-// function that it returns with the endpoint is called when the request is over;
-// it may be nil.
+// Source finds endpoints. Lookup returns nil for a resource that the Source does not serve. The
+// function that it returns with the endpoint is called when the request is over; that function
+// may be nil.
 type Source interface {
 	Lookup(gvr schema.GroupVersionResource, subresource string) (*Endpoint, func())
 }
 
 // Unplaced is implemented by a storage of a namespaced resource some of whose objects are in
-// no namespace: all its objects can be read by name without one, by those who may read
-// all.
+// no namespace: users who may read objects of all namespaces can read each of its objects by
+// name without a namespace.
 type Unplaced interface{ Unplaced() }
 
 // Handler serves resource requests from its sources. It needs a RequestInfo in
@@ -46,13 +46,13 @@ type Handler struct {
 	// Authorizer decides who may get an uninitialized object without asking for
 	// such objects; nil means that no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Counting reports whether a user makes as many objects as it misses, and so must not take
-	// a create for failed whose object is stored and waits for initializers (S11.64); nil means
-	// that no user does.
+	// Counting reports whether a user creates as many objects as it finds missing. Such a user
+	// must not take a create for failed whose object is stored and waits for initializers
+	// (S11.64). Nil means that no user does so.
 	Counting func(user string) bool
 	// NotFound answers requests that are not about resources.
 	NotFound http.Handler
-	// Uncounted keeps the requests out of the metrics of requests.
+	// Uncounted keeps the requests of this handler out of the metrics of requests.
 	Uncounted bool
 }
 

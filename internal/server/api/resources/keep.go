@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// keeper gives the objects of updates the stored metadata.initializers, before
-// the chain judges them, so that plugins see what will be stored, and again
-// after it. Objects that are sent and not stored, such as a Binding, whose
-// annotations the pod gets, have no such field (S11.41).
+// keeper gives the objects of updates the stored metadata.initializers before the chain judges
+// them, so that plugins see the object that will be stored, and again after the mutating pass.
+// Objects that are sent and not stored, such as a Binding, whose annotations the pod gets, have
+// no such field (S11.41).
 type keeper struct {
 	admission.Interface
-	// unstored reports whether creates store something else than what is sent.
+	// unstored reports whether creates store another object than the one that is sent.
 	unstored bool
 }
 
@@ -65,7 +65,7 @@ func (k keeper) keep(a admission.Attributes) {
 	if a.GetOperation() != admission.Update || obj == nil || old == nil {
 		return
 	}
-	// A stored object can be read, or it would not have been decoded.
+	// The field of a stored object is valid: otherwise the object would not have been decoded.
 	field, err := initializers.Get(old)
 	if err == nil && (field != nil || initializers.Has(obj)) {
 		initializers.Set(obj, field)

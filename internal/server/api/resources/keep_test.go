@@ -13,7 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// meddler is an admission plugin that notes what it is shown and then changes it.
+// meddler is an admission plugin that notes the object that it gets, and then changes the
+// object.
 type meddler struct{ shown string }
 
 func (*meddler) Handles(o admission.Operation) bool {

@@ -17,8 +17,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// explain turns errors that come from a client's mistake, and that the library
-// answers with 500, into what the client should hear.
+// explain turns errors that come from a client's mistake, and that the library answers with
+// 500, into errors with the right status.
 func explain(kind schema.GroupVersionKind, name string, err error) error {
 	if err == nil || errors.As(err, new(apierrors.APIStatus)) {
 		return err
@@ -39,9 +39,9 @@ func explain(kind schema.GroupVersionKind, name string, err error) error {
 	return err
 }
 
-// explainRead is explain for reads. A parameter resourceVersion that is not a number is
-// all that the library calls invalid there; the text is that of a list, which it
-// answers with 400 itself.
+// explainRead is explain for reads. There the library returns InvalidError only for a parameter
+// resourceVersion that is not a number. The text is that of a list, which the library answers
+// with 400 itself.
 func explainRead(err error) error {
 	if errors.As(err, new(apistorage.InvalidError)) {
 		return apierrors.NewBadRequest("invalid resource version: " + err.Error())

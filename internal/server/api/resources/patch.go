@@ -30,8 +30,8 @@ import (
 )
 
 // patch serves PATCH. The library applies strategic merge patches to typed
-// objects, which have an annotation in place of metadata.initializers: a patch
-// that may touch either is applied here, to the object as the client sees it.
+// objects, which have an annotation in place of metadata.initializers: patch itself applies a
+// patch that may change the annotation or the field, to the object as the client sees it.
 func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.HandlerFunc {
 	plain := handlers.PatchResource(storage, e.Scope, admit, e.PatchTypes)
 	return func(w http.ResponseWriter, req *http.Request) {
@@ -63,7 +63,7 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 			return
 		}
 		// The library reads the object, encodes it, merges this empty patch and
-		// decodes the result; decoding is where the real patch is applied.
+		// decodes the result; the real patch is applied while the result is decoded.
 		const empty = "{}"
 		req = req.Clone(req.Context())
 		req.Header.Set("Content-Type", string(types.MergePatchType))
@@ -75,9 +75,9 @@ func (e *Endpoint) patch(storage rest.Patcher, admit admission.Interface) http.H
 	}
 }
 
-// mentions reports whether a patch may touch metadata.initializers, by name or as
-// part of what it removes or replaces, and whether it names the annotation that
-// carries the field inside the server. A body that cannot be read does neither.
+// mentions reports whether a patch may change metadata.initializers, by name or as part of a
+// field that the patch removes or replaces, and whether it names the annotation that carries
+// the field inside the server. Both are false for a body that cannot be read.
 func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 	// Names can be escaped, or tagged in YAML, which can be UTF-16 and then has zero
 	// bytes; directives begin with a dollar sign.
@@ -90,7 +90,7 @@ func mentions(body []byte, inYAML bool) (touched, annotation bool) {
 			return false, false
 		}
 	}
-	// Of members that are there twice the library takes the last, and so does this.
+	// If a member occurs twice, the library takes the last one, and so does this function.
 	var patch map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(body, &patch) != nil {
 		return false, false
@@ -142,9 +142,8 @@ func (e *Endpoint) strategicScope(body []byte) (*handlers.RequestScope, *strateg
 	return &scope, s, nil
 }
 
-// strategicPatcher is a storage that is written to with a strategicSerializer. Its
-// error is only about the patch: the library would take it for an error about the
-// object, and quote that.
+// strategicPatcher is a storage for writes with a strategicSerializer. Its error names only the
+// patch: the library would take it for an error about the object, and quote the object.
 type strategicPatcher struct {
 	rest.Patcher
 	s *strategicSerializer
@@ -160,7 +159,7 @@ func (p strategicPatcher) Update(ctx context.Context, name string, obj rest.Upda
 	return stored, created, err
 }
 
-// patchMeta looks up merge keys in the kind's Go type, and those of
+// patchMeta returns a lookup of merge keys: of the kind in its Go type, and of
 // metadata.initializers in a type of our own.
 func (e *Endpoint) patchMeta() (strategicpatch.LookupPatchMeta, error) {
 	obj, err := e.Scope.Creater.New(e.Kind)
@@ -207,8 +206,8 @@ type strategicSerializer struct {
 	duplicates []error
 	schema     strategicpatch.LookupPatchMeta
 	strict     map[any]bool
-	// wrong is why the patch could not be applied the last time. One goroutine at
-	// a time decodes.
+	// wrong is the error of the last attempt to apply the patch. One goroutine at a time
+	// decodes.
 	wrong error
 }
 

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// at reports whether a request's path is one that the endpoint is served at. A
-// RequestInfo is not enough: it knows no resources, and reads
-// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a, which a user with
-// all rights in a would then be allowed to delete.
+// at reports whether a request's path is one that the endpoint is served at. A RequestInfo is
+// not enough: it is made without knowledge of the resources, and reads
+// /api/v1/namespaces/a/namespaces/b as namespace b in namespace a. A user with all rights in a
+// could then delete namespace b.
 func (e *Endpoint) at(info *request.RequestInfo) bool {
 	segments := strings.Count(strings.Trim(info.Path, "/"), "/") + 1
 	// /api/VERSION or /apis/GROUP/VERSION
@@ -31,11 +31,12 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 		return false
 	}
 	connecter, connects := e.Storage.(rest.Connecter)
-	// The rest is the first segment of /api/v1/watch/pods. It makes any method a watch.
+	// The segment that is left is watch, as in /api/v1/watch/pods. It makes a request with any
+	// method a watch.
 	if segments != 0 && (segments != 1 || info.Verb != "watch" || connects) {
 		return false
 	}
-	// RESOURCE/NAME/SUBRESOURCE, and what comes after is for who connects.
+	// RESOURCE/NAME/SUBRESOURCE. Only a connection may have segments after these.
 	own := info.Parts[:min(len(info.Parts), 3)]
 	if len(own) < len(info.Parts) {
 		if !connects {
@@ -49,9 +50,9 @@ func (e *Endpoint) at(info *request.RequestInfo) bool {
 }
 
 // acrossNamespaces reports whether a path of a namespaced resource that names no
-// namespace is one that the endpoint is served at: where the objects of all
-// namespaces are listed. There other methods are known and not allowed, except
-// with custom resources. Objects of an Unplaced storage can be read by name, too.
+// namespace is one that the endpoint is served at: the path that lists the objects of all
+// namespaces. Other methods get 405 there, and 404 with custom resources. Objects of an
+// Unplaced storage can be read by name, too.
 func (e *Endpoint) acrossNamespaces(info *request.RequestInfo) bool {
 	if _, unplaced := e.Storage.(Unplaced); unplaced && len(info.Parts) == 2 && info.Verb == "get" {
 		return true

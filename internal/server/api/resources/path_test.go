@@ -44,7 +44,7 @@ func TestPathsAreExact(t *testing.T) {
 		at   *Endpoint
 		want bool
 	}{
-		// Without a namespace there is a list of all namespaces, and nothing else.
+		// Without a namespace, a path can only list the objects of all namespaces.
 		{"/api/v1/pods/b", namespaced, false},
 		{"PUT /api/v1/pods/b", namespaced, false},
 		{"DELETE /api/v1/pods/b", namespaced, false},
@@ -53,7 +53,7 @@ func TestPathsAreExact(t *testing.T) {
 		{"POST /api/v1/pods/b/exec", exec, false},
 		{"POST /api/v1/bindings", unlisted, false},
 		{"POST /api/v1/namespaces/a/bindings", unlisted, true},
-		// Its path is known, the method is not allowed.
+		// The path is known, but the method is not allowed.
 		{"POST /api/v1/pods", namespaced, true},
 		{"DELETE /api/v1/pods", namespaced, true},
 		{"/apis/example.com/v1/widgets", custom, true},

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
-// read puts into the context of a read what it may see of uninitialized objects.
+// read puts into the context of a read which uninitialized objects it may see.
 func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Request {
 	if !h.Initializers || !initialization.Reads(info.Verb) {
 		return req
@@ -21,9 +21,9 @@ func (h *Handler) read(info *request.RequestInfo, req *http.Request) *http.Reque
 	return req.WithContext(initialization.WithReading(req.Context(), reading))
 }
 
-// ownReader reports whether the server itself reads namespaces. A namespace that is
-// not initialized can be filled, by its initializers above all, and be deleted
-// (S11.36).
+// ownReader reports whether the server itself reads namespaces. Initializers and other clients
+// can create objects in an uninitialized namespace, and the namespace can be deleted: the
+// server must see it (S11.36).
 func ownReader(info *request.RequestInfo, req *http.Request) bool {
 	if info.APIGroup != "" || info.Resource != "namespaces" {
 		return false
@@ -32,5 +32,5 @@ func ownReader(info *request.RequestInfo, req *http.Request) bool {
 	return ok && (u.GetName() == user.APIServerUser || u.GetName() == namespaceController)
 }
 
-// namespaceController is as whom the server empties namespaces.
+// namespaceController is the user as which the server empties namespaces.
 const namespaceController = "system:serviceaccount:kube-system:namespace-controller"

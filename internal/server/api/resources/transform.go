@@ -16,8 +16,8 @@ import (
 )
 
 // transforms reports whether the client may get tables or bare metadata instead of
-// objects. The library encodes those with a codec of its own, which would show
-// the annotation: they are made of objects without it.
+// objects. The library encodes tables and metadata with a codec of its own, which would show
+// the annotation of initializers: they are made of objects without that annotation.
 func transforms(req *http.Request) bool {
 	for _, accept := range req.Header.Values("Accept") {
 		// A parameter's name and its value may have blanks around them.
@@ -30,8 +30,8 @@ func transforms(req *http.Request) bool {
 	return false
 }
 
-// bare returns the object, list or event without metadata.initializers. Nearly
-// always it is the argument itself; if not, it is a copy.
+// bare returns the object, list or event without metadata.initializers. The result is nearly
+// always the argument itself, and otherwise a copy.
 func bare(obj runtime.Object) runtime.Object {
 	if obj == nil || !initialization.Carries(obj) {
 		return obj
@@ -93,11 +93,11 @@ func (b bareDeleter) Delete(ctx context.Context, name string, validate rest.Vali
 
 var _ rest.CorruptObjectDeleterProvider = bareDeleter{}
 
-// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: the library
-// asks the storage it is given for what deletes objects that cannot be read.
+// GetCorruptObjDeleter implements rest.CorruptObjectDeleterProvider: the library asks its
+// storage for the deleter of objects that cannot be read.
 func (b bareDeleter) GetCorruptObjDeleter() rest.GracefulDeleter {
 	if p, ok := b.GracefulDeleter.(rest.CorruptObjectDeleterProvider); ok {
-		// It does not return the objects that it deletes.
+		// The deleter does not return the objects that it deletes.
 		return p.GetCorruptObjDeleter()
 	}
 	return nil

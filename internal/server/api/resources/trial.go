@@ -92,7 +92,7 @@ func (h *Handler) Try(ctx context.Context, t *Trial) (*Tried, error) {
 	case errors.Is(err, errLetPass):
 		return &Tried{Object: w.object, Encode: w.encode}, nil
 	case err == nil:
-		// The storage did not ask admission.
+		// The storage did not call admission.
 		return nil, ErrOnlyServed
 	}
 	return nil, err
@@ -115,8 +115,9 @@ func (w *trying) codec() (runtime.SerializerInfo, bool) {
 	return runtime.SerializerInfoForMediaType(w.Scope.Serializer.SupportedMediaTypes(), jsonMediaType)
 }
 
-// decode returns the object that is sent. What cannot be decoded gets its error from the handler,
-// and so does an object with several owners, some of which the handler may take out.
+// decode returns the object that is sent. A body that cannot be decoded is left to the handler,
+// which has its error, and so is an object with several owners, of which the handler may remove
+// some.
 func (w *trying) decode(into runtime.Object) (runtime.Object, metav1.Object, error) {
 	info, ok := w.codec()
 	if !ok {

@@ -10,9 +10,9 @@ import (
 )
 
 // NewTypeConverter returns a converter for server-side apply that shows
-// metadata.initializers to the one that get returns, whose schemas must know the
-// field. It calls get for each object; what get returns must be the same for all
-// objects of a request.
+// metadata.initializers to the converter that get returns, whose schemas must know the field.
+// It calls get for each object. get must return the same converter for all objects of a
+// request.
 func NewTypeConverter(get func() (managedfields.TypeConverter, error)) managedfields.TypeConverter {
 	return typeConverter{get}
 }

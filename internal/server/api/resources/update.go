@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/stack"
 )
 
-// updater and patcher are storages for one call: their errors are explained, they return
-// bare objects where the client may get no others, and they note whether they created
-// an object that is uninitialized. Such a create does not wait (S11.23).
+// updater and patcher are storages for one call: their errors are explained, they return bare
+// objects where the client may only get those, and they note whether they created an
+// uninitialized object. Such a create does not wait (S11.23).
 type updater struct {
 	rest.Updater
 	call *call

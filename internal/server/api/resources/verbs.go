@@ -15,19 +15,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/initialization"
 )
 
-// verb is something that can be asked of a storage.
+// verb is an operation that a storage may have.
 type verb struct {
 	name string
 	// has says which storages have the verb: those that implement an interface.
 	has func(rest.Storage) bool
 	// at says which paths have the verb.
 	at func(*call) bool
-	// serve returns the library's handler, for the storage with what this server does
-	// in addition around it. It returns nil for a path that does not have the verb.
+	// serve returns the library's handler for the storage, which this server wraps in its
+	// additions. It returns nil for a path that does not have the verb.
 	serve func(*call) http.HandlerFunc
 }
 
-// verbs are all of them but for connections, in the order in which discovery shows them.
+// verbs are all verbs except for connections, in the order in which discovery shows them.
 var verbs = []verb{
 	{"create", either[rest.Creater, rest.NamedCreater], inPlace, (*call).create},
 	{"delete", is[rest.GracefulDeleter], oneInPlace, (*call).delete},
@@ -55,7 +55,7 @@ func allInPlace(c *call) bool { return inPlace(c) && c.info.Name == "" }
 func readable(c *call) bool   { return c.info.Name != "" && (inPlace(c) || is[Unplaced](c.Storage)) }
 func anywhere(*call) bool     { return true }
 
-// verbsOf lists what a storage can do, in the order discovery shows them.
+// verbsOf lists the verbs of a storage, in the order in which discovery shows them.
 func verbsOf(storage rest.Storage) metav1.Verbs {
 	var list metav1.Verbs
 	for _, v := range verbs {
@@ -83,7 +83,7 @@ type call struct {
 	*Endpoint
 	info *request.RequestInfo
 	req  *http.Request
-	// admit is what a write goes through.
+	// admit is the admission chain of a write.
 	admit admission.Interface
 	// bare says that the client may get tables or bare metadata.
 	bare bool
@@ -94,15 +94,15 @@ type call struct {
 	counting func(user string) bool
 	// uninitialized is set when the call created an object that is not initialized.
 	uninitialized bool
-	// mayLeave says that the creator need not wait inside of the handlers. When it has
-	// left, creation is what it waits for, until the deadline if there is one.
+	// mayLeave says that a create may wait after the handlers have returned. It then waits for
+	// creation, until the deadline if there is one.
 	mayLeave bool
 	creation *initialization.Creation
 	deadline time.Time
 }
 
-// handler returns what serves the request, nil when the endpoint does not have the verb
-// or the path is not one the verb has.
+// handler returns the handler of the request; nil when the endpoint does not have the verb or
+// the verb does not exist at the path.
 func (c *call) handler() http.HandlerFunc {
 	if connecter, ok := c.Storage.(rest.Connecter); ok {
 		if c.info.Name == "" || !slices.Contains(connecter.ConnectMethods(), c.req.Method) {

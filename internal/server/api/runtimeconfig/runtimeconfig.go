@@ -112,8 +112,8 @@ func valuesOf(config []string) (map[string]bool, error) {
 	return values, nil
 }
 
-// asked returns what the entries say of a version: its own entry is stronger than those for all
-// versions of its stability.
+// asked returns what the entries say of a version: its own entry takes precedence over those
+// for all versions of its stability.
 func asked(values map[string]bool, gv schema.GroupVersion) (on, given bool) {
 	if on, given = values[gv.String()]; given {
 		return on, true
@@ -130,10 +130,10 @@ func asked(values map[string]bool, gv schema.GroupVersion) (on, given bool) {
 type Versions struct {
 	// Off are the versions of the registrations' group that are not served.
 	Off []string
-	// Builtin says which versions of the built-in groups are served, of those that upstream has.
+	// Builtin says which of upstream's versions of the built-in groups are served.
 	Builtin *serverstorage.ResourceConfig
-	// Legacy are the served ones of the versions that upstream no longer serves, and OldClients
-	// reports whether clients of 2017 find the rest that they need.
+	// Legacy are the versions that this server serves and upstream no longer serves. OldClients
+	// reports whether the server also has OpenAPI v2 at the path where clients of 2017 read it.
 	Legacy     []schema.GroupVersion
 	OldClients bool
 }
@@ -153,7 +153,7 @@ func Parse(config []string, later bool) (Versions, error) {
 	}
 	v.OldClients = values[legacySwitch]
 	for gv := range catalog.LegacyVersions() {
-		// A version's own entry is stronger.
+		// A version's own entry takes precedence.
 		on, given := values[gv.String()]
 		if on || (v.OldClients && !given) {
 			v.Legacy = append(v.Legacy, gv)

@@ -1,3 +1,3 @@
-// Package shown shows clients which kinds there are now: in discovery, in OpenAPI documents, and
-// in the mapper of the server's own client.
+// Package shown publishes the kinds that are served now: in discovery, in OpenAPI documents,
+// and in the mapper of the server's own client.
 package shown

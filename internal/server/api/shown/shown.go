@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// Kinds shows which kinds there are. All fields must be set.
+// Kinds publishes the kinds that are served. All fields must be set.
 type Kinds struct {
 	Discovery *discovery.Handler
 	OpenAPI   *openapi.Handler

@@ -17,7 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage"
 )
 
-// Caches are the caches that requests are judged by. They are safe for concurrent use.
+// Caches are the caches that plugins and RBAC read when they judge requests. They are safe for
+// concurrent use.
 type Caches struct {
 	resources []schema.GroupVersionResource
 	factory   informers.SharedInformerFactory
@@ -31,15 +32,16 @@ func New(factory informers.SharedInformerFactory, running []string, rbac bool) *
 	return &Caches{resources: read(running, rbac), factory: factory}
 }
 
-// notAwaited are resources that requests are judged by whose writes are answered at once,
-// because there are very many.
+// notAwaited are resources by which requests are judged and whose writes are answered at once,
+// because there are very many such writes.
 var notAwaited = []string{"persistentvolumeclaims", "persistentvolumes"}
 
 // readLive are resources whose new objects are read from the storage until the cache has them.
 var readLive = []schema.GroupResource{{Resource: "namespaces"}, {Resource: "serviceaccounts"}}
 
-// Await has writes wait for the caches from now on. While a server starts, no client could see
-// a difference, and the start would take longer.
+// Await has writes wait for the caches from now on. Await is called after the start of the
+// server: during the start no client could see a difference, and the waits would make the start
+// longer.
 func (c *Caches) Await() error {
 	all := map[schema.GroupResource]cache.SharedIndexInformer{}
 	for _, gvr := range c.resources {
@@ -56,8 +58,8 @@ func (c *Caches) Await() error {
 	return nil
 }
 
-// Written is called with each write, before it is answered: the next request is judged by the
-// write (S20.8).
+// Written is called with each write, before the write is answered, and returns when the caches
+// have the write: the next request is judged by it (S20.8).
 func (c *Caches) Written(ctx context.Context, w storage.Write) {
 	if all := c.awaited.Load(); all != nil && w.Object != nil {
 		if informer := (*all)[w.Resource]; informer != nil {
@@ -67,8 +69,8 @@ func (c *Caches) Written(ctx context.Context, w storage.Write) {
 }
 
 const (
-	// cacheWait bounds how long a write waits for a cache, and cacheInterval is how often it
-	// looks: a watch that breaks begins again a second later.
+	// cacheWait bounds how long a write waits for a cache, and cacheInterval is how often the
+	// write looks at the cache. A watch that breaks begins again a second later.
 	cacheWait     = time.Second
 	cacheInterval = 500 * time.Microsecond
 )
@@ -108,8 +110,8 @@ func awaitCache(ctx context.Context, informer cache.SharedIndexInformer, w stora
 	}
 }
 
-// isShown reports whether the cache will have what was written, and whether a request might be
-// judged otherwise by it.
+// isShown reports whether the cache will have the object that was written, and whether the
+// object might change how a request is judged.
 func isShown(ctx context.Context, w storage.Write) bool {
 	if initializers.Has(w.Object) {
 		return false

@@ -21,8 +21,8 @@ import (
 // caughtUpInterval is how often CaughtUp looks at a cache that is behind.
 const caughtUpInterval = 2 * time.Millisecond
 
-// CaughtUp returns when the caches have all objects that were stored before the call. Deletions
-// are not waited for. client reads what is stored.
+// CaughtUp returns when the caches have all objects that were stored before the call. CaughtUp
+// does not wait for deletions. client reads the stored objects.
 func (c *Caches) CaughtUp(ctx context.Context, client metadata.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, gvr := range c.resources {
@@ -39,7 +39,7 @@ func read(running []string, rbac bool) []schema.GroupVersionResource {
 			continue
 		}
 		for _, r := range p.Reads {
-			// Pods are read when they are needed.
+			// Plugins read pods only when they need them, not from these caches.
 			gvr := r.WithVersion("v1")
 			if gvr.Resource != "pods" && !slices.Contains(list, gvr) {
 				list = append(list, gvr)
@@ -54,7 +54,7 @@ func read(running []string, rbac bool) []schema.GroupVersionResource {
 	return list
 }
 
-// caughtUp returns when the informer of a resource has what is stored now.
+// caughtUp returns when the informer of a resource has the objects that are stored now.
 func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr schema.GroupVersionResource) error {
 	informer, err := c.factory.ForResource(gvr)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Caches) caughtUp(ctx context.Context, client metadata.Interface, gvr sc
 	return nil
 }
 
-// has reports whether a cache has an object as it is stored, or a later one.
+// has reports whether a cache has an object in its stored version, or in a later one.
 func has(store cache.Store, stored *metav1.PartialObjectMetadata) bool {
 	key, err := cache.MetaNamespaceKeyFunc(stored)
 	if err != nil {

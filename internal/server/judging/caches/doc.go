@@ -1,4 +1,4 @@
-// Package caches has the answer to a write wait until the caches that requests are judged by have
-// the write (S20.8). Admission plugins and RBAC read such caches, and in a cluster they follow a
-// write a moment later.
+// Package caches holds the answer to a write until the caches by which requests are judged have
+// the write (S20.8). Admission plugins and RBAC read such caches. In a cluster, the caches have
+// a write only a moment after its answer.
 package caches

@@ -22,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Options are what plugins are made of. All must be set, but for MakeAccount.
+// Options are what New needs to make the plugins. All but MakeAccount must be set.
 type Options struct {
 	// Names are the plugins that run, in their order.
 	Names      []string
@@ -37,8 +37,7 @@ type Options struct {
 	Creations  *namespaces.Creations
 	// Fences keep quotas exact.
 	Fences *quotas.Fences
-	// Configuration is what plugins are configured with, and Version the release that they
-	// behave as.
+	// Configuration configures the plugins, and Version is the release as which they behave.
 	Configuration *admission.Configuration
 	Version       compatibility.EffectiveVersion
 	// MakeAccount makes the service account of a namespace; nil if no controller of this
@@ -78,7 +77,7 @@ func (o Options) other(name string) (apiadmission.Interface, error) {
 	return o.charging(plugin.(chargingPlugin)), nil
 }
 
-// predicted is a plugin, together with what predicts its verdicts.
+// predicted is a plugin together with the Predictor of its verdicts.
 type predicted struct {
 	apiadmission.MutationInterface
 	admission.Predictor

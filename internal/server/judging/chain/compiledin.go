@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Known lists every admission plugin there is, in the recommended order.
+// Known lists all admission plugins that the server has, in the recommended order.
 func Known() []admission.Known { return plugins.Order(admission.Recommended()) }
 
 // CheckConfigured returns an error if the configuration has an entry that configures
@@ -29,7 +29,7 @@ func CheckConfigured(configuration *admission.Configuration, running []string) e
 	return nil
 }
 
-// chargingPlugin is the plugin that charges quotas, with what plans and traces ask of it.
+// chargingPlugin is the plugin that charges quotas, with its methods for plans and traces.
 type chargingPlugin interface {
 	apiadmission.ValidationInterface
 	admission.Predictor

@@ -19,15 +19,16 @@ import (
 )
 
 const (
-	// lookEvery is how often Follow reads the file with exclusion rules, besides the events of
-	// the file system, and settled the time between two reads that must agree.
+	// lookEvery is how often Follow reads the file with exclusion rules, in addition to the
+	// reads after events of the file system. settled is the time between two reads that must
+	// agree.
 	lookEvery = time.Second
 	settled   = 100 * time.Millisecond
 )
 
 // Follow gives use the exclusion rules of an AdmissionConfiguration as they change in its file,
-// until ctx ends. first is what the file had at the start. The rest of the file counts only at
-// the start. A file that is bad changes nothing (S23.8).
+// until ctx ends. first is the content of the file at the start. The server reads the rest of
+// the file only at the start. A bad file changes nothing (S23.8).
 func Follow(ctx context.Context, file string, first *admission.Configuration, use func(*exclusion.Rules) error) {
 	if file == "" {
 		return

@@ -1,3 +1,3 @@
-// Package expressioncost finds out what the expressions of policies cost: what they cost in the worst
-// case, where the schemas of the kinds bound it, and what they cost so far (S16.22).
+// Package expressioncost finds out how much the expressions of policies cost: in the worst
+// case, where the schemas of the kinds bound the cost, and in evaluations so far (S16.22).
 package expressioncost

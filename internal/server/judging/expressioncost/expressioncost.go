@@ -20,23 +20,24 @@ import (
 )
 
 const (
-	// maxKinds is for how many kinds of one policy the worst case is looked for, as many as
-	// types are checked.
+	// maxKinds bounds for how many kinds of one policy the worst case is computed: as many as
+	// the type check checks.
 	maxKinds = 10
-	// remembered is how long a schema is used, and maxSchemas how many there are.
+	// remembered is how long a schema is kept, and maxSchemas how many are kept.
 	remembered = 10 * time.Second
 	maxSchemas = 100
 )
 
-// Cost is what one expression costs, in the units of CEL.
+// Cost is the cost of one expression, in the units of CEL.
 type Cost struct {
 	// Field is the path of the expression in the policy.
 	Field string
-	// WorstCase is what it costs at most, for the kinds that the rules of the policy name;
-	// nil when no schema bounds it. Measured is the most that it cost so far in this process.
+	// WorstCase is the highest possible cost for the kinds that the rules of the policy name;
+	// nil when no schema bounds the cost. Measured is the highest cost of an evaluation so far
+	// in this process.
 	WorstCase *uint64
 	Measured  uint64
-	// Limit is what it may cost.
+	// Limit is the highest cost that an evaluation may have.
 	Limit uint64
 }
 
@@ -45,7 +46,7 @@ func (c *Cost) High() bool {
 	return c.Measured >= c.Limit/2 || c.WorstCase != nil && *c.WorstCase >= c.Limit/2
 }
 
-// Message says in a sentence what a high cost is.
+// Message describes a high cost in a sentence.
 func (c *Cost) Message() string {
 	var parts []string
 	if c.Measured >= c.Limit/2 {
@@ -82,7 +83,7 @@ func New(schemas resolver.SchemaResolver, kinds meta.RESTMapper) *Estimator {
 	return e
 }
 
-// Of returns what the expressions of a policy cost, in the order of the fields; nil for
+// Of returns the costs of the expressions of a policy, in the order of the fields; nil for
 // other entries.
 func (e *Estimator) Of(entry *snapshot.Entry) []Cost {
 	if entry.Policy == nil {
@@ -112,7 +113,8 @@ func (e *Estimator) Of(entry *snapshot.Entry) []Cost {
 	return list
 }
 
-// kindsOf returns the kinds that rules name; none if they do not name all.
+// kindsOf returns the kinds that rules name; none if a rule has a wildcard or a resource
+// without a known kind, or if there are more than maxKinds.
 func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for i := range rules {
@@ -142,7 +144,7 @@ func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind
 	return kinds
 }
 
-// types returns what the schema of a kind says, nil if there is none.
+// types returns the types of the schema of a kind; nil if there is no schema.
 func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
 	e.mu.Lock()
 	last := e.mu.types[kind]
@@ -171,7 +173,7 @@ func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
 // metadata are the bounds that the API sets on all objects.
 var metadata = map[string]uint64{"name": 253, "namespace": 63, "uid": 36}
 
-// bound finds out how long a value may be by its schema.
+// bound returns the greatest length that the schema allows for the value at a path.
 func bound(s *spec.Schema, path []string) (uint64, bool) {
 	if len(path) == 2 && path[0] == "metadata" {
 		if most, ok := metadata[path[1]]; ok {

@@ -123,7 +123,7 @@ func TestKindsOfRules(t *testing.T) {
 	}
 }
 
-// schemas has the schemas of some kinds, and counts who asks.
+// schemas has the schemas of some kinds, and counts how often they are requested.
 type schemas struct {
 	known map[string]*spec.Schema
 	asked int

@@ -13,8 +13,8 @@ import (
 
 // hedgeAfter is how long a read may take before another attempt starts next to
 // it: etcd's client sends each attempt to another member, so that a member that hangs
-// does not make the snapshot old. When etcd was away and lost the request, the first
-// attempt after its return is soon. There are maxAttempts at most: a caller that waits longer
+// does not make the snapshot old. When etcd was not reachable and lost the request, an attempt
+// follows soon after etcd is back. There are maxAttempts at most: a caller that waits longer
 // begins another read.
 const hedgeAfter, maxAttempts = 300 * time.Millisecond, 8
 
@@ -62,7 +62,7 @@ func hedged[T any](ctx context.Context, read func(context.Context) (T, error)) (
 	}
 }
 
-// unanswered is an error of etcd that says only that there is no answer yet.
+// unanswered is an error of etcd that means only that etcd has not answered yet.
 type unanswered struct{ error }
 
 // Is implements the interface of package errors.
@@ -71,8 +71,8 @@ func (unanswered) Is(target error) bool { return target == snapshot.ErrUnanswere
 // Unwrap implements the interface of package errors.
 func (u unanswered) Unwrap() error { return u.error }
 
-// noAnswer marks an error of etcd that another attempt may not get: all but those that say
-// what is wrong with the request.
+// noAnswer marks an error of etcd after which another attempt may succeed: every error but
+// those about the request itself.
 func noAnswer(err error) error {
 	if err == nil {
 		return nil

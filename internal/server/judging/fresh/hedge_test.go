@@ -19,7 +19,7 @@ func TestHedged(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		limit time.Duration
-		// read is what an attempt comes to that began so long after the first one.
+		// read does an attempt that began so long after the first one.
 		read     func(ctx context.Context, began time.Duration) error
 		attempts int
 		took     time.Duration

@@ -26,27 +26,27 @@ import (
 // namespacePrefix begins the keys of namespaces; the rest of a key is a name.
 func namespacePrefix(root string) string { return path.Join(root, "namespaces") + "/" }
 
-// Namespaces is a table of the namespaces there are, as of the last read of a
-// Reader, with what a watch has shown since. It has of each namespace what
-// admission goes by: all but managedFields. Those that are not yet initialized are not
-// in it. It implements admission.Namespaces and is safe for concurrent use.
+// Namespaces is a table of the existing namespaces, as of the last read of a Reader, with
+// changes that a watch has shown since. It has all fields of a namespace but managedFields,
+// which admission does not need. Uninitialized namespaces are not in the table. It implements
+// admission.Namespaces and is safe for concurrent use.
 type Namespaces struct {
 	prefix  string
 	decoder runtime.Decoder
 	watched corelisters.NamespaceLister
 	client  kubernetes.Interface
 	current atomic.Pointer[table]
-	// reading is held by the one who replaces the table.
+	// reading is held by the goroutine that replaces the table.
 	reading sync.Mutex
 }
 
 // table is the namespaces of one revision. It is never changed.
 type table struct {
-	// mark is the revision of the mark at the revision of the table, and looked is
-	// when all namespaces were looked at.
+	// mark is the revision of the mark at the revision of the table, and looked is when a read
+	// last looked at all namespaces.
 	mark, revision int64
 	looked         time.Time
-	// keys says how many keys there are, uninitialized namespaces included.
+	// keys has the names of all namespaces, uninitialized ones included.
 	keys   map[string]bool
 	byName map[string]entry
 }
@@ -56,9 +56,9 @@ type entry struct {
 	revision int64
 }
 
-// NewNamespaces returns a table that knows nothing before the first read. decoder
-// reads a namespace as it is stored into its v1 form; watched is what a watch
-// shows, and client reads what is missing.
+// NewNamespaces returns a table that knows nothing before the first read. decoder decodes a
+// stored namespace into its v1 form; watched has the namespaces of a watch, and client reads
+// namespaces that are missing.
 func NewNamespaces(root string, decoder runtime.Decoder, watched corelisters.NamespaceLister, client kubernetes.Interface) *Namespaces {
 	n := &Namespaces{prefix: namespacePrefix(root), decoder: decoder, watched: watched, client: client}
 	n.current.Store(&table{mark: -1})
@@ -66,8 +66,8 @@ func NewNamespaces(root string, decoder runtime.Decoder, watched corelisters.Nam
 }
 
 // Cached implements admission.Namespaces. Its result is not older than the last read.
-// It returns nil for a namespace that the watch and the last read do not agree on,
-// which happens only shortly after a namespace was made or deleted.
+// It returns nil for a namespace that the watch does not have, or that the last read found
+// deleted, which happens only shortly after a namespace was created or deleted.
 func (n *Namespaces) Cached(name string) *corev1.Namespace {
 	watched, err := n.watched.Get(name)
 	if err != nil {
@@ -85,7 +85,8 @@ func (n *Namespaces) Cached(name string) *corev1.Namespace {
 	case revision > t.revision || revision > read.revision && read.Namespace != nil:
 		return watched
 	}
-	// The watch lags behind; without an entry it has yet to see the deletion.
+	// The watch lags behind. If the last read has no entry, the watch has not seen the deletion
+	// yet.
 	return read.Namespace
 }
 
@@ -109,7 +110,7 @@ func (n *Namespaces) refresh(ctx context.Context, etcd clientv3.KV, mark int64, 
 		return fmt.Errorf("reading namespaces: %w", err)
 	}
 	if changed.Header.Revision < t.revision {
-		// Somebody restored etcd from a backup.
+		// etcd was restored from a backup.
 		n.current.Store(&table{mark: -1})
 		return fmt.Errorf("reading namespaces: etcd went back from revision %d to %d", t.revision, changed.Header.Revision)
 	}
@@ -155,7 +156,7 @@ func (n *Namespaces) put(t *table, kv *mvccpb.KeyValue) error {
 	return nil
 }
 
-// forget removes what was deleted from a table that is being made.
+// forget removes deleted namespaces from a table that is being made.
 func (n *Namespaces) forget(ctx context.Context, etcd clientv3.KV, t *table) error {
 	there, err := hedged(ctx, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return etcd.Get(ctx, n.prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithRev(t.revision))

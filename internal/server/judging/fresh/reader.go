@@ -24,11 +24,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// lookAtAll is how often all keys are looked at, for changes that moved no mark.
+// lookAtAll is how often a read looks at all keys, for changes that moved no mark.
 const lookAtAll = 10 * time.Second
 
-// Marks returns the marks that a Reader relies on, for every server that writes
-// below root.
+// Marks returns the marks that a Reader relies on. Every server that writes below root must set
+// them.
 func Marks(root string) []revisionmark.Mark {
 	registered := revisionmark.Mark{Key: RegistrationsMark(root)}
 	for _, c := range registrations.Collections(root) {
@@ -57,16 +57,16 @@ type Reader struct {
 	sources    []registration.Source
 	namespaces *Namespaces
 
-	// mu guards what follows; it is held while nothing else is done.
+	// mu guards the following fields; it is not held during a read.
 	mu struct {
 		sync.Mutex
-		// looked is when all registrations were last looked at.
+		// looked is when a read last looked at all registrations.
 		looked time.Time
 	}
 }
 
-// NewReader returns a Reader of what is below root in etcd. It reads namespaces
-// into the table, which may be nil when the caller needs no namespaces.
+// NewReader returns a Reader of the registrations below root in etcd. It reads namespaces into
+// the table, which may be nil when the caller needs no namespaces.
 func NewReader(etcd clientv3.KV, root string, namespaces *Namespaces) *Reader {
 	r := &Reader{etcd: etcd, root: root, collections: registrations.Collections(root), namespaces: namespaces}
 	r.sources = make([]registration.Source, len(r.collections))
@@ -119,7 +119,7 @@ func (r *Reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Reg
 	return snapshot.Registrations{Version: since, Unchanged: true, Revision: strconv.FormatInt(now.revision, 10)}, nil
 }
 
-// due reports whether all registrations are to be looked at.
+// due reports whether a read has to look at all registrations.
 func (r *Reader) due(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,10 +132,10 @@ func (r *Reader) look(at time.Time) {
 	r.mu.looked = at
 }
 
-// state is what the marks say at a revision.
+// state has the marks at a revision.
 type state struct {
 	revision int64
-	// mark is that of the registrations; its numbers are 0 when there is none.
+	// mark is the mark of the registrations; its numbers are 0 when it does not exist.
 	mark *mvccpb.KeyValue
 	// namespaces is the revision at which a namespace was last written, 0 for never.
 	namespaces int64
@@ -157,14 +157,15 @@ func only(response *clientv3.TxnResponse, part int) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{}
 }
 
-// mostWritten bounds how many writes a read follows one after the other; a read of all keys
-// takes less time than more.
+// mostWritten bounds how many writes a read follows one after the other: for more writes, a
+// read of all keys takes less time.
 const mostWritten = 64
 
 // written returns the keys that were written since a version, each once: every write is a
 // version of the mark, and etcd remembers the versions before. first is the revision of the
-// first write. The result is nil when the versions of the mark do not have that: the version is
-// too old, a server of an older release wrote, or etcd is another one than at that version.
+// first write. The result is nil when the versions of the mark do not show all these keys: last
+// is too old, a server of an older release wrote a registration, or etcd has been replaced
+// since last.
 func (r *Reader) written(ctx context.Context, last *version, mark *mvccpb.KeyValue) (keys []string, first int64, err error) {
 	if mark.CreateRevision != last.created || mark.Version <= last.writes || mark.Version-last.writes > mostWritten {
 		return nil, 0, nil
@@ -198,8 +199,8 @@ func (r *Reader) collection(key string) int {
 	return slices.IndexFunc(r.collections, func(c registrations.Collection) bool { return strings.HasPrefix(key, c.Prefix) })
 }
 
-// objects reads what became of some keys, which are all that were written since a version,
-// the first of them at the given revision.
+// objects reads the objects of keys, which are all keys that were written since a version.
+// first is the revision of the first write.
 func (r *Reader) objects(ctx context.Context, last *version, now state, keys []string, first int64, begin time.Time) (snapshot.Registrations, error) {
 	ops := make([]clientv3.Op, len(keys), len(keys)+1)
 	for i, key := range keys {
@@ -213,7 +214,8 @@ func (r *Reader) objects(ctx context.Context, last *version, now state, keys []s
 		return snapshot.Registrations{}, fmt.Errorf("reading registrations: %w", err)
 	}
 	if only(response, len(keys)).ModRevision != last.mark {
-		// Somebody restored etcd from a backup: these writes follow others.
+		// etcd was restored from a backup: these writes do not follow the writes that the last
+		// read saw.
 		return r.all(ctx, begin)
 	}
 	v := version{mark: now.mark.ModRevision, writes: now.mark.Version, created: now.mark.CreateRevision, revision: last.revision}
@@ -231,8 +233,8 @@ func (r *Reader) objects(ctx context.Context, last *version, now state, keys []s
 	return found, nil
 }
 
-// unchanged reports whether the keys are those that were looked at last, and none was read
-// since.
+// unchanged reports whether etcd has the same keys as at the last look at all keys, and no key
+// was written since.
 func (r *Reader) unchanged(ctx context.Context, last *version) (bool, error) {
 	if last.counts == nil {
 		return false, nil
@@ -250,14 +252,14 @@ func (r *Reader) unchanged(ctx context.Context, last *version) (bool, error) {
 }
 
 // changes looks at the keys of all registrations, and reads those registrations that were
-// modified since it was done before.
+// modified since the last look.
 func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithKeysOnly()), r.keys(clientv3.WithMinModRev(last.revision+1)))
 	if err != nil {
 		return snapshot.Registrations{}, err
 	}
 	if response.Header.Revision < last.revision {
-		// Somebody restored etcd from a backup.
+		// etcd was restored from a backup.
 		return r.all(ctx, begin)
 	}
 	found := r.found(response)
@@ -285,15 +287,15 @@ func (r *Reader) changes(ctx context.Context, last *version, begin time.Time) (s
 const (
 	// perPage is how many registrations of a kind are read at once.
 	perPage = 1000
-	// perCollection is after how many pages garbage is collected: what stays would lie among all
-	// that was needed to make it, and hold its memory for good.
+	// perCollection is after how many pages garbage is collected. Otherwise the objects that
+	// stay would lie between garbage in memory, and keep that memory from being freed.
 	perCollection = 10
 	// pageTimeout bounds how long one page takes.
 	pageTimeout = 5 * time.Second
 )
 
-// all reads every registration. Those of a kind beyond the first page are read as they are
-// taken, so that few of very many are decoded at a time.
+// all reads every registration. The pages of a kind after the first one are read when the
+// caller takes them, so that only a few of very many registrations are decoded at a time.
 func (r *Reader) all(ctx context.Context, begin time.Time) (snapshot.Registrations, error) {
 	response, err := r.ask(ctx, r.keys(clientv3.WithLimit(perPage)))
 	if err != nil {
@@ -366,7 +368,7 @@ func (r *Reader) decode(kind int, stored []*mvccpb.KeyValue) ([]runtime.Object, 
 	return objects, nil
 }
 
-// found is what a transaction of ask says besides the objects.
+// found returns the result of a transaction of ask, without objects.
 func (r *Reader) found(response *clientv3.TxnResponse) snapshot.Registrations {
 	mark := only(response, 0)
 	v := version{
@@ -410,14 +412,14 @@ func countsOf(response *clientv3.TxnResponse, kinds int) []int64 {
 	return counts
 }
 
-// version is what snapshot.Version says here.
+// version is the content of a snapshot.Version of this Reader.
 type version struct {
 	// mark is the revision of the mark, created that of its creation, and writes its version.
 	mark, created, writes int64
-	// revision is when all keys were looked at.
+	// revision is that of the last look at all keys.
 	revision int64
-	// counts are how many objects there were of each kind then; nil when a change was read
-	// since.
+	// counts are how many objects of each kind there were at revision; nil when a change was
+	// read since.
 	counts []int64
 }
 

@@ -33,7 +33,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// store is an etcd with the servers' way to write to it.
+// store is an etcd with a client that writes as servers do.
 type store struct {
 	t      testing.TB
 	client *etcdkubernetes.Client
@@ -79,7 +79,7 @@ func (s *store) remove(key string) {
 	}
 }
 
-// behind writes as no server does.
+// behind writes without a mark, as no server does.
 func (s *store) behind(key string, obj runtime.Object) {
 	s.t.Helper()
 	var err error
@@ -193,8 +193,8 @@ func TestReadSeesEveryChange(t *testing.T) {
 // known are the resourceVersions of registrations, by kind and name.
 type known map[string]string
 
-// take takes a read in, as a snapshot.Compiler does, and reports whether it goes with what is
-// known.
+// take takes in a read, as a snapshot.Compiler does, and reports whether the read fits the
+// known registrations.
 func (k known) take(r snapshot.Registrations) bool {
 	if r.Unchanged {
 		return true
@@ -226,14 +226,14 @@ func (k known) take(r snapshot.Registrations) bool {
 	return true
 }
 
-// fromNothing is what is known by a read of all.
+// fromNothing returns the registrations of a read of all.
 func fromNothing(r snapshot.Registrations) known {
 	k := known{}
 	k.take(r)
 	return k
 }
 
-// TestManyAreReadPageByPage: what is beyond the first page is as it was when that was read.
+// TestManyAreReadPageByPage: later pages have the state at which the first page was read.
 func TestManyAreReadPageByPage(t *testing.T) {
 	s := newStore(t)
 	const n = 2*perPage + 100
@@ -273,7 +273,7 @@ func TestManyAreReadPageByPage(t *testing.T) {
 	}
 }
 
-// counting is an etcd that counts what answers: keys with and without values.
+// counting is an etcd that counts the keys in its answers, with and without values.
 type counting struct {
 	clientv3.KV
 	keys atomic.Int64
@@ -309,8 +309,8 @@ func (t *countingTxn) Commit() (*clientv3.TxnResponse, error) {
 	return response, err
 }
 
-// TestAReadOfAChangeCostsTheChange: however much is registered, what is read is what was
-// written, also when it was deleted or made anew.
+// TestAReadOfAChangeCostsTheChange: however many registrations there are, only the written ones
+// are read, also when they were deleted or created again.
 func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	s := newStore(t)
 	etcd := &counting{KV: s.client.KV}
@@ -327,7 +327,7 @@ func TestAReadOfAChangeCostsTheChange(t *testing.T) {
 	version := found.Version
 	for _, step := range []struct {
 		name string
-		// writes is how often something is written.
+		// writes is how many writes there are.
 		writes  int
 		change  func()
 		objects int
@@ -410,7 +410,7 @@ func TestNamespacesAreAsFreshAsRegistrations(t *testing.T) {
 	watched := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	table := NewNamespaces(root, legacyscheme.Codecs.UniversalDeserializer(), corelisters.NewNamespaceLister(watched), nil)
 	reader := NewReader(s.client.KV, root, table)
-	// watch shows the state of now, as a watch does sooner or later.
+	// watch shows the present state, as a watch does sooner or later.
 	watch := func() {
 		t.Helper()
 		response, err := s.client.Client.Get(t.Context(), root+"/namespaces/", clientv3.WithPrefix())

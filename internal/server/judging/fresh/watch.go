@@ -7,13 +7,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watchAgainAfter is how long after a watch was lost the next one begins.
+// watchAgainAfter is the time between the loss of a watch and the start of the next one.
 const watchAgainAfter = 250 * time.Millisecond
 
-// Watch calls changed when a registration below root was written by any server,
-// and when a watch begins, since one may have been written before. It ends when ctx
-// does. changed must not block. Nothing may depend on being called: a member of etcd
-// that hangs keeps the news to itself.
+// Watch calls changed when any server wrote a registration below root, and when a watch begins,
+// since a registration may have been written before. It ends when ctx does. changed must not
+// block. Callers must not depend on calls of changed: a member of etcd that hangs reports no
+// writes.
 func Watch(ctx context.Context, etcd clientv3.Watcher, root string, changed func()) {
 	watch(ctx, etcd, RegistrationsMark(root), func(response clientv3.WatchResponse) {
 		if response.Created || len(response.Events) > 0 {
@@ -23,7 +23,7 @@ func Watch(ctx context.Context, etcd clientv3.Watcher, root string, changed func
 }
 
 // WatchBelow calls changed with each key below a prefix that any server writes, and with the
-// prefix when a watch begins. Else it is like Watch.
+// prefix when a watch begins. In all else it is like Watch.
 func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, changed func(key string)) {
 	watch(ctx, etcd, prefix, func(response clientv3.WatchResponse) {
 		if response.Created {
@@ -39,7 +39,7 @@ func WatchBelow(ctx context.Context, etcd clientv3.Watcher, prefix string, chang
 func watch(ctx context.Context, etcd clientv3.Watcher, key string, seen func(clientv3.WatchResponse), options ...clientv3.OpOption) {
 	options = append(options, clientv3.WithCreatedNotify())
 	for ctx.Err() == nil {
-		// A member without a leader hears of no write.
+		// A member without a leader learns of no write.
 		watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for response := range etcd.Watch(watching, key, options...) {
 			seen(response)

@@ -39,7 +39,7 @@ func TestWatchTellsOfRegistrations(t *testing.T) {
 	await("updated")
 	s.remove("mutatingwebhookconfigurations/a")
 	await("deleted")
-	// Otherwise the first report was about the ConfigMap or the Namespace.
+	// A second report means that the first one was about the ConfigMap or the Namespace.
 	select {
 	case <-told:
 		t.Error("somebody was told of something else")
@@ -64,7 +64,7 @@ func (w watcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) cl
 	}
 }
 
-// Another watch replaces one that is lost, and reports what happened between them.
+// Another watch replaces a lost watch, and reports the writes between them.
 func TestALostWatchIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := watcher{watches: make(chan clientv3.WatchChan, 2)}

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Without leaves kinds out of what a Reader finds, those that only have versions that are
-// switched off: they count as empty and give no error (S11.12). Registrations stay stored.
+// Without returns a Reader that leaves out kinds whose versions are all switched off: such a
+// kind counts as empty and causes no error (S11.12). Registrations stay stored.
 func Without(reader snapshot.Reader, kinds []string) snapshot.Reader {
 	if len(kinds) == 0 {
 		return reader

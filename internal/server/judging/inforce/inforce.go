@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
 )
 
-// timeToAnswer is how much of a request's time is kept for the answer; half of the time that
-// is left, if that is less.
+// timeToAnswer is how much of a request's time is kept for the answer. If half of the time that
+// is left is less, that half is kept.
 const timeToAnswer = 500 * time.Millisecond
 
 // Holder holds the answers to writes of registrations.
@@ -26,8 +26,8 @@ type Holder struct {
 }
 
 // Hold implements registrations.Hold: a write is answered when this server judges requests by
-// what the write stored (S11.8), so that a client's next request is judged by what the client
-// wrote. A write that stored nothing is answered at once.
+// what the write stored (S11.8), so that a client's next request is judged by the registration
+// that the client wrote. A write that stored nothing is answered at once.
 func (h Holder) Hold(ctx context.Context) (writing context.Context, done func()) {
 	writing, receipt := revisionmark.WithReceipt(ctx)
 	return writing, func() {
@@ -38,12 +38,12 @@ func (h Holder) Hold(ctx context.Context) (writing context.Context, done func())
 }
 
 // await returns when requests are judged by all registrations of a revision.
-// The wait is bounded by the request's time, and by the time after which no request
-// is judged any more when registrations cannot be read (S11.10). When the wait ends and the
+// Two times bound the wait: the request's own time, and MaxStaleness, after which the server
+// judges no request while it cannot read registrations (S11.10). When the wait ends and the
 // registrations are not in force, the client gets a warning: the write itself was done.
 //
-// The wait cannot hold up what it waits for: reading registrations needs no request, and writes of
-// registrations are judged by no webhook (S2.38).
+// The wait cannot hold up the read that it waits for: reading registrations needs no request,
+// and writes of registrations are judged by no webhook (S2.38).
 func (h Holder) await(ctx context.Context, revision int64) {
 	defer inflight.StepAside(ctx)()
 	until := time.Now().Add(h.MaxStaleness)

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// revisionReader is a reader of what is stored at a revision, which can fail.
+// revisionReader is a reader whose reads have a revision, and can fail.
 type revisionReader struct {
 	mu       sync.Mutex
 	revision string
@@ -39,8 +39,8 @@ type warnings struct{ texts []string }
 
 func (w *warnings) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
-// TestAWriteWaitsUntilItIsInForce proves S11.8 for the server that a registration is
-// written through: the wait is as long as it takes, and bounded.
+// TestAWriteWaitsUntilItIsInForce proves S11.8 for the server through which a registration is
+// written: the answer waits until the registration is in force, for a bounded time.
 func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 	away := errors.New("etcd is away")
 	for _, tt := range []struct {
@@ -106,7 +106,7 @@ func TestAWriteWaitsUntilItIsInForce(t *testing.T) {
 	}
 }
 
-// TestAWriteThatStoresNothingDoesNotWait: a dry run, one that is refused or changes
+// TestAWriteThatStoresNothingDoesNotWait: a dry run, and a write that is refused or changes
 // nothing.
 func TestAWriteThatStoresNothingDoesNotWait(t *testing.T) {
 	refresher, err := snapshot.NewRefresher(snapshot.Options{Reader: &revisionReader{}})

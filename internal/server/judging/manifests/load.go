@@ -29,8 +29,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// scheme knows the kinds that files may have, and no others, as upstream's does: what
-// cannot be decoded gets upstream's message.
+// scheme knows only the kinds that files may have, as upstream's scheme does, so that errors of
+// decoding have upstream's text.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	install.Install(s)
@@ -40,9 +40,9 @@ var scheme = func() *runtime.Scheme {
 
 var decoder = serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// set is what the files of a directory register.
+// set has the registrations of the files of a directory.
 type set struct {
-	// hash is that of the files (S21.23).
+	// hash is the hash of the files (S21.23).
 	hash string
 	// manifests are in the order of the files.
 	manifests []snapshot.Manifest
@@ -60,7 +60,7 @@ const (
 type read struct {
 	hash  string
 	files []file
-	// refused says which files are not read, because they are not regular ones or too large.
+	// refused names the files that are not read because they are not regular files or too large.
 	refused error
 }
 
@@ -69,8 +69,8 @@ type file struct {
 	text []byte
 }
 
-// readFiles reads the files of a directory, in the order of their names (S21.4). A file that is
-// refused has the text that it had before (S21.4a).
+// readFiles reads the files of a directory, in the order of their names (S21.4). A refused file
+// keeps the text that it had in before (S21.4a).
 func readFiles(dir string, before map[string][]byte) (read, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func readFiles(dir string, before map[string][]byte) (read, error) {
 	return r, nil
 }
 
-// isManifest reports whether an entry of a directory counts.
+// isManifest reports whether an entry of a directory is a manifest file.
 func isManifest(e os.DirEntry) bool {
 	return !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
 }
@@ -123,7 +123,7 @@ func cause(err error) error {
 	return err
 }
 
-// load reads and checks what the files of a plugin's directory register.
+// load reads and checks the registrations of the files of a plugin's directory.
 func load(plugin, dir string) (*set, error) {
 	r, err := readFiles(dir, nil)
 	if err == nil {
@@ -226,8 +226,8 @@ func (l *loading) object(file string, obj runtime.Object) error {
 	return nil
 }
 
-// source returns what an object, or a list of such, registers. ok is false when it does not
-// belong in the directory (S21.6).
+// source returns the kind of registration of an object, or of a list of objects. ok is false
+// when that kind does not belong in the directory (S21.6).
 func (l *loading) source(obj runtime.Object) (source registration.Source, ok bool) {
 	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil || len(kinds) == 0 || kinds[0].GroupVersion() != v1.SchemeGroupVersion {
@@ -296,8 +296,8 @@ func named[W any](webhooks []W, name func(*W) string) []string {
 	return names
 }
 
-// allowed says what is wrong with an object for the reason that it is in a file: nothing of
-// the API may be needed (S21.9, S21.10).
+// allowed returns an error for an object that may not be in a file, because it needs an object
+// of the API (S21.9, S21.10).
 func allowed(file string, obj runtime.Object) error {
 	policy := func(kind, name string, params *v1.ParamKind) error {
 		if params != nil {

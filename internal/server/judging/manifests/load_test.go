@@ -156,7 +156,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("got %v\nwant %s", err, want)
 			}
-			// S21.11: only what is wrong with several documents together names no file.
+			// S21.11: only an error about several documents together names no file.
 			if prefix := "error loading " + file + ": "; strings.HasPrefix(err.Error(), prefix) == strings.Contains(tt.name, "S21.11") {
 				t.Errorf("the prefix of: %v", err)
 			}

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// lookEvery is how often the names, sizes and times of files are looked at, besides the
-	// events of the file system (D67).
+	// lookEvery is how often Run looks at the names, sizes and times of files, in addition to
+	// the events of the file system (D67).
 	lookEvery = time.Second
-	// settle is what passes between the two reads that must agree (D66).
+	// settle is the time between the two reads that must agree (D66).
 	settle = 100 * time.Millisecond
-	// recent is how young the time of a file may be to tell nothing: a later write may have
+	// recent is the age below which the time of a file proves nothing: a later write may have
 	// the same time.
 	recent = 2 * time.Second
-	// tryAgain is how long after it a bad set is looked at again, and counted, if no file
-	// changed. It is upstream's interval (S21.22).
+	// tryAgain is the time after which Run looks at a bad set again, and counts it again, if no
+	// file has changed. It is upstream's interval (S21.22).
 	tryAgain = time.Minute
 )
 
@@ -49,8 +49,8 @@ type Options struct {
 	Changed func()
 }
 
-// Source has what manifest files register. It is safe for concurrent use, except that Run
-// must be called once.
+// Source has the registrations of manifest files. It is safe for concurrent use, except that
+// Run must be called once.
 type Source struct {
 	options     Options
 	directories []*directory
@@ -61,25 +61,25 @@ type Source struct {
 	exclusions *exclusion.Rules
 }
 
-// content is what all directories have at one time. It is never changed.
+// content has the registrations of all directories at one time. It is never changed.
 type content struct {
 	local  *snapshot.Local
 	places func() manifests.Places
 }
 
-// directory is that of one plugin.
+// directory is the directory of one plugin.
 type directory struct {
 	source *Source
 	plugin string
 	path   string
-	// set is in use.
+	// set is the set in use.
 	set *set
-	// What follows is for the goroutine of Run.
+	// Only the goroutine of Run uses the following fields.
 
 	// stamps are those of the files at the last attempt; nil when the files must be read again.
 	stamps []stamp
-	// hash is that of the last set that was looked at; bad reports whether it was not used, and
-	// when is when that was said last.
+	// hash is the hash of the last set that was looked at. bad reports whether that set could
+	// not be used, and when is the time at which the server last reported so.
 	hash string
 	bad  bool
 	when time.Time
@@ -88,15 +88,15 @@ type directory struct {
 	said, refused string
 }
 
-// stamp is what most changes of a file change.
+// stamp has the facts of a file that change with most of its changes.
 type stamp struct {
 	name string
 	size int64
 	time time.Time
 }
 
-// Open reads all directories. The error says which file is bad, and stops the start of a
-// server (S21.21).
+// Open reads all directories. The error names the bad file, and ends the start of a server
+// (S21.21).
 func Open(o Options) (*Source, error) {
 	s := &Source{options: o, exclusions: o.Exclusions}
 	if len(o.Directories) > 0 {
@@ -121,7 +121,7 @@ func Open(o Options) (*Source, error) {
 	return s, nil
 }
 
-// failure is the error of a start.
+// failure returns the error with which a start fails.
 func (d *directory) failure(err error) error {
 	what := "webhook"
 	if strings.HasSuffix(d.plugin, "Policy") {
@@ -130,7 +130,7 @@ func (d *directory) failure(err error) error {
 	return fmt.Errorf("failed to load static %s manifests from %q: %w", what, d.path, err)
 }
 
-// Local returns what the files register.
+// Local returns the registrations of the files.
 func (s *Source) Local() *snapshot.Local { return s.current.Load().local }
 
 // SetExclusions puts other exclusion rules into force.
@@ -196,7 +196,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// look takes a changed set into use, or says why it cannot (S21.22).
+// look puts a changed set into use, or logs why it cannot be used (S21.22).
 func (d *directory) look(ctx context.Context) {
 	now := time.Now()
 	stamps, err := stampsOf(d.path)
@@ -206,7 +206,7 @@ func (d *directory) look(ctx context.Context) {
 	d.stamps = nil
 	r, err := readFiles(d.path, d.set.texts)
 	for err == nil && r.hash != d.hash {
-		// A file may be half written: only what stays is taken (D66).
+		// A file may be half written: a set is used only if it stays the same (D66).
 		select {
 		case <-ctx.Done():
 			return
@@ -265,7 +265,7 @@ func (d *directory) swap(next *set) *set {
 	return last
 }
 
-// fail counts a set that cannot be used. The one in use stays.
+// fail counts a set that cannot be used. The set in use stays.
 func (d *directory) fail(now time.Time, err error) {
 	d.when = now
 	metrics.RecordAutomaticReloadFailure(metrics.ManifestType(d.plugin), d.source.options.ServerID)
@@ -275,8 +275,8 @@ func (d *directory) fail(now time.Time, err error) {
 	}
 }
 
-// refuse says which files are not read, and counts that, when it has changed or another set
-// has taken effect.
+// refuse logs and counts which files are not read, if these have changed or another set has
+// taken effect.
 func (d *directory) refuse(err error) {
 	if err == nil {
 		d.refused = ""

@@ -2,7 +2,7 @@ package params
 
 import "time"
 
-// WithMaxAge returns options by which a read serves requests for longer, or less long.
+// WithMaxAge returns options with which a read serves requests for the time of age.
 func WithMaxAge(o Options, age time.Duration) Options {
 	o.maxAge = age
 	return o

@@ -29,21 +29,21 @@ import (
 type Options struct {
 	// Strict makes every request be judged by a read that began after the request did.
 	Strict bool
-	// Timeout is how long one read may take until a request that has the time begins another
-	// one, which may take twice as long. Zero means 5 s.
+	// Timeout is how long one read may take. A request that has time left then begins another
+	// read, which may take twice as long. Zero means 5 s.
 	Timeout time.Duration
 	// StepAside, when set, gives back the place of a request that waits long for a read;
-	// the request has it again when it calls what is returned.
+	// the request has its place again when it calls back.
 	StepAside func(ctx context.Context) (back func())
 	// Observe, when set, is called with how long each read took.
 	Observe func(took time.Duration)
 	// Follow, when set, calls changed with the keys below a prefix that other servers write,
-	// and with the prefix when it may have missed some, until the context ends. A prefix is
-	// a place of Serve, with a slash after it.
+	// and with the prefix when it may have missed some writes, until the context ends. A prefix
+	// is a place of Serve, with a slash after it.
 	Follow func(ctx context.Context, prefix string, changed func(key string))
 
 	// maxAge is how long a read serves requests in bounded mode, unless Written or Follow
-	// says that it is not true any more: half a second, but in tests.
+	// reports a newer write: half a second, except in tests.
 	maxAge time.Duration
 }
 
@@ -75,7 +75,8 @@ type Reader struct {
 		// for.
 		followed map[string]time.Time
 	}
-	// read is what was read last, by place: a write of something else costs a look at it.
+	// places are the places from which params were read: a write elsewhere costs one look at
+	// this map.
 	places atomic.Pointer[map[string]bool]
 	// follow has the places that Run is to follow.
 	follow chan string
@@ -85,7 +86,7 @@ type Reader struct {
 // before a slash.
 type Place func(schema.GroupResource) string
 
-// key is what is read: the object of a name, or those of a selector.
+// key names the objects of a read: the object of a name, or the objects of a selector.
 type key struct {
 	kind            schema.GroupVersionKind
 	place           string
@@ -93,7 +94,7 @@ type key struct {
 	selector        string
 }
 
-// covers reports whether what is stored at a key belongs to what is read.
+// covers reports whether the object that is stored at a key belongs to the objects of the read.
 func (k *key) covers(stored string) bool {
 	rest, below := strings.CutPrefix(stored, k.place+"/")
 	switch {
@@ -109,17 +110,17 @@ func (k *key) covers(stored string) bool {
 	return rest == k.name
 }
 
-// read is one read. Its result is there when done is closed.
+// read is one read. Its result is set when done is closed.
 type read struct {
 	begin   time.Time
 	done    chan struct{}
 	objects []runtime.Object
 	err     error
-	// timedOut reports whether it failed because it took too long.
+	// timedOut reports whether the read failed because it took too long.
 	timedOut bool
 }
 
-// maxReads bounds how many reads are remembered; beyond it, those that serve nobody any
+// maxReads bounds how many reads are remembered; beyond it, reads that serve no request any
 // more are forgotten.
 const maxReads = 4096
 
@@ -133,9 +134,9 @@ func New(o Options) *Reader {
 	return r
 }
 
-// Serve tells the reader where objects are: static has the built-in kinds, and custom finds
-// those that users define, which defined serves. place says where they are stored; nil means
-// that nobody calls Written.
+// Serve gives the reader the kinds: static has the built-in kinds, custom finds the kinds that
+// users define, and defined serves these. place says where objects are stored; nil means that
+// the server does not call Written.
 func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.Source, place Place) {
 	builtin := map[schema.GroupVersionKind]schema.GroupVersionResource{}
 	for resource, endpoints := range static {
@@ -153,8 +154,9 @@ func (r *Reader) Serve(static resources.Static, custom Kinds, defined resources.
 	r.mu.builtin, r.mu.static, r.mu.custom, r.mu.defined, r.mu.place = builtin, static, custom, defined, place
 }
 
-// endpoint finds what serves the objects of a kind, nil when nothing does, and where they are
-// stored, if they are stored. done is called when the endpoint is not used any more.
+// endpoint returns the endpoint of the objects of a kind, nil when the kind is not served, and
+// the place where the objects are stored, if they are. The caller calls done when it does not
+// use the endpoint any more.
 func (r *Reader) endpoint(kind schema.GroupVersionKind) (e *resources.Endpoint, place string, done func()) {
 	r.mu.Lock()
 	static, custom, defined, placed := r.mu.static, r.mu.custom, r.mu.defined, r.mu.place
@@ -199,9 +201,9 @@ func (r *Reader) HasParams(kind schema.GroupVersionKind) bool {
 // ownGroup is the group of the server's own kinds.
 const ownGroup = "gatehouse.dev"
 
-// hasParams reports whether the objects of an endpoint can be params. They are read again
-// where they cannot be watched. Those of the server's own kinds are not: the state of a policy
-// is made by reading its params, and would wait for itself.
+// hasParams reports whether the objects of an endpoint can be params. Objects that cannot be
+// watched can be params, too, except objects of the server's own kinds: the server reads the
+// params of a policy to make the state of the policy, and such a read would wait for itself.
 func hasParams(e *resources.Endpoint) bool {
 	_, gets := e.Storage.(rest.Getter)
 	_, lists := e.Storage.(rest.Lister)
@@ -213,7 +215,7 @@ func watched(e *resources.Endpoint) bool {
 	return watches
 }
 
-// errNoParams says what kube-apiserver says of a kind that it cannot list.
+// errNoParams returns the error of kube-apiserver for a kind that it cannot list.
 func errNoParams(kind schema.GroupVersionKind) error {
 	version, name := kind.ToAPIVersionAndKind()
 	return fmt.Errorf("paramKind kind `&ParamKind{APIVersion:%s,Kind:%s,}` not yet synced to use for admission", version, name)
@@ -256,8 +258,8 @@ func (r *Reader) List(ctx context.Context, kind schema.GroupVersionKind, namespa
 // find reads the objects of an endpoint.
 type find func(context.Context, *resources.Endpoint) ([]runtime.Object, error)
 
-// shared returns what a read finds that is new enough for the request of ctx. A request that
-// has the time waits for an answer longer than one read may take.
+// shared returns the objects of a read that is new enough for the request of ctx. A request
+// that has time left waits longer than one read may take.
 func (r *Reader) shared(ctx context.Context, k key, from find) ([]runtime.Object, error) {
 	e, place, done := r.endpoint(k.kind)
 	if done != nil {
@@ -302,8 +304,8 @@ func (r *Reader) await(ctx context.Context, one *read) error {
 	}
 }
 
-// current returns a read that is new enough for the request of ctx: one that was made or is
-// being made, or else a new one.
+// current returns a read that is new enough for the request of ctx: a read that is done or
+// running, or else a new one.
 func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from find) *read {
 	now := time.Now()
 	notBefore := now.Add(-r.options.maxAge)
@@ -321,7 +323,7 @@ func (r *Reader) current(ctx context.Context, k key, timeout time.Duration, from
 		one = &read{begin: now, done: make(chan struct{})}
 		r.mu.reads[k] = one
 		r.use(k.place, now)
-		// Others may wait for it when this request is over.
+		// Other requests may wait for the read when this request is over.
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		go func() {
 			defer cancel()
@@ -344,13 +346,14 @@ func (r *Reader) forget(now time.Time) {
 	}
 }
 
-// read reads, and tells who waits. One that failed serves only those.
+// read does a read, and closes done for the requests that wait. A read that failed serves only
+// these requests.
 func (r *Reader) read(ctx context.Context, k key, one *read, from find) {
 	defer close(one.done)
 	if r.options.Observe != nil {
 		defer func() { r.options.Observe(time.Since(one.begin)) }()
 	}
-	// A kind that vanished meanwhile has no objects (S15.8).
+	// A kind that is no longer served has no objects (S15.8).
 	one.err = apierrors.NewNotFound(schema.GroupResource{Group: k.kind.Group, Resource: k.kind.Kind}, k.name)
 	e, _, done := r.endpoint(k.kind)
 	if e != nil {
@@ -391,7 +394,7 @@ func (r *Reader) from(ctx context.Context, k key, e *resources.Endpoint, from fi
 	return objects, nil
 }
 
-// shown is a stored object as clients see it in a kind (S15.11).
+// shown returns a stored object as clients see it in a kind (S15.11).
 func shown(obj runtime.Object, kind schema.GroupVersionKind, convertor runtime.ObjectConvertor) (runtime.Object, error) {
 	if obj.GetObjectKind().GroupVersionKind() != kind {
 		converted, err := convertor.ConvertToVersion(obj, kind.GroupVersion())

@@ -81,8 +81,8 @@ func readerOf(o params.Options, kind schema.GroupVersionKind, s rest.Storage) *p
 	return r
 }
 
-// Requests that need the same object share a read: in bounded mode for half a second, in
-// strict mode if they came before it began. S20.8.
+// Requests that need the same object share a read: in bounded mode for half a second, in strict
+// mode if they came before the read began. S20.8.
 func TestRequestsShareAReadAsLongAsTheModeLets(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -142,8 +142,8 @@ func TestAStrictRequestIsServedByAReadThatBeganAfterIt(t *testing.T) {
 	})
 }
 
-// A request waits for a read until its own time is over, and one that ends does not end the
-// read, for which others wait. S15.9, S15.10.
+// A request waits for a read until its own time is over. The end of a request does not end the
+// read, since other requests wait for it. S15.9, S15.10.
 func TestACancelledRequestDoesNotEndTheReadOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
@@ -213,7 +213,7 @@ func TestAReadHasATimeout(t *testing.T) {
 	})
 }
 
-// Params of a selector are read as those of a name are (S15.9). They come by namespace and
+// Params of a selector are read like a param of a name (S15.9), and are sorted by namespace and
 // name. S15.12.
 func TestListsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,8 +232,8 @@ func TestListsAreInOrder(t *testing.T) {
 	})
 }
 
-// A kind that is not served, or not any more, has no objects: S15.8. That it is not served
-// is for Scope to say.
+// A kind that is not served, or no longer served, has no objects: S15.8. Only Scope reports
+// that the kind is not served.
 func TestAKindThatVanishedHasNoObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := reader(params.Options{}, &store{})
@@ -253,8 +253,8 @@ func TestAKindThatVanishedHasNoObjects(t *testing.T) {
 	})
 }
 
-// A read serves nobody who comes after the answer to a write of what it read, also if it is
-// in progress then; others go on serving. S20.8.
+// After the answer to a write of an object, a read of that object serves no new request, also
+// if the read is in progress then. Reads of other objects go on serving. S20.8.
 func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
 	type ask struct {
 		// namespace is that of the param; a list has no name.
@@ -310,7 +310,8 @@ func TestAWriteEndsTheReadsOfWhatItWrote(t *testing.T) {
 	}
 }
 
-// Where params are, the writes of other servers are followed, as long as params are asked for.
+// The reader follows the writes of other servers to the places of params, as long as requests
+// need these params.
 func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
@@ -341,7 +342,7 @@ func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 		get(1)
 		changed("/configmaps/shop/limits")
 		get(2)
-		// A watch that begins anew may have missed something.
+		// A watch that begins again may have missed writes.
 		changed("/configmaps/")
 		get(3)
 		time.Sleep(3 * time.Minute)
@@ -361,11 +362,11 @@ func TestWritesOfOtherServersAreFollowed(t *testing.T) {
 	})
 }
 
-// unlisted is a storage of objects that can be made and not be read.
+// unlisted is a storage of objects that can be created and not be read.
 type unlisted struct{ rest.Storage }
 
-// A kind that cannot be read has no params, nor has one of the server's own that cannot be
-// watched, and nothing is read or waited for. S15.14.
+// A kind that cannot be read has no params. Neither has a kind of the server's own that cannot
+// be watched. The reader then reads nothing, and no request waits. S15.14.
 func TestAKindThatCannotBeReadHasNoParams(t *testing.T) {
 	own := schema.GroupVersionKind{Group: "gatehouse.dev", Version: "v1alpha1", Kind: "RegistrationState"}
 	for _, c := range []struct {
@@ -405,8 +406,8 @@ type unwatched struct {
 	rest.Getter
 }
 
-// A kind that can be listed and not watched has params, each as new as in bounded mode; so
-// does kube-apiserver, which lists such a kind again and again. S15.14.
+// A kind that can be listed and not watched has params, which are as new as in bounded mode.
+// kube-apiserver has such params, too: it lists such a kind again and again. S15.14.
 func TestAKindThatCannotBeWatchedHasParams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Millisecond}
@@ -429,8 +430,8 @@ func TestAKindThatCannotBeWatchedHasParams(t *testing.T) {
 	})
 }
 
-// A request that has the time waits for an answer that takes longer than one read may, in
-// nobody's place. S15.10.
+// A request that has time left waits for an answer that takes longer than one read may. It
+// gives back its place meanwhile. S15.10.
 func TestALateAnswerIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: 12 * time.Second}

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// maxFollowed bounds the places that are followed. Params that are elsewhere are read
-	// again when a read is half a second old.
+	// maxFollowed bounds the places that are followed. Params in other places are read again
+	// when a read is half a second old.
 	maxFollowed = 64
 	// idle is how long after the last read of a param its place is followed.
 	idle = time.Minute
 )
 
-// Written notes that this server wrote, or may have written, what is stored at a key below a
-// place. Requests that come after it returns are judged by that (S20.8). It is cheap when no
-// param is stored there.
+// Written notes that this server wrote, or may have written, the object at a key below a place.
+// Requests that come after Written returns are judged by that object (S20.8). It is cheap when
+// no param is stored there.
 func (r *Reader) Written(place, key string) {
-	// In strict mode reads serve nobody who comes later.
+	// In strict mode a read serves no request that comes after it began.
 	if r.options.Strict || !(*r.places.Load())[place] {
 		return
 	}
 	r.changed(place, key)
 }
 
-// changed forgets the reads of what was written at a key; at a place and a slash, it may be
-// anything below the place.
+// changed forgets the reads of the object that was written at a key. If the key is the place
+// and a slash, any object below the place may have been written.
 func (r *Reader) changed(place, at string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *Reader) changed(place, at string) {
 	}
 }
 
-// use notes that a param of a place is read, and has the place followed. The lock is held.
+// use notes that a param of a place is read, and makes Run follow the place. The lock is held.
 func (r *Reader) use(place string, now time.Time) {
 	if place == "" || r.options.Strict {
 		return
@@ -76,7 +76,7 @@ func (r *Reader) use(place string, now time.Time) {
 	}
 }
 
-// Run follows what other servers write where params are, until ctx ends.
+// Run follows the writes of other servers to the places of params, until ctx ends.
 func (r *Reader) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -11,20 +11,20 @@ import (
 
 // header is in the answer to every write that admission judged: the
 // storage revision of the registrations by which admission judged the write. Every registration
-// whose resourceVersion is not greater was in force. When several snapshots were
-// used, this is the oldest.
+// whose resourceVersion is not greater was in force. If admission used several snapshots, the
+// header has the revision of the oldest.
 const header = "Gatehouse-Registration-Revision"
 
-// oldest is kept in the context of a request that writes: the first snapshot that the request was
-// admitted by, which is the oldest one. After a timeout the response may be written while
-// admission goes on, so that access is atomic.
+// oldest is kept in the context of a request that writes: the first snapshot by which admission
+// judged the request, which is the oldest one. After a timeout the response may be written
+// while admission goes on, so that access is atomic.
 type oldest struct {
 	atomic.Pointer[snapshot.Snapshot]
 }
 
 type oldestKey struct{}
 
-// Snapshots has the registrations in force, and notes which ones a request was admitted by.
+// Snapshots has the registrations in force, and notes by which of them a request was judged.
 type Snapshots struct{ *snapshot.Refresher }
 
 // Acquire implements admission.Snapshots.

@@ -12,7 +12,7 @@ import (
 
 // Applied has the schemas of all kinds that the server serves, for mutating policies. These
 // schemas are those of server-side apply, so that a kind has one as soon as it is served
-// (S18.22, D51). Before Serve there are none.
+// (S18.22, D51). Before Serve it has no schemas.
 type Applied struct{ served atomic.Pointer[served] }
 
 type served struct {
@@ -24,8 +24,8 @@ type served struct {
 func (s *Applied) Serve(endpoints []*resources.Endpoint, custom *customresources.Server) {
 	builtin := make(map[schema.GroupVersionKind]managedfields.TypeConverter, len(endpoints))
 	for _, e := range endpoints {
-		// Upstream looks for a schema where the group and version of the kind are served,
-		// and Scale, for one, is not served there (S18.10).
+		// Upstream looks for a schema in the document of the kind's own group and version. Scale,
+		// for example, is not in that document (S18.10).
 		if e.TypeConverter != nil && e.Kind.GroupVersion() == e.Scope.Resource.GroupVersion() {
 			builtin[e.Kind] = e.TypeConverter
 		}

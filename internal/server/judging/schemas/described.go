@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// NewDescribed returns what finds the OpenAPI schemas of all kinds: those of built-in kinds among
-// models, the others by a client.
+// NewDescribed returns a Described that finds the schemas of built-in kinds in models, and
+// those of other kinds by a client.
 func NewDescribed(client discovery.DiscoveryInterface, models *openapi.Models) *Described {
 	return &Described{
 		builtin: models, custom: &resolver.ClientDiscoveryResolver{Discovery: client},

@@ -9,11 +9,12 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 )
 
-// contexts has the types that the expressions of policies see. To make them costs most of a
-// check, and the policies of a crowd are often about the same kinds. It is for one goroutine.
+// contexts has the types that the expressions of policies see. To make the types is most of the
+// work of a check, and many policies that come at once are often about the same kinds. It is
+// for one goroutine.
 type contexts map[string]*validating.TypeCheckingContext
 
-// mostContexts bounds how many are remembered.
+// mostContexts bounds how many types are remembered.
 const mostContexts = 8
 
 // of returns the types that the expressions of a policy see.
@@ -33,7 +34,7 @@ func (c *contexts) of(checker *validating.TypeChecker, policy *admissionregistra
 	return made
 }
 
-// warnings says what the validations of a policy get wrong about types, and where.
+// warnings returns the type errors of the validations of a policy, with their places.
 func warnings(checker *validating.TypeChecker, types *validating.TypeCheckingContext, policy *admissionregistrationv1.ValidatingAdmissionPolicy) []admissionregistrationv1.ExpressionWarning {
 	var list []admissionregistrationv1.ExpressionWarning
 	check := func(expression string, at *field.Path) {

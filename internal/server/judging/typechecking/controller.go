@@ -29,9 +29,9 @@ import (
 const (
 	// interval is the least time between two checks of one policy (D61).
 	interval = time.Second
-	// perSecond and burst bound how many policies are checked: a crowd of them gets its
-	// status little by little, since every status that is written makes the servers compile
-	// the policies again.
+	// perSecond and burst bound how many policies are checked. Many policies at once get their
+	// status little by little, since every write of a status makes the servers compile the
+	// policies again.
 	perSecond, burst = 2, 100
 	// attempt bounds one check with its write.
 	attempt = 30 * time.Second
@@ -62,10 +62,9 @@ type Controller struct {
 		run *run
 		// again are policies to check although their generation was observed.
 		again map[string]bool
-		// stale is set when Kinds may not know what there is now.
+		// stale is set when Kinds may not know the present kinds.
 		stale bool
-		// checked is when a policy was checked last. It has no policies that are
-		// gone.
+		// checked is when a policy was checked last. It has no deleted policies.
 		checked map[string]time.Time
 	}
 }
@@ -103,7 +102,7 @@ func (c *Controller) Run(ctx context.Context, client clientv1.ValidatingAdmissio
 		Transform:  outline,
 		Handler: cache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(obj any, initial bool) {
-				// While no server ran, another one may have changed a schema.
+				// A schema may have changed while this server did not run.
 				r.changed(obj, initial)
 			},
 			UpdateFunc: func(_, obj any) { r.changed(obj, false) },
@@ -158,7 +157,8 @@ func (r *run) recheck(name string) {
 	r.queue.Add(name)
 }
 
-// outline keeps of a policy what says whether it is to be checked.
+// outline keeps only the fields of a policy by which the controller decides whether to check
+// it.
 func outline(obj any) (any, error) {
 	policy, ok := obj.(*admissionregistrationv1.ValidatingAdmissionPolicy)
 	if !ok {
@@ -179,7 +179,7 @@ func outline(obj any) (any, error) {
 	return kept, nil
 }
 
-// groups are those whose kinds a policy is checked against.
+// groups returns the groups with the kinds against which a policy is checked.
 func groups(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []string {
 	var list []string
 	if kind := policy.Spec.ParamKind; kind != nil {
@@ -249,8 +249,9 @@ func (r *run) next(ctx context.Context) bool {
 	return true
 }
 
-// due returns how long the check of a policy has to wait, or else whether it is to be
-// checked again, and takes note that it is checked now.
+// due returns how long the check of a policy has to wait. If it need not wait, due notes that
+// the policy is checked now, and reports whether to check it again although its generation was
+// observed.
 func (c *Controller) due(name string, now time.Time) (wait time.Duration, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// policy is one for resources of groups; "/" stands for a policy without constraints.
+// policy returns a policy for resources of groups; "/" stands for a policy without constraints.
 func policy(param string, groups ...string) *v1.ValidatingAdmissionPolicy {
 	p := &v1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}}
 	if param != "" {
@@ -48,7 +48,7 @@ func TestGroups(t *testing.T) {
 			if got := strings.Join(groups(tt.p), ","); got != tt.want {
 				t.Errorf("got %q", got)
 			}
-			// What the controller keeps of a policy says the same.
+			// The part of a policy that the controller keeps has the same groups.
 			kept, err := outline(tt.p)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestGroups(t *testing.T) {
 
 func builtin(group string) bool { return group == "" || group == "apps" }
 
-// controller is one that runs, without its goroutines.
+// controller returns a running controller without its goroutines.
 func controller(t *testing.T) *run {
 	c := New(Options{Builtin: builtin})
 	c.mu.again, c.mu.checked = map[string]bool{}, map[string]time.Time{}

@@ -1,5 +1,5 @@
 // Package typechecking writes status.typeChecking of ValidatingAdmissionPolicies:
-// what the expressions of a policy get wrong about the kinds it judges (S16.17 to
+// the type errors of the expressions of a policy for the kinds that it judges (S16.17 to
 // S16.21).
 //
 // Upstream does this in kube-controller-manager. The check is upstream's own, so that

@@ -18,8 +18,7 @@ type servicePort struct {
 	port            int32
 }
 
-// Addresses says where services are whose webhooks run outside of the cluster
-// (S8.21).
+// Addresses has the addresses of services whose webhooks run outside of the cluster (S8.21).
 type Addresses map[servicePort]string
 
 // ParseAddresses reads entries NAMESPACE/NAME[:PORT]=HOST:PORT.
@@ -89,8 +88,8 @@ func (s Addresses) Has(namespace, name string) bool {
 	return false
 }
 
-// Of returns the address of a port of a service; ok is false for one without. A hook without
-// a port means 443.
+// Of returns the address of a port of a service; ok is false for a port without an address.
+// Port 0, of a hook without a port, means 443.
 func (s Addresses) Of(namespace, name string, port int32) (address string, ok bool) {
 	wanted := servicePort{namespace, name, port}
 	if port == 0 {

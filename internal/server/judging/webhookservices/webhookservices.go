@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 )
 
-// Resolver returns what finds the endpoints of webhooks behind Services (S8.4). The resolver
+// Resolver returns a resolver of the endpoints of webhooks behind Services (S8.4). The resolver
 // watches the cluster from its first call until stopped is closed: a server whose webhooks all
 // have URLs watches no services.
 func Resolver(informers informers.SharedInformerFactory, stopped <-chan struct{}) call.Resolver {

@@ -53,15 +53,17 @@ type Manifest struct {
 	Created metav1.Time `json:"created"`
 	// Format is the format of the data directory.
 	Format int `json:"format"`
-	// Version is that of the program that made the backup, EtcdVersion that of etcd's data.
+	// Version is the version of the program that made the backup, and EtcdVersion that of etcd's
+	// data.
 	Version     string `json:"version"`
 	EtcdVersion string `json:"etcdVersion,omitempty"`
-	// Revision is etcd's when the backup was begun, and Keys how many keys there were.
+	// Revision is the revision of etcd when the backup was begun, and Keys how many keys etcd
+	// had.
 	Revision int64 `json:"revision"`
 	Keys     int64 `json:"keys"`
 }
 
-// Source is what a backup is made of.
+// Source has what is needed to make a backup: etcd and the data directory.
 type Source struct {
 	Client *clientv3.Client
 	// DataDir is the data directory of the server.
@@ -70,8 +72,9 @@ type Source struct {
 	Version string
 }
 
-// Write writes a backup. It reads etcd as it is at one moment, and does not hold it up. begin
-// may be nil; otherwise it is called with the size of the database before anything is written.
+// Write writes a backup. It reads the state of etcd at one moment, and does not hold up etcd.
+// begin may be nil; otherwise it is called with the size of the database before anything is
+// written.
 func (s Source) Write(ctx context.Context, to io.Writer, begin func(size int64) error) (*Manifest, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,7 +151,7 @@ func (w *writer) addKeys(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		// What begins with a dot is being written.
+		// A file whose name begins with a dot is being written.
 		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
@@ -166,7 +169,7 @@ func (w *writer) addKeys(dir string) error {
 	return nil
 }
 
-// ReadManifest reads what a file says of itself. It does not check the rest of the file.
+// ReadManifest reads the manifest of a backup. It does not check the rest of the file.
 func ReadManifest(file string) (*Manifest, error) {
 	f, err := open(file)
 	if err != nil {
@@ -189,8 +192,8 @@ func open(file string) (*os.File, error) {
 	return os.Open(file)
 }
 
-// extract writes the database and the keys of a backup to a directory, and checks that all is
-// there and undamaged. The error is a Bad if that is not so.
+// extract writes the database and the keys of a backup to a directory, and checks that the
+// backup is complete and undamaged. The error is a Bad if it is not.
 func extract(from io.Reader, dir string) (*Manifest, error) {
 	r := &reader{tar: tar.NewReader(from), sums: map[string]string{}}
 	m, err := r.manifest()
@@ -230,14 +233,14 @@ type reader struct {
 	sums map[string]string
 }
 
-// Bad is what is wrong with a file that is read as a backup. It continues a sentence that begins
-// with the name of the file.
+// Bad is the error about a file that is read as a backup. Its text continues a sentence that
+// begins with the name of the file.
 type Bad struct{ cause error }
 
 func (b Bad) Error() string { return b.cause.Error() }
 func (b Bad) Unwrap() error { return b.cause }
 
-// damaged is what is wrong with a file that began as a backup.
+// damaged returns the error about a file that begins as a backup and is damaged or cut off.
 func damaged(cause error) error {
 	if errors.Is(cause, io.ErrUnexpectedEOF) || errors.Is(cause, io.EOF) {
 		return Bad{errors.New("is cut off: the end of the backup is missing")}
@@ -245,7 +248,7 @@ func damaged(cause error) error {
 	return Bad{fmt.Errorf("is damaged: %w", cause)}
 }
 
-// unpacking is what is wrong with the place where the content of a backup goes.
+// unpacking returns the error about the directory to which a backup is unpacked.
 func unpacking(cause error) error { return fmt.Errorf("unpacking the backup: %w", cause) }
 
 func (r *reader) next() (*tar.Header, error) {
@@ -323,7 +326,7 @@ func (t *target) Write(p []byte) (n int, err error) {
 	return n, t.err
 }
 
-// check compares the checksums with those of what was read.
+// check compares the checksums in the backup with those of the files that were read.
 func (r *reader) check(header *tar.Header) error {
 	if header.Size > maxFile {
 		return damaged(fmt.Errorf("%s has %d bytes", checksumsName, header.Size))

@@ -119,8 +119,8 @@ func sumOf(t *testing.T, dir string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// A backup of a server that runs and one of its data when it does not run have the same, and
-// the data that no server runs on stay as they are.
+// A backup of a running server and a backup of its data when it does not run have the same
+// content. A backup without a server does not change the data.
 func TestABackupHasEverything(t *testing.T) {
 	dir := newDir(t, "old")
 	before := sumOf(t, dir)
@@ -145,7 +145,7 @@ func TestABackupHasEverything(t *testing.T) {
 	}
 }
 
-// damages are files that are not backups, with what is said of them.
+// damages are files that are not backups, with the errors about them.
 func damages(t *testing.T, good []byte) map[string]struct {
 	data []byte
 	want string
@@ -241,7 +241,8 @@ func linked(h *tar.Header, b []byte) []byte {
 	return []byte{}
 }
 
-// A file that is not a backup, or a damaged one, is an error that says so, and nothing changes.
+// A restore from a file that is not a backup, or is damaged, returns an error that says so, and
+// changes nothing.
 func TestABadFileChangesNothing(t *testing.T) {
 	good := made(t, newDir(t, "old"))
 	dir := newDir(t, "present")
@@ -279,7 +280,7 @@ func TestARunningServerIsNotRestored(t *testing.T) {
 	})
 }
 
-// The data that were there stay, and going back to them is two moves.
+// The replaced data stay, and an administrator gets back to them by two moves.
 func TestReplacedDataStay(t *testing.T) {
 	data := made(t, newDir(t, "old"))
 	dir := newDir(t, "present")
@@ -345,7 +346,7 @@ func TestAnInterruptedRestoreIsCompleted(t *testing.T) {
 	}
 }
 
-// A directory that says it is being restored by something else is left alone.
+// Finish does not change a directory whose file FORMAT names a path that no restore writes.
 func TestFinishDoesNotFollowStrangePaths(t *testing.T) {
 	dir := newDir(t, "present")
 	for _, name := range []string{"../x", "pki", "before-restore-/../../x"} {
@@ -359,7 +360,7 @@ func TestFinishDoesNotFollowStrangePaths(t *testing.T) {
 }
 
 // After every restore, also of the same backup and over damaged data, revisions are above all
-// that a client may have seen, and those of before are gone.
+// revisions that a client may have seen, and earlier revisions are compacted.
 func TestRevisionsOnlyRise(t *testing.T) {
 	dir := newDir(t, "old")
 	data := made(t, dir)
@@ -369,7 +370,8 @@ func TestRevisionsOnlyRise(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, parts[0], "snap", "db"), []byte("damaged"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// By the clock, more time has passed than the restores of this test take.
+			// Only the clock bounds the revision now. The restores of this test take less time
+			// than the revisions that they add stand for.
 			seen -= 2 * moreRevisions
 		}
 		if _, err := Restore(dir, bytes.NewReader(data)); err != nil {
@@ -398,7 +400,7 @@ func TestRevisionsOnlyRise(t *testing.T) {
 	}
 }
 
-// A backup that cannot be written leaves nothing, and one that is there stays.
+// A backup that cannot be written leaves no file, and an existing backup stays.
 func TestSaveLeavesNoPart(t *testing.T) {
 	dir := newDir(t, "old")
 	serve(t, dir, func(s *Source) {
@@ -487,7 +489,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// soon is a schedule whose times come at once, until n were asked for.
+// soon is a schedule with n times, which all come at once.
 type soon struct{ n int }
 
 func (s *soon) Next(now time.Time) time.Time {
@@ -574,7 +576,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// What is not the data of a server is an error that says so.
+// Open returns an error for a directory that does not have the data of a server.
 func TestOpenSaysWhatIsThere(t *testing.T) {
 	empty, external, other := t.TempDir(), t.TempDir(), t.TempDir()
 	if err := errors.Join(datadir.Prepare(auth.Files{}, external), os.WriteFile(filepath.Join(other, "FORMAT"), []byte("another"), 0o600)); err != nil {

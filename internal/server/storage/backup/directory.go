@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
 )
 
-// nameTime is how the time is written in the names of backups, so that they sort by it.
+// nameTime is the form of the time in the names of backups, which therefore sort by time.
 const nameTime = "20060102T150405.000Z"
 
-// name is what the names of backups in a directory look like, and partSuffix the end of the name
-// of one that is being written.
+// name matches the names of backups in a directory, and partSuffix is the end of the name of a
+// backup that is being written.
 var name = regexp.MustCompile(`^gatehouse-\d{8}T\d{6}\.\d{3}Z\.tar$`)
 
 const partSuffix = ".part"
@@ -36,8 +36,8 @@ type Saved struct {
 	Size int64
 }
 
-// Save writes a backup to a new file. The file is there when all of it is on the disk, and
-// reserve bytes of the disk stay free. The directory is made if need be.
+// Save writes a backup to a new file. The file gets its name when all of it is on the disk.
+// reserve bytes of the disk stay free. Save makes the directory if it does not exist.
 func (s Source) Save(ctx context.Context, file string, reserve int64) (*Saved, error) {
 	if info, err := os.Stat(file); err == nil {
 		switch {
@@ -85,7 +85,8 @@ func (s Source) Save(ctx context.Context, file string, reserve int64) (*Saved, e
 	return &Saved{Manifest: m, File: file, Size: info.Size()}, syncFile(dir)
 }
 
-// openPart opens a file that is written, and locks it while the process lives.
+// openPart opens the file of a backup that is being written, and locks it while the process
+// lives.
 func openPart(part string) (*os.File, error) {
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -150,8 +151,8 @@ func List(dir string) ([]Entry, error) {
 	return list, nil
 }
 
-// Prune removes the backups in a directory but for the latest ones, and what killed processes
-// left there. It leaves files that it cannot read, and does not count them.
+// Prune removes all but the latest backups in a directory, and the partial backups that killed
+// processes left there. It leaves files that it cannot read, and does not count them.
 func Prune(dir string, keep int) (removed []string, err error) {
 	list, err := List(dir)
 	if err != nil {

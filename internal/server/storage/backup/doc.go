@@ -9,8 +9,9 @@
 //
 // # Restoring
 //
-// Restore makes the restored data ready in a directory next to the present data. Then it puts
-// them in the place of the present data, which it keeps. From the first of these moves to the
-// last, the file FORMAT says that the directory is being restored: no version of the server
-// serves what is there. Finish makes the moves that are left when the process was killed.
+// Restore makes the restored data ready in a directory next to the present data. Then it moves
+// the present data aside, keeps them, and moves the restored data to their place. From the
+// first of these moves to the last, the file FORMAT says that the directory is being restored:
+// no version of the server serves such a directory. If the process is killed, Finish makes the
+// moves that are left.
 package backup

@@ -17,15 +17,15 @@ import (
 // ErrNotRunning is wrapped by the error of Connect when no server runs.
 var ErrNotRunning = errors.New("no server runs on it")
 
-// patience is how long a server that runs may take to answer, and attempts how often it is asked:
-// a process that was killed may hold its lock a moment longer than it answers.
+// patience is how long a running server may take to answer, and attempts how often Connect
+// tries: a process that was killed may hold its lock a moment longer than it answers.
 const (
 	patience = 5 * time.Second
 	attempts = 3
 )
 
 // Connect connects to the embedded etcd of the server that runs on a data directory. The error
-// wraps ErrNotRunning when none does.
+// wraps ErrNotRunning when no server runs on it.
 func Connect(ctx context.Context, dir, version string) (s *Source, end func(), err error) {
 	if err := datadir.Check(dir); err != nil {
 		return nil, nil, err
@@ -37,7 +37,7 @@ func Connect(ctx context.Context, dir, version string) (s *Source, end func(), e
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, nil, fmt.Errorf("data directory %s has no embedded etcd: a server with --etcd-servers keeps its data there, and etcdctl works on it", dir)
 		case errors.Is(err, etcd.ErrInUse):
-			// The server starts or ends.
+			// The server is starting or ending.
 			select {
 			case <-time.After(patience / 10):
 				continue
@@ -56,8 +56,8 @@ func Connect(ctx context.Context, dir, version string) (s *Source, end func(), e
 	return nil, nil, err
 }
 
-// Open is Connect, and works without a server, too: an etcd of this process then serves a copy
-// of the data, which do not change.
+// Open is like Connect, and works without a server, too: an etcd of this process then serves a
+// copy of the data. The data themselves do not change.
 func Open(ctx context.Context, dir, version string) (s *Source, end func(), err error) {
 	if s, end, err = Connect(ctx, dir, version); !errors.Is(err, ErrNotRunning) {
 		return s, end, err
@@ -70,7 +70,7 @@ func Open(ctx context.Context, dir, version string) (s *Source, end func(), err 
 		temporary.Remove()
 		return nil, nil, err
 	}
-	// The copy is dropped: no crash can lose anything.
+	// The copy is deleted in the end: a crash loses no data.
 	server, err := etcd.Start(ctx, etcd.Options{Dir: temporary.Path(), MinFree: -1, NoFsync: true})
 	if err != nil {
 		temporary.Remove()

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// staged is the directory in a data directory in which restored data are made ready, and
-	// replacedPrefix begins the names of those with the data that were replaced.
+	// staged is the directory in a data directory in which restored data are made ready.
+	// replacedPrefix begins the names of the directories with replaced data.
 	staged, replacedPrefix = "restored", "before-restore-"
-	// moreRevisions is more than how many revisions are in etcd's log and not in its database.
+	// moreRevisions is more than the number of revisions that etcd's log has and its database
+	// has not.
 	moreRevisions = 1_000_000
-	// revisionsPerSecond is more than an etcd counts in a second, for as long as there is
-	// anything to write.
+	// revisionsPerSecond is more than the revisions that an etcd makes in a second of steady
+	// writes.
 	revisionsPerSecond = 10_000
 )
 
-// begin is before any data of a server.
+// begin is earlier than all data of servers.
 var begin = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// parts are what is restored, as paths in a data directory.
+// parts are the restored directories, as paths in a data directory.
 var parts = []string{filepath.Join("etcd", "member"), keysName}
 
 // Restored says what Restore has done.
@@ -42,7 +43,8 @@ type Restored struct {
 }
 
 // Restore replaces the data of a data directory by those of a backup. No server may run on the
-// directory: the error wraps etcd.ErrInUse if one does. After an error the data are those before.
+// directory: the error wraps etcd.ErrInUse if a server does. After an error the directory has
+// the data from before the call.
 func Restore(dir string, from io.Reader) (*Restored, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,7 +65,7 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 		return nil, err
 	}
 	at := filepath.Join(dir, staged)
-	// A restore that was killed may have left it.
+	// A killed restore may have left this directory.
 	if err := os.RemoveAll(at); err != nil {
 		return nil, err
 	}
@@ -98,7 +100,7 @@ func Restore(dir string, from io.Reader) (*Restored, error) {
 	return r, nil
 }
 
-// Verify restores a backup to a temporary directory, and removes it.
+// Verify restores a backup to a temporary directory, and removes the directory.
 func Verify(from io.Reader) (*Manifest, error) {
 	dir, err := scratch.New()
 	if err != nil {
@@ -125,16 +127,17 @@ func stage(at, present string, from io.Reader) (*Manifest, error) {
 		}
 		return nil, damaged(err)
 	}
-	// A backup without keys leaves those that are there.
+	// A backup without keys leaves the present keys in place.
 	if err := os.Remove(filepath.Join(at, keysName)); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
 		return nil, err
 	}
 	return m, os.Remove(database)
 }
 
-// revision returns where the revisions of restored data begin: above all that clients may have
-// seen, of the data that are replaced and of those that earlier restores made. The clock bounds
-// that when the present data cannot be read, and the present data when the clock is wrong.
+// revision returns a function that returns the revision above which restored data begin. It is
+// greater than all revisions that clients may have seen, of the replaced data and of data of
+// earlier restores. The clock gives this bound when the present data cannot be read, and the
+// present data when the clock is wrong.
 func revision(present string, now time.Time) func(last int64) int64 {
 	return func(last int64) int64 {
 		// Damaged data are a reason to restore.
@@ -146,8 +149,8 @@ func revision(present string, now time.Time) func(last int64) int64 {
 }
 
 // Finish completes a restore of a data directory whose process was killed while it moved the
-// restored data into place, and reports whether there was one. It is called before a server reads
-// anything in the directory.
+// restored data into place, and reports whether there was such a restore. It is called before a
+// server reads anything in the directory.
 func Finish(dir string) (bool, error) {
 	if replaced, err := datadir.Restoring(dir); err != nil || replaced == "" {
 		// The server reports what is wrong with the directory.
@@ -164,8 +167,8 @@ func Finish(dir string) (bool, error) {
 	return true, nil
 }
 
-// finish moves what is ready into place, if the directory says that this has begun. The caller has
-// the lock. It may be killed at any point and called again.
+// finish moves the restored data into place, if the file FORMAT says that these moves have
+// begun. The caller has the lock. finish may be killed at any point and called again.
 func finish(dir string) error {
 	name, err := datadir.Restoring(dir)
 	if err != nil || name == "" {
@@ -178,7 +181,7 @@ func finish(dir string) error {
 	for _, part := range parts {
 		ready, present, old := filepath.Join(at, part), filepath.Join(dir, part), filepath.Join(replaced, part)
 		if !exists(ready) {
-			// It is in place, or the backup does not have it.
+			// This part is in place already, or the backup does not have it.
 			continue
 		}
 		if exists(present) {
@@ -202,7 +205,7 @@ func finish(dir string) error {
 	return own(dir, replaced, filepath.Join(dir, "FORMAT"))
 }
 
-// move renames a directory, and waits until the disk has the change.
+// move renames a directory, and waits until the change is on the disk.
 func move(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -215,7 +218,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// syncTree waits until the disk has a directory and everything in it.
+// syncTree waits until a directory and all its content are on the disk.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {

@@ -15,12 +15,12 @@ import (
 // backupTimeout bounds a scheduled backup.
 const backupTimeout = time.Hour
 
-// lookEvery bounds how long a change of the clock goes unnoticed.
+// lookEvery is how often Run looks at the clock, which may have been changed.
 const lookEvery = time.Minute
 
 // Times are the times of a schedule.
 type Times interface {
-	// Next returns the first time after another one, zero for none.
+	// Next returns the first time of the schedule after a time; zero if there is none.
 	Next(time.Time) time.Time
 }
 
@@ -47,8 +47,8 @@ type Schedule struct {
 	Reserve int64
 }
 
-// Run makes backups until ctx ends. A backup that fails is logged and counted, and the next one
-// is made at its time.
+// Run makes backups until ctx ends. A backup that fails is logged and counted, and not retried:
+// the next backup is made at its time.
 func (s *Schedule) Run(ctx context.Context) {
 	counts().all.WithLabelValues("failure").Add(0)
 	if list, err := List(s.Dir); err == nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// Format is the version of the data directory's layout, and of what is stored in it.
+// Format is the version of the data directory's layout, and of the data in it.
 const Format = 1
 
 // formatName is the name of the file that has the format.
 const formatName = "FORMAT"
 
-// format is what the file says.
+// format is the content of the file.
 var format = fmt.Sprintf("gatehouse data directory, format %d", Format)
 
 // Prepare makes the data directory if there is none, and checks that this version can read it.
@@ -36,8 +36,8 @@ func Prepare(to auth.Files, dir string) error {
 	return checkFormat(to, dir)
 }
 
-// checkFormat refuses a data directory that this version cannot read, and marks
-// a new one. Nothing in a directory of another format is touched.
+// checkFormat refuses a data directory that this version cannot read, and marks a new one. It
+// changes nothing in a directory of another format.
 func checkFormat(to auth.Files, dir string) error {
 	err := Check(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +47,7 @@ func checkFormat(to auth.Files, dir string) error {
 }
 
 // Check refuses a data directory that this version cannot read. The error wraps fs.ErrNotExist
-// when the directory does not say what it is.
+// when the directory has no file FORMAT.
 func Check(dir string) error {
 	found, err := read(dir)
 	if err != nil {
@@ -59,29 +59,30 @@ func Check(dir string) error {
 	return nil
 }
 
-// read returns what the file of a data directory says.
+// read returns the content of the file FORMAT of a data directory.
 func read(dir string) (string, error) {
 	data, err := files.Read(filepath.Join(dir, formatName), files.Configuration)
 	return strings.TrimSpace(string(data)), err
 }
 
-// Mark says that a data directory has the format of this version.
+// Mark writes into a data directory that it has the format of this version.
 func Mark(to auth.Files, dir string) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(format+"\n"), 0o644)
 }
 
-// restoring is what stands in the file between the format and the directory for the replaced
-// data, while restored data are moved into place. No version of the server serves that.
+// restoring is the text in the file between the format and the directory for the replaced data,
+// while restored data are moved into place. No version of the server serves a directory with
+// this text.
 const restoring = ", being restored: 'gatehouse backup restore' or the next start completes it; the replaced data go to "
 
-// MarkRestoring says that restored data are being moved into place, and where the data that were
-// there go. No server serves the directory until Mark is called.
+// MarkRestoring writes into a data directory that restored data are being moved into place, and
+// to which directory the replaced data go. No server serves the directory until Mark is called.
 func MarkRestoring(to auth.Files, dir, replaced string) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(format+restoring+replaced+"\n"), 0o644)
 }
 
-// Restoring returns where replaced data go while restored data are being moved into place; empty
-// when they are not.
+// Restoring returns the directory to which replaced data go while restored data are being moved
+// into place; empty when no restore is in progress.
 func Restoring(dir string) (replaced string, err error) {
 	found, err := read(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

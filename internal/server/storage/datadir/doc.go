@@ -1,3 +1,4 @@
 // Package datadir prepares the directory in which a server keeps everything that it writes. The
-// file FORMAT says in which layout: a server refuses a directory with another layout.
+// file FORMAT names the layout of the directory: a server refuses a directory with another
+// layout.
 package datadir

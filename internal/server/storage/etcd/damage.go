@@ -22,9 +22,9 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 )
 
-// startSafely starts etcd and returns an error where etcd itself would panic, end the
-// process or never be ready, on data that it cannot make sense of. It returns as soon
-// as ctx ends; an etcd that starts after that is stopped again.
+// startSafely starts etcd. For data that etcd cannot read it returns an error where etcd itself
+// would panic, end the process or never be ready. It returns as soon as ctx ends; an etcd that
+// starts after that is stopped again.
 func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etcd, error) {
 	type result struct {
 		etcd *embed.Etcd
@@ -38,7 +38,7 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 				r.err = logDamaged(p)
 			} else if err := f.get(); err != nil {
 				r.err = err
-				// etcd's own errors about its database name it.
+				// etcd's own errors about its database name the database.
 				if what := err.Error(); strings.Contains(what, "WAL") || strings.Contains(what, "raft") {
 					r.err = logDamaged(err)
 				}
@@ -63,7 +63,8 @@ func startSafely(ctx context.Context, cfg *embed.Config, f *failure) (*embed.Etc
 	}
 }
 
-// logDamaged makes an error of what etcd says of its log. A full disk does not count as damage.
+// logDamaged makes an error of an error or a panic of etcd about its log. A full disk does not
+// count as damage.
 func logDamaged(cause any) error {
 	if err, ok := cause.(error); ok && errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -84,17 +85,17 @@ func checkData(dir string) error {
 	if len(logs) == 0 {
 		return errors.New("its write-ahead log is gone, and the database alone is not complete: restore a backup")
 	}
-	// etcd finds out what was damaged, and may repair it.
+	// etcd itself finds other damage to the log, and may repair it.
 	if last, err := lastEntry(slices.Max(logs)); err == nil && last < reached {
 		return fmt.Errorf("its write-ahead log is damaged (it ends at entry %d, and the database has entry %d): restore a backup", last, reached)
 	}
 	return nil
 }
 
-// lastEntry returns the number of the last entry in a file of the write-ahead log, or
-// of the one before the file when it has none. An entry is on disk before it gets into
-// the database. etcd would give the numbers of lost ones to new entries, and leave out
-// of the database what those have.
+// lastEntry returns the number of the last entry in a file of the write-ahead log, or the
+// number of the last entry before the file when the file has no entry. An entry is on disk
+// before it gets into the database. etcd would give the numbers of lost entries to new entries,
+// and would not write these to the database.
 func lastEntry(path string) (uint64, error) {
 	var sequence, next uint64
 	if _, err := fmt.Sscanf(filepath.Base(path), "%016x-%016x.wal", &sequence, &next); err != nil {
@@ -125,9 +126,9 @@ func lastEntry(path string) (uint64, error) {
 }
 
 // checkDatabase visits every page of the database before etcd does, and returns the last
-// entry of the log that is in it. etcd visits them in goroutines of its own, whose panics
-// cannot be recovered. A missing file is valid. The cost is small compared with what etcd
-// itself does with every entry when it starts.
+// entry of the log that is in it. etcd visits the pages in goroutines of its own, whose panics
+// cannot be recovered. A missing file is valid. The cost is small compared with the work of
+// etcd itself, which reads every entry when it starts.
 func checkDatabase(path string) (reached uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

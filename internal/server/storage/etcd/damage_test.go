@@ -121,8 +121,8 @@ func TestALostLogIsOneSentence(t *testing.T) {
 	}
 }
 
-// A start that does not come to its end, here because nobody writes to the pipe that it
-// reads, ends with its context. So does one that is nearly ready.
+// A start that hangs, here because no process writes to the pipe that it reads, ends with its
+// context. So does a start that is nearly ready.
 func TestAStartCanBeEnded(t *testing.T) {
 	const most = 5 * time.Second
 	endsAt := func(t *testing.T, dir string, after time.Duration) error {
@@ -172,7 +172,7 @@ func TestAStartCanBeEnded(t *testing.T) {
 	}
 }
 
-// putMuch adds entries to the data of an etcd, more than it adds by itself when it
+// putMuch adds entries to the data of an etcd, more than the etcd adds by itself when it
 // starts.
 func putMuch(t *testing.T, dir string) {
 	t.Helper()

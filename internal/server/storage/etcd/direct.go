@@ -12,23 +12,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Direct has a client of this etcd write by calls: a connection inside of one process costs
-// more than etcd itself. Reads keep the connection, because a call that waits for a lock of
-// an etcd that stands still cannot be abandoned; a write only waits for the consensus. So do
-// watches: etcd's own adapter for them stands still when many watches of a stream end at once.
+// Direct makes a client of this etcd write by function calls: a connection inside of one
+// process costs more than etcd itself. Reads still use the connection, because a call that
+// waits for a lock of an etcd that hangs cannot be abandoned; a write waits only for the
+// consensus. Watches use the connection, too: etcd's own adapter for watches hangs when many
+// watches of a stream end at once.
 func (s *Server) Direct(c *clientv3.Client) {
 	c.KV = clientv3.NewKVFromKVClient(direct{clientv3.RetryKVClient(c), v3rpc.NewQuotaKVServer(s.etcd.Server), c.Ctx()}, c)
 }
 
-// direct is the keys of an etcd in this process.
+// direct reads and writes the keys of an etcd in this process.
 type direct struct {
 	pb.KVClient
 	server pb.KVServer
-	// client ends when the client is closed.
+	// client is a context that ends when the client is closed.
 	client context.Context
 }
 
-// Txn implements pb.KVClient. Its errors are those of a connection.
+// Txn implements pb.KVClient. Its errors are like those of a connection.
 func (d direct) Txn(ctx context.Context, in *pb.TxnRequest, options ...grpc.CallOption) (*pb.TxnResponse, error) {
 	if txn.IsTxnReadonly(in) {
 		return d.KVClient.Txn(ctx, in, options...)

@@ -14,7 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// clients returns two clients of a new etcd: one that calls it, and one that does not.
+// clients returns two clients of a new etcd: one that writes by calls, and one that uses a
+// connection.
 func clients(t *testing.T) (direct, connected *clientv3.Client) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir()})
 	if err != nil {
@@ -34,7 +35,7 @@ func clients(t *testing.T) (direct, connected *clientv3.Client) {
 	return both[0], both[1]
 }
 
-// What is written by calls is answered as over a connection, errors included.
+// Writes by calls get the same answers and errors as writes over a connection.
 func TestWritesByCallsAreThoseOfAConnection(t *testing.T) {
 	direct, connected := clients(t)
 	ended, cancel := context.WithCancel(t.Context())
@@ -42,7 +43,8 @@ func TestWritesByCallsAreThoseOfAConnection(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
 	defer cancel()
 	exists := func(key string) clientv3.Cmp { return clientv3.Compare(clientv3.ModRevision(key), ">", 0) }
-	// Larger than a request may be, and not than a message of the connection.
+	// large is larger than etcd allows for a request, but not larger than a message of the
+	// connection may be.
 	large := string(bytes.Repeat([]byte("x"), 8<<20))
 	for _, tc := range []struct {
 		name string
@@ -81,7 +83,7 @@ func TestWritesByCallsAreThoseOfAConnection(t *testing.T) {
 	}
 }
 
-// standing is an etcd that stands still.
+// standing is an etcd that hangs.
 type standing struct {
 	pb.KVServer
 	called chan struct{}
@@ -93,7 +95,7 @@ func (s standing) Txn(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, e
 	return nil, errors.New("etcdserver: request timed out")
 }
 
-// A write that waits for an etcd that stands still ends when the client is closed.
+// A write that waits for an etcd that hangs ends when the client is closed.
 func TestAWriteByACallEndsWithItsClient(t *testing.T) {
 	client, closeClient := context.WithCancel(t.Context())
 	defer closeClient()

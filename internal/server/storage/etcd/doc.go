@@ -4,12 +4,12 @@
 // The embedded etcd keeps its data below the server's data directory and listens
 // on one unix socket, in a temporary directory that only the user of the server can
 // reach; the next server of that user removes what a killed server left there. Every
-// acknowledged write is on disk: fsync is on.
+// acknowledged write is on disk, since fsync is on by default.
 //
 // # When it cannot write
 //
 // While its disk is nearly full, Guard refuses writes with status 503, and reads go on.
-// When its database has reached the quota, etcd refuses writes, and takes them again
-// when there is room. Where etcd would end the process or panic, Err has the
-// error instead: the server around it ends in order and says why.
+// When its database has reached the quota, etcd refuses writes, and accepts them again when
+// there is room. Where etcd would end the process or panic, Err delivers the error instead: the
+// server then ends in order and says why.
 package etcd

@@ -20,12 +20,12 @@ import (
 )
 
 // startTimeout is how long an embedded etcd may take to serve once it has read its
-// data. closeTimeout is how long it may take to end; one that takes longer is left
-// alone, for what it acknowledged is on disk.
+// data. closeTimeout is how long it may take to end. The server does not wait longer for an
+// etcd, since acknowledged writes are on disk.
 const startTimeout, closeTimeout = 60 * time.Second, 4 * time.Second
 
-// memberName is the name of the one member of an embedded etcd, and peerURL its address for
-// others.
+// memberName is the name of the one member of an embedded etcd, and peerURL the address that it
+// advertises to other members.
 const memberName = "gatehouse"
 
 var peerURL = url.URL{Scheme: "unix", Path: "/gatehouse-peer"}
@@ -34,15 +34,15 @@ var initialCluster = memberName + "=" + peerURL.String()
 
 // Options configure an embedded etcd.
 type Options struct {
-	// Dir is the directory of the data, which is made if need be.
+	// Dir is the directory of the data. Start makes it if it does not exist.
 	Dir string
 	// MinFree is how many bytes of the disk that has Dir must be free for clients to
-	// write; 0 means DefaultMinFree, and less than 0 that nothing is watched.
+	// write; 0 means DefaultMinFree, and less than 0 that the free space is not watched.
 	MinFree int64
 	// Quota is how many bytes the database may have; 0 means DefaultQuota.
 	Quota int64
-	// NoFsync lets etcd answer before the disk has what was written: a crash of the
-	// machine loses data, a crash of the process does not.
+	// NoFsync lets etcd answer before a write is on the disk: a crash of the machine loses data,
+	// a crash of the process does not.
 	NoFsync bool
 
 	// free says how much of a disk is free; nil asks the operating system.
@@ -58,15 +58,15 @@ type Server struct {
 	failure *failure
 	space   *space
 
-	// stop ends what watches the etcd, and watchers waits for it.
+	// stop ends the goroutines that watch the etcd, and watchers waits for them.
 	stop     context.CancelFunc
 	watchers sync.WaitGroup
 	errors   chan error
 }
 
 // Start starts an etcd. It returns an error that wraps ErrInUse when another process
-// has the directory, one that names the directory when the data cannot be read or the
-// disk is full, and the cause of ctx's end as soon as it ends.
+// has the directory, an error that names the directory when the data cannot be read or the disk
+// is full, and the cause of ctx's end as soon as ctx ends.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	lock, err := TakeLock(o.Dir)
 	if err != nil {
@@ -101,11 +101,11 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.Dir = o.Dir
 	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(s.sockets.Name(), socketName)}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
-	// It has no peers. etcd would listen for them on an abstract socket, through
-	// which every user of the machine could take part in the consensus.
+	// This etcd has no peers. It would listen for peers on an abstract socket, through which
+	// every user of the machine could take part in the consensus.
 	cfg.ListenPeerUrls = nil
-	// The advertised peer URL is recorded in the data. It must be the same at
-	// every start, and nobody ever dials it: the cluster has one member.
+	// The advertised peer URL is recorded in the data. It must be the same at every start. No
+	// process ever connects to it: the cluster has one member.
 	cfg.AdvertisePeerUrls = []url.URL{peerURL}
 	cfg.InitialCluster = initialCluster
 	// A cluster of one elects itself; waiting for others would only delay it.
@@ -115,7 +115,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	cfg.SnapshotCatchUpEntries = 1
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger())
 	cfg.LogLevel = "error"
-	// Kubernetes objects may be 1.5 MiB in storage; etcd counts the request.
+	// Objects may have 1.5 MiB in storage, but etcd limits the whole request.
 	cfg.MaxRequestBytes = 8 << 20
 	cfg.QuotaBackendBytes = limit
 	cfg.UnsafeNoFsync = o.NoFsync
@@ -174,7 +174,7 @@ func (s *Server) awaitEnd(ctx context.Context) {
 	}
 }
 
-// ended says that etcd has ended by itself, and what to do.
+// ended returns the error that etcd has ended by itself, which says what to do.
 func (s *Server) ended(err error) error {
 	return fmt.Errorf("etcd in %s has stopped: %w", s.dir, advise(err, s.dir))
 }
@@ -182,8 +182,8 @@ func (s *Server) ended(err error) error {
 // Endpoint returns the address that clients connect to.
 func (s *Server) Endpoint() string { return s.etcd.Config().AdvertiseClientUrls[0].String() }
 
-// Err delivers the error that ends etcd, if one does. Nothing that etcd was asked and
-// has not answered is answered then.
+// Err delivers the error that ends etcd, if there is one. After it, etcd does not answer the
+// requests that it has not answered yet.
 func (s *Server) Err() <-chan error { return s.errors }
 
 // Guard returns inner with writes that are refused, with status 503, while the disk is
@@ -192,8 +192,8 @@ func (s *Server) Guard(inner kubernetes.Interface) kubernetes.Interface {
 	return &guarded{Interface: inner, check: s.space.check}
 }
 
-// Close stops etcd and gives the directory free. After an error of Err, parts of etcd
-// stand still: it is left as it is, and its process should end.
+// Close stops etcd and releases the lock of the directory. After an error of Err, parts of etcd
+// may hang: Close then does not stop etcd, and the process should end.
 func (s *Server) Close() {
 	s.stop()
 	s.watchers.Wait()
@@ -212,7 +212,7 @@ func closeEtcd(e *embed.Etcd) {
 		select {
 		case <-e.Server.ReadyNotify():
 		default:
-			// Close would wait for it to be ready.
+			// Close would wait until etcd is ready.
 			e.Server.HardStop()
 		}
 		e.Close()
@@ -226,9 +226,10 @@ func closeEtcd(e *embed.Etcd) {
 }
 
 const (
-	// keepAliveTime and keepAliveTimeout say how soon a member that does not answer
-	// is found out: it is asked when it was silent for the one, and given up after
-	// the other. gRPC does not ask more often, nor would etcd like it.
+	// keepAliveTime and keepAliveTimeout say how soon a client notices that a member does not
+	// answer. The client sends a ping when the member was silent for keepAliveTime, and closes
+	// the connection after keepAliveTimeout without an answer. gRPC sends pings no more often,
+	// and etcd would refuse more.
 	keepAliveTime, keepAliveTimeout = 10 * time.Second, 3 * time.Second
 	// reconnectAfter is the longest wait between attempts to connect to a member,
 	// so that one that returns is in use again at once, and connectTimeout how long
@@ -268,8 +269,8 @@ func NewClient(ctx context.Context, o ClientOptions) (*kubernetes.Client, error)
 		MaxCallSendMsgSize: 16 << 20,
 	}
 	if len(o.Endpoints) == 1 && strings.HasPrefix(o.Endpoints[0], "unix:") {
-		// An etcd in this process hangs only when the process does, and then the
-		// connection is good still.
+		// An etcd in this process hangs only when the process hangs. The connection is still good
+		// after that.
 		cfg.DialKeepAliveTime = 0
 	}
 	if o.CAFile != "" || o.CertFile != "" || o.KeyFile != "" {

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// failure is what etcd cannot go on with. Where etcd itself would end the process, or
-// panic in a goroutine where nobody can recover, only that goroutine ends, and the
-// failure says why: the server around it has to end in order, and to say so.
+// failure is the error after which etcd cannot go on. Where etcd itself would end the process,
+// or panic in a goroutine where the server cannot recover, only that goroutine ends, and the
+// failure has the reason. The server then has to end in order, and to report the reason.
 type failure struct {
 	once sync.Once
 	// happened is closed when err is set.
@@ -24,7 +24,7 @@ type failure struct {
 
 func newFailure() *failure { return &failure{happened: make(chan struct{})} }
 
-// logger returns the logger for etcd: it writes nothing, and reports what is fatal.
+// logger returns the logger for etcd: it writes nothing, and reports fatal errors and panics.
 func (f *failure) logger() *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
@@ -53,8 +53,8 @@ func (f *failure) get() error {
 	}
 }
 
-// fatal makes an error of a line that etcd logs before it gives up: the message, and
-// the error that belongs to it or else all that does.
+// fatal makes an error of a record that etcd logs before it gives up: it has the message and
+// the error of the record, or else all fields.
 func fatal(message string, fields []zapcore.Field) error {
 	for _, field := range fields {
 		if cause, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
@@ -73,7 +73,7 @@ func fatal(message string, fields []zapcore.Field) error {
 	return errors.New(message)
 }
 
-// advise adds to an error of etcd what to do about it, where that is known.
+// advise adds advice for the administrator to an error of etcd, where there is any.
 func advise(err error, dir string) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -53,7 +53,7 @@ func TestWhatEtcdCannotGoOnWithIsAnError(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Error("nobody was told")
 			}
-			// The etcd itself is well, and can be closed.
+			// The etcd itself has not failed, and can be closed.
 			s.failure = newFailure()
 			s.Close()
 		})

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// healthTimeout is how long an etcd that is well may take to answer.
+// healthTimeout is how long a healthy etcd may take to answer.
 const healthTimeout = 2 * time.Second
 
 // Check returns a health check that fails when etcd does not answer a consistent

@@ -15,16 +15,16 @@ import (
 // directory.
 var ErrInUse = errors.New("in use by another process")
 
-// lockName is the name of the file whose lock belongs to the process that uses a directory. The
-// process of an etcd that serves writes into the file where its clients find it.
+// lockName is the name of the file whose lock belongs to the process that uses a directory.
+// When the etcd of that process serves, the process writes its endpoint into the file.
 const lockName = "lock"
 
-// Lock is what makes a second process that uses the same data fail at once. The kernel releases
-// it with the process, however it ends.
+// Lock makes a second process that uses the same data fail at once. The kernel releases the
+// lock when the process ends, however the process ends.
 type Lock struct{ file *os.File }
 
-// TakeLock takes the lock of a directory, which is made if need be. The error wraps ErrInUse
-// when another process has the lock.
+// TakeLock takes the lock of a directory. It makes the directory if that does not exist. The
+// error wraps ErrInUse when another process has the lock.
 func TakeLock(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -40,7 +40,7 @@ func TakeLock(dir string) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	// What a killed process wrote no longer holds.
+	// The endpoint of a killed process is no longer valid.
 	if err := f.Truncate(0); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -48,7 +48,7 @@ func TakeLock(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// announce writes down where clients of this process's etcd find it.
+// announce writes the endpoint of this process's etcd into the file.
 func (l *Lock) announce(endpoint string) error {
 	_, err := l.file.WriteAt(fmt.Appendf(nil, "%s\n%d\n", endpoint, os.Getpid()), 0)
 	return err
@@ -85,8 +85,8 @@ func Running(dir string) (endpoint string, err error) {
 }
 
 // reachable is the endpoint by which this process reaches a socket. A process with temporary
-// files of its own, as a service of systemd may have, has the socket among these: the
-// administrator finds them below /proc.
+// files of its own, as a service of systemd may have, has the socket among these: other
+// processes of the administrator reach them below /proc.
 func reachable(endpoint, pid string) string {
 	socket, ok := strings.CutPrefix(endpoint, "unix://")
 	if _, err := strconv.Atoi(pid); !ok || err != nil {

@@ -14,24 +14,25 @@ import (
 const (
 	// DefaultQuota is how many bytes the database may have.
 	DefaultQuota = 8 << 30
-	// quotaInterval is how often the database is looked at.
+	// quotaInterval is how often the size of the database is checked.
 	quotaInterval = 10 * time.Second
-	// quotaTimeout bounds what etcd is asked to do about it.
+	// quotaTimeout bounds each request to etcd to free space.
 	quotaTimeout = 10 * time.Second
 
-	// The database is made smaller when that gives back spareLeast bytes and half of it.
-	// Nothing is answered meanwhile: for 128 MiB in use, 2.8 s at most on a machine with twenty
-	// processes for each core. So it is left to the administrator when more than copiedMost
-	// bytes are in use, and done once in tidyInterval at most.
+	// The server makes the database smaller when that frees at least spareLeast bytes and half
+	// of the database. etcd answers no request during that time: for 128 MiB in use, 2.8 s at
+	// most on a machine with twenty processes for each core. So the server does it once in
+	// tidyInterval at most, and leaves it to the administrator when more than copiedMost bytes
+	// are in use.
 	spareLeast, copiedMost = 128 << 20, 128 << 20
 	tidyInterval           = time.Hour
 )
 
 // quota watches the size of the database. When it reaches the quota, etcd raises an
-// alarm and refuses to store more, also after a restart, until somebody makes the
-// database smaller and takes the alarm back. Nobody else can reach an embedded etcd,
-// so this does both, as soon as enough was deleted and is gone from the history, or
-// the quota is larger than before.
+// alarm and refuses to store more, also after a restart, until a client makes the database
+// smaller and takes the alarm back. Only this server can reach an embedded etcd. So quota does
+// both, as soon as enough keys were deleted and have left the history, or the quota is larger
+// than before.
 type quota struct {
 	limit int64
 	space *space
@@ -41,7 +42,7 @@ type quota struct {
 	tidied time.Time
 }
 
-// pays reports whether it pays to make a database smaller.
+// pays reports whether making a database smaller frees enough and takes little enough time.
 func pays(size, inUse int64) bool {
 	return size-inUse >= max(spareLeast, inUse) && inUse <= copiedMost
 }
@@ -61,7 +62,7 @@ func (q *quota) tidy(database backend.Backend, now time.Time) error {
 	return nil
 }
 
-// copyFits returns an error when the disk has no room for a copy of what is in use.
+// copyFits returns an error when the disk has no room for a copy of the bytes in use.
 func (q *quota) copyFits(inUse int64) error {
 	need := uint64(inUse) + q.space.margin
 	if free, err := q.space.free(q.space.dir); err == nil && free < need {

@@ -29,7 +29,7 @@ func TestDefragPays(t *testing.T) {
 }
 
 // A database that has shrunk gives back its space to the disk, once in an hour, and only when the
-// disk has room for the copy. What it has is still there.
+// disk has room for the copy. The database keeps its keys.
 func TestTheDatabaseIsMadeSmaller(t *testing.T) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir(), MinFree: -1, NoFsync: true})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// Snapshot is the data of an etcd at one moment, while it is read from the etcd. It is a
-// database with its checksum at the end: etcdutl can restore it.
+// Snapshot is the data of an etcd at one moment, which are read from the etcd. It is a database
+// with its checksum at the end: etcdutl can restore it.
 type Snapshot struct {
 	// Size is how many bytes there are to read.
 	Size int64
@@ -27,8 +27,8 @@ type Snapshot struct {
 	rest   []byte
 }
 
-// TakeSnapshot begins to read the data of the etcd that the client is connected to. It ends with
-// ctx.
+// TakeSnapshot begins to read the data of the etcd that the client is connected to. Reading
+// ends with ctx.
 func TakeSnapshot(ctx context.Context, client *clientv3.Client) (*Snapshot, error) {
 	stream, err := pb.NewMaintenanceClient(client.ActiveConnection()).Snapshot(ctx, &pb.SnapshotRequest{})
 	if err != nil {
@@ -61,9 +61,9 @@ func (s *Snapshot) Read(p []byte) (int, error) {
 }
 
 // Restore makes the data directory of an embedded etcd from the file of a snapshot. Revisions
-// begin above revision, and all before are compacted: a client that watches from one of them has
-// to read everything again. The directory must be empty or absent. The error says what is wrong with
-// the file.
+// begin above the result of revision, and all earlier revisions are compacted: a client that
+// watches from an earlier revision has to read everything again. The directory must be empty or
+// absent. The error says what is wrong with the file.
 func Restore(file, dir string, revision func(last int64) int64) error {
 	f := newFailure()
 	done := make(chan error, 1)
@@ -98,7 +98,7 @@ func restore(f *failure, file, dir string, revision func(last int64) int64) erro
 	return checkData(filepath.Join(dir, "member"))
 }
 
-// LastRevision returns the revision of the last write that is in the file of a database. Those
+// LastRevision returns the revision of the last write that is in the file of a database. Writes
 // in the log that are not yet in the database do not count.
 func LastRevision(file string) (last int64, err error) {
 	err = readDatabase(file, func(tx *bolt.Tx) error {

@@ -8,19 +8,19 @@ import (
 	"syscall"
 )
 
-// socketDirs is what the names of the directories with sockets begin with, and
-// socketName the name of the socket in each.
+// socketDirs is the beginning of the names of directories with sockets, and socketName the name
+// of the socket in each.
 const socketDirs, socketName = "gatehouse-socket-", "client"
 
-// errSocketDir says that a directory is not free for us to lock.
+// errSocketDir means that this process must not lock a directory.
 var errSocketDir = errors.New("in use, gone or of another user")
 
-// makeSocketDir makes a directory for the socket of an etcd, and removes those that
-// killed servers left behind. The directory is locked until the file is closed; the
-// kernel closes the file of a process that is killed.
+// makeSocketDir makes a directory for the socket of an etcd, and removes the directories that
+// killed servers left behind. The directory is locked until the file is closed; the kernel
+// closes the file of a process that is killed.
 //
-// It is a short temporary directory: a unix socket's path is limited to about 100
-// bytes, and a data directory's is not.
+// The directory is a temporary directory with a short path: the path of a unix socket is
+// limited to about 100 bytes, and a data directory may have a longer path.
 func makeSocketDir() (*os.File, error) {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), socketDirs+"*"))
 	if err != nil {
@@ -37,7 +37,8 @@ func makeSocketDir() (*os.File, error) {
 			return nil, err
 		}
 		var f *os.File
-		// Another server may take it for one left behind before it is locked.
+		// Another server may take the directory for one that was left behind before this server
+		// has locked it.
 		if f, err = lockSocketDir(name); !errors.Is(err, errSocketDir) {
 			return f, err
 		}
@@ -45,8 +46,8 @@ func makeSocketDir() (*os.File, error) {
 	return nil, err
 }
 
-// lockSocketDir locks a directory that is not in use. The error is errSocketDir when
-// it is, and for what other users put there.
+// lockSocketDir locks a directory that is not in use. The error is errSocketDir when the
+// directory is in use, is gone or belongs to another user.
 func lockSocketDir(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -71,8 +72,8 @@ func lockSocketDir(name string) (*os.File, error) {
 	return nil, errSocketDir
 }
 
-// removeSocketDir removes a locked directory and gives the lock back. One with
-// anything in it but a socket stays.
+// removeSocketDir removes a locked directory and releases the lock. A directory with any other
+// file than the socket stays.
 func removeSocketDir(f *os.File) {
 	os.Remove(filepath.Join(f.Name(), socketName))
 	os.Remove(f.Name())

@@ -21,7 +21,7 @@ func listening(t *testing.T) map[string]bool {
 		t.Fatal(err)
 	}
 	for _, d := range descriptors {
-		// One that is gone by now was not etcd's.
+		// A descriptor that is closed by now was not one of etcd.
 		target, _ := os.Readlink(d)
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 			own[strings.TrimSuffix(inode, "]")] = true

@@ -12,12 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// killedData is set for a process that serves an etcd until it is killed: where its
-// data is.
+// killedData is the environment variable with the directory of the data, for a process that
+// serves an etcd until it is killed.
 const killedData = "GATEHOUSE_TEST_KILLED_ETCD"
 
-// A server that is killed cannot remove its socket. The next one does, and takes none
-// from a server that lives.
+// A server that is killed cannot remove its socket. The next server removes it, and does not
+// remove the socket of a running server.
 func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 	if data := os.Getenv(killedData); data != "" {
 		s, err := Start(t.Context(), Options{Dir: data})
@@ -98,7 +98,7 @@ func TestSocketsOfKilledServersAreRemoved(t *testing.T) {
 }
 
 // serveAndKill starts an etcd in a process of its own and kills that when it serves.
-// It returns where the socket was.
+// It returns the path of the socket.
 func serveAndKill(t *testing.T, data string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestSocketsOfKilledServersAreRemoved$")
@@ -115,7 +115,7 @@ func serveAndKill(t *testing.T, data string) string {
 	if killErr := cmd.Process.Kill(); err == nil {
 		err = killErr
 	}
-	// It says that the process was killed.
+	// The error of Wait only says that the process was killed.
 	_ = cmd.Wait()
 	if err != nil {
 		t.Fatalf("the server to be killed: %v", err)

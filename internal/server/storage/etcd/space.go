@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// DefaultMinFree is how many bytes of the disk stay free of what clients write. etcd
-	// writes a log in files of 64 MB and reserves the space for the next one as soon as
-	// it begins one; it cannot go on when that fails.
+	// DefaultMinFree is how many bytes of the disk must be free for clients to write. etcd
+	// writes a log in files of 64 MB and reserves the space for the next one as soon as it
+	// begins one; it cannot go on when this reservation fails.
 	DefaultMinFree = 128 << 20
-	// spaceInterval is how often free space is looked at.
+	// spaceInterval is how often the free space is checked.
 	spaceInterval = 100 * time.Millisecond
 	// startSpace is what etcd needs for its database when it starts, in bytes.
 	startSpace = 16 << 20
@@ -32,12 +32,12 @@ const (
 // space watches how much of a disk is free. It is safe for concurrent use.
 type space struct {
 	dir string
-	// margin is how many bytes must be free for writes; 0 when nothing is watched.
+	// margin is how many bytes must be free for writes; 0 when the free space is not watched.
 	margin uint64
 	free   func(dir string) (uint64, error)
-	// short is what is free while that is less than margin, nil else.
+	// short is how many bytes are free while these are fewer than margin; nil otherwise.
 	short atomic.Pointer[uint64]
-	// unknown is set while the disk does not say what is free.
+	// unknown is set while the free space cannot be read.
 	unknown bool
 }
 
@@ -65,8 +65,8 @@ func FreeSpace(dir string) (uint64, error) {
 	return uint64(stat.Bavail) * uint64(stat.Bsize), nil
 }
 
-// checkStart returns an error when etcd has no room to start. It starts if the room
-// cannot be found out.
+// checkStart returns an error when etcd has no room to start. etcd may start if the free space
+// cannot be read.
 func (s *space) checkStart() error {
 	free, err := s.free(s.dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *space) checkStart() error {
 	}
 	need := uint64(startSpace)
 	logs := filepath.Join(s.dir, "member", "wal")
-	// The log that it writes, and the one it writes next.
+	// The file of the log that etcd writes now, and the file that it writes next.
 	if found, err := filepath.Glob(filepath.Join(logs, "*.wal")); err == nil && len(found) == 0 {
 		need += uint64(wal.SegmentSizeBytes)
 	}
@@ -104,8 +104,8 @@ func (s *space) run(ctx context.Context) {
 	}
 }
 
-// look looks at the disk once, and logs what has changed. A disk that does not answer
-// keeps nobody from writing.
+// look looks at the disk once, and logs what has changed. While the free space cannot be read,
+// writes are accepted.
 func (s *space) look() {
 	if s.margin == 0 {
 		return
@@ -152,8 +152,8 @@ func (s *space) check() error {
 	}}
 }
 
-// mebibytes writes a number of bytes for people. It rounds down, so that what is less
-// than a margin reads so.
+// mebibytes writes a number of bytes for people. It rounds down, so that a number below a
+// margin is also shown as less than the margin.
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
 // guarded is a client that writes only while there is room for it.

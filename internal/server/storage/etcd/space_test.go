@@ -111,8 +111,8 @@ func TestADiskIsNotWatchedWithoutAMargin(t *testing.T) {
 	}
 }
 
-// etcd reserves space for its log when it starts. Without it, it would begin to serve
-// and end later, with its log.
+// etcd reserves space for its log when it starts. Without that space, etcd would begin to
+// serve, and fail later when it writes its log.
 func TestStartingOnAFullDiskSaysSo(t *testing.T) {
 	d := &disk{}
 	dir := t.TempDir()
@@ -187,7 +187,7 @@ func fill(t *testing.T, client *kubernetes.Client) []string {
 	return nil
 }
 
-// etcd's alarm stays after its cause, until somebody takes it back.
+// etcd's alarm stays after its cause is gone, until a client takes it back.
 func TestAFullDatabaseTakesWritesAgainWhenThereIsRoom(t *testing.T) {
 	d := &disk{}
 	d.free.Store(1000 * mib)

@@ -15,19 +15,19 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 )
 
-// lookInterval is how often a cache is looked at that does not have a count yet.
+// lookInterval is how often await looks at a cache that does not have a count yet.
 const lookInterval = time.Millisecond
 
-// Limits are the quotas of namespaces, as the plugin that charges them knows them: by a cache. Stored
-// reads what is stored, and is asked only about a quota whose limits the cache does not have as
-// counted.
+// Limits are the quotas of namespaces. Cached is the cache from which the charging plugin reads
+// them. Stored reads stored quotas, and only a quota for whose limits the cache does not have a
+// count.
 type Limits struct {
 	Cached listers.ResourceQuotaLister
 	Stored clients.ResourceQuotasGetter
 }
 
-// hold reports whether a namespace has quotas. It returns when the cache has the counted limits that
-// were stored before; the plugin lets pass what exceeds limits without a count.
+// hold reports whether a namespace has quotas. It returns when the cache has the counted limits
+// that were stored before. Without a count, the plugin would let a request exceed the limits.
 func (l Limits) hold(ctx context.Context, namespace string) (bool, error) {
 	known, err := l.Cached.ResourceQuotas(namespace).List(labels.Everything())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxKnown bounds of how many namespaces the fence is remembered.
+	// maxKnown bounds how many fences are remembered.
 	maxKnown = 4096
 	// patience bounds how long writes and counts of one server wait for each other.
 	patience = time.Second
@@ -28,7 +28,7 @@ const (
 // concurrent use.
 type Fences struct {
 	etcd clientv3.KV
-	// prefix is that of fences, namespaces that of namespaces.
+	// prefix is the prefix of fences in etcd, and namespaces that of namespaces.
 	prefix, namespaces string
 
 	mu sync.Mutex
@@ -38,10 +38,10 @@ type Fences struct {
 	busy map[string]*traffic
 }
 
-// traffic is what runs in a namespace.
+// traffic counts the charged writes and the counts of quotas that run in a namespace.
 type traffic struct {
 	charged, counting int
-	// changed is closed when either becomes less.
+	// changed is closed when either number becomes less.
 	changed chan struct{}
 }
 
@@ -53,13 +53,13 @@ func New(etcd clientv3.KV, root string) *Fences {
 	}
 }
 
-// charge is what a request was charged with.
+// charge says how a request was charged.
 type charge struct {
 	mu        sync.Mutex
 	namespace string
-	// fence is its revision before the charge.
+	// fence is the revision of the fence before the charge.
 	fence int64
-	// again charges anew; nil when nothing was charged.
+	// again charges the request again; nil when it was not charged.
 	again func() error
 	leave func()
 }
@@ -86,7 +86,7 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// end is called when no more writes of the request are expected.
+// end is called when the request makes no more writes.
 func (c *charge) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ type charging struct {
 	limits Limits
 }
 
-// Validate implements admission.ValidationInterface. Its errors are those of inner, and of etcd.
+// Validate implements admission.ValidationInterface. Its errors are those of inner and of etcd.
 func (p *charging) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	c, namespace := chargeOf(ctx), a.GetNamespace()
 	status := a.GetResource().Resource == "resourcequotas" && a.GetSubresource() != ""
@@ -138,15 +138,15 @@ func (p *charging) Validate(ctx context.Context, a admission.Attributes, o admis
 	return nil
 }
 
-// enter waits while a count runs, for a moment, and returns what is to be called when the
-// write is over.
+// enter waits while a count runs, for the time of patience at most. The caller calls leave when
+// the write is over.
 func (f *Fences) enter(ctx context.Context, namespace string) (leave func()) {
 	f.await(ctx, namespace, func(t *traffic) bool { return t.counting == 0 }, func(t *traffic) { t.charged++ })
 	return func() { f.less(namespace, func(t *traffic) { t.charged-- }) }
 }
 
-// Pause keeps writes of this server from being charged in a namespace until resume is called, and
-// returns when none is running, or after a moment.
+// Pause keeps writes of this server from being charged in a namespace until resume is called,
+// and returns when no such write is running, or after the time of patience.
 func (f *Fences) Pause(ctx context.Context, namespace string) (resume func()) {
 	f.mu.Lock()
 	f.at(namespace).counting++
@@ -165,7 +165,7 @@ func (f *Fences) at(namespace string) *traffic {
 	return t
 }
 
-// await waits until something holds, or for as long as patience lasts, and then does something.
+// await waits until holds reports true, or for the time of patience, and then calls do.
 func (f *Fences) await(ctx context.Context, namespace string, holds func(*traffic) bool, do func(*traffic)) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -189,7 +189,7 @@ func (f *Fences) await(ctx context.Context, namespace string, holds func(*traffi
 	}
 }
 
-// less takes in that something is over.
+// less calls do, which lowers a number of the traffic, and wakes the callers that wait.
 func (f *Fences) less(namespace string, do func(*traffic)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -202,8 +202,8 @@ func (f *Fences) less(namespace string, do func(*traffic)) {
 	}
 }
 
-// read returns the revision of a fence, 0 if there is none yet. One that was moved meanwhile makes
-// the transaction fail, and is read anew.
+// read returns the revision of a fence, 0 if there is none yet. The revision may be old: if the
+// fence has moved, the transaction fails, and the fence is read again.
 func (f *Fences) read(ctx context.Context, namespace string) (int64, error) {
 	if known, ok := f.known.Get(namespace); ok {
 		return known.(int64), nil
@@ -230,8 +230,8 @@ func (f *Fences) Move(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// Namespaces returns the namespaces that have a fence, at most limit of those that sort after one
-// of them; empty begins.
+// Namespaces returns the namespaces that have a fence, in order: at most limit of those that
+// sort after a name. An empty name begins with the first.
 func (f *Fences) Namespaces(ctx context.Context, after string, limit int64) ([]string, error) {
 	from := f.prefix + after
 	if after != "" {
@@ -248,9 +248,10 @@ func (f *Fences) Namespaces(ctx context.Context, after string, limit int64) ([]s
 	return names, nil
 }
 
-// Forget deletes the fence of a namespace unless the namespace is there. What was charged before is
-// not stored any more, since its namespace is gone; a new namespace of the name begins without a
-// fence, and what a server remembers of the old one only makes it charge again.
+// Forget deletes the fence of a namespace unless the namespace exists. Writes that were charged
+// before are not stored any more, since their namespace is gone. A new namespace of the name
+// begins without a fence. A server that remembers the old fence only has to charge its next
+// write again.
 func (f *Fences) Forget(ctx context.Context, namespace string) error {
 	_, err := f.etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(f.namespaces+namespace), "=", 0)).
 		Then(clientv3.OpDelete(f.prefix + namespace)).Commit()
@@ -260,9 +261,9 @@ func (f *Fences) Forget(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// KV returns an etcd client that does what inner does, and stores what a request writes that was
-// charged only if no fence was moved since; otherwise it charges the request again first. The errors
-// of that are the plugin's.
+// KV returns an etcd client that does what inner does, but stores the write of a charged
+// request only if the fence has not moved since the charge; otherwise it charges the request
+// again first. Errors of that charge are those of the plugin.
 func (f *Fences) KV(inner clientv3.KV) clientv3.KV { return kv{inner, f} }
 
 type kv struct {
@@ -353,8 +354,8 @@ func (t *txn) Commit() (*clientv3.TxnResponse, error) {
 	}
 }
 
-// Client returns what does as raw does, and stores what was charged through guarded, which is a KV of
-// these fences. Other writes cost what they did.
+// Client returns a client that does what raw does, but stores charged writes through guarded,
+// whose KV is one of KV. Other writes go through raw at no extra cost.
 func Client(raw kubernetes.Interface, guarded *clientv3.Client) kubernetes.Interface {
 	return client{raw, &kubernetes.Client{Client: guarded}}
 }

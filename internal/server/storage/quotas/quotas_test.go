@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
 
-// counting is a plugin that counts how often it charges, and refuses from some time on.
+// counting is a plugin that counts how often it charges, and refuses after a number of charges.
 type counting struct {
 	admission.Interface
 	charges, most int
@@ -36,7 +36,8 @@ func (c *counting) Validate(context.Context, admission.Attributes, admission.Obj
 	return nil
 }
 
-// S9.21: what was charged before the fence moved is charged again before it is stored, or refused.
+// S9.21: a write that was charged before the fence moved is charged again before it is stored,
+// or is refused.
 func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	cache := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
@@ -89,7 +90,8 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 				if err == nil && response.Succeeded == tc.fails {
 					t.Errorf("succeeded: %t", response.Succeeded)
 				}
-				// Who asked for the key when the write fails gets the key, and nothing of the fence.
+				// A caller that asked for the key if the write fails gets the key, and not the
+				// fence.
 				if tc.fails && (len(response.Responses) != 1 || string(response.Responses[0].GetResponseRange().Kvs[0].Value) != "first") {
 					t.Errorf("responses: %v", response.Responses)
 				}
@@ -104,8 +106,8 @@ func TestWhatWasChargedBeforeACountIsChargedAgain(t *testing.T) {
 	}
 }
 
-// S9.21: the fence of a namespace ends with the namespace, and what a server remembers of it lets
-// nothing pass.
+// S9.21: the fence of a namespace ends with the namespace, and no write passes by the fence
+// that a server remembers.
 func TestAFenceEndsWithItsNamespace(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	f := New(etcd.KV, "/registry")

@@ -12,10 +12,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
 
-// BenchmarkHasAnythingChanged is the question that every write asks in strict mode, of
-// etcd with a mark and without one. Then it is for the keys that were written since the
-// last time, and for how many there are, since a deletion leaves nothing behind: etcd looks
-// at every object to answer.
+// BenchmarkHasAnythingChanged measures the read that every write needs in strict mode, with a
+// mark and without one. Without a mark, the read is for the keys that were written since the
+// last read, and for the number of keys, since a deletion leaves no key: etcd looks at every
+// object to answer.
 //
 //	go test ./internal/server/storage/revisionmark -run '^$' -bench . -count 5
 func BenchmarkHasAnythingChanged(b *testing.B) {
@@ -54,8 +54,8 @@ func BenchmarkHasAnythingChanged(b *testing.B) {
 	}
 }
 
-// BenchmarkWrite is what a mark costs a write of a marked key: another key in the same
-// transaction.
+// BenchmarkWrite measures the cost of a mark for a write of a marked key: another key in the
+// same transaction.
 func BenchmarkWrite(b *testing.B) {
 	etcd := etcdtest.Start(b)
 	client := Client(etcd.Kubernetes, etcd.KV, Mark{Key: "/mark", Prefixes: []string{"/marked/"}})

@@ -4,13 +4,13 @@
 // A mark is a key of its own that is written in the same transaction as every
 // write below its prefixes. Its modification revision is therefore that of the
 // last such write, deletions included, and a linearizable read of the mark alone
-// says which state a linearizable read of everything would find: the cost does
-// not depend on how many objects there are, nor on what else is written.
+// says which state a linearizable read of everything would find: the cost does not depend on
+// the number of objects, nor on other writes.
 //
-// A Receipt says at which revision the writes of one request were done, for callers that
-// wait until other servers know them.
+// A Receipt has the revision of the writes of one request, for callers that wait until a server
+// judges requests by these writes.
 //
-// It works because all writers are servers of this kind. A write to etcd by another
-// program leaves the mark as it was; a reader that must notice it has to look at
-// everything from time to time.
+// Marks work because all writers are servers of this kind. A write to etcd by another program
+// leaves the mark as it was; a reader that must notice such a write has to look at everything
+// from time to time.
 package revisionmark

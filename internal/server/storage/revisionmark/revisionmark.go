@@ -20,8 +20,8 @@ type Mark struct {
 	Prefixes []string
 }
 
-// Receipt tells at which revision the marked writes of a context were done. It is
-// safe for concurrent use.
+// Receipt has the revision at which the last marked write of a context was done. It is safe for
+// concurrent use.
 type Receipt struct{ revision atomic.Int64 }
 
 type receiptKey struct{}
@@ -36,7 +36,8 @@ func WithReceipt(ctx context.Context) (context.Context, *Receipt) {
 // 0 when there was none.
 func (r *Receipt) Revision() int64 { return r.revision.Load() }
 
-// note takes in a revision. Writes of one context may be done at the same time.
+// note keeps a revision if it is greater than the kept one. Writes of one context may be done
+// at the same time.
 func (r *Receipt) note(revision int64) {
 	for old := r.revision.Load(); old < revision && !r.revision.CompareAndSwap(old, revision); {
 		old = r.revision.Load()
@@ -50,9 +51,8 @@ type client struct {
 	marks []Mark
 }
 
-// Client returns inner with writes that set the marks of the keys they write. kv
-// is the same etcd. Writes of other keys pass through at the price of comparing a
-// few prefixes.
+// Client returns inner with writes that set the marks of the keys that they write. kv writes to
+// the same etcd. Writes of other keys pass through at the price of comparing a few prefixes.
 func Client(inner kubernetes.Interface, kv clientv3.KV, marks ...Mark) kubernetes.Interface {
 	return &client{Interface: inner, kv: kv, marks: marks}
 }
@@ -88,8 +88,8 @@ func (c *client) OptimisticDelete(ctx context.Context, key string, expected int6
 	return kubernetes.DeleteResponse{KV: kv, Succeeded: succeeded, Revision: revision}, err
 }
 
-// write does an operation and sets the mark, both or neither, if the key was last
-// modified at the expected revision. Otherwise it gets the key, if asked to.
+// write does an operation and sets the mark in one transaction, if the key was last modified at
+// the expected revision. Otherwise it gets the key, if get is set.
 func (c *client) write(ctx context.Context, mark *Mark, key string, expected int64, op clientv3.Op, get bool) (succeeded bool, revision int64, kv *mvccpb.KeyValue, err error) {
 	txn := c.kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(key), "=", expected)).

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
 
-// TestReceipt: a receipt has the revision of the last write that moved a mark, of
-// those that were done with its context.
+// TestReceipt: a receipt has the revision of the last write that was done with its context and
+// moved a mark.
 func TestReceipt(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	client := Client(etcd.Kubernetes, etcd.KV, Mark{Key: "/mark", Prefixes: []string{"/marked/"}})

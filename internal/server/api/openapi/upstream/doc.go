@@ -21,6 +21,6 @@
 // A schema begins with a number whose bits say which fields follow, in the order of the
 // constants of this package. A list or a map begins with its length.
 //
-// Names that are decoded are parts of the program's own text: what keeps them keeps no
+// Decoded names are parts of the program's own text: a caller that keeps names keeps no
 // descriptions in memory.
 package upstream

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// What a schema has, in the order of the data.
+// The bits that say which fields a schema has, in the order of the data.
 const (
 	hasDescription = 1 << iota
 	hasType
@@ -57,9 +57,9 @@ func Definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return found
 }
 
-// Shapes returns what Definitions does of the types with the given names, and of all that
-// they refer to, without descriptions, which are most of the work. Names that upstream does
-// not have are left out.
+// Shapes returns the definitions of the types with the given names, and of all types that they
+// refer to, as Definitions does, but without descriptions, which are most of the work. Names
+// that upstream does not have are left out.
 func Shapes(ref common.ReferenceCallback, names ...string) map[string]common.OpenAPIDefinition {
 	r := open(ref)
 	found := map[string]common.OpenAPIDefinition{}
@@ -82,7 +82,7 @@ func Has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return definitions[name] == "" })
 }
 
-// opened are the contents, for as long as nothing else needs the memory.
+// opened has the contents until the garbage collector frees them.
 var opened struct {
 	sync.Mutex
 	contents weak.Pointer[contents]
@@ -140,13 +140,13 @@ func cut(s string, sizes []int) (texts []string, rest string) {
 	return texts, s
 }
 
-// contents are what the data has. They do not change.
+// contents are the opened parts of the data. They do not change.
 type contents struct {
 	names []string
 	// packed is the compressed text of the descriptions, prose their sizes.
 	packed string
 	prose  []int
-	// definitions are what has yet to be decoded, by name.
+	// definitions are the definitions, not decoded yet, by name.
 	definitions map[string]string
 }
 

@@ -55,8 +55,8 @@ func TestDefinitionsAreUpstreams(t *testing.T) {
 	}
 }
 
-// What one caller changes, as the library that makes schemas of definitions does, no other
-// caller sees.
+// No caller sees changes of another caller, such as those of the library that makes schemas of
+// definitions.
 func TestDefinitionsAreTheCallersOwn(t *testing.T) {
 	const pod = "io.k8s.api.core.v1.PodSpec"
 	d := upstream.Definitions(ref)[pod]
@@ -133,8 +133,8 @@ func BenchmarkDefinitions(b *testing.B) {
 	}
 }
 
-// encode writes definitions in the format of the package; each reference is the name of what
-// it refers to.
+// encode writes definitions in the format of the package; each reference is the name of its
+// target.
 func encode(t *testing.T, definitions map[string]common.OpenAPIDefinition) []byte {
 	w := &writer{names: newTable(), descriptions: newTable()}
 	w.number(len(definitions))
@@ -264,8 +264,8 @@ func (w *writer) value(v any) error {
 	return nil
 }
 
-// schema writes the fields that s has. Those that have no form are found by who decodes and
-// compares.
+// schema writes the fields that s has. The test finds fields without a form when it decodes the
+// data and compares.
 func (w *writer) schema(s spec.Schema) error {
 	has := 0
 	fields := &writer{names: w.names, descriptions: w.descriptions}

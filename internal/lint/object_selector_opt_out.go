@@ -22,7 +22,8 @@ objectSelector:
 		p.entries(func(e *snapshot.Entry) {
 			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
 			s := e.ObjectSelector
-			// An object without labels is judged, and one with labels need not be.
+			// The webhook gets an object without labels. A user can add a label so that the
+			// webhook does not get the object.
 			if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
 				return
 			}

@@ -22,8 +22,8 @@ objectSelector:
 		p.entries(func(e *snapshot.Entry) {
 			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
 			s := e.ObjectSelector
-			// The webhook gets an object without labels. A user can add a label so that the
-			// webhook does not get the object.
+			// Only a selector that matches objects without labels is meant: with it, users can
+			// add a label so that their objects are not judged.
 			if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
 				return
 			}

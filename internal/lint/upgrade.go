@@ -25,7 +25,7 @@ type Upgrade struct {
 	// Lives are the built-in kinds of all releases.
 	Lives []Life
 	// Flags and Plugins are those of the kube-apiserver of release Known, and Dropped says what
-	// replaces a plugin that it has no more.
+	// replaces a plugin that it does not have any more.
 	Flags, Plugins map[string]bool
 	Dropped        map[string]string
 	// Servers are the command lines of kube-apiserver, and the lists of its plugins, in files.

@@ -16,11 +16,12 @@ const (
 	// binaryVariable names the program when it is set.
 	binaryVariable = "GATEHOUSE_BINARY"
 	command        = "github.com/gatehouse-dev/gatehouse/cmd/gatehouse"
-	// versionFile, next to the go.mod of a test, is the go.mod that the program is built with.
+	// versionFile, next to the go.mod of a test, is the go.mod with which the program is built.
 	versionFile = "gatehouse.mod"
-	// withoutPlugins leaves Go plugins out of the kustomize in kubectl, which cannot be
-	// switched on there anyway. A program that may load plugins keeps all that they could
-	// call, and only the C linker can link it: that takes a multiple of time and space.
+	// withoutPlugins is the build tag that leaves Go plugins out of the kustomize in kubectl,
+	// where they cannot be switched on anyway. A program that may load plugins keeps all
+	// functions that they could call, and only the C linker can link it: that takes several times
+	// as much time and space.
 	withoutPlugins = "kustomize_disable_go_plugin_support"
 )
 
@@ -48,9 +49,10 @@ or set $%[3]s to a program, or put gatehouse on the PATH
 		versionFile, command, binaryVariable, errors.Join(buildErr, pathErr))
 })
 
-// build builds the program in the module of a directory, such as that of a test: as
-// gatehouse.mod of the module says, or else its go.mod. The result stays in the user's cache. A
-// module whose dependencies do not change finds it there; go build tells.
+// build builds the program in the module of a directory, such as the module of a test.
+// gatehouse.mod of the module has the versions, or go.mod if there is none. The result stays in
+// the user's cache. While the dependencies of the module do not change, go build finds the result
+// up to date.
 func build(dir string) (string, error) {
 	module, err := run(dir, "go", []string{"env", "GOMOD"})
 	if err != nil {

@@ -5,22 +5,21 @@
 //		// a *rest.Config, for client-go or controller-runtime
 //	}
 //
-// The server is a process of its own: nothing of it is linked into the test. It is started
-// by the first test that asks for one and is shared by the tests of a test binary, unless
-// a test asks for one of its [Own] or for one that packages share ([Shared]). It keeps its
-// data in a temporary directory and ends with the test process, however that ends.
+// The server is a process of its own: nothing of it is linked into the test. The first test that
+// calls Start starts it, and the tests of a test binary share it, unless a test asks for a server
+// of its [Own] or for a server that packages share ([Shared]). The server keeps its data in a
+// temporary directory and ends with the test process, however that process ends.
 //
 // # What a test gets
 //
 // Definitions, policies, webhook configurations and other objects come from files
 // ([Manifests]) or from Go ([Objects]). [Webhooks] serves webhooks in the test process and
-// points the configurations there, certificates included. All of them are in force when
-// Start returns, and are removed when the test is over; definitions stay on a shared
-// server.
+// points the webhook configurations there, certificates included. All of them are in force when
+// Start returns, and are removed when the test is over; definitions stay on a shared server.
 //
 // Whenever admission rejects or changes a write that was made with the configuration, the
-// log of the test has the trace: which webhooks were called, what each answered, and why
-// others were not called.
+// log of the test has the trace: which webhooks were called, what each answered, and why other
+// webhooks were not called.
 //
 // # The program
 //
@@ -32,9 +31,9 @@
 //     none.
 //  3. gatehouse on the PATH.
 //
-// This module requires client-go 0.35 and nothing of the server: the go.mod of an operator keeps
-// its version of client-go, where gatehouse.mod has what the program needs. These two commands make
-// that file:
+// This module requires client-go 0.35 and nothing of the server. So the go.mod of an operator
+// keeps its version of client-go, and gatehouse.mod has the versions that the program needs.
+// These two commands make that file:
 //
 //	go mod init -modfile=gatehouse.mod gatehouse
 //	go get -tool -modfile=gatehouse.mod github.com/gatehouse-dev/gatehouse/cmd/gatehouse

@@ -17,7 +17,7 @@ type options struct {
 	own    bool
 	shared bool
 	flags  []string
-	// elsewhere are the services with an address, as NAMESPACE/NAME.
+	// elsewhere are the services of ServiceAddress, as NAMESPACE/NAME.
 	elsewhere []string
 	files     []string
 	objects   []runtime.Object
@@ -25,24 +25,24 @@ type options struct {
 	noTraces  bool
 }
 
-// Own starts a server for this test alone, with flags of 'gatehouse serve' besides --test.
-// It takes about half a second, and stops when the test is over.
+// Own starts a server for this test alone, with flags of 'gatehouse serve' in addition to --test.
+// The start takes about half a second. The server stops when the test is over.
 func Own(flags ...string) Option {
 	return func(o *options) { o.own, o.flags = true, append(o.flags, flags...) }
 }
 
-// Shared uses a server that all packages of a 'go test' run share which ask for it: the first
-// test of them starts it, and it ends 5 seconds after the last of their test processes. It
-// saves the start of a server for each package. Webhooks and policies of one package judge the
-// writes of the others, and objects of the same name collide: select by namespace.
+// Shared uses one server for all packages of a 'go test' run that ask for it. Their first test
+// starts the server, and it ends 5 seconds after the last of their test processes. This saves the
+// start of a server for each package. Webhooks and policies of one package judge the writes of
+// the others, and objects of the same name collide: select by namespace.
 func Shared() Option {
 	return func(o *options) { o.shared = true }
 }
 
 // ServiceAddress sends the calls for webhooks of a service to an address, as the flag
 // --service-address does: the service is NAMESPACE/NAME or NAMESPACE/NAME:PORT, and the
-// address HOST:PORT. It is for the program of somebody else that the test has started. Its
-// certificate must be for NAME.NAMESPACE.svc; [Webhooks] leaves such services alone. The test
+// address HOST:PORT. It is for webhooks that another program serves which the test has started.
+// Its certificate must be for NAME.NAMESPACE.svc; [Webhooks] leaves such services alone. The test
 // gets a server of its [Own].
 func ServiceAddress(service, address string) Option {
 	return func(o *options) {
@@ -65,9 +65,9 @@ func Objects(objects ...runtime.Object) Option {
 }
 
 // Webhooks serves webhooks in the test process, from before they are registered until the
-// test is over. The clientConfig of every webhook configuration among the objects of the
-// test, and of every definition that has a conversion webhook, is made to lead there: its
-// path stays, and so need not be changed what is installed in a cluster.
+// test is over. Start changes the clientConfig of every webhook configuration among the objects
+// of the test, and of every definition that has a conversion webhook, so that it leads there. The
+// path stays, so that the same objects can be installed in a cluster unchanged.
 func Webhooks(handler http.Handler) Option {
 	return func(o *options) { o.handler = handler }
 }
@@ -75,8 +75,8 @@ func Webhooks(handler http.Handler) Option {
 // WithoutTraces keeps traces out of the log of the test.
 func WithoutTraces() Option { return func(o *options) { o.noTraces = true } }
 
-// Start returns a client configuration of a server, for its administrator. Everything that
-// the options ask for is in force when it returns. It fails the test when that cannot be.
+// Start returns a client configuration of a server, for its administrator. Everything that the
+// options ask for is in force when it returns. If that is not possible, Start fails the test.
 //
 // The configuration has no limit on the rate of requests. The caller may change it.
 func Start(t testing.TB, opts ...Option) *rest.Config {
@@ -96,8 +96,9 @@ func Start(t testing.TB, opts ...Option) *rest.Config {
 	return rest.CopyConfig(test.config)
 }
 
-// As returns a client configuration for another user, who may do what the roles of the
-// test give to them and to their groups. It belongs to the server of the last Start.
+// As returns a client configuration for another user. The roles that the test gives to the user
+// and to the groups say what the user may do. The configuration is for the server of the test's
+// last Start.
 func As(t testing.TB, user string, groups ...string) *rest.Config {
 	t.Helper()
 	config := rest.CopyConfig(current(t).config)
@@ -108,14 +109,14 @@ func As(t testing.TB, user string, groups ...string) *rest.Config {
 // running is a test with a server.
 type running struct {
 	server *process
-	// config is the administrator's, and logs traces.
+	// config is the configuration of the administrator. Its transport logs traces.
 	config *rest.Config
 	traces *traceLog
-	// undo is what to do when the test is over, last first.
+	// undo has the functions to call when the test is over, last first.
 	undo []func()
 }
 
-// tests are those with a server, by name.
+// tests are the running tests with a server, by name.
 var tests sync.Map
 
 func newRunning(t testing.TB, s *process, o *options) *running {
@@ -137,7 +138,7 @@ func newRunning(t testing.TB, s *process, o *options) *running {
 	return r
 }
 
-// current returns the server of a test or of the test that it is a part of.
+// current returns the server of a test or of its parent test.
 func current(t testing.TB) *running {
 	t.Helper()
 	for name := t.Name(); ; {

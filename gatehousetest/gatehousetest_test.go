@@ -219,8 +219,8 @@ func TestATestHasAServerOfItsOwn(t *testing.T) {
 	}
 }
 
-// S8.21: the webhooks of a service with an address are called there, and those of others in
-// the test process.
+// S8.21: the webhooks of a service with an address are called at the address, and those of other
+// services in the test process.
 func TestAServiceHasAnAddress(t *testing.T) {
 	certificate, bundle, err := selfSigned("policies.other.svc")
 	if err != nil {
@@ -343,7 +343,8 @@ func leavesNothing(t *testing.T, host, temp string) {
 	})
 }
 
-// A server ends with the test process, also when that is killed, and leaves no file behind.
+// A server ends with the test process, also when the process is killed, and leaves no file
+// behind.
 func TestServersEndWithTheTestProcess(t *testing.T) {
 	temp := t.TempDir()
 	process, host := victim(t, "alone", temp)
@@ -355,7 +356,8 @@ func TestServersEndWithTheTestProcess(t *testing.T) {
 }
 
 // Test processes with the same parent, which are the packages of a 'go test', share a server.
-// It outlives the one that started it, and ends after the last, however that ends.
+// The server outlives the process that started it, and ends after the last process, however that
+// one ends.
 func TestPackagesShareAServer(t *testing.T) {
 	temp := t.TempDir()
 	var processes [3]*exec.Cmd
@@ -379,7 +381,7 @@ func TestPackagesShareAServer(t *testing.T) {
 	leavesNothing(t, hosts[0], temp)
 }
 
-// Processes that start at the same time have one server, too.
+// Processes that start at the same time also share one server.
 func TestOneServerIsStartedAtATime(t *testing.T) {
 	dir := t.TempDir()
 	var joining sync.WaitGroup

@@ -36,7 +36,7 @@ const (
 	cleanupTimeout = 30 * time.Second
 )
 
-// install makes what a test needs, in an order in which it can be used.
+// install makes the objects of a test, in an order in which each can be used.
 func (r *running) install(ctx context.Context, o *options) error {
 	objects, err := o.read()
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *running) install(ctx context.Context, o *options) error {
 	return nil
 }
 
-// rank orders objects: namespaces and definitions come first, and what judges writes last.
+// rank orders objects: namespaces and definitions come first, and webhooks and policies last.
 func rank(obj *unstructured.Unstructured) int {
 	gvk := obj.GroupVersionKind()
 	switch {
@@ -179,9 +179,9 @@ func readFile(path string) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// toUnstructured converts an object, and finds its kind if it does not say it.
+// toUnstructured converts an object, and adds its kind if it has none.
 func toUnstructured(obj runtime.Object) (*unstructured.Unstructured, error) {
-	// The converter shares what an unstructured object has.
+	// The converter shares the content of an unstructured object, and so it gets a copy.
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {
 		return nil, fmt.Errorf("a %T: %w", obj, err)
@@ -221,8 +221,8 @@ func newClient(r *running) (*client, error) {
 	return &client{test: r, objects: objects, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
 }
 
-// resource returns where an object is made. An object without a namespace is made in the
-// namespace default if its kind has namespaces.
+// resource returns the client for an object. A namespaced object without a namespace goes to the
+// namespace default.
 func (c *client) resource(obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	gvk := obj.GroupVersionKind()
 	mapping, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)

@@ -31,7 +31,8 @@ type process struct {
 	kubeconfig string
 	admin      *rest.Config
 	log        safeBuffer
-	// done is closed when it has ended. It is nil for a server that another process started.
+	// done is closed when the server has ended. It is nil for a server that another process
+	// started.
 	done chan struct{}
 	// users is the locked file of a server that packages share.
 	users *os.File
@@ -72,7 +73,7 @@ func (o *options) server(t testing.TB) (*process, error) {
 	return s, err
 }
 
-// startProcess starts a server. It ends with this process, because it looks whether its
+// startProcess starts a server. The server ends with this process, because it checks whether its
 // parent lives, unless the environment says otherwise.
 func startProcess(flags []string, environment ...string) (*process, error) {
 	binary, err := binary()
@@ -81,7 +82,7 @@ func startProcess(flags []string, environment ...string) (*process, error) {
 	}
 	p := &process{cmd: exec.Command(binary, append([]string{"serve", "--test"}, flags...)...), binary: binary, done: make(chan struct{})}
 	p.cmd.Env = append(p.cmd.Environ(), environment...)
-	// With pipes of its own it does not keep 'go test' waiting for an inherited one.
+	// The server gets pipes of its own: if it inherited one, it could keep 'go test' waiting.
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func startProcess(flags []string, environment ...string) (*process, error) {
 	return p, nil
 }
 
-// versionOf says what a program is that did not start: one older than this package may lack what
-// the package needs.
+// versionOf describes a program that did not start: it may be older than this package, and lack
+// what the package needs.
 func versionOf(binary string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

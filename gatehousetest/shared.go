@@ -19,10 +19,10 @@ import (
 // lockVariable names the environment variable with the file whose locks keep a server alive.
 const lockVariable = "GATEHOUSE_END_WITH_LOCK"
 
-// joinTimeout is how long a server that is there may take to say that it is ready.
+// joinTimeout is how long a server that another process started may take to be ready.
 const joinTimeout = 30 * time.Second
 
-// ofTheRun is the server of the tests that asked for one that packages share.
+// ofTheRun is the server that packages share, for the tests with the option Shared.
 var ofTheRun = sync.OnceValues(func() (*process, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -38,7 +38,7 @@ func join(dir, run string) (*process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	// One process at a time looks and starts.
+	// Only one process at a time looks for a server and starts one.
 	starting, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func join(dir, run string) (*process, error) {
 		if s, err := joinAt(path); err == nil {
 			return s, nil
 		}
-		// Its server has ended, or is about to.
+		// The server of this file has ended, or is about to end.
 		_ = os.Remove(path)
 	}
 	users, err := os.CreateTemp(dir, run+"-")
@@ -71,7 +71,7 @@ func join(dir, run string) (*process, error) {
 	return s, nil
 }
 
-// startShared starts a server that lives as long as somebody has locked the file.
+// startShared starts a server that lives as long as a process has locked the file.
 func startShared(users *os.File) (*process, error) {
 	if err := syscall.Flock(int(users.Fd()), syscall.LOCK_SH); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func joinAt(path string) (*process, error) {
 }
 
 func joinServer(users *os.File) (*process, error) {
-	// A server that ends has locked the file, and has removed it when it releases the lock.
+	// A server that ends locks the file, and removes it before it releases the lock.
 	if err := syscall.Flock(int(users.Fd()), syscall.LOCK_SH); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// suiteReport is what RunSuite reads of the report of 'gatehouse test -o json'.
+// suiteReport is the part of the report of 'gatehouse test -o json' that RunSuite reads.
 type suiteReport struct {
 	Tests []struct {
 		File     string
@@ -29,10 +29,10 @@ type suiteReport struct {
 	}
 }
 
-// RunSuite runs the tests of admission in paths, files and directories, each as a subtest. They are
-// those of 'gatehouse test', judged by a server of their own. A test that fails says what happened;
-// one that cannot be judged fails, and one that is skipped is skipped. A path without tests, and a
-// broken file, fails t.
+// RunSuite runs tests of 'gatehouse test', each as a subtest. paths are files and directories
+// with such tests. 'gatehouse test' judges them with a server of its own. A subtest that fails
+// logs why. A test that cannot be judged fails, and a test that is skipped there is skipped here.
+// A path without tests or a broken file fails t.
 func RunSuite(t *testing.T, paths ...string) {
 	t.Helper()
 	program, err := binary()

@@ -17,7 +17,7 @@ import (
 // traceHeader has the ID of the trace of a write.
 const traceHeader = "Gatehouse-Trace"
 
-// tracesPath is where the server has the traces.
+// tracesPath is where the server serves the traces.
 const tracesPath = "/apis/gatehouse.dev/v1alpha1/admissiontraces/"
 
 // traceLog writes the traces of writes that were rejected or changed to the log of a test.
@@ -27,7 +27,7 @@ type traceLog struct {
 
 	mu struct {
 		sync.Mutex
-		// ended is set when the test is over, and its log closed.
+		// ended is set when the test is over: its log is closed then.
 		ended bool
 	}
 }
@@ -38,7 +38,7 @@ func (l *traceLog) end() {
 	l.mu.ended = true
 }
 
-// around returns a transport that looks at the answers to writes.
+// around returns a transport that logs the traces that answers to writes name.
 func (l *traceLog) around(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
@@ -56,7 +56,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// record is what of an AdmissionTrace says whether it is of interest.
+// record is the part of an AdmissionTrace that decides whether the trace is logged.
 type record struct {
 	Outcome string `json:"outcome"`
 	Steps   []struct {
@@ -80,7 +80,8 @@ func (r *record) interesting() bool {
 	return false
 }
 
-// showTimeout bounds the time for one trace, whose request may have little left.
+// showTimeout bounds the time for one trace. The context of the request is not used for it, since
+// it may have little time left.
 const showTimeout = 10 * time.Second
 
 func (l *traceLog) show(ctx context.Context, id string) {
@@ -98,7 +99,7 @@ func (l *traceLog) show(ctx context.Context, id string) {
 	}
 }
 
-// read returns a trace as text, nothing for one that is not of interest.
+// read returns a trace as text, or "" if the trace is not to be logged.
 func (l *traceLog) read(ctx context.Context, id string) (string, error) {
 	client, err := rest.HTTPClientFor(l.server.admin)
 	if err != nil {
@@ -114,7 +115,7 @@ func (l *traceLog) read(ctx context.Context, id string) (string, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound {
-		// The server keeps some traces, or none, as its flags say.
+		// The flags of the server may limit which traces it keeps.
 		return "", nil
 	}
 	r := &record{}

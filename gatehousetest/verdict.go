@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Admitted checks that the server would make the object, and returns it as admission left
-// it. An object with a resourceVersion would be updated. Nothing is stored: the write is a
-// dry run, as the administrator. It belongs to the server of the last Start.
+// Admitted checks that the server would create the object, or update it if it has a
+// resourceVersion. It returns the object as admission changed it. Nothing is stored: the write is
+// a dry run, with the administrator's rights. It goes to the server of the test's last Start.
 func Admitted(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	t.Helper()
 	sent, got, err := try(t, obj)
@@ -23,8 +23,8 @@ func Admitted(t testing.TB, obj runtime.Object) *unstructured.Unstructured {
 	return got
 }
 
-// Rejected checks that the server would not make the object, and that the reason names by:
-// a webhook, a policy, or a part of the message. It is otherwise as Admitted. It returns
+// Rejected checks that the server would reject the object, and that the error contains by: the
+// name of a webhook or a policy, or a part of the message. It writes as Admitted does. It returns
 // the error.
 func Rejected(t testing.TB, obj runtime.Object, by string) error {
 	t.Helper()

@@ -27,7 +27,7 @@ type webhookServer struct {
 	url    string
 	bundle []byte
 	close  func()
-	// except are the services, as NAMESPACE/NAME, whose webhooks are elsewhere.
+	// except are the services, as NAMESPACE/NAME, whose webhooks another program serves.
 	except []string
 }
 
@@ -55,7 +55,8 @@ func serveWebhooks(handler http.Handler) (*webhookServer, error) {
 	}, nil
 }
 
-// selfSigned makes a certificate for loopback addresses and names, and what verifies it.
+// selfSigned makes a certificate for loopback addresses and names, and the PEM bundle that
+// verifies it.
 func selfSigned(names ...string) (*tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *webhookServer) redirect(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// clientConfig returns one that leads to the same path of the server.
+// clientConfig returns a clientConfig that leads to the same path of the server.
 func (s *webhookServer) clientConfig(config map[string]any) (map[string]any, error) {
 	if service, found, err := unstructured.NestedMap(config, "service"); err != nil {
 		return nil, err

@@ -20,24 +20,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Codecs returns what reads and writes the kinds of a scheme. Lists are written item by
-// item, as in kube-apiserver, and not encoded as a whole first.
+// Codecs returns a factory of codecs for the kinds of a scheme. Its encoders write lists item by
+// item, as in kube-apiserver, instead of encoding the whole list first.
 func Codecs(scheme *runtime.Scheme) serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme, serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
 }
 
 // NewCodec wraps a negotiated serializer so that metadata.initializers survives
-// encoding and decoding in JSON, YAML and protobuf. Other encodings cannot
-// express the field: it is left out of what they write.
+// encoding and decoding in JSON, YAML and protobuf. Other encodings cannot express the field, and
+// leave it out.
 //
-// Objects without the field, nearly all, pass straight through.
+// Objects without the field pass straight through; these are nearly all objects.
 func NewCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return newCodec(base, nil)
 }
 
-// NewStoredCodec is NewCodec for kinds whose objects are shown as they are stored, so that an
-// object with the same UID and resource version is the same: it keeps for some seconds how the
-// objects in lists were encoded. What it keeps takes 32 MiB at most.
+// NewStoredCodec is NewCodec for kinds whose objects are shown as they are stored: objects with
+// the same UID and resource version are equal. It keeps the encoded objects of lists for some
+// seconds, 32 MiB at most.
 func NewStoredCodec(base runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return newCodec(base, &kept{})
 }
@@ -74,7 +74,7 @@ type codec struct {
 	kept  *kept
 }
 
-// form is how a serializer of the base writes and reads.
+// form is the encoding that a serializer of the base reads and writes.
 type form struct {
 	text     bool
 	yaml     bool
@@ -83,8 +83,8 @@ type form struct {
 	strict   bool
 }
 
-// EncoderForVersion implements runtime.NegotiatedSerializer. The field is shown by the
-// serializer below the conversion to the version, which gets objects as clients see them.
+// EncoderForVersion implements runtime.NegotiatedSerializer. The serializer below the conversion
+// to the version shows the field, since it gets objects as clients see them.
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
 	return c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: c.forms[e], kept: c.kept}, gv)
 }
@@ -109,8 +109,8 @@ func (e *encoder) Encode(obj runtime.Object, w io.Writer) error {
 	return e.EncodeWithAllocator(obj, w, nil)
 }
 
-// EncodeWithAllocator implements runtime.EncoderWithAllocator, by which protobuf
-// encodes large objects and watches in memory that is used again.
+// EncodeWithAllocator implements runtime.EncoderWithAllocator. With it, protobuf reuses memory
+// for large objects and watches.
 func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
 	if co, ok := obj.(runtime.CacheableObject); ok {
 		return co.CacheEncode(e.Identifier(), func(obj runtime.Object, w io.Writer) error { return e.encode(obj, w, memory) }, w)
@@ -189,8 +189,8 @@ func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryA
 	return err
 }
 
-// exposeList returns a copy of a list of custom resources in which those that carry the
-// field show it; the others are shared.
+// exposeList returns a copy of a list of custom resources in which the objects that carry the
+// field show it. The other objects are shared with the list.
 func exposeList(list *unstructured.UnstructuredList) (*unstructured.UnstructuredList, error) {
 	shown := &unstructured.UnstructuredList{Object: list.Object, Items: slices.Clone(list.Items)}
 	for i := range shown.Items {
@@ -236,7 +236,7 @@ func Carries(obj runtime.Object) bool {
 	return found
 }
 
-// Strip removes the field from every object in obj, which it changes.
+// Strip removes the field from every object in obj. It changes obj.
 func Strip(obj runtime.Object) {
 	switch t := obj.(type) {
 	case *metav1.Table:
@@ -323,7 +323,7 @@ func (d *decoder) rewrite(data []byte, defaults *schema.GroupVersionKind, into r
 	var content map[string]any
 	duplicates, err := kjson.UnmarshalStrict(plain, &content)
 	if err != nil {
-		// Not an object, or not JSON: the inner decoder says what is wrong.
+		// The data is not an object, or not JSON: the inner decoder returns the error.
 		return d.inner.Decode(data, defaults, into)
 	}
 	if d.form.strict {

@@ -113,7 +113,7 @@ func TestListsAreWrittenItemByItem(t *testing.T) {
 	}
 }
 
-// So are lists in protobuf (S11.36).
+// Lists in protobuf are written item by item, too (S11.36).
 func TestListsAreWrittenItemByItemInProtobuf(t *testing.T) {
 	const count, size = 50, 2 * bufferSize
 	list := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
@@ -143,8 +143,8 @@ func TestListsAreWrittenItemByItemInProtobuf(t *testing.T) {
 	}
 }
 
-// What was kept of objects never shows another one than is listed: each list is byte for byte what
-// the library makes of it, whatever was listed before.
+// Kept objects never change a list: each list is byte for byte the one that the library encodes,
+// whatever was listed before.
 func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
 	base := Codecs(scheme.Scheme)
 	codec := NewStoredCodec(base)
@@ -194,7 +194,7 @@ func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
 	}
 }
 
-// What was kept goes when nobody lists it any more, and never takes more than its bound.
+// Kept objects go when no client lists them any more, and never take more than their bound.
 func TestWhatWasKeptGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// memory counts what is asked of it.
+// memory counts the requests for memory.
 type memory struct {
 	runtime.Allocator
 	asked int
@@ -23,7 +23,7 @@ func (m *memory) Allocate(n uint64) []byte {
 	return m.Allocator.Allocate(n)
 }
 
-// The library gives encoders memory to use again, if they say that they take it.
+// The library gives reusable memory to encoders that implement EncoderWithAllocator.
 func TestProtobufIsEncodedInMemoryThatIsGiven(t *testing.T) {
 	codec := NewCodec(scheme.Codecs)
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"key": "value"}}

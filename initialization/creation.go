@@ -13,11 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Creation is one creator's view of the object it created.
+// Creation is one creator's view of the object that it created.
 type Creation struct {
 	entry  *entry
 	failed error
-	// stored is set for a creator that takes what is stored for created.
+	// stored is the object that Create returned. It is set for a creator that accepts it while it
+	// still waits for initializers.
 	stored runtime.Object
 }
 
@@ -34,22 +35,22 @@ func creation(ctx context.Context) *Creation {
 	return c
 }
 
-// answerBefore is how long before the request's own deadline a creator is
-// answered, so that the answer can still name the initializer.
+// answerBefore is how long before the request's own deadline a creator gets its answer, so that
+// the answer can still name the initializer.
 const answerBefore = 250 * time.Millisecond
 
 // Waits reports whether Wait has something to wait for.
 func (c *Creation) Waits() bool { return c.entry != nil }
 
-// TakeStored has the creator get created, which is what Create returned, where Wait would
-// return an error although the object is stored and still waits for initializers (S11.64).
+// TakeStored makes Wait return created, the object that Create returned, instead of an error when
+// the object is stored but still waits for initializers (S11.64).
 func (c *Creation) TakeStored(created runtime.Object) { c.stored = created }
 
-// Wait returns the object when it is initialized; created is what Create
-// returned, and comes back at once if there is nothing to wait for. Errors are
-// the initializer's failure result, 504 with the name of the initializer that is
-// waited for when ctx is about to end or its timeout passed and its policy is
-// Fail, and 500 when the object was deleted (S11.25).
+// Wait returns the object when it is initialized; created is the object that Create returned;
+// Wait returns it at once if there is nothing to wait for. The error is the initializer's failure
+// result if it failed. It is 504 with the name of the pending initializer when ctx is about to
+// end, or when the initializer's timeout passed and its policy is Fail. It is 500 when the object
+// was deleted (S11.25).
 func (c *Creation) Wait(ctx context.Context, created runtime.Object) (runtime.Object, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -61,9 +62,9 @@ func (c *Creation) Wait(ctx context.Context, created runtime.Object) (runtime.Ob
 	return c.WaitUntil(ctx, deadline)
 }
 
-// WaitUntil is Wait when there is something to wait for, until the deadline or
-// the end of ctx, whose own deadline is not looked at; the zero time means none.
-// It takes less memory than Wait with a context of that deadline.
+// WaitUntil is Wait for a Creation for which Waits is true. It waits until the deadline or the
+// end of ctx, and ignores the deadline of ctx. The zero time means no deadline. WaitUntil takes
+// less memory than Wait with a context of that deadline.
 func (c *Creation) WaitUntil(ctx context.Context, deadline time.Time) (runtime.Object, error) {
 	final, err := c.entry.wait(ctx, deadline)
 	if waits := (*waitsError)(nil); c.stored != nil && errors.As(err, &waits) {
@@ -72,11 +73,11 @@ func (c *Creation) WaitUntil(ctx context.Context, deadline time.Time) (runtime.O
 	return final, err
 }
 
-// waitsError says that the object is stored and still waits for initializers.
+// waitsError means that the object is stored and still waits for initializers.
 type waitsError struct{ *apierrors.StatusError }
 
 // failure turns the result of an initialization into the error that the creator
-// gets. Its code must be one that says so and that can be sent over HTTP.
+// gets. Its code must be an error code that can be sent over HTTP.
 func failure(result *metav1.Status) error {
 	status := *result
 	if status.Code < http.StatusBadRequest || status.Code > 999 {

@@ -18,20 +18,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Options say what becomes of objects that nobody initializes. The zero value of
-// every field means its default.
+// Options say what happens to objects whose initializers do not act. The zero value of every
+// field means its default.
 type Options struct {
-	// Timeout is how long an initializer may take from when it became its turn;
-	// 0 means 5 s (S11.44).
+	// Timeout is how long an initializer may take from the beginning of its turn; 0 means 5 s
+	// (S11.44).
 	Timeout time.Duration
-	// RepairAfter is the age at which an uninitialized object that somebody
-	// reads is repaired; 0 means 10 min (S11.50).
+	// RepairAfter is the age at which an uninitialized object is repaired when a client reads it;
+	// 0 means 10 min (S11.50).
 	RepairAfter time.Duration
-	// ReleaseTimeout is how long an object is kept for initializers that have to
-	// release something before it goes; 0 means an hour (S11.59).
+	// ReleaseTimeout is how long a deleted object is kept for initializers that have to release
+	// something first; 0 means an hour (S11.59).
 	ReleaseTimeout time.Duration
-	// MustAct reports whether an initializer's failure policy is Fail. Nil means
-	// that none is (S11.47).
+	// MustAct reports whether an initializer's failure policy is Fail. Nil means that the policy
+	// of none is Fail (S11.47).
 	MustAct func(initializer string) bool
 	// Parallel reports whether an initializer may act at the same time as its
 	// neighbours. Nil means that none may.
@@ -39,13 +39,13 @@ type Options struct {
 	// Discarded is called with objects that were deleted because their initialization
 	// failed, to do what their kind does after a deletion. Nil means nothing is called.
 	Discarded func(schema.GroupResource, runtime.Object)
-	// Observe is called with what happens; it must not block, and not call back.
-	// Nil means that nothing is called.
+	// Observe is called with each event. It must not block, and must not call the Decorator. Nil
+	// means that nothing is called.
 	Observe func(Event)
 	// Clock is replaced by tests.
 	Clock clock.WithDelayedExecution
-	// maxTimers bounds the objects whose timeouts are watched; those beyond it are left to
-	// the repair (S11.48). It is 10,000 but in tests.
+	// maxTimers bounds the objects with a timer for their timeouts. Further objects are left to
+	// the repair (S11.48). It is 10,000 except in tests.
 	maxTimers int
 }
 
@@ -56,11 +56,11 @@ const repairMargin = 30 * time.Second
 type Event struct {
 	Kind     EventKind
 	Resource schema.GroupResource
-	// Initializer is the one that acted, or did not.
+	// Initializer is the initializer that acted, or did not act.
 	Initializer string
-	// After is how long it was its turn.
+	// After is how long the turn of the initializer took.
 	After time.Duration
-	// Finalizer and Object say what was Abandoned; Object must not be changed.
+	// Finalizer and Object are set for Abandoned; Object must not be changed.
 	Finalizer string
 	Object    runtime.Object
 }
@@ -69,19 +69,19 @@ type Event struct {
 type EventKind int
 
 const (
-	// Acted: the initializer is no longer pending, by its own doing or that of
-	// another client that may change the list.
+	// Acted: the initializer is no longer pending, because it removed itself or another client
+	// that may change the list removed it.
 	Acted EventKind = iota
-	// TimedOutIgnored: it was removed because it did not act in time.
+	// TimedOutIgnored: the initializer was removed because it did not act in time.
 	TimedOutIgnored
-	// TimedOutFailed: it did not act in time and its policy is Fail.
+	// TimedOutFailed: the initializer did not act in time and its policy is Fail.
 	TimedOutFailed
-	// Repaired: it was removed when somebody read the object.
+	// Repaired: the initializer was removed when a client read the object.
 	Repaired
 	// Discarded: the object was deleted because its initialization failed.
 	Discarded
-	// Abandoned: the server removed its finalizer from an object that was held for it,
-	// since the initializer did not do so in time.
+	// Abandoned: the server removed the initializer's finalizer from an object that was held for
+	// it, since the initializer did not do so in time.
 	Abandoned
 	// WaitBegan and WaitEnded count creators.
 	WaitBegan
@@ -96,7 +96,7 @@ const (
 type Decorator struct {
 	Options
 	timers atomic.Int64
-	// stores are those of the resources, by schema.GroupResource.
+	// stores are the stores of the resources, by schema.GroupResource.
 	stores sync.Map
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -149,8 +149,8 @@ func New(o Options) *Decorator {
 	return d
 }
 
-// Release ends the waiting of all creators, now and later: the server is about to end.
-// Their objects stay uninitialized. It may be called several times.
+// Release ends the waiting of all creators, now and later. A server calls it when it is about to
+// end. The objects of these creators stay uninitialized. It may be called several times.
 func (d *Decorator) Release() { d.release() }
 
 // Close ends all waiting, and returns when nothing is running any more. Timers
@@ -206,9 +206,9 @@ func (s *store) Watch(ctx context.Context, key string, opts apistorage.ListOptio
 }
 
 func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
-	// A list of everything is filtered afterwards: a selector would take it off
-	// the watch cache's fast path and hide how many items remain. A page may then
-	// have fewer items than its limit, which clients expect of any page.
+	// A list without selectors is filtered after the read: a selector would keep the list from
+	// the watch cache's fast path, and would hide how many items remain. A page may then have
+	// fewer items than its limit, which clients expect of any page.
 	if r := readerOf(ctx); r != nil && r.Hide && opts.Predicate.Empty() {
 		if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 			return err
@@ -218,8 +218,8 @@ func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOpt
 	return s.Interface.GetList(ctx, key, visible(ctx, opts), list)
 }
 
-// Create stores the object and starts the clock of its first initializer. A
-// Creation in the context gets what to wait for.
+// Create stores the object and starts the clock of its first initializer. A Creation in the
+// context gets the object to wait for.
 func (s *store) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	if initializers.Has(obj) {
 		if err := s.tend(nil, obj); err != nil {
@@ -284,8 +284,8 @@ func (s *store) Get(ctx context.Context, key string, opts apistorage.GetOptions,
 	return runtime.SetZeroValue(out)
 }
 
-// GuaranteedUpdate writes the object. One whose initialization failed is
-// deleted, once the failure is stored for everybody to see (S11.40).
+// GuaranteedUpdate writes the object. An object whose initialization failed is deleted after the
+// failure is stored, so that clients can see it (S11.40).
 func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, tryUpdate apistorage.UpdateFunc, cached runtime.Object,
 ) error {
@@ -334,8 +334,8 @@ func (s *store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	case before != nil && len(before.Paired) > 0 && ends(m):
 		s.finish(key, out)
 	case before == nil || !slices.Equal(s.leading(before), s.leading(field)):
-		// An object that was created by an update waits as well, and one that a
-		// server that has since ended was following is followed again.
+		// An object that was created by an update is followed as well. An object that a server
+		// followed that has ended since is followed again.
 		s.tracker.follow(key, out, field, false)
 	}
 	return nil

@@ -20,10 +20,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Registered returns what Options need to know of the registered initializers: whether the
-// failure policy of one is Fail, and whether it is parallel. One that is not registered is
-// neither (S11.47); before the first read no registration is known, and no initializer is
-// given up. current returns nil before that.
+// Registered returns the functions MustAct and Parallel of Options. mustAct reports whether the
+// failure policy of a registered initializer is Fail, and parallel whether the initializer is
+// parallel. Both are false for an initializer that is not registered (S11.47). current returns
+// nil before the first read of the registrations. Until then, mustAct is true for every
+// initializer, so that none is removed.
 func Registered(current func() *snapshot.Snapshot) (mustAct, parallel func(initializer string) bool) {
 	mustAct = func(name string) bool {
 		s := current()
@@ -78,16 +79,16 @@ func (o restOptions) GetRESTOptions(resource schema.GroupResource, example runti
 	return options, nil
 }
 
-// Handler returns a handler that has next treat uninitialized objects by the rules: reads
-// hide them from clients that do not ask for them, creates wait, writes to subresources
-// leave the field alone, and the code of an answer with an uninitialized object that was
-// created is 202. It stands around the handler of the API, inside of what authenticates and
-// authorizes, and needs the stores of RESTOptions. authorize decides who may get an
-// uninitialized object without asking for such objects.
+// Handler returns a handler that calls next and applies the rules for uninitialized objects:
+// reads hide them from clients that do not ask for them, creates wait, writes to subresources
+// leave the field alone, and a create whose answer has an uninitialized object gets the code 202.
+// It wraps the handler of the API, behind authentication and authorization, and needs the stores
+// of RESTOptions. authorize decides who may get an uninitialized object without asking for such
+// objects.
 //
-// At most as many creates as creators says wait at a time; one more gets the answer of a
-// create whose time has passed, at once: the object is stored. It should be less than the
-// server's limit of concurrent mutating requests, since initializers need to get in.
+// At most creators creates wait at the same time. A further create gets the answer of a create
+// that timed out at once; its object is stored. creators should be less than the server's limit
+// of concurrent mutating requests, since the writes of initializers need places, too.
 func (d *Decorator) Handler(next http.Handler, authorize authorizer.UnconditionalAuthorizer, creators int) http.Handler {
 	places := make(chan struct{}, creators)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -109,11 +110,11 @@ func (d *Decorator) Handler(next http.Handler, authorize authorizer.Unconditiona
 	})
 }
 
-// write is one request that writes, through Handler.
+// write is a write request that came through Handler.
 type write struct {
-	// keep leaves the field as it is stored: the request is for a subresource (S11.41).
+	// keep is set for a request for a subresource: it leaves the field as it is stored (S11.41).
 	keep bool
-	// places has the creators that wait; nil if the request does not.
+	// places has the places of creators that wait; nil if the request does not wait.
 	places chan struct{}
 	// uninitialized is set when the request wrote an object that is not initialized.
 	uninitialized bool
@@ -132,7 +133,7 @@ func (w *write) waits() bool { return w != nil && w.places != nil }
 // keeps reports whether the request leaves the field alone.
 func (w *write) keeps() bool { return w != nil && w.keep }
 
-// wait has a creator wait that came through Handler, and gives out the object as it is then.
+// wait lets a creator that came through Handler wait, and copies the final object to out.
 func (w *write) wait(ctx context.Context, e *entry, out runtime.Object) error {
 	if e == nil {
 		return nil
@@ -158,8 +159,7 @@ func (w *write) note(obj runtime.Object) {
 	}
 }
 
-// accepting answers 202 where the library says 201 and the object is uninitialized
-// (S11.27).
+// accepting sends 202 instead of the library's 201 if the object is uninitialized (S11.27).
 type accepting struct {
 	http.ResponseWriter
 	write *write

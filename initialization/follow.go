@@ -21,7 +21,7 @@ const (
 	// linger is how long the watch of a resource goes on without anything to
 	// follow.
 	linger = 5 * time.Second
-	// pause is how long it rests after a failure.
+	// pause is how long the watch waits after a failure.
 	pause = 100 * time.Millisecond
 )
 
@@ -40,7 +40,7 @@ func (t *tracker) watch() {
 			return
 		}
 		klog.V(2).InfoS("Restarting the watch of uninitialized objects", "resource", t.store.resource, "reason", err)
-		// History is gone, or storage is away: look at each object.
+		// The revision was compacted, or storage does not answer: check each object.
 		t.checkAll()
 		select {
 		case <-d.ctx.Done():
@@ -96,7 +96,7 @@ func (t *tracker) run(from uint64) error {
 	}
 }
 
-// advance notes how far the watch is.
+// advance notes the revision that the watch has reached.
 func (t *tracker) advance(obj runtime.Object) {
 	version, err := t.store.Versioner().ObjectResourceVersion(obj)
 	if err != nil {
@@ -146,8 +146,8 @@ func (t *tracker) deleted(obj runtime.Object) {
 	t.end(e, nil, errDeleted())
 }
 
-// checkAll looks at every object that is followed. The watch goes on from the
-// version that storage had before the first look.
+// checkAll checks every object that is followed. The watch goes on from the version that storage
+// had before the first check.
 func (t *tracker) checkAll() {
 	ctx := t.store.d.ctx
 	current, err := t.store.Interface.GetCurrentResourceVersion(ctx)
@@ -166,7 +166,7 @@ func (t *tracker) checkAll() {
 	}
 }
 
-// check reads one object and takes in what it finds.
+// check reads one object and takes in its state.
 func (t *tracker) check(ctx context.Context, e *entry) {
 	obj := t.store.newObject()
 	err := t.store.Interface.Get(ctx, e.key, apistorage.GetOptions{}, obj)

@@ -36,7 +36,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
 )
 
-// database is the etcd of all tests. Each has a prefix of its own.
+// database is the etcd of all tests. Each test has a prefix of its own.
 var database *etcdkubernetes.Client
 
 func TestMain(m *testing.M) {
@@ -63,7 +63,7 @@ type env struct {
 	end func()
 }
 
-// rawStore is what stands behind the decorator. Its hooks make faults.
+// rawStore is the store behind the decorator. Its hooks make faults.
 type rawStore struct {
 	apistorage.Interface
 	// created is called between the storing of an object and Create's return.
@@ -147,7 +147,7 @@ func newEnv(t testing.TB, options ...func(*Options)) *env {
 	return newEnvAt(t, fmt.Sprintf("/%d", envs.Add(1)), options...)
 }
 
-// newEnvAt makes a server on what is stored under a prefix.
+// newEnvAt makes a server on the objects that are stored under a prefix.
 func newEnvAt(t testing.TB, prefix string, options ...func(*Options)) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -229,7 +229,7 @@ func (e *env) create(c *corev1.ConfigMap, creation *Creation) *corev1.ConfigMap 
 	return out
 }
 
-// waiting is what a creator gets in the end.
+// waiting is the result that a creator gets in the end.
 type waiting struct {
 	done chan struct{}
 	obj  runtime.Object

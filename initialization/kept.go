@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// keptFor is about how long what was encoded is kept after it was last used; keptBytes bounds
-	// it.
+	// keptFor is about how long an encoded object is kept after its last use. keptBytes bounds
+	// the memory of all encoded objects.
 	keptFor   = 8 * time.Second
 	keptBytes = 32 << 20
 )
 
-// kept is how objects of lists were encoded a moment ago: most of the work for a list that is
-// read again and again is to encode the same objects. What an object is at one resource version
-// never changes, so that an entry is right for as long as it is there. The first list of a kind
-// keeps nothing, as many are read once. A nil *kept keeps nothing.
+// kept has the encoded objects of recent lists: most of the work for a list that clients read
+// again and again is to encode the same objects. An object at one resource version never changes,
+// so that an entry is always right. The first list of a kind keeps nothing, since clients read
+// many lists only once. A nil *kept keeps nothing.
 type kept struct {
 	mu    sync.RWMutex
 	kinds map[keptKind]*keptItems
 	bytes int
-	// turn counts the sweeps; there is a next one while there are kinds.
+	// turn counts the sweeps, which go on while there are kinds.
 	turn atomic.Int64
 }
 
-// keptKind is what one form of the objects of one version of a kind is kept under: their Go type
-// says which version it is.
+// keptKind is the key for one form of the objects of one version of a kind. Their Go type stands
+// for the version.
 type keptKind struct {
 	typ      reflect.Type
 	protobuf bool
@@ -39,21 +39,21 @@ type keptKind struct {
 
 type keptItems struct {
 	items map[types.UID]*keptItem
-	// turn is the one of the last list.
+	// turn is the turn of the last list.
 	turn atomic.Int64
-	// adding reports whether a list is about to add items. One at a time does: many lists of the
-	// same objects at once would each encode all of them, and have them in memory.
+	// adding reports whether a list is about to add items. Only one list at a time adds items:
+	// otherwise concurrent lists would each encode all the same objects, and hold them in memory.
 	adding atomic.Bool
 }
 
 type keptItem struct {
 	version string
 	data    []byte
-	// turn is the one in which the item was last used.
+	// turn is the turn in which the item was last used.
 	turn atomic.Int64
 }
 
-// size is about what an item takes.
+// size is about how many bytes an item takes.
 func (i *keptItem) size() int { return keptSize(i.data) }
 
 func keptSize(data []byte) int { return len(data) + 200 }
@@ -62,16 +62,16 @@ func kindOf(items []runtime.Object, f form) keptKind {
 	return keptKind{reflect.TypeOf(items[0]), f.protobuf}
 }
 
-// identity says which object an item is, if that says all about it. An item that names its kind
-// is not the object that is stored, but one that was made of it.
+// identity returns the UID and the version of an item; ok reports whether they determine its
+// content. An item with a kind is not the stored object, but was made from it.
 func identity(item runtime.Object) (uid types.UID, version string, ok bool) {
 	m := item.(metav1.ObjectMetaAccessor).GetObjectMeta()
 	uid, version = m.GetUID(), m.GetResourceVersion()
 	return uid, version, uid != "" && version != "" && item.GetObjectKind().GroupVersionKind().Empty()
 }
 
-// recall sets what is known of the items, and returns for how many bytes of others there is room.
-// If there is any, keep must be called.
+// recall sets data for the items that are kept, and returns for how many further bytes there is
+// room. If there is room, the caller must call keep.
 func (k *kept) recall(items []runtime.Object, f form, data [][]byte) (room int) {
 	if k == nil {
 		return 0
@@ -103,7 +103,7 @@ func (k *kept) recall(items []runtime.Object, f form, data [][]byte) (room int) 
 	return room
 }
 
-// add begins to keep what lists of a kind have, from the next list on.
+// add begins to keep the items of lists of a kind, from the next list on.
 func (k *kept) add(kind keptKind) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,14 +121,14 @@ func (k *kept) add(kind keptKind) {
 	k.kinds[kind] = known
 }
 
-// keep keeps how some of the items were encoded, those whose numbers are in fresh.
+// keep keeps the encoded form of the items whose indexes are in fresh.
 func (k *kept) keep(items []runtime.Object, f form, data [][]byte, fresh []int) {
 	turn := k.turn.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.kinds[kindOf(items, f)]
 	if known == nil {
-		// It was dropped meanwhile.
+		// A sweep dropped the kind meanwhile.
 		return
 	}
 	known.adding.Store(false)
@@ -147,7 +147,7 @@ func (k *kept) keep(items []runtime.Object, f form, data [][]byte, fresh []int) 
 	}
 }
 
-// sweep drops what was not used for two turns.
+// sweep drops items that were not used for two turns.
 func (k *kept) sweep() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

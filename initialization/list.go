@@ -19,27 +19,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// list is one of typed objects that is written item by item: it costs the memory of its largest
-// object, and showing metadata.initializers costs only the objects that carry it.
+// list is a list of typed objects that is written item by item. It takes the memory of its
+// largest object, and only objects that carry metadata.initializers cost more work.
 type list struct {
 	*encoder
 	items []runtime.Object
-	// data is how an item is encoded where that is known before it is written, sizes, in
-	// protobuf, how long an item is where it is not.
+	// data has the items that were encoded before the list is written. sizes has the lengths of
+	// the other items, in protobuf.
 	data  [][]byte
 	sizes []int
 	buf   bytes.Buffer
 	json  *json.Encoder
 }
 
-// buffers are for writing: a piece of an answer costs the connection the same whether it has one
+// buffers collect small writes: each write to the connection costs the same, whether it has one
 // object or fifty.
 var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, bufferSize) }}
 
 const bufferSize = 32 << 10
 
-// encodeList writes a list of typed objects. It reports false, and has written nothing, if obj is
-// something else or has a form that it does not know.
+// encodeList writes a list of typed objects. It returns false and writes nothing if obj is not
+// such a list, or has a form that encodeList does not know.
 func (e *encoder) encodeList(obj runtime.Object, w io.Writer) (bool, error) {
 	if e.form.yaml || e.form.pretty || !e.form.text && !e.form.protobuf || !meta.IsListType(obj) {
 		return false, nil
@@ -51,7 +51,7 @@ func (e *encoder) encodeList(obj runtime.Object, w io.Writer) (bool, error) {
 	if _, ok := items[0].(metav1.ObjectMetaAccessor); !ok {
 		return false, nil
 	}
-	// A copy of the list itself; its items are shared, and replaced.
+	// The copy shares the items with obj, until SetList removes them from the copy.
 	copied := reflect.New(reflect.TypeOf(obj).Elem())
 	copied.Elem().Set(reflect.ValueOf(obj).Elem())
 	empty := copied.Interface().(runtime.Object)
@@ -88,7 +88,7 @@ func (e *encoder) encodeList(obj runtime.Object, w io.Writer) (bool, error) {
 	return true, l.write(w, start, end)
 }
 
-// prepare encodes what must be known before the first item is written.
+// prepare encodes the items that must be known before the first one is written.
 func (l *list) prepare() error {
 	room := l.kept.recall(l.items, l.form, l.data)
 	var fresh []int
@@ -113,10 +113,10 @@ func (l *list) prepare() error {
 	return nil
 }
 
-// write writes the list between its start and its end.
+// write writes start, the items and end.
 func (l *list) write(w io.Writer, start, end []byte) error {
-	// Upstream's writer of answers compresses long ones. It takes a first piece that is not
-	// short for the whole.
+	// Upstream's writer of answers compresses long answers. If the first piece is not short, the
+	// writer takes it for the whole answer.
 	short := 1
 	if l.form.protobuf {
 		short = len(protobufPrefix)
@@ -203,11 +203,11 @@ func exposed(data []byte) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// emptyItems is how a list of typed objects ends in JSON that has no items.
+// emptyItems is the end of an empty list of typed objects in JSON.
 var emptyItems = []byte(`"items":[]}`)
 
-// jsonFrame returns what is around the items of a list, of which whole is one without items. It
-// returns nil for a form that it does not know.
+// jsonFrame returns the bytes before and after the items of a list. whole is the list encoded
+// without items. jsonFrame returns nil if it does not know the form of whole.
 func jsonFrame(whole []byte, _ int) (start, end []byte) {
 	start, found := bytes.CutSuffix(bytes.TrimSuffix(whole, []byte("\n")), emptyItems)
 	if !found {
@@ -216,7 +216,8 @@ func jsonFrame(whole []byte, _ int) (start, end []byte) {
 	return whole[:len(start)+len(emptyItems)-2], []byte("]}\n")
 }
 
-// All lists and the message around them begin alike in protobuf; see package initializers.
+// All lists in protobuf, and the message around them, have these numbers of fields; see package
+// initializers.
 const (
 	protobufRaw   protowire.Number = 2
 	protobufItems protowire.Number = 2
@@ -224,8 +225,8 @@ const (
 
 var protobufPrefix = []byte("k8s\x00")
 
-// protobufFrame is jsonFrame for protobuf, where the message around the list says how long that
-// is: items is what the items add.
+// protobufFrame is jsonFrame for protobuf. There, the message around the list has the length of
+// the list: items is the length that the items add.
 func (l *list) protobufFrame(whole []byte, items int) (start, end []byte) {
 	message, found := bytes.CutPrefix(whole, protobufPrefix)
 	if !found {

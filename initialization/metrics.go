@@ -63,8 +63,7 @@ func newMeasures(register func(...metrics.Registerable)) *measures {
 	return m
 }
 
-// shared are the metrics that the process serves. Servers in one process have
-// one registry.
+// shared are the metrics that the process serves. All servers in one process share one registry.
 var shared = sync.OnceValue(func() *measures { return newMeasures(legacyregistry.MustRegister) })
 
 // Count adds an event to the metrics that the process serves at /metrics. It is

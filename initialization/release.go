@@ -18,9 +18,9 @@ import (
 )
 
 // An object whose initialization failed, or that is deleted before it is initialized, is
-// held while initializers with a finalizer of their own have something to release: it has
-// a deletionTimestamp, nobody sees it who does not ask for uninitialized objects, and
-// initializers.Paired names who holds it (S11.56 to S11.60).
+// held while initializers with a finalizer of their own have something to release. It has a
+// deletionTimestamp, only clients that ask for uninitialized objects see it, and
+// initializers.Paired names the initializers that hold it (S11.56 to S11.60).
 
 // held reports whether an object is kept until initializers have released what they
 // allocated for it.
@@ -36,8 +36,8 @@ func (s *store) tend(before *initializers.Initializers, next runtime.Object) err
 		return err
 	}
 	if field.Empty() {
-		// The plugin does the same with what clients send (S11.38); this is for what
-		// webhooks make of it.
+		// The plugin does the same with objects that clients send (S11.38). This is for objects
+		// that webhooks changed.
 		initializers.Set(next, nil)
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *store) tend(before *initializers.Initializers, next runtime.Object) err
 		}
 	}
 	if failed && len(kept) > 0 {
-		// What users wrote does not hold the object (S11.40).
+		// Finalizers that users wrote do not hold the object (S11.40).
 		finalizers = without(finalizers, func(f string) bool { return !holds(kept, f) })
 		if m.GetDeletionTimestamp() == nil {
 			now, none := metav1.NewTime(s.d.Clock.Now()), int64(0)
@@ -85,8 +85,8 @@ func (s *store) tend(before *initializers.Initializers, next runtime.Object) err
 	return nil
 }
 
-// claimed returns the stored pairs with the claims of a write. Nothing else of what a
-// client says about them counts (S11.55).
+// claimed returns the stored pairs with the claims of a write. All other changes of the pairs by
+// a client are ignored (S11.55).
 func claimed(stored, sent []initializers.Pair) []initializers.Pair {
 	pairs := slices.Clone(stored)
 	for i := range pairs {
@@ -104,13 +104,13 @@ func holds(pairs []initializers.Pair, finalizer string) bool {
 	return slices.ContainsFunc(pairs, func(p initializers.Pair) bool { return p.Finalizer == finalizer })
 }
 
-// without returns a list of its own with the other names.
+// without returns a new list without the names for which gone is true.
 func without(names []string, gone func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(names), gone)
 }
 
-// unclaim takes the finalizer of an initializer that is removed and has not acted from an
-// object (S11.57).
+// unclaim removes from an object the finalizer of an initializer that is removed and has not
+// acted (S11.57).
 func unclaim(m metav1.Object, field *initializers.Initializers, name string) {
 	i := slices.IndexFunc(field.Paired, func(p initializers.Pair) bool { return p.Name == name && !p.Claimed })
 	if i < 0 {
@@ -123,15 +123,15 @@ func unclaim(m metav1.Object, field *initializers.Initializers, name string) {
 	}
 }
 
-// ends reports whether nothing holds an object any more that is being deleted.
+// ends reports whether an object is being deleted and nothing holds it any more.
 func ends(m metav1.Object) bool {
 	grace := m.GetDeletionGracePeriodSeconds()
 	return m.GetDeletionTimestamp() != nil && len(m.GetFinalizers()) == 0 && (grace == nil || *grace == 0)
 }
 
-// resume does what is due with an uninitialized object that a server left behind in the
-// middle of its deletion: it deletes the object, or follows it until its initializers have
-// released it. It reports whether it deleted the object.
+// resume continues the deletion of an uninitialized object that a server left behind: it deletes
+// the object, or follows it until its initializers have released it. It reports whether it
+// deleted the object.
 func (s *store) resume(key string, obj runtime.Object, m metav1.Object, field *initializers.Initializers) bool {
 	switch {
 	case held(m, field):
@@ -146,8 +146,8 @@ func (s *store) resume(key string, obj runtime.Object, m metav1.Object, field *i
 	return false
 }
 
-// notice is called with every uninitialized object that the watch cache takes in. Those
-// that are held may have been left behind by another server.
+// notice is called with every uninitialized object that the watch cache takes in. Another server
+// may have left behind an object that is held.
 func (s *store) notice(obj runtime.Object) {
 	m, err := meta.Accessor(obj)
 	if err != nil || m.GetDeletionTimestamp() == nil || s.tracker.follows(m.GetUID()) {
@@ -169,8 +169,8 @@ func (s *store) notice(obj runtime.Object) {
 	})
 }
 
-// giveUp lets go of an object whose initializers did not release it in time: the server
-// removes their finalizers, and deletes the object if nothing else holds it (S11.59).
+// giveUp ends the deletion of an object whose initializers did not release it in time: it removes
+// their finalizers, and deletes the object if nothing else holds it (S11.59).
 func (s *store) giveUp(ctx context.Context, key string, uid types.UID) error {
 	out := s.newObject()
 	var abandoned []initializers.Pair
@@ -221,8 +221,8 @@ func (s *store) finish(key string, obj runtime.Object) {
 	}
 }
 
-// heldUntil returns when the server gives up an object that is held; the zero time for one
-// that is not.
+// heldUntil returns when the server gives up an object that is held; the zero time for an object
+// that is not held.
 func (s *store) heldUntil(m metav1.Object, field *initializers.Initializers) time.Time {
 	if !held(m, field) {
 		return time.Time{}

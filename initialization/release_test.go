@@ -284,8 +284,8 @@ func TestWhoIsHeldIsHidden(t *testing.T) {
 	}
 }
 
-// S11.59: what a server left behind is given up by the next one that sees the object, in
-// time, without a client that reads it by name.
+// S11.59: the next server whose watch cache has an object that another server left behind gives
+// it up in time, also if no client reads the object by name.
 func TestHeldObjectsAreFoundAgain(t *testing.T) {
 	e := newEnv(t)
 	e.create(paired("o", "a*", "b"), nil)

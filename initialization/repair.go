@@ -13,13 +13,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// errMoved says that it is not the initializer's turn any more.
+// errMoved means that it is not the initializer's turn any more.
 var errMoved = errors.New("it is another initializer's turn")
 
-// remove takes an initializer from an object if it is its turn; a name of ""
-// stands for a list without entries. The write is the server's own: it passes no
-// admission and no validation (S11.49). It returns the object as it is now, nil
-// if there was nothing to remove.
+// remove removes an initializer from an object if it is the initializer's turn. The name ""
+// stands for a list without entries. The server itself writes, without admission and validation
+// (S11.49). remove returns the new object, nil if there was nothing to remove.
 func (s *store) remove(ctx context.Context, key string, uid types.UID, name string) (runtime.Object, error) {
 	out := s.newObject()
 	err := s.Interface.GuaranteedUpdate(ctx, key, out, false, &apistorage.Preconditions{UID: &uid},
@@ -61,9 +60,9 @@ func (s *store) remove(ctx context.Context, key string, uid types.UID, name stri
 
 // repair changes an object that has been uninitialized for longer than any server that
 // followed it can live: the first pending initializer is removed,
-// unless it must act; an object whose initialization failed is deleted. It is
-// best effort: an object that cannot be repaired is served as it was read (S11.50 to S11.53).
-// The error is that of reading an object again that was deleted.
+// unless it must act; an object whose initialization failed is deleted. repair is best effort: an
+// object that cannot be repaired is served as it was read (S11.50 to S11.53). The only error is
+// that of the second read of an object that was deleted.
 func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	m, err := meta.Accessor(out)
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *store) repair(ctx context.Context, key string, opts apistorage.GetOptio
 	return assign(out, repaired)
 }
 
-// again reads into out what is stored now.
+// again reads the object that is stored now into out.
 func (s *store) again(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	fresh := s.newObject()
 	if err := s.Interface.Get(ctx, key, apistorage.GetOptions{IgnoreNotFound: opts.IgnoreNotFound}, fresh); err != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 // Includes reports whether a request asks for uninitialized objects with the parameter
-// includeUninitialized: present and neither 0 nor false means yes, and so does an empty
-// value (S11.26).
+// includeUninitialized. Any value but 0 and false means yes, also the empty value (S11.26).
 func Includes(req *http.Request) bool {
 	values, ok := req.URL.Query()["includeUninitialized"]
 	if !ok {
@@ -25,15 +24,14 @@ func Includes(req *http.Request) bool {
 	return values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// Reads reports whether requests of a verb read: they get a Reading.
+// Reads reports whether requests of a verb read objects. Such requests get a Reading.
 func Reads(verb string) bool { return verb == "get" || verb == "list" || verb == "watch" }
 
-// ReadingOf returns what a client's read may see. A get without the parameter shows an
-// uninitialized object to those who may initialize it: kubectl of the releases with
-// initializers sends the parameter with lists only, and needs the object to describe,
-// edit, label or apply it. They get a warning with it, since clients of today do not know
-// the field. To everybody else the object is absent (S11.33). With a nil authorizer, no
-// user may initialize.
+// ReadingOf returns which objects a client's read may see. A get without the parameter shows an
+// uninitialized object to users that may initialize it: kubectl of the releases with initializers
+// sends the parameter only with lists, and needs the object to describe, edit, label or apply it.
+// These users get a warning with the object, since clients of today do not know the field. For
+// all other users the object is absent (S11.33). With a nil authorizer, no user may initialize.
 func ReadingOf(info *request.RequestInfo, req *http.Request, authorize authorizer.UnconditionalAuthorizer) Reading {
 	reading := Reading{Hide: !Includes(req), Repair: info.Verb == "get"}
 	if !reading.Hide || info.Verb != "get" {

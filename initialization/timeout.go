@@ -9,8 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// expire does what the failure policies ask for when initializers did not act in
-// time (S11.45, S11.46).
+// expire applies the failure policies of initializers that did not act in time (S11.45, S11.46).
 func (t *tracker) expire(e *entry) {
 	if t.given(e) {
 		t.abandon(e)
@@ -28,8 +27,8 @@ func (t *tracker) expire(e *entry) {
 	}
 }
 
-// given reports whether the time of those that hold the object has passed, and marks the
-// entry as busy.
+// given reports whether the time of the initializers that hold the object has passed. If so, it
+// marks the entry as busy.
 func (t *tracker) given(e *entry) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +53,7 @@ func (t *tracker) abandon(e *entry) {
 	defer t.mu.Unlock()
 	e.busy = false
 	if err == nil {
-		// What is left of the object is held by others.
+		// If the object still exists, finalizers of others hold it.
 		t.end(e, nil, nil)
 		return
 	}
@@ -68,8 +67,8 @@ type overdueTurn struct {
 	after time.Duration
 }
 
-// overdue marks the initializers whose time has passed and returns them. While
-// they are dealt with, the entry is busy.
+// overdue marks the initializers whose time has passed and returns them. The entry is busy until
+// expire has handled them.
 func (t *tracker) overdue(e *entry) []overdueTurn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,7 +113,7 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 		return
 	}
 	if obj == nil {
-		// It acted in the last moment.
+		// The initializer acted in the last moment.
 		t.check(d.ctx, e)
 		return
 	}
@@ -122,8 +121,7 @@ func (t *tracker) expireOne(e *entry, name string, after time.Duration) {
 	t.observe(obj)
 }
 
-// again gives an initializer its time once more: storage may be away for a
-// while.
+// again starts the time of an initializer once more: storage may be unavailable for a while.
 func (t *tracker) again(e *entry, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

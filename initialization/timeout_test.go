@@ -320,7 +320,7 @@ func TestReadRepair(t *testing.T) {
 	})
 }
 
-// Timers hold nothing up at the end, and leave nothing behind.
+// Timers do not delay Close, and leave no goroutine behind.
 func TestCloseWithManyTimers(t *testing.T) {
 	e := newEnv(t)
 	for i := range 50 {

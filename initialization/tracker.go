@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// tracker follows uninitialized objects of one resource: those that somebody
-// waits for, and those whose initializers are given a time to act.
+// tracker follows uninitialized objects of one resource: those for which a creator waits, and
+// those whose initializers have a timer.
 type tracker struct {
 	store *store
 	root  string
@@ -26,8 +26,8 @@ type tracker struct {
 	mu struct {
 		sync.Mutex
 		entries map[types.UID]*entry
-		// watching is true while the goroutine of watch runs; seen is the
-		// resourceVersion up to which it has seen everything.
+		// watching is true while the goroutine of watch runs; seen is the resourceVersion up to
+		// which the goroutine has seen all events.
 		watching bool
 		seen     uint64
 	}
@@ -40,21 +40,22 @@ type entry struct {
 	uid     types.UID
 	name    string
 
-	// The tracker's lock guards these. version is that of the newest state that
-	// was looked at; turns has the initializers whose turn it is.
+	// The tracker's lock guards the fields that follow. version is the version of the newest
+	// state that was taken in; turns has the initializers whose turn it is.
 	version uint64
 	turns   []turn
 	timer   clock.Timer
 	armed   bool
-	// waited is true while a creator waits, busy while late initializers are
-	// dealt with; either keeps the entry.
+	// waited is true while a creator waits, busy while expire handles late initializers. Either
+	// keeps the entry.
 	waited bool
 	busy   bool
 	ended  bool
-	// until is when the server gives up an object that is held; zero for one that is not.
+	// until is when the server gives up an object that is held; zero for an object that is not
+	// held.
 	until time.Time
 
-	// done is closed when final or err is set: the waiting is over.
+	// done is closed when the creator may go on: final and err are its result.
 	done     chan struct{}
 	answered sync.Once
 	final    runtime.Object
@@ -69,13 +70,13 @@ type turn struct {
 	late bool
 }
 
-// errDeleted is the answer of S11.25 (c).
+// errDeleted returns the error of S11.25 (c).
 func errDeleted() error {
 	return apierrors.NewInternalError(errors.New("object deleted while waiting for creation"))
 }
 
-// follow takes in an object that was just written and follows it from now on,
-// if somebody waits for it or there is a timer for it; otherwise it returns nil.
+// follow takes in an object that was just written, and follows it if a creator waits for it or it
+// gets a timer. Otherwise it returns nil.
 func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Initializers, waited bool) *entry {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -113,14 +114,14 @@ func (t *tracker) follow(key string, obj runtime.Object, field *initializers.Ini
 		d.spawn(t.watch)
 	}
 	if missed {
-		// The watch was past this version before the entry was there.
+		// The watch had passed this version before the entry existed.
 		d.spawn(func() { t.check(d.ctx, e) })
 	}
 	return e
 }
 
-// note takes in what a write of this server made of an object, which the watch
-// would tell a little later. A nil field means that it is initialized.
+// note takes in the result of a write of this server, which the watch would deliver a little
+// later. A nil field means that the object is initialized.
 func (t *tracker) note(obj runtime.Object, field *initializers.Initializers) {
 	uid, err := uidOf(obj)
 	if err != nil {
@@ -161,7 +162,7 @@ func (t *tracker) update(e *entry, obj runtime.Object, field *initializers.Initi
 	}
 }
 
-// take notes whose turn it is now and starts their clocks. The lock is held.
+// take notes the initializers whose turn it is now, and starts their time. The lock is held.
 func (t *tracker) take(e *entry, version uint64, field *initializers.Initializers, until time.Time) {
 	if version <= e.version {
 		return
@@ -215,9 +216,8 @@ func (t *tracker) follows(uid types.UID) bool {
 	return ok
 }
 
-// schedule sets the timer to when the next initializer is late, and stops
-// following an object that there is nothing more to do about: nobody waits for
-// it, and no timer runs. The lock is held.
+// schedule sets the timer to when the next initializer is late. It stops following an object if
+// no creator waits for it and no timer runs. The lock is held.
 func (t *tracker) schedule(e *entry) {
 	t.disarm(e)
 	if e.ended {
@@ -276,7 +276,7 @@ func (t *tracker) end(e *entry, final runtime.Object, err error) {
 	e.answer(final, err)
 }
 
-// answer lets the creator go, if there is one; the object may still be followed.
+// answer ends the waiting of the creator, if there is one. The object may still be followed.
 func (e *entry) answer(final runtime.Object, err error) {
 	e.answered.Do(func() {
 		e.final, e.err = final, err
@@ -284,7 +284,7 @@ func (e *entry) answer(final runtime.Object, err error) {
 	})
 }
 
-// leave is called by a creator that no longer waits. A timer goes on.
+// leave is called by a creator that no longer waits. A timer of the object goes on.
 func (t *tracker) leave(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -294,7 +294,7 @@ func (t *tracker) leave(e *entry) {
 	}
 }
 
-// turnOf names the initializers whose turn it is.
+// turnOf returns the names of the initializers whose turn it is.
 func (t *tracker) turnOf(e *entry) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

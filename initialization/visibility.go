@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// Reading is what a client's read may see and do.
+// Reading says which objects a client's read may see, and whether it may repair them.
 type Reading struct {
-	// Hide keeps objects that are uninitialized from it (S11.31 to S11.33): lists
-	// leave them out, a get says that there is none, and to a watch an object is
-	// added when its initialization is complete.
+	// Hide hides uninitialized objects from the read (S11.31 to S11.33): lists leave them out, a
+	// get does not find them, and a watch reports an object as added when its initialization is
+	// complete.
 	Hide bool
-	// Show decides whether a get shows an object in spite of Hide. It is asked
-	// about uninitialized objects only, with what they wait for. Nil means no.
+	// Show decides whether a get shows an object in spite of Hide. It is called only for
+	// uninitialized objects, with their field. Nil means no.
 	Show func(*initializers.Initializers) bool
 	// Repair makes a get repair an object that has been uninitialized for too long,
 	// before anything else (S11.50).
@@ -39,8 +39,8 @@ func (r *Reading) shows(obj runtime.Object) bool {
 
 type readerKey struct{}
 
-// WithReading returns the context of one client's read. Reads in other contexts
-// see everything and change nothing; the server's own work relies on that.
+// WithReading returns the context of one client's read. Reads in other contexts see all objects
+// and repair none; the server's own work relies on that.
 func WithReading(ctx context.Context, r Reading) context.Context {
 	return context.WithValue(ctx, readerKey{}, &r)
 }
@@ -50,16 +50,15 @@ func readerOf(ctx context.Context) *Reading {
 	return r
 }
 
-// initializedField is a field that every object has in the eyes of the watch
-// cache and of etcd watches, and that no client can select by. They compare
-// whether an object matched before with whether it does now, which gives the
-// right watch events by itself (S11.36).
+// initializedField is a field that every object has for the watch cache and for watches of etcd.
+// No client can select by it. A watch compares whether the object matched before an event and
+// whether it matches now, and so reports an object as added when it becomes initialized (S11.36).
 const initializedField = "metadata.initialized"
 
 var initialized = fields.OneTermEqualSelector(initializedField, "true")
 
-// withInitialized adds the field to what get returns about an object. notice, unless nil, is
-// called with uninitialized ones.
+// withInitialized adds the field to the fields that get returns. notice, unless nil, is called
+// with each uninitialized object.
 func withInitialized(get apistorage.AttrFunc, notice func(runtime.Object)) apistorage.AttrFunc {
 	return func(obj runtime.Object) (labels.Set, fields.Set, error) {
 		l, f, err := get(obj)
@@ -81,7 +80,7 @@ func withInitialized(get apistorage.AttrFunc, notice func(runtime.Object)) apist
 	}
 }
 
-// visible narrows a read to what its context may see.
+// visible narrows a read to the objects that its context may see.
 func visible(ctx context.Context, opts apistorage.ListOptions) apistorage.ListOptions {
 	if r := readerOf(ctx); r == nil || !r.Hide {
 		return opts
@@ -122,7 +121,7 @@ func removeUninitialized(list runtime.Object) error {
 	return meta.SetList(list, slices.DeleteFunc(items, initializers.Has))
 }
 
-// assign gives out the content of from, which has the same type.
+// assign copies the content of from to out, which has the same type.
 func assign(out, from runtime.Object) error {
 	to, err := conversion.EnforcePtr(out)
 	if err != nil {

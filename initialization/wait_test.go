@@ -178,8 +178,7 @@ func TestCreatorsAreAnsweredInTime(t *testing.T) {
 	})
 }
 
-// With several watchers the watch cache shares objects in a form that nothing but
-// encoding understands.
+// With several watchers, the watch cache shares objects in a form that only encoders understand.
 func TestCreatorsGetObjectsOfTheirOwn(t *testing.T) {
 	e := newEnv(t)
 	e.create(object("first"), nil)
@@ -254,7 +253,7 @@ func TestFailedInitialization(t *testing.T) {
 	})
 }
 
-// A webhook may leave an empty list behind, which nobody would ever act on.
+// A webhook may leave an empty list behind, on which no initializer would ever act.
 func TestAnEmptyListIsNoList(t *testing.T) {
 	e := newEnv(t)
 	o := object("o")

@@ -15,8 +15,8 @@ import (
 
 // Failure is an error that ends the initialization of an object.
 type Failure struct {
-	// Status is what the creator of the object gets. Its code is the HTTP status
-	// code; 0 means 500.
+	// Status is the error that the creator of the object gets. Its code is the HTTP status code;
+	// 0 means 500.
 	Status metav1.Status
 }
 
@@ -28,8 +28,8 @@ func Fail(code int32, reason metav1.StatusReason, format string, args ...any) er
 	return &Failure{metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
-// pendingOf returns the names in metadata.initializers.pending of an object on
-// which somebody may act, and whether there are any.
+// pendingOf returns the names in metadata.initializers.pending of an object, and whether there
+// are any. An object with a failure result has none, since no initializer may act on it.
 func pendingOf(u *unstructured.Unstructured) ([]string, bool) {
 	field, found, err := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers")
 	initializers, ok := field.(map[string]any)
@@ -46,8 +46,7 @@ func pendingOf(u *unstructured.Unstructured) ([]string, bool) {
 	return names, len(names) > 0
 }
 
-// position is an initializer's place among those that have yet to act, -1 if it
-// has none.
+// position returns the index of an initializer among the pending ones, -1 if it is not pending.
 func position(u *unstructured.Unstructured, name string) int {
 	names, _ := pendingOf(u)
 	return slices.Index(names, name)
@@ -69,7 +68,7 @@ func claimOf(u *unstructured.Unstructured, name, finalizer string) (pairs []any,
 	return nil, false, fmt.Errorf("object %q waits for initializer %q without finalizer %q: register the initializer with that finalizer", u.GetName(), name, finalizer)
 }
 
-// nameOf is what is kept of an object that needs nothing done.
+// nameOf returns the part of an object that is kept if the controller has nothing to do for it.
 func nameOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	s := &unstructured.Unstructured{Object: map[string]any{}}
 	s.SetAPIVersion(u.GetAPIVersion())
@@ -81,9 +80,8 @@ func nameOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return s
 }
 
-// patchOf returns the merge patch that turns stored into next and takes the name
-// from its list, or sets the failure's status. It applies to exactly the stored
-// state.
+// patchOf returns the merge patch that turns stored into next and removes the name from its list,
+// or sets the failure's status. The patch applies only to exactly the stored state.
 func patchOf(stored, next *unstructured.Unstructured, name string, failed *Failure) ([]byte, error) {
 	field, found, err := unstructured.NestedMap(stored.Object, "metadata", "initializers")
 	if err != nil || !found {

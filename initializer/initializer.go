@@ -22,43 +22,42 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Func completes an object by changing it. Changes of metadata.initializers are
-// lost, as are those of what the server does not let anybody change. It must do no
-// harm when it is called again for the same object. Calls for different objects
-// may be concurrent.
+// Func completes an object by changing it. Changes of metadata.initializers are lost, as are
+// changes of fields that no client may change. It must do no harm when it is called again for the
+// same object. Calls for different objects may be concurrent.
 type Func func(ctx context.Context, obj *unstructured.Unstructured) error
 
 // Release gives back what Func allocated for an object. It is called for every object that
 // is being deleted and has the controller's finalizer, whether it was initialized or not,
 // and whether Func allocated anything for it or not. It must do no harm when it is called
-// again for the same object: its uid is what the allocation should be found by. Its changes
-// of the object are lost. Calls for different objects may be concurrent; a call of Func and
-// one of Release for the same object never are.
+// again for the same object: Release should find the allocation by the object's uid. Its changes
+// of the object are lost. Calls for different objects may be concurrent; a call of Func and one
+// of Release for the same object never are.
 type Release func(ctx context.Context, obj *unstructured.Unstructured) error
 
 // Options describe a controller.
 type Options struct {
 	// Name is the initializer's name, as in the InitializerConfiguration.
 	Name string
-	// Config says how to reach the server. It is not changed. A QPS of 0 means no
-	// limit on the rate of requests: creators wait for them.
+	// Config says how to reach the server. New does not change it. A QPS of 0 means no limit on
+	// the rate of requests: creators wait for them.
 	Config *rest.Config
-	// Resources are those whose objects are initialized.
+	// Resources are the resources whose objects are initialized.
 	Resources []schema.GroupVersionResource
 	// Namespace limits the controller to one namespace; empty means all.
 	Namespace string
 	// Initialize is called for each object on which it is the initializer's turn.
 	Initialize Func
-	// Finalizer is the finalizer that the initializer is registered with, and Release what
-	// is called before it is removed; both or none. See "Releasing" in the comment of the
+	// Finalizer is the finalizer with which the initializer is registered. Release is called
+	// before the finalizer is removed. Set both or none. See "Releasing" in the comment of the
 	// package.
 	Finalizer string
 	Release   Release
-	// Parallel says that the initializer is registered with parallel: true. The
-	// controller then reads the InitializerConfigurations, for which its user needs
-	// the verbs list and watch, to know which others are.
+	// Parallel says that the initializer is registered with parallel: true. The controller then
+	// reads the InitializerConfigurations to know the other parallel initializers. Its user needs
+	// the verbs list and watch for that.
 	Parallel bool
-	// Workers is how many objects are worked on at a time; 0 means 4.
+	// Workers is how many objects the controller works on at the same time; 0 means 4.
 	Workers int
 	// FirstRetry and LastRetry are how long the controller waits after a failure,
 	// at first and at most; 0 means 50 ms and 5 s.
@@ -75,7 +74,7 @@ type Controller struct {
 	parallel *parallels
 }
 
-// item is an object to look at.
+// item is an object to check.
 type item struct {
 	resource schema.GroupVersionResource
 	key      string
@@ -138,7 +137,7 @@ func New(o Options) (*Controller, error) {
 }
 
 // Run initializes objects until ctx ends, then returns nil once the calls of the
-// function have returned. The error says what could not be watched.
+// function have returned. The error says which resource could not be watched.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
 	var group sync.WaitGroup
@@ -199,8 +198,8 @@ func (c *Controller) observe(informer cache.SharedIndexInformer, resource schema
 	return err
 }
 
-// lookAtAll looks at every object again, since it may be the initializer's turn
-// on more of them.
+// lookAtAll queues every object on which it is the initializer's turn, since these may be more
+// than before.
 func (c *Controller) lookAtAll() {
 	for resource, informer := range c.stores {
 		for _, obj := range informer.GetStore().List() {
@@ -216,8 +215,8 @@ func (c *Controller) releases(u *unstructured.Unstructured) bool {
 	return c.options.Release != nil && u.GetDeletionTimestamp() != nil && slices.Contains(u.GetFinalizers(), c.options.Finalizer)
 }
 
-// turn reports whether it is the initializer's turn. An object that is being deleted is
-// initialized no more.
+// turn reports whether it is the initializer's turn. An object that is being deleted is not
+// initialized any more.
 func (c *Controller) turn(u *unstructured.Unstructured) bool {
 	if u.GetDeletionTimestamp() != nil {
 		return false
@@ -255,7 +254,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// initialize acts on an object if it still is the initializer's turn.
+// initialize acts on an object if it is still the initializer's turn.
 func (c *Controller) initialize(ctx context.Context, i item) error {
 	obj, exists, err := c.stores[i.resource].GetStore().GetByKey(i.key)
 	if err != nil || !exists {
@@ -294,10 +293,10 @@ func (c *Controller) initialize(ctx context.Context, i item) error {
 	return err
 }
 
-// claim says in the object that the initializer begins to act, so that the server keeps the
-// object until the initializer has released what it allocates. It returns the object with
-// the claim, nil if the object is gone. A claim that is there is written again: a conflict
-// then says that the initializer has acted already, and was not yet told.
+// claim writes into the object that the initializer begins to act. The server then keeps the
+// object until the initializer has released what it allocates. claim returns the object with the
+// claim, nil if the object is gone. A claim that exists is written again: if the informer is late
+// and the initializer has acted already, this write fails with a conflict.
 func (c *Controller) claim(ctx context.Context, resource schema.GroupVersionResource, stored *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	pairs, _, err := claimOf(stored, c.options.Name, c.options.Finalizer)
 	if err != nil {

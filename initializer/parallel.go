@@ -12,14 +12,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// configurations is where initializers are registered.
+// configurations is the resource in which initializers are registered.
 var configurations = schema.GroupVersionResource{
 	Group: "admissionregistration.k8s.io", Version: "v1alpha1", Resource: "initializerconfigurations",
 }
 
 // parallels knows which initializers are registered as parallel.
 type parallels struct {
-	// changed is called when that has changed.
+	// changed is called when names has changed.
 	changed func()
 
 	mu struct {
@@ -34,7 +34,7 @@ func (p *parallels) has(name string) bool {
 	return p.mu.names[name]
 }
 
-// run begins to watch the configurations and returns when they are known.
+// run begins to watch the configurations, and returns when it has read them.
 func (p *parallels) run(ctx context.Context, group *sync.WaitGroup, client dynamic.Interface) error {
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, configurations, "", 0, cache.Indexers{}, nil).Informer()
 	read := func() { p.read(informer.GetStore().List()) }
@@ -53,8 +53,8 @@ func (p *parallels) run(ctx context.Context, group *sync.WaitGroup, client dynam
 	return nil
 }
 
-// read takes in the configurations. Of several initializers of a name the one in
-// the first configuration counts.
+// read takes in the configurations. If several initializers have the same name, the one in the
+// first configuration counts.
 func (p *parallels) read(objects []any) {
 	first := map[string]string{}
 	names := map[string]bool{}

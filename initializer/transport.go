@@ -21,5 +21,5 @@ func (i including) RoundTrip(req *http.Request) (*http.Response, error) {
 	return i.next.RoundTrip(req)
 }
 
-// WrappedRoundTripper is for client-go, which looks through transports.
+// WrappedRoundTripper is for client-go, which unwraps transports.
 func (i including) WrappedRoundTripper() http.RoundTripper { return i.next }

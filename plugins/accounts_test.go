@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// S9.16: a pod of a namespace whose account no controller has made yet is let pass at once,
-// and the account is made for it. What only asks makes none.
+// S9.16: a pod passes at once when no controller has made the account of its namespace yet, and
+// the plugin makes the account. Dry runs and plans do not make it.
 func TestAccountsAreMadeForPodsThatComeFirst(t *testing.T) {
 	interfaces := apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	request := func(pod *api.Pod, dryRun bool) apiadmission.Attributes {

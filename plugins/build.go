@@ -26,15 +26,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options are what plugins need. All but Configuration and Stored must be set.
+// Options are what plugins need. Configuration, MakeAccount and Stored may be left out.
 type Options struct {
 	// Client reaches the API server whose requests are judged.
 	Client kubernetes.Interface
-	// Informers is where plugins get what they read. A plugin asks for its informers while
-	// it is made; the caller starts the factory. Nothing is watched for plugins that
-	// were not made.
+	// Informers has the objects that plugins read. A plugin asks for its informers while it is
+	// made; the caller starts the factory. Plugins that were not made cause no watches.
 	Informers informers.SharedInformerFactory
-	// Authorizer says what users may do.
+	// Authorizer decides what users may do.
 	Authorizer authorizer.Authorizer
 	// Mapper knows the resources of kinds, custom ones included.
 	Mapper meta.RESTMapper
@@ -42,22 +41,23 @@ type Options struct {
 	Version compatibility.EffectiveVersion
 	// Stopped is closed when no more requests come.
 	Stopped <-chan struct{}
-	// Configuration returns the configuration of the plugin of a name as it was written,
-	// nil if it has none. Nil means that no plugin has one.
+	// Configuration returns the configuration of the plugin of a name as it was written, nil if
+	// the plugin has none. A nil Configuration means that no plugin has one.
 	Configuration func(plugin string) ([]byte, error)
 	// MakeAccount makes the service account "default" of a namespace that has none, and
 	// returns it. The plugin ServiceAccount calls it for a pod that comes before the
 	// controller has made the account. Nil means that the plugin waits for the account, up
 	// to two seconds, as in kube-apiserver.
 	MakeAccount func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error)
-	// Stored maps resources that are other names of stored ones to these: plugins go by
-	// groups and resources, and judge a request through the other name as what it stores.
+	// Stored maps resources that are other names of stored resources to the stored ones. Plugins
+	// look at groups and resources, and judge a request through the other name as one for the
+	// stored resource.
 	Stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
-// New makes a plugin. It stands ready for [admission.Chain]: it says what it is about, and
-// predicts its verdict where it can. The error is one sentence: the plugin is not known,
-// needs a configuration, or cannot read the one that it was given.
+// New makes a plugin for [admission.Chain]. The plugin says which requests it is about, and
+// predicts its verdict where it can. The error is one sentence: the plugin is not known, needs a
+// configuration, or cannot read its configuration.
 func New(name string, o Options) (apiadmission.Interface, error) {
 	p, ok := Lookup(name)
 	if !ok {
@@ -84,7 +84,7 @@ func New(name string, o Options) (apiadmission.Interface, error) {
 	return wrap(p, made, trial, o.Stored), nil
 }
 
-// make makes the plugin as upstream has it.
+// make makes upstream's plugin, without a wrapper.
 func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
 	configuration, err := p.configuration(o)
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *Plugin) make(o Options) (apiadmission.Interface, error) {
 	return made, nil
 }
 
-// withoutName takes the name of the plugin off an error of the library, which callers add
+// withoutName removes the name of the plugin from an error of the library. Callers add the name
 // in their own words.
 func withoutName(name string, err error) error {
 	for _, opening := range []string{"couldn't init admission plugin %q: ", "failed to initialize admission plugin %q: "} {
@@ -118,7 +118,7 @@ func withoutName(name string, err error) error {
 	return err
 }
 
-// configuration returns what the plugin is configured with; nil when it is not.
+// configuration returns the configuration of the plugin, nil when it has none.
 func (p *Plugin) configuration(o Options) (io.Reader, error) {
 	var data []byte
 	if o.Configuration != nil {
@@ -142,8 +142,8 @@ func (p *Plugin) configuration(o Options) (io.Reader, error) {
 	return bytes.NewReader(data), nil
 }
 
-// checkNodeSelectors reads the configuration of PodNodeSelector, of which upstream leaves
-// out what it cannot read.
+// checkNodeSelectors checks the configuration of PodNodeSelector. Upstream ignores the parts that
+// it cannot read.
 func checkNodeSelectors(data []byte) error {
 	var content struct {
 		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
@@ -159,8 +159,8 @@ func checkNodeSelectors(data []byte) error {
 	return nil
 }
 
-// quotaInitializer gives a plugin the rules by which usage is counted. They are made only
-// for a plugin that wants them, because they bring informers.
+// quotaInitializer gives a plugin the rules by which usage is counted. It makes them only for a
+// plugin that wants them, because they need informers.
 type quotaInitializer struct {
 	factory informers.SharedInformerFactory
 	err     error

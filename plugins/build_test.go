@@ -61,8 +61,8 @@ func onCluster(t *testing.T, configuration string) plugins.Options {
 	}
 }
 
-// S9.12: a plugin reads its configuration when it is made, and one that it cannot use keeps
-// it from being made, with one sentence.
+// S9.12: a plugin reads its configuration when it is made. If it cannot use the configuration,
+// New returns an error of one sentence.
 func TestConfigurations(t *testing.T) {
 	for _, tt := range []struct{ name, plugin, configuration, err string }{
 		{"none", "PodSecurity", ``, ``},

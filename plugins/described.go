@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// plugin is a compiled-in plugin, with what plans and traces ask.
+// plugin is a compiled-in plugin, with the methods that plans and traces call.
 type plugin struct {
 	apiadmission.Interface
-	// trial judges dry runs and predictions. It is another one than the plugin if that
-	// writes something while it judges.
+	// trial judges dry runs and predictions. It differs from the plugin if the plugin writes
+	// something while it judges.
 	trial apiadmission.Interface
 	row   Plugin
-	// stored are the resources that requests for other ones are about.
+	// stored maps resources that are other names to the stored resources, as in Options.
 	stored map[schema.GroupVersionResource]schema.GroupVersionResource
 }
 
@@ -32,7 +32,7 @@ var (
 	_ admission.Predictor = (*plugin)(nil)
 )
 
-// wrap returns a plugin that takes part in the same passes.
+// wrap returns a plugin that takes part in the same passes as inner.
 func wrap(row Plugin, inner, trial apiadmission.Interface, stored map[schema.GroupVersionResource]schema.GroupVersionResource) apiadmission.Interface {
 	p := &plugin{inner, trial, row, stored}
 	_, mutates := inner.(apiadmission.MutationInterface)
@@ -86,7 +86,7 @@ func (p *plugin) Predict(ctx context.Context, pass registration.Pass, a apiadmis
 	return p.trial.(apiadmission.ValidationInterface).Validate(ctx, a, o)
 }
 
-// judging returns what judges a request.
+// judging returns the plugin that judges a request: trial for a dry run.
 func (p *plugin) judging(a apiadmission.Attributes) apiadmission.Interface {
 	if a.IsDryRun() {
 		return p.trial

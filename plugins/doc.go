@@ -1,5 +1,5 @@
 // Package plugins has the compiled-in admission plugins of kube-apiserver 1.37, by
-// upstream's own code, and puts them among those of the engine.
+// upstream's own code, and merges them with those of the engine.
 //
 // # What there is
 //
@@ -9,10 +9,10 @@
 //
 // # In a plan and in a trace
 //
-// A plugin says which requests it is about, so that plans and traces have a step for
-// each plugin that may have an opinion, and for no other. Its verdict is predicted where
-// that has no effect: ResourceQuota reserves nothing for a plan, and a plugin that asks
-// others or counts is not asked.
+// A plugin says which requests it is about, so that plans and traces have a step only for plugins
+// that may change or refuse the request. A plan predicts the verdict of a plugin where that has
+// no effect: ResourceQuota reserves nothing for a plan. A plan does not call a plugin that calls
+// other servers or always has effects.
 //
 // # Concurrency
 //

@@ -1,7 +1,6 @@
 package plugins
 
-// Dropped says what replaces the admission plugins that kube-apiserver had once, and has no
-// more.
+// Dropped says what replaces the admission plugins that kube-apiserver does not have any more.
 var Dropped = map[string]string{
 	"DenyEscalatingExec":    "Kubernetes 1.21 removed it; a ValidatingAdmissionPolicy about CONNECT of pods/exec and pods/attach replaces it (docs/policies-builtin.md has one)",
 	"DenyExecOnPrivileged":  "Kubernetes 1.21 removed it; a ValidatingAdmissionPolicy about CONNECT of pods/exec and pods/attach replaces it (docs/policies-builtin.md has one)",

@@ -6,10 +6,11 @@ import (
 	"k8s.io/kubernetes/pkg/apis/networking"
 )
 
-// The functions of this file report of a request that a plugin reads nothing to judge it. The
-// plugins return before they read: each function follows the first lines of one.
+// The functions of this file report whether a plugin reads nothing to judge a request. For such
+// requests, the plugin returns before it reads: each function follows the first lines of a
+// plugin.
 
-// unbound reports whether a request is about a pod that no node is named for.
+// unbound reports whether a request is about a pod without a node.
 func unbound(a apiadmission.Attributes) bool {
 	pod, ok := a.GetObject().(*core.Pod)
 	return ok && pod.Spec.NodeName == ""

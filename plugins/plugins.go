@@ -50,7 +50,7 @@ type Plugin struct {
 	// kube-apiserver.
 	Default bool
 	// Since is the minor release of Kubernetes 1 in which the plugin began to act by default; 0
-	// for those that every supported release has.
+	// for plugins that every supported release has.
 	Since int
 	// Does says in a sentence what the plugin is for.
 	Does string
@@ -60,14 +60,14 @@ type Plugin struct {
 	// authorizer what the user may do.
 	Reads []admission.Read
 	Asks  bool
-	// NeedsConfiguration reports whether the plugin does not start without one, and
-	// TakesConfiguration that it can have one.
+	// TakesConfiguration reports whether the plugin can have a configuration, and
+	// NeedsConfiguration whether it does not start without one.
 	TakesConfiguration, NeedsConfiguration bool
 	// NoWebhook says why the plugin cannot be served as a webhook; empty if it can.
 	NoWebhook string
 
 	register func(*apiadmission.Plugins)
-	// check, if set, finds what is wrong with a configuration and upstream does not mind.
+	// check, if set, returns the errors of a configuration that upstream ignores.
 	check    func(configuration []byte) error
 	place    place
 	forecast forecast
@@ -80,18 +80,18 @@ type Plugin struct {
 	makesAccounts bool
 }
 
-// About is a resource that a plugin may have an opinion on.
+// About is a resource whose requests a plugin may change or refuse.
 type About struct {
 	// Group, Resource and Subresource may be "*". Subresource is empty for the resource
 	// itself.
 	Group, Resource, Subresource string
-	// Operations are those the plugin looks at; nil means all that it handles.
+	// Operations are the operations that the plugin looks at; nil means all that it handles.
 	Operations []apiadmission.Operation
-	// Namespaced reports whether only objects in namespaces are looked at.
+	// Namespaced reports whether the plugin looks only at objects in namespaces.
 	Namespaced bool
 }
 
-// place is where a plugin stands among those of the engine.
+// place is the place of a plugin in the order with those of the engine.
 type place uint8
 
 const (
@@ -103,16 +103,16 @@ const (
 	last
 )
 
-// forecast says how the verdict of a plugin can be had without an effect.
+// forecast says how a plan can get the verdict of a plugin without an effect.
 type forecast uint8
 
 const (
-	// pure: judging has no effect but on the object.
+	// pure: judging changes only the object.
 	//lint:ignore U1000 It is the zero value, which most rows have.
 	pure forecast = iota
 	// dry: judging a dry run has no effect.
 	dry
-	// never: judging has effects, or asks others.
+	// never: judging has effects also in a dry run, or calls other servers.
 	never
 )
 
@@ -128,8 +128,8 @@ var (
 	claims       = About{Resource: "persistentvolumeclaims"}
 )
 
-// namespaced and cluster are resources that a plugin reads, of the core group unless a
-// group is named.
+// namespaced and cluster return resources that a plugin reads, of the core group unless a group
+// is named.
 func namespaced(resources ...string) []admission.Read {
 	list := make([]admission.Read, len(resources))
 	for i, r := range resources {
@@ -146,9 +146,9 @@ func cluster(resources ...string) []admission.Read {
 	return list
 }
 
-// table is every compiled-in plugin of kube-apiserver but NamespaceLifecycle and those that
-// act on what is registered, in the order of k8s.io/kubernetes/pkg/kubeapiserver/options,
-// AllOrderedPlugins. It is read only.
+// table has every compiled-in plugin of kube-apiserver except NamespaceLifecycle and those that
+// call webhooks and policies. The order is that of AllOrderedPlugins in
+// k8s.io/kubernetes/pkg/kubeapiserver/options. The table is read only.
 var table = []Plugin{
 	{
 		Name: admit.PluginName, register: admit.Register, place: first, onlyRefuses: true,
@@ -374,9 +374,9 @@ func Lookup(name string) (Plugin, bool) {
 	return table[i], true
 }
 
-// Order puts the compiled-in plugins among the engine's own, which are in their own
-// recommended order: AlwaysAdmit and NamespaceAutoProvision before NamespaceLifecycle, most
-// behind Initializers, ResourceQuota and AlwaysDeny at the end (S9.3, S19.2).
+// Order merges the compiled-in plugins with those of the engine, which are in their recommended
+// order. AlwaysAdmit and NamespaceAutoProvision come before NamespaceLifecycle, most others
+// behind Initializers, and ResourceQuota and AlwaysDeny at the end (S9.3, S19.2).
 func Order(engine []admission.Known) []admission.Known {
 	at := func(p place) []admission.Known {
 		var list []admission.Known
@@ -397,7 +397,7 @@ func Order(engine []admission.Known) []admission.Known {
 	return append(list, at(last)...)
 }
 
-// Concerns reports whether a request is among those that the plugin is about.
+// Concerns reports whether the plugin is about a request.
 func (p *Plugin) Concerns(a apiadmission.Attributes) bool {
 	return slices.ContainsFunc(p.About, func(about About) bool { return about.matches(a) })
 }
@@ -411,7 +411,7 @@ func (about *About) matches(a apiadmission.Attributes) bool {
 		(!about.Namespaced || a.GetNamespace() != "")
 }
 
-// ReadsFor is what of Reads the plugin reads to judge a request.
+// ReadsFor returns the resources that the plugin reads to judge a request: Reads or none.
 func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
 	if p.idle != nil && p.idle(a) {
 		return nil
@@ -419,6 +419,6 @@ func (p *Plugin) ReadsFor(a apiadmission.Attributes) []admission.Read {
 	return p.Reads
 }
 
-// Counts reports whether the plugin changes something besides the object when it judges a
-// request. It does not do that in a dry run.
+// Counts reports whether the plugin has effects other than changes of the object when it judges a
+// request. It has no such effects in a dry run.
 func (p *Plugin) Counts() bool { return p.forecast == dry }

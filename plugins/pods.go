@@ -13,9 +13,9 @@ import (
 	listersv1 "k8s.io/client-go/listers/core/v1"
 )
 
-// liveFactory is a factory of informers whose lister of pods reads them when it is asked.
-// Some plugins, PodSecurity among them, want a lister of pods for rare requests, such as a
-// new label of a namespace. An informer would keep every pod in memory once more.
+// liveFactory is a factory of informers whose lister of pods reads the pods from the API server
+// at each call. Some plugins, PodSecurity among them, want a lister of pods for rare requests,
+// such as a new label of a namespace. An informer would keep every pod in memory once more.
 type liveFactory struct {
 	informers.SharedInformerFactory
 	pods livePods
@@ -47,8 +47,8 @@ type livePodInformer struct {
 
 func (i livePodInformer) Lister() listersv1.PodLister { return i.pods }
 
-// livePods reads pods from the API server. Lists come from its watch cache, which is what
-// an informer would have.
+// livePods reads pods from the API server. Lists come from the server's watch cache, which has
+// the same pods as an informer would have.
 type livePods struct{ client kubernetes.Interface }
 
 // List implements PodLister.

@@ -5,10 +5,10 @@ import (
 	apiadmission "k8s.io/apiserver/pkg/admission"
 )
 
-// scaleKind is what is sent to the subresource scale of a stored resource.
+// scaleKind is the kind of requests to the subresource scale of a stored resource.
 var scaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
-// storedAttributes are a request through another name of a resource, as a request for the
+// storedAttributes presents a request through another name of a resource as a request for the
 // resource itself (S9.19).
 type storedAttributes struct {
 	apiadmission.Attributes
@@ -16,7 +16,7 @@ type storedAttributes struct {
 	kind     schema.GroupVersionKind
 }
 
-// asStored returns the attributes of a request for what is stored. A kind that the stored
+// asStored returns the attributes of a request for the stored resource. A kind that the stored
 // version does not have, such as DeploymentRollback, stays.
 func asStored(a apiadmission.Attributes, stored map[schema.GroupVersionResource]schema.GroupVersionResource) apiadmission.Attributes {
 	resource, ok := stored[a.GetResource()]

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// spy is a plugin that says what it sees.
+// spy is a plugin that reports the attributes that it gets.
 type spy struct {
 	*apiadmission.Handler
 	saw []string
@@ -32,8 +32,8 @@ func (s *spy) Validate(_ context.Context, a apiadmission.Attributes, _ apiadmiss
 	return s.note(a)
 }
 
-// S9.19: every plugin sees the resource and the kind of what is stored, when it judges, when it
-// is asked what it would do, and when it is asked whether a request concerns it.
+// S9.19: every plugin gets the resource and the kind of the stored object: in Admit and Validate,
+// in Predict, and in Concerns.
 func TestEveryPluginSeesWhatIsStored(t *testing.T) {
 	old, now := schema.GroupVersionResource{Group: "extensions", Version: "v1beta1", Resource: "deployments"}, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	stored := map[schema.GroupVersionResource]schema.GroupVersionResource{old: now}

@@ -57,7 +57,7 @@ namespaceSelector:
 			p.finds(at(i.Entry.Entry), "the webhook %s fails closed and intercepts the %s by the API server itself: while it cannot be reached, an API server that has to make them does not become ready%s",
 				i.Name, few(i.probes), unless(i.unsure))
 		}
-		// All of this is there when a server starts for the second time.
+		// These objects exist already when a server starts for the second time.
 		for _, i := range p.interceptors(probes, failsClosed) {
 			if !said[i.Entry] {
 				p.finds(at(i.Entry.Entry), "the webhook %s fails closed and intercepts the %s by the API server itself: while it cannot be reached, a new API server, or one of a new release, does not become ready%s",

@@ -35,13 +35,13 @@ var caBundleMismatch = &Rule{
 	},
 }
 
-// trust verifies what a webhook presents as the API server does.
+// trust verifies the certificates that a webhook presents, as the API server does.
 func trust(c *registration.ClientConfig, chain []*x509.Certificate, now time.Time) error {
 	o := x509.VerifyOptions{CurrentTime: now, Intermediates: x509.NewCertPool()}
 	if len(c.CABundle) > 0 {
 		list, err := bundle(c.CABundle)
 		if err != nil {
-			// That is another rule.
+			// Another rule reports this.
 			return nil
 		}
 		o.Roots = x509.NewCertPool()

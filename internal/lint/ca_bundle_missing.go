@@ -19,7 +19,7 @@ var caBundleMissing = &Rule{
 			}
 			level, name := Warning, types.NamespacedName{Namespace: c.Service.Namespace, Name: c.Service.Name}
 			if p.Partial && len(p.behind(name)) == 0 {
-				// The files have a part of a program only. The rest may set it.
+				// The files have only a part of a program. The rest may set the caBundle.
 				level = Note
 			}
 			c.finds(p, level, c.under(), name.String(), "%s calls service %s without a caBundle: the API server will not trust its certificate", c.what, name)

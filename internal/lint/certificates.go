@@ -13,21 +13,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// client is something that the API server connects to.
+// client is a webhook to which the API server connects.
 type client struct {
 	*registration.ClientConfig
-	// what names it.
+	// what names the client.
 	what string
-	// closed reports whether requests fail when it cannot be reached.
+	// closed reports whether requests fail when the webhook cannot be reached.
 	closed bool
-	// at is its clientConfig.
+	// at is the place of the clientConfig.
 	at place
-	// promised reports whether somebody else sets the caBundle.
+	// promised reports whether annotations say that a controller sets the caBundle.
 	promised bool
 }
 
-// clients returns all webhooks that findings are wanted about, those that convert custom
-// resources included.
+// clients returns all webhooks about which findings are wanted, including those that convert
+// custom resources.
 func (p *pass) clients() []client {
 	var list []client
 	p.webhooks(func(e *snapshot.Entry) {
@@ -49,13 +49,13 @@ func (c *client) finds(p *pass, level Level, where place, cause, format string, 
 	p.findsCause(level, where, cause, c.what, format, args...)
 }
 
-// mayBeSet reports whether something may set the caBundle that the files do not have:
-// annotations say so, or a role of the files allows it.
+// mayBeSet reports whether a program that is not in the files may set the caBundle: annotations
+// say so, or a role of the files allows it.
 func (c *client) mayBeSet(p *pass) bool {
 	return p.Partial && (c.promised || p.Injectors[c.at.object.Kind])
 }
 
-// under is a place in the clientConfig.
+// under returns a place in the clientConfig.
 func (c *client) under(path ...any) place {
 	return place{c.at.object, append(slices.Clone(c.at.path), path...)}
 }
@@ -102,8 +102,9 @@ func bundle(data []byte) ([]*x509.Certificate, error) {
 	return nil, fmt.Errorf("it is not PEM")
 }
 
-// valid returns the span in which a caBundle is of use: that of its certificate that lasts
-// longest of those that are valid now, or else of the last one.
+// valid returns the time in which a caBundle can be used. Of the certificates that are valid now,
+// this is the time of the one that lasts longest. If none is valid now, it is the time of the
+// last one.
 func valid(list []*x509.Certificate, now time.Time) (from, to time.Time) {
 	for _, c := range list {
 		current := !now.Before(c.NotBefore) && now.Before(c.NotAfter)

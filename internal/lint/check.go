@@ -17,24 +17,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Options say what Check is to do.
+// Options are the options of Check.
 type Options struct {
 	// Rules are those to check; nil means all.
 	Rules []*Rule
-	// About, if set, says which objects findings are wanted about. Others count for what
-	// they do to these.
+	// About, if set, says about which objects findings are wanted. Other objects count only for
+	// their effects on these.
 	About func(Object) bool
-	// Progress, if set, is called with how many rules are checked, and of how many.
+	// Progress, if set, is called with how many rules are done, and of how many.
 	Progress func(done, of int)
 }
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
 	// Findings are in the order of their level, then their rules, then their objects.
 	Findings []Finding
 	// Checked are the rules that ran.
 	Checked []*Rule
-	// Unseen are sentences about what could not be seen, and which rules it concerns.
+	// Unseen are sentences about parts that could not be seen, and the rules that they concern.
 	Unseen []string
 }
 
@@ -82,17 +82,17 @@ type pass struct {
 	ctx    context.Context
 	about  func(Object) bool
 	report *Report
-	// rule is the one that runs.
+	// rule is the rule that runs.
 	rule *Rule
-	// unseen has what rules found missing.
+	// unseen has the sentences about parts that the current rule could not see.
 	unseen map[string]bool
 
-	// filters numbers what entries select by.
+	// filters numbers the selectors and conditions of entries.
 	filters       map[*snapshot.Entry]int
 	filterNumbers map[string]int
 	// graph is made by the first rule that needs it.
 	graph *graph
-	// facts are what is known of expressions; see facts.go.
+	// facts are the facts about expressions; see facts.go.
 	facts        []*fact
 	factsByEntry map[*snapshot.Entry][]*fact
 }
@@ -103,7 +103,7 @@ type place struct {
 	path   []any
 }
 
-// at is a place in an entry.
+// at returns a place in an entry.
 func at(e *registration.Entry, path ...any) place {
 	o := place{object: objectOf(e)}
 	switch e.Source {
@@ -142,8 +142,8 @@ func (p *pass) findsAs(level Level, where place, format string, args ...any) {
 	})
 }
 
-// findsCause adds a finding about one of several that have a cause in common. The report has
-// the first of them, which names the others.
+// findsCause adds one of several findings that have a cause in common. The report has the first
+// of these findings, which names the others.
 func (p *pass) findsCause(level Level, where place, cause, who, format string, args ...any) {
 	before := len(p.report.Findings)
 	p.findsAs(level, where, format, args...)
@@ -179,10 +179,10 @@ func merge(findings []Finding) []Finding {
 	return merged
 }
 
-// misses notes something that the rule would have had to see.
+// misses notes a part of the world that the rule needs and cannot see.
 func (p *pass) misses(format string, args ...any) { p.unseen[fmt.Sprintf(format, args...)] = true }
 
-// sum puts the report in order.
+// sum sorts the report.
 func (p *pass) sum() {
 	rank := func(l Level) int { return slices.Index([]Level{Error, Warning, Note}, l) }
 	places := map[*Rule]int{}
@@ -228,7 +228,7 @@ func comparePaths(a, b []any) int {
 	})
 }
 
-// webhooks calls f for every webhook that findings are wanted about.
+// webhooks calls f for every webhook about which findings are wanted.
 func (p *pass) webhooks(f func(*snapshot.Entry)) {
 	for _, source := range hooks {
 		for _, e := range p.Snapshot.Entries(source) {
@@ -239,7 +239,7 @@ func (p *pass) webhooks(f func(*snapshot.Entry)) {
 	}
 }
 
-// entries calls f for every entry of any source that findings are wanted about.
+// entries calls f for every entry of any source about which findings are wanted.
 func (p *pass) entries(f func(*snapshot.Entry)) {
 	for _, d := range registration.Sources() {
 		for _, e := range p.Snapshot.Entries(d.Source) {
@@ -253,11 +253,11 @@ func (p *pass) entries(f func(*snapshot.Entry)) {
 // isWanted is wanted for entries.
 func (p *pass) isWanted(e *snapshot.Entry) bool { return p.wanted(objectOf(e.Entry)) }
 
-// failsClosed reports whether a request is rejected when the webhook cannot be asked.
+// failsClosed reports whether a request is rejected when the webhook cannot be called.
 func failsClosed(e *snapshot.Entry) bool { return e.FailurePolicy == registration.Fail }
 
-// serviceOf returns the service of a webhook that runs in the cluster; ok is false for one
-// outside of it.
+// serviceOf returns the service of a webhook that runs in the cluster; ok is false for a webhook
+// outside of the cluster.
 func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	name, ok = namedService(c)
 	if ok && w.Elsewhere != nil && w.Elsewhere(name) {
@@ -266,8 +266,8 @@ func (w *World) serviceOf(c *registration.ClientConfig) (name types.NamespacedNa
 	return name, ok
 }
 
-// namedService returns the service that a webhook names; ok is false for one that names none.
-// A URL may name a service, too.
+// namedService returns the service that a webhook names; ok is false if it names none. A URL may
+// name a service, too.
 func namedService(c *registration.ClientConfig) (name types.NamespacedName, ok bool) {
 	if s := c.Service; s != nil {
 		return types.NamespacedName{Namespace: s.Namespace, Name: s.Name}, true
@@ -283,7 +283,7 @@ func namedService(c *registration.ClientConfig) (name types.NamespacedName, ok b
 	return name, false
 }
 
-// addressOf is where a webhook is reached.
+// addressOf returns the address of a webhook.
 func addressOf(c *registration.ClientConfig) Address {
 	if s := c.Service; s != nil {
 		return Address{s.Name + "." + s.Namespace + ".svc", int(cmp.Or(s.Port, 443))}
@@ -299,10 +299,10 @@ func addressOf(c *registration.ClientConfig) Address {
 	return a
 }
 
-// String is the address as it is dialled.
+// String returns the address in the form for dialling.
 func (a Address) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
 
-// unless is the end of a message about something that depends on what cannot be seen.
+// unless returns the end of a message about a finding that depends on a part that cannot be seen.
 func unless(unsure string) string {
 	if unsure == "" {
 		return ""

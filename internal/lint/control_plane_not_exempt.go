@@ -26,8 +26,8 @@ var controlPlaneNotExempt = &Rule{
 	},
 }
 
-// levelOf is how bad it is that a webhook intercepts what the cluster needs. Only one that
-// runs in the cluster and fails closed stops itself for good.
+// levelOf returns the level of the finding that a webhook intercepts a request that the cluster
+// needs. Only a webhook that runs in the cluster and fails closed stops itself for good.
 func (p *pass) levelOf(h hit) Level {
 	_, inside := p.serviceOf(&h.ClientConfig)
 	switch {
@@ -39,7 +39,7 @@ func (p *pass) levelOf(h hit) Level {
 	return Error
 }
 
-// consequence says what becomes of an intercepted request when the webhook is down.
+// consequence says what happens to an intercepted request when the webhook is down.
 func (p *pass) consequence(e *snapshot.Entry) string {
 	_, inside := p.serviceOf(&e.ClientConfig)
 	switch {

@@ -13,9 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// graph has what must run so that something can start: webhooks stand behind services,
-// services in front of workloads, and starting a workload takes requests that webhooks
-// intercept.
+// graph has the dependencies of servers at their start: webhooks are behind services, services
+// are in front of workloads, and the start of a workload needs requests that webhooks intercept.
 type graph struct {
 	backends []*backend
 	of       map[*snapshot.Entry]*backend
@@ -26,8 +25,8 @@ type backend struct {
 	service types.NamespacedName
 	// startups are the requests without which none of its pods can start and be reached.
 	startups []*probe
-	// needs are the webhooks that these requests need, one for each other backend and
-	// all of its own.
+	// needs are the webhooks that these requests need: one for each other backend, and all of its
+	// own.
 	needs []need
 }
 
@@ -62,7 +61,7 @@ func (p *pass) dependencies() *graph {
 		}
 	}
 	for _, b := range g.backends {
-		// Of other backends, one webhook that is needed for sure is enough.
+		// For each other backend, one webhook that is needed for sure is enough.
 		sure := map[*backend]bool{}
 		for _, q := range b.startups {
 			p.eachHit(q, func(e *snapshot.Entry) bool { return g.of[e] != nil && !sure[g.of[e]] }, func(h hit) {
@@ -75,7 +74,7 @@ func (p *pass) dependencies() *graph {
 	return g
 }
 
-// startups returns what it takes to start the pods behind a service.
+// startups returns the requests that are needed to start the pods behind a service.
 func (p *pass) startups(service types.NamespacedName) []*probe {
 	var list []*probe
 	var selector labels.Selector
@@ -170,8 +169,8 @@ webhooks:
 	},
 }
 
-// ownDeadlocks looks at the webhooks that are wanted only, for servers that ask at each
-// write.
+// ownDeadlocks checks only the webhooks about which findings are wanted. It is for servers that
+// run lint at each write.
 func (p *pass) ownDeadlocks() {
 	said := map[*snapshot.Entry]bool{}
 	p.webhooks(func(e *snapshot.Entry) {
@@ -296,8 +295,8 @@ webhooks:
 
 // knot is a set of backends that all need each other.
 type knot struct {
-	// cycle is a shortest one through the first of them: the needs that lead from one to the
-	// next. size is how many backends there are.
+	// cycle is a shortest cycle through the first backend: the needs that lead from one backend
+	// to the next. size is how many backends the knot has.
 	cycle []need
 	size  int
 }
@@ -335,7 +334,8 @@ func (g *graph) knots() []knot {
 	return found
 }
 
-// reach returns what can be reached from a backend, itself included if it can.
+// reach returns the backends that can be reached from a backend, including itself if it is in a
+// cycle.
 func reach(from *backend, next map[*backend][]*backend) map[*backend]bool {
 	seen := map[*backend]bool{}
 	queue := []*backend{from}

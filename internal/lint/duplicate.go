@@ -34,7 +34,7 @@ var duplicate = &Rule{
 	},
 }
 
-// kindOf says what an entry is.
+// kindOf returns a word for the kind of an entry.
 func kindOf(e *snapshot.Entry) string {
 	switch {
 	case e.Binding != nil:
@@ -47,8 +47,8 @@ func kindOf(e *snapshot.Entry) string {
 	return "the webhook"
 }
 
-// essence is what an entry does and for which requests, but for its name; empty for an entry
-// that may be there twice.
+// essence returns a text of what an entry does and for which requests, without its name. It is
+// empty for an entry that may exist twice.
 func essence(e *snapshot.Entry) string {
 	var does any
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// forgotten is how long something is soft before somebody has to decide.
+// forgotten is how long an object may be soft before lint reports it.
 const forgotten = 30 * 24 * time.Hour
 
 var enforcementForgotten = &Rule{
@@ -71,8 +71,8 @@ var enforcementUntried = &Rule{
 	},
 }
 
-// EnforcedSince returns when the annotation about the enforcement of an object was written last, by
-// its managed fields; zero when they do not have it.
+// EnforcedSince returns when the annotation about the enforcement of an object was last written,
+// by its managed fields; zero when these do not have the annotation.
 func EnforcedSince(m metav1.Object) time.Time {
 	var last time.Time
 	for _, f := range m.GetManagedFields() {
@@ -83,7 +83,7 @@ func EnforcedSince(m metav1.Object) time.Time {
 	return last
 }
 
-// enforced are the objects with the annotation, in order.
+// enforced returns the objects with the annotation, in order.
 func enforced(p *pass) []Object {
 	var list []Object
 	for _, o := range slices.SortedFunc(maps.Keys(p.Written), func(a, b Object) int { return strings.Compare(a.String(), b.String()) }) {
@@ -94,7 +94,7 @@ func enforced(p *pass) []Object {
 	return list
 }
 
-// soft reports whether an annotation makes something soft.
+// soft reports whether the annotation of an object makes it soft.
 func soft(annotations map[string]string) bool {
 	value := annotations[registration.EnforcementAnnotation]
 	return strings.Contains(value, string(registration.ModeWarn)) || strings.Contains(value, string(registration.ModeAudit))

@@ -23,7 +23,7 @@ const (
 		"allQZ2hVTlU1cXEwRVhnSUNNdlpLOTdZK0RIMURZWTk0RFYyeWpNakF3Ck1BOEdBMVVkRXdFQi93UUZNQU1CQWY4d0hRWURWUjBPQkJZRUZPQ0huSG5aYlNV" +
 		"SlRWY2hhMUp2SnJLeGdOeFYKTUFVR0F5dGxjQU5CQURlVFdVMHhIQ25aRzhkeEJOR1dYR3QrV0IwdnBRa3YvUjV5MmNyQVBIbWt6ZXpwdnpDVwp5YzVIblg0" +
 		"R0JUaWpaMEI5aTB1andENzdlMkh0RHNkWHV3Yz0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="
-	// own is the certificate of a server, for policies.policies.svc, that nobody else signed.
+	// own is the self-signed certificate of a server, for policies.policies.svc.
 	own = "" +
 		"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJLakNCM2FBREFnRUNBZ0VDTUFVR0F5dGxjREFUTVJFd0R3WURWUVFERXdod2IyeHBZMmxsY3pBZ0Z3" +
 		"MHkKTURBeE1ERXdNREF3TURCYUdBOHlNVEl3TURFd01UQXdNREF3TUZvd0V6RVJNQThHQTFVRUF4TUljRzlzYVdOcApaWE13S2pBRkJnTXJaWEFESVFBVUVV" +
@@ -31,7 +31,7 @@ const (
 		"bmUxU3NmcDI5TytGU01OVFkKZFh3d0lBWURWUjBSQkJrd0Y0SVZjRzlzYVdOcFpYTXVjRzlzYVdOcFpYTXVjM1pqTUFVR0F5dGxjQU5CQUFVeQoxWlVaZnd3" +
 		"S0tEYkZnSHUxUzJMK2ZtKytyM2JwVjMvV2dBMmxHclh0cEw1dDh1WC9Gb0hoN3kyU2dSZUF1WFgzCnFybW9JUzU1NzUxZTE3VEl5QWs9Ci0tLS0tRU5EIENF" +
 		"UlRJRklDQVRFLS0tLS0K"
-	// publicKey is the key of these certificates, which is not one.
+	// publicKey is the public key of these certificates, which is not a certificate.
 	publicKey = "" +
 		"LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0KTUNvd0JRWURLMlZ3QXlFQXhLQTBOVmpZUGdoVU5VNXFxMEVYZ0lDTXZaSzk3WStESDFEWVk5NERWMnc9Ci0t" +
 		"LS0tRU5EIFBVQkxJQyBLRVktLS0tLQo="

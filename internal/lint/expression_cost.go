@@ -22,7 +22,7 @@ var expressionCost = &Rule{
 - expression: "object.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
 `),
 	check: func(p *pass) {
-		// sums has the costs of what shares a budget.
+		// sums has the costs of the expressions that share a budget.
 		type budget struct {
 			entry      *snapshot.Entry
 			conditions bool
@@ -37,7 +37,7 @@ var expressionCost = &Rule{
 			}
 			if f.cost >= expression.PerExpression {
 				p.findsCause(p.rule.Level, f.at(), f.entry.String(), "the expression at "+pathText(f.at().path), "an expression of %s costs up to %s for an object with lists of %d elements, and the limit is %d", f.entry, costText(f.cost), longList, uint64(expression.PerExpression))
-				// It is said once.
+				// The finding is added once for each budget.
 				sums[b] = 0
 			}
 		}

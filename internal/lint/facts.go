@@ -13,25 +13,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// fact is what is known of an expression of an entry.
+// fact has the results of the analysis of an expression of an entry.
 type fact struct {
 	entry *snapshot.Entry
 	use   use
-	// name is that of a condition or variable.
+	// name is the name of a condition or variable.
 	name string
 	path []any
 	text string
 
 	analysis *expression.Analysis
-	// broken says why it does not compile.
+	// broken says why the expression does not compile.
 	broken error
-	// outcomes are those of the operations of the entry, in order.
+	// outcomes are the outcomes for the operations of the entry, in order.
 	outcomes []outcome
 	// cost is an estimate for an object with lists of longList elements.
 	cost uint64
 }
 
-// use is what an expression is for.
+// use is the purpose of an expression.
 type use uint8
 
 const (
@@ -40,10 +40,10 @@ const (
 	other
 )
 
-// outcome is what an expression gives for every request with an operation.
+// outcome is the result of an expression for every request with an operation.
 type outcome struct {
 	operation string
-	// known reports whether it always gives the same: value, or an error.
+	// known reports whether the expression always has the same result: value, or an error.
 	known bool
 	value bool
 	err   error
@@ -52,8 +52,8 @@ type outcome struct {
 // longList is how long lists are for the estimate of costs.
 const longList = 200
 
-// analyses returns the facts about all expressions that findings are wanted about. They are
-// compiled once, on all processors: there may be thousands.
+// analyses returns the facts about all expressions about which findings are wanted. It compiles
+// the expressions once, on all processors: there may be thousands.
 func (p *pass) analyses() []*fact {
 	if p.facts != nil {
 		return p.facts
@@ -112,7 +112,7 @@ func (p *pass) analyses() []*fact {
 	return p.facts
 }
 
-// find analyses the expression. It leaves out the outcomes that it has not found when ctx ends.
+// find analyses the expression. When ctx ends, it leaves out the outcomes that it has not found.
 func (f *fact) find(ctx context.Context) {
 	if f.broken = f.analysis.Err(); f.broken != nil {
 		return
@@ -132,7 +132,7 @@ func (f *fact) find(ctx context.Context) {
 	}
 }
 
-// operations are those that rules name.
+// operations returns the operations that rules name.
 func operations(rules []registration.Rule) []string {
 	var list []string
 	for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
@@ -149,7 +149,7 @@ func operations(rules []registration.Rule) []string {
 // name several, or mean equivalents.
 func only(e *snapshot.Entry) (group, resource *string) {
 	if e.Equivalent && e.Entry.Policy == nil {
-		// The conditions of webhooks see what was requested.
+		// The conditions of webhooks see the requested resource, not the converted one.
 		return nil, nil
 	}
 	if len(e.Rules) != 1 || len(e.Rules[0].APIGroups) != 1 || len(e.Rules[0].Resources) != 1 {
@@ -172,8 +172,8 @@ func plainName(resource string) bool {
 	return true
 }
 
-// spared are the operations of an entry for which a condition is always false: nothing else
-// of it is looked at then.
+// spared returns the operations of an entry for which a condition is always false: its other
+// expressions are not evaluated then.
 func (p *pass) spared(e *snapshot.Entry) map[string]bool {
 	spared := map[string]bool{}
 	for _, f := range p.factsOf(e) {
@@ -200,11 +200,11 @@ func (p *pass) factsOf(e *snapshot.Entry) []*fact {
 	return p.factsByEntry[e]
 }
 
-// at is where the expression is written.
+// at returns the place of the expression.
 func (f *fact) at() place { return at(f.entry.Entry, f.path...) }
 
-// always reports whether the expression gives the same for all operations that are not
-// spared, and what.
+// always returns the value of the expression, if it is the same for all operations that are not
+// spared; same reports whether it is.
 func (f *fact) always(spared map[string]bool) (value, same bool) {
 	seen := false
 	for _, o := range f.outcomes {
@@ -219,7 +219,8 @@ func (f *fact) always(spared map[string]bool) (value, same bool) {
 	return value, seen
 }
 
-// failures returns the operations for which it always fails, and the error of the first one.
+// failures returns the operations for which the expression always fails, and the error of the
+// first one.
 func (f *fact) failures(spared map[string]bool) (operations []string, err error) {
 	for _, o := range f.outcomes {
 		if o.err != nil && !spared[o.operation] {

@@ -14,11 +14,11 @@ var initializerCycle = &Rule{
 	},
 }
 
-// cycles finds wishes of the entries of a source that contradict each other; where is the place
-// of a wish.
+// cycles finds constraints on the order of the entries of a source that contradict each other;
+// where returns the place of a constraint.
 func (p *pass) cycles(source registration.Source, what string, where func(*registration.Constraint) place) {
 	constraints := p.Snapshot.Constraints(source)
-	// later has, by name, what asks to come after it.
+	// later has, by name, the constraints of entries that ask to come after the name.
 	later := map[string][]registration.Constraint{}
 	for _, c := range constraints {
 		later[c.Earlier] = append(later[c.Earlier], c)
@@ -47,7 +47,7 @@ func (p *pass) cycles(source registration.Source, what string, where func(*regis
 	}
 }
 
-// around returns a shortest cycle of wishes through a name.
+// around returns a shortest cycle of constraints through a name.
 func around(later map[string][]registration.Constraint, name string) []registration.Constraint {
 	type step struct {
 		registration.Constraint
@@ -80,7 +80,7 @@ func around(later map[string][]registration.Constraint, name string) []registrat
 	return nil
 }
 
-// initializers is an example with two initializers, and those that each comes after.
+// initializers returns an example with two initializers, and the names that each comes after.
 func initializers(first, second string) string {
 	one := func(name, after string) string {
 		return "- name: " + name + "\n  after: [" + after + "]\n  rules: [{apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}]\n"

@@ -7,15 +7,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// intercepted is a webhook and the probes that it applies to.
+// intercepted is a webhook and the probes to which it applies.
 type intercepted struct {
 	hit
-	// probes say what is intercepted, each once.
+	// probes describe the intercepted requests, each once.
 	probes []string
 }
 
-// interceptors returns the webhooks, of those that are wanted, that apply to any of some
-// probes.
+// interceptors returns the webhooks that apply to any of the probes, if want is true of them.
 func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []*intercepted {
 	var list []*intercepted
 	of := map[*snapshot.Entry]*intercepted{}
@@ -28,7 +27,7 @@ func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []
 				list = append(list, i)
 			}
 			if h.unsure == "" {
-				// One that is sure is enough.
+				// One probe to which the webhook applies for sure is enough.
 				i.unsure = ""
 			}
 			if !slices.Contains(i.probes, q.what) {
@@ -39,8 +38,8 @@ func (p *pass) interceptors(probes []*probe, want func(*snapshot.Entry) bool) []
 	return list
 }
 
-// closed is a level for webhooks that fail closed: not an error if it depends on what cannot
-// be seen.
+// closed returns a level for webhooks that fail closed. It is not Error if the hit depends on a
+// part that cannot be seen.
 func closed(h hit, level Level) Level {
 	if h.unsure != "" && level == Error {
 		return Warning

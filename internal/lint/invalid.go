@@ -23,10 +23,10 @@ var invalid = &Rule{
 	},
 }
 
-// oneLine puts a text of several lines into one.
+// oneLine joins the lines of a text to one line.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// parsePath makes a path of a field as errors have it: webhooks[0].rules[1].
+// parsePath parses the path of a field in an error: webhooks[0].rules[1].
 func parsePath(text string) []any {
 	var path []any
 	for _, step := range strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// manyMutating is how many webhooks one after the other are worth a note.
+// manyMutating is how many webhooks for one request are worth a note.
 const manyMutating = 5
 
 var manyMutatingWebhooks = &Rule{
@@ -46,7 +46,7 @@ func manyHooks(n int) string {
 	return strings.Join(list, "---\n")
 }
 
-// later is an example of another name, which comes later in the order.
+// later returns an example with another name, which comes later in the order.
 func later(example string) string {
 	return strings.NewReplacer("metadata: {name: policies}", "metadata: {name: sidecars}", "check.policies", "inject.sidecars").Replace(example)
 }

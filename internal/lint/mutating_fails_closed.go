@@ -26,7 +26,7 @@ var mutatingFailsClosed = &Rule{
 	},
 }
 
-// optsIn reports whether a webhook is about objects only that ask for it by a label.
+// optsIn reports whether a webhook is only about objects that ask for it by a label.
 func optsIn(e *snapshot.Entry) bool {
 	if e.ObjectSelector == nil {
 		return false

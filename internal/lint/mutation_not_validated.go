@@ -57,8 +57,8 @@ var mutationNotValidated = &Rule{
 	},
 }
 
-// validatesToo reports whether the server of a webhook also validates: files of a program that
-// only mutates say nothing of what validates in a cluster.
+// validatesToo reports whether the server of a webhook also validates. Files of a program that
+// only mutates do not say what else validates in a cluster.
 func (p *pass) validatesToo(e *snapshot.Entry) bool {
 	for _, source := range []registration.Source{registration.Validating, registration.External} {
 		for _, other := range p.Snapshot.Entries(source) {
@@ -70,7 +70,7 @@ func (p *pass) validatesToo(e *snapshot.Entry) bool {
 	return false
 }
 
-// validated reports whether anything judges writes of a resource in the validating pass.
+// validated reports whether any entry judges writes of a resource in the validating pass.
 func (p *pass) validated(r *Resource) bool {
 	for _, o := range []admission.Operation{admission.Create, admission.Update} {
 		q := plan.Request{Operation: o, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}

@@ -22,7 +22,8 @@ objectSelector:
 		p.entries(func(e *snapshot.Entry) {
 			enforces := e.Source == registration.Validating || e.Source == registration.External || e.Source == registration.ValidatingPolicies
 			s := e.ObjectSelector
-			// An object without labels is judged, and one with labels need not be.
+			// Only a selector that matches objects without labels is meant: with it, users can
+			// add a label so that their objects are not judged.
 			if !enforces || s == nil || s.Empty() || !s.Matches(labels.Set{}) {
 				return
 			}

@@ -24,10 +24,10 @@ var orderByName = &Rule{
 	},
 }
 
-// orderedByName finds the neighbours among the entries that apply to one kind of object whose
-// order nobody asks for.
+// orderedByName finds neighbours among the entries for one kind of object whose order no
+// constraint sets.
 func (p *pass) orderedByName(source registration.Source) {
-	// later has, by name, those that were asked to act later.
+	// later has, by name, the entries that act later by a constraint.
 	later := map[string][]string{}
 	for _, c := range p.Snapshot.Constraints(source) {
 		if c.Granted() {
@@ -70,7 +70,7 @@ func reinvoked(e *snapshot.Entry) bool {
 	return e.MayReinvoke
 }
 
-// reaches reports whether one name leads to another one.
+// reaches reports whether later leads from one name to another.
 func reaches(later map[string][]string, from, to string, seen map[string]bool) bool {
 	if from == to {
 		return true

@@ -29,7 +29,7 @@ func annotated(c *registration.Constraint) place {
 	return place{object: objectOf(c.By), path: []any{"metadata", "annotations", annotation}}
 }
 
-// ordered is an example of a configuration that asks to come after another one.
+// ordered returns an example of a configuration that asks to come after another one.
 func ordered(name, after string) string {
 	example := hook(mutating, anyPod+outside+"failurePolicy: Ignore\nreinvocationPolicy: Never\n")
 	metadata := "metadata: {name: " + name + "}"

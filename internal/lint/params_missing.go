@@ -64,7 +64,7 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 	}
 	namespaced, served, err := p.Params.Scope(p.ctx, *kind)
 	if err != nil || !served || namespaced && ref.Namespace == "" {
-		// Without a namespace, the params are in that of each request.
+		// Without a namespace, the params are in the namespace of each request.
 		return
 	}
 	found := 0
@@ -80,7 +80,8 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 	case found > 0:
 		return
 	case p.Partial:
-		// An object that is in no file may exist, unless the files have others of its kind.
+		// An object that is in no file may exist in the cluster, unless the files have other
+		// objects of its kind.
 		if others, _ := p.Params.List(p.ctx, *kind, ref.Namespace, labels.Everything()); len(others) == 0 {
 			p.misses("params of binding %s: no file has them", e)
 			return
@@ -108,7 +109,7 @@ func (p *pass) paramRef(e, policy *snapshot.Entry) {
 
 func kindText(k schema.GroupVersionKind) string { return k.Kind + " of " + k.GroupVersion().String() }
 
-// withParams is an example with a policy that takes params.
+// withParams returns an example with a policy that takes params.
 func withParams(name string) string {
 	return `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -35,7 +35,7 @@ var policyWithoutBinding = &Rule{
 	},
 }
 
-// before is the first document of an example.
+// before returns the first document of an example.
 func before(example string) string {
 	first, _, _ := strings.Cut(example, "---\n")
 	return first

@@ -20,13 +20,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// probe is a request as the cluster itself makes it, of which it is asked what would be
+// probe is a request as the cluster itself makes it. Rules find out which webhooks would be
 // called for it.
 type probe struct {
-	// what says it in words: CREATE of pods in namespace kube-system.
+	// what describes the request: CREATE of pods in namespace kube-system.
 	what    string
 	request plan.Request
-	// object is what is written, old what is stored; both may be nil.
+	// object is the written object, old the stored one; both may be nil.
 	object, old *unstructured.Unstructured
 	// vague says that the labels of the object are a guess, and why.
 	vague string
@@ -42,7 +42,7 @@ var (
 	somebody      = &user.DefaultInfo{Name: "somebody", Groups: []string{user.AllAuthenticated}}
 )
 
-// controller is the service account of a controller of kube-controller-manager.
+// controller returns the service account of a controller of kube-controller-manager.
 func controller(name string) user.Info {
 	return &user.DefaultInfo{
 		Name:   "system:serviceaccount:kube-system:" + name,
@@ -50,7 +50,7 @@ func controller(name string) user.Info {
 	}
 }
 
-// target is what a probe is about.
+// target is the object of a probe.
 type target struct {
 	group, version, kind, resource, sub string
 	namespace, name                     string
@@ -98,7 +98,8 @@ func options(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: kind}
 }
 
-// pod is the creation of a pod from a template, by the controller of its workload.
+// pod returns the probe of the creation of a pod from a template, by the controller of its
+// workload.
 func pod(namespace, name, kind string, template *corev1.PodTemplateSpec) *probe {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec})
 	if err != nil {
@@ -119,11 +120,12 @@ func pod(namespace, name, kind string, template *corev1.PodTemplateSpec) *probe 
 // hit is an entry that applies to a probe.
 type hit struct {
 	*snapshot.Entry
-	// unsure says what cannot be seen and would decide; empty when the entry does apply.
+	// unsure says which part would decide and cannot be seen; empty when the entry applies for
+	// sure.
 	unsure string
 }
 
-// decision is what was found out about entries with the same selectors and conditions.
+// decision is the result for entries with the same selectors and conditions.
 type decision struct {
 	applies bool
 	unsure  string
@@ -132,21 +134,21 @@ type decision struct {
 // hooks are the sources that call webhooks.
 var hooks = []registration.Source{registration.Mutating, registration.Validating, registration.External}
 
-// hits returns the webhooks that apply to a probe, of those that are wanted.
+// hits returns the webhooks that apply to a probe and for which want is true.
 func (p *pass) hits(q *probe, want func(*snapshot.Entry) bool) []hit {
 	var list []hit
 	p.eachHit(q, want, func(h hit) { list = append(list, h) })
 	return list
 }
 
-// eachHit calls found for each webhook that applies to a probe, of those that are wanted when
-// their turn comes.
+// eachHit calls found for each webhook that applies to a probe. It calls want for a webhook when
+// its turn comes, and leaves the webhook out if want is false.
 func (p *pass) eachHit(q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
 	p.eachHitOf(hooks, q, want, found)
 }
 
-// eachHitOf is eachHit for entries of other sources, too. Policies apply if their bindings do,
-// which it does not ask.
+// eachHitOf is eachHit for entries of other sources, too. A policy applies only if one of its
+// bindings does; eachHitOf does not check bindings.
 func (p *pass) eachHitOf(sources []registration.Source, q *probe, want func(*snapshot.Entry) bool, found func(hit)) {
 	decided := map[decisionKey]decision{}
 	for _, source := range sources {
@@ -172,8 +174,8 @@ type decisionKey struct {
 	kind   schema.GroupVersionKind
 }
 
-// filter numbers what an entry selects by: entries with the same number apply to the same of
-// the requests that their rules match.
+// filter returns a number for the selectors and conditions of an entry. Of the requests that
+// their rules match, entries with the same number apply to the same ones.
 func (p *pass) filter(e *snapshot.Entry) int {
 	if n, ok := p.filters[e]; ok {
 		return n
@@ -214,7 +216,7 @@ func (p *pass) decide(c *plan.Candidate, q *probe) decision {
 	return decision{applies: true}
 }
 
-// input is what selectors and conditions see of a probe.
+// input returns the part of a probe that selectors and conditions see.
 func (p *pass) input(q *probe) *plan.Input {
 	in := &plan.Input{Objects: plan.AsWritten(object(q.object), object(q.old)), RightsUnknown: "what the user may do is not known"}
 	in.NamespaceLabels = func(_ context.Context, name string) (map[string]string, error) { return p.labelsOf(name), nil }
@@ -238,8 +240,8 @@ func (p *pass) knows(namespace string) bool {
 	return ok
 }
 
-// labelsOf returns the labels of a namespace, those that every namespace has if nothing else
-// is known.
+// labelsOf returns the labels of a namespace. If they are not known, it returns the labels that
+// every namespace has.
 func (p *pass) labelsOf(namespace string) map[string]string {
 	if found, ok := p.Namespaces[namespace]; ok {
 		return found
@@ -247,7 +249,7 @@ func (p *pass) labelsOf(namespace string) map[string]string {
 	return map[string]string{corev1.LabelMetadataName: namespace}
 }
 
-// looksAt reports whether a selector looks at other labels than some.
+// looksAt reports whether a selector looks at labels other than those in besides.
 func looksAt(s labels.Selector, besides ...string) bool {
 	if s == nil {
 		return false

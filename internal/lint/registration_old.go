@@ -34,7 +34,7 @@ var registrationOld = &Rule{
 	},
 }
 
-// inBeta is an example in v1beta1, with a text replaced.
+// inBeta returns an example in v1beta1, with a text replaced.
 func inBeta(example, old, by string) string {
 	example = strings.Replace(example, "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1", 1)
 	if old == "" {

@@ -47,7 +47,7 @@ var registrationWritable = &Rule{
 	},
 }
 
-// everybody are the groups that users are in without anybody's doing.
+// everybody are the users and groups that stand for many users, such as all authenticated ones.
 var everybody = []string{"system:authenticated", "system:unauthenticated", "system:anonymous", "system:serviceaccounts"}
 
 var writes = []string{"*", "create", "update", "patch", "delete", "deletecollection"}
@@ -56,7 +56,7 @@ func writesAny(r *rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(writes, v) })
 }
 
-// writableRegistration returns a kind of registration that rules allow to write.
+// writableRegistration returns a kind of registration that a user with the rules may write.
 func writableRegistration(rules []rbacv1.PolicyRule) string {
 	for i := range rules {
 		r := &rules[i]
@@ -72,7 +72,7 @@ func writableRegistration(rules []rbacv1.PolicyRule) string {
 	return ""
 }
 
-// writesPods reports whether rules allow to write what runs.
+// writesPods reports whether a user with the rules may write pods or workloads.
 func writesPods(rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool {
 		return writesAny(&r) && slices.ContainsFunc(r.Resources, func(resource string) bool {

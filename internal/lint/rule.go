@@ -15,24 +15,24 @@ const (
 	Note    Level = "note"
 )
 
-// Rule is one thing that can be wrong.
+// Rule finds one kind of fault.
 type Rule struct {
 	// ID names the rule. It does not change.
 	ID string
-	// Level is that of its worst findings.
+	// Level is the level of its worst findings.
 	Level Level
-	// Title says in one sentence what is wrong. Why says what happens then, and Fix what to
+	// Title says in one sentence what the fault is. Why says what happens then, and Fix what to
 	// do.
 	Title, Why, Fix string
 	// Advice is the anchor of the section of the Kubernetes page "Admission Webhook Good
 	// Practices" that the rule stands for; empty when the page does not have it.
 	Advice string
-	// Reads are the parts of the world that it looks at besides the registrations.
+	// Reads are the parts of the world that the rule reads in addition to the registrations.
 	Reads []Part
 	// Fails is a file that breaks the rule, and Passes one that does not.
 	Fails, Passes string
-	// OnWrite reports whether the rule can be judged by what a server knows anyway, at little
-	// cost: the server tells its errors to who writes a registration.
+	// OnWrite reports whether a server can check the rule at little cost by what it knows anyway:
+	// a client that writes a registration gets the errors as warnings.
 	OnWrite bool
 	// Upgrade reports whether the rule runs only if the World has an Upgrade.
 	Upgrade bool
@@ -59,16 +59,17 @@ type Finding struct {
 	Level Level
 	// Message is one sentence or two, without a full stop at the end.
 	Message string
-	// Object has it, at Path: names of fields and indexes of lists.
+	// Object is the object with the fault. Path is the place: names of fields and indexes of
+	// lists.
 	Object Object
 	Path   []any
 
-	// cause, if set, is what several findings have in common: they become one, which names who
-	// the others are about.
+	// cause, if set, is the common cause of several findings. They become one finding, which
+	// names the who of the others.
 	cause, who string
 }
 
-// Field is the path as users write it: webhooks[0].rules[1].
+// Field returns the path as users write it: webhooks[0].rules[1].
 func (f *Finding) Field() string { return pathText(f.Path) }
 
 func pathText(path []any) string {

@@ -49,7 +49,7 @@ failurePolicy: Ignore
 	},
 }
 
-// rulesPath is where a rule is written, below the entry.
+// rulesPath returns the path of a rule, below the entry.
 func rulesPath(e *registration.Entry, i int) []any {
 	switch {
 	case e.Policy != nil:
@@ -60,7 +60,7 @@ func rulesPath(e *registration.Entry, i int) []any {
 	return []any{"rules", i}
 }
 
-// matcher says which rules match anything at all.
+// matcher decides whether a rule matches any request at all.
 type matcher struct {
 	*pass
 	targets []plan.Request
@@ -72,7 +72,8 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 	found, ok := m.known[key]
 	if !ok {
 		found = slices.ContainsFunc(m.targets, func(q plan.Request) bool {
-			// Which names objects will have, nobody knows.
+			// The names of later objects are not known, so one that the rule names stands for
+			// them.
 			if len(r.ResourceNames) > 0 {
 				q.Name = r.ResourceNames[0]
 			}
@@ -83,7 +84,7 @@ func (m *matcher) matches(source registration.Source, r *registration.Rule) bool
 	return found
 }
 
-// targets are all requests that the API can be sent, as far as rules tell them apart.
+// targets returns all requests to the API, as far as rules can tell them apart.
 func (p *pass) targets() []plan.Request {
 	var list []plan.Request
 	for i := range p.Resources {
@@ -101,8 +102,8 @@ func (p *pass) targets() []plan.Request {
 	return list
 }
 
-// undefined returns a group of a rule whose kinds a file would have to define and none does;
-// empty when there is none.
+// undefined returns a group of a rule whose kinds must be defined in a file and are not; empty
+// when there is none.
 func (p *pass) undefined(r *registration.Rule) string {
 	if !p.Partial {
 		return ""
@@ -127,7 +128,7 @@ func (p *pass) undefined(r *registration.Rule) string {
 	return ""
 }
 
-// mismatch says what is wrong with a rule that matches nothing.
+// mismatch says why a rule matches no request.
 func (p *pass) mismatch(source registration.Source, r *registration.Rule) string {
 	// named are those of the rule's resources that are served in some version.
 	var served, named []string

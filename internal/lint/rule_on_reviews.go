@@ -31,7 +31,7 @@ failurePolicy: Fail
 			for i := range e.Rules {
 				r := &e.Rules[i]
 				if slices.Contains(r.APIGroups, "*") {
-					// That is another rule.
+					// Another rule reports this.
 					continue
 				}
 				var names []string

@@ -55,7 +55,7 @@ metadata: {name: storage, labels: {runlevel: "1"}}
 	},
 }
 
-// runlevel returns the label that says that a namespace starts first, as key=value.
+// runlevel returns the label of a namespace whose pods start first, as key=value.
 func runlevel(labels map[string]string) string {
 	for _, key := range []string{"runlevel", "openshift.io/run-level"} {
 		if value := labels[key]; value == "0" || value == "1" {

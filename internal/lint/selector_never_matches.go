@@ -54,8 +54,8 @@ func (p *pass) selectsNamespace(s labels.Selector) bool {
 	return false
 }
 
-// contradicts reports whether no labels at all satisfy a selector. Requirements on different
-// keys cannot contradict each other.
+// contradicts reports whether no labels can satisfy a selector. Requirements on different keys
+// cannot contradict each other.
 func contradicts(s labels.Selector) bool {
 	requirements, selectable := s.Requirements()
 	if !selectable {
@@ -66,7 +66,7 @@ func contradicts(s labels.Selector) bool {
 		byKey[r.Key()] = append(byKey[r.Key()], r)
 	}
 	for key, list := range byKey {
-		// A value that is named, another one, and none.
+		// Try each value that a requirement names, another value, and no value.
 		values := map[string]bool{"something-else": true}
 		for _, r := range list {
 			for v := range r.Values() {

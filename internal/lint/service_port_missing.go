@@ -18,7 +18,7 @@ var servicePortMissing = &Rule{
 	check: func(p *pass) {
 		for _, c := range p.clients() {
 			if c.Service == nil || c.Service.Port == 0 {
-				// Without a port the service chooses.
+				// A webhook without a port in its service is left out.
 				continue
 			}
 			name, inside := p.serviceOf(c.ClientConfig)

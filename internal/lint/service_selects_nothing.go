@@ -18,7 +18,8 @@ var serviceSelectsNothing = &Rule{
 			if !inside || s == nil || len(s.Spec.Selector) == 0 || len(p.behind(name)) > 0 {
 				continue
 			}
-			// A repository need not have the workload; one in the same namespace says that it does.
+			// A repository need not have the workload. If it has any workload in the same
+			// namespace, it should have this one.
 			if p.Ready[name] > 0 || !p.hasWorkloads(name.Namespace) {
 				continue
 			}
@@ -36,7 +37,7 @@ func (p *pass) hasWorkloads(namespace string) bool {
 	return false
 }
 
-// server is the Deployment of the examples, with pods of a label.
+// server returns the Deployment of the examples, whose pods have the label app.
 func server(app string, replicas int) string {
 	return `---
 apiVersion: apps/v1

@@ -90,8 +90,8 @@ webhooks:
 	},
 }
 
-// longest is how long the webhooks of a request may take if none is spared by a selector or a
-// condition. A plan is worth its price only if that is too long.
+// longest returns how long the webhooks of a request may take if no selector or condition leaves
+// one out. Only if that is too long, a plan is worth its cost.
 func (p *pass) longest(q *probe) time.Duration {
 	var sum time.Duration
 	for _, source := range hooks {
@@ -109,7 +109,8 @@ func (p *pass) longest(q *probe) time.Duration {
 	return sum
 }
 
-// someNamespace is a namespace for an object of a resource, empty if it has none.
+// someNamespace returns a namespace for an object of a resource, empty if the resource is not
+// namespaced.
 func (p *pass) someNamespace(r *Resource) string {
 	if r.Namespaced {
 		return "default"

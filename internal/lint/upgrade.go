@@ -15,16 +15,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Upgrade is a release of Kubernetes that the registrations are to work with.
+// Upgrade is a release of Kubernetes with which the registrations must work.
 type Upgrade struct {
 	// From is the present release; nil when it is not known. To is the target.
 	From, To *version.Version
-	// Known is the release that the data here is of: which APIs later ones introduce is not known.
+	// Known is the release of the data here: the APIs that later releases introduce are not
+	// known.
 	Known *version.Version
 	// Lives are the built-in kinds of all releases.
 	Lives []Life
 	// Flags and Plugins are those of the kube-apiserver of release Known, and Dropped says what
-	// replaces a plugin that it has no more.
+	// replaces a plugin that it does not have any more.
 	Flags, Plugins map[string]bool
 	Dropped        map[string]string
 	// Servers are the command lines of kube-apiserver, and the lists of its plugins, in files.
@@ -46,7 +47,7 @@ func (l *Life) served(release *version.Version) bool {
 	return (l.Introduced == nil || release.AtLeast(l.Introduced)) && (l.Removed == nil || release.LessThan(l.Removed))
 }
 
-// stable reports whether the version is served unless somebody switches it off.
+// stable reports whether the version is served unless a flag switches it off.
 func (l *Life) stable() bool {
 	return !strings.Contains(l.Version, "alpha") && !strings.Contains(l.Version, "beta")
 }
@@ -55,7 +56,7 @@ func (l *Life) stable() bool {
 type ServerOption struct {
 	Object
 	Path []any
-	// Flag is its name without dashes, and Value what it is set to. A Plugin has no flag.
+	// Flag is the name of the flag without dashes, and Value its value. A Plugin has no flag.
 	Flag, Value, Plugin string
 }
 
@@ -75,7 +76,7 @@ func (u *Upgrade) emptied(group, v string) bool {
 	return u.life(in) != nil && u.life(func(l *Life) bool { return in(l) && l.served(u.To) }) == nil
 }
 
-// instead says what to write in place of a version that the target does not serve.
+// instead returns a text with the replacement of a version that the target does not serve.
 func (u *Upgrade) instead(l *Life) string {
 	if r := l.Replacement; !r.Empty() {
 		if next := u.life(func(o *Life) bool { return o.Group == r.Group && o.Version == r.Version && o.Kind == r.Kind }); next == nil || next.served(u.To) {

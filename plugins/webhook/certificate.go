@@ -22,15 +22,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// certificate is the serving certificate, and by what it is verified.
+// certificate is the serving certificate, with the authority that verifies it.
 type certificate struct {
 	pair *tls.Certificate
-	// authority is the PEM bundle that registrations have.
+	// authority is the PEM bundle in the registrations.
 	authority []byte
 	renewAt   time.Time
 }
 
-// firstCertificate takes the certificate to serve with.
+// firstCertificate sets the first serving certificate.
 func (s *Server) firstCertificate() error {
 	c, err := s.newest()
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) firstCertificate() error {
 	return nil
 }
 
-// newest takes the certificate of the directory if it is still good for long, and makes one
+// newest returns the certificate of the directory if it is still valid for long, and makes one
 // otherwise.
 func (s *Server) newest() (*certificate, error) {
 	host, names := s.hosts()
@@ -77,7 +77,7 @@ func (s *Server) newest() (*certificate, error) {
 const (
 	// trustWithin is how long API servers may take to act on a registration.
 	trustWithin = 10 * time.Second
-	// renewAgain is when a renewal that failed is tried again.
+	// renewAgain is how long after a failed renewal the next attempt is made.
 	renewAgain = 10 * time.Second
 )
 
@@ -99,8 +99,8 @@ func (s *Server) keepCertificate(ctx context.Context) {
 	}
 }
 
-// replace serves with another certificate, after it has registered both authorities: API
-// servers that have not seen the new registration yet trust the old certificate only.
+// replace changes the serving certificate, after it has registered both authorities: API servers
+// that have not yet seen the new registration trust only the old certificate.
 func (s *Server) replace(ctx context.Context) error {
 	next, err := s.newest()
 	if err != nil {
@@ -129,7 +129,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hosts are the names that the certificate is for: the one that the cluster uses, and others.
+// hosts returns the names for the certificate: the name that the cluster uses, and others.
 func (s *Server) hosts() (string, []string) {
 	if namespace, name, ok := strings.Cut(s.options.Service, "/"); ok {
 		return name + "." + namespace + ".svc", []string{name + "." + namespace + ".svc.cluster.local"}

@@ -1,9 +1,9 @@
 // Package webhook serves compiled-in admission plugins as webhooks, for clusters whose
 // API server does not run them and cannot be configured to.
 //
-// [New] checks the options, [Server.Registrations] says which requests the cluster is
-// to send, and [Server.Run] registers, serves reviews, health and metrics, and ends with
-// its context. The rules are derived from what package plugins says each plugin is about.
+// [New] checks the options. [Server.Registrations] returns the registrations, which say which
+// requests the cluster sends. [Server.Run] registers, serves reviews, health and metrics, and
+// ends with its context. The rules come from plugins.About of each plugin.
 //
 // A plugin judges the same request that it would judge inside the API server: the review's
 // objects become the internal types that upstream's code expects, and the plugin's changes

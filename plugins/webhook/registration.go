@@ -18,22 +18,22 @@ import (
 // RegistrationName is the name of both registrations.
 const RegistrationName = "gatehouse-policies"
 
-// The passes, as they are in paths.
+// The passes, as they are named in paths.
 const (
 	mutating   = "mutate"
 	validating = "validate"
 )
 
-// path is where the reviews of a pass of a plugin go.
+// path returns the path for the reviews of a pass of a plugin.
 func path(pass, plugin string) string { return "/" + pass + "/" + plugin }
 
-// webhookName is the name of a plugin's webhook.
+// webhookName returns the name of a plugin's webhook.
 func webhookName(plugin string) string {
 	return strings.ToLower(plugin) + ".policies.gatehouse.dev"
 }
 
-// Registrations returns the registrations of the plugins: one that changes objects, one that
-// does not. Either is nil if there is no plugin for it.
+// Registrations returns the registrations of the plugins: one for mutating webhooks and one for
+// validating webhooks. Either is nil if there is no plugin for it.
 func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	var m *admissionregistrationv1.MutatingWebhookConfiguration
 	var v *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -46,7 +46,8 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 					TypeMeta: metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"}, ObjectMeta: meta,
 				}
 			}
-			// Compiled-in plugins are run again, too, when a webhook changed the object.
+			// A kube-apiserver also runs its compiled-in plugins again when a webhook changed the
+			// object.
 			again := admissionregistrationv1.IfNeededReinvocationPolicy
 			m.Webhooks = append(m.Webhooks, admissionregistrationv1.MutatingWebhook{
 				Name: webhookName(p.Name), ClientConfig: s.clientConfig(mutating, p.Name), Rules: rules(p),
@@ -72,11 +73,11 @@ func (s *Server) Registrations() (*admissionregistrationv1.MutatingWebhookConfig
 	return m, v
 }
 
-// operations are all, in the order in which rules have them.
+// operations are all operations, in the order in which rules have them.
 var operations = []apiadmission.Operation{apiadmission.Create, apiadmission.Update, apiadmission.Delete, apiadmission.Connect}
 
-// rules say which requests a plugin is about: for each resource, the operations that the
-// plugin looks at and handles.
+// rules returns the rules for the requests that a plugin is about. For each resource, they have
+// the operations that the plugin looks at and handles.
 func rules(p *served) []admissionregistrationv1.RuleWithOperations {
 	var list []admissionregistrationv1.RuleWithOperations
 	for _, about := range p.About {
@@ -135,7 +136,7 @@ func equivalent() *admissionregistrationv1.MatchPolicyType {
 	return &policy
 }
 
-// sideEffects says of a plugin whose judging has effects that it has none in a dry run.
+// sideEffects returns NoneOnDryRun for a plugin whose judging has effects, and None for others.
 func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
 	class := admissionregistrationv1.SideEffectClassNone
 	if p.Counts() {
@@ -144,8 +145,8 @@ func (p *served) sideEffects() *admissionregistrationv1.SideEffectClass {
 	return &class
 }
 
-// namespaceSelector leaves out what must work without this server: the control plane, and
-// the server's own namespace.
+// namespaceSelector leaves out the namespaces that must work without this server: those of the
+// control plane, and the server's own.
 func (s *Server) namespaceSelector() *metav1.LabelSelector {
 	excluded := slices.Clone(s.options.ExcludeNamespaces)
 	if namespace, _, ok := strings.Cut(s.options.Service, "/"); ok && !slices.Contains(excluded, namespace) {
@@ -159,12 +160,13 @@ func (s *Server) namespaceSelector() *metav1.LabelSelector {
 	}}
 }
 
-// matchConditions leave out the API server's own requests, which it may need to judge others.
+// matchConditions leave out the API server's own requests: it may need them to judge other
+// requests.
 func matchConditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{{Name: "not-the-api-server", Expression: `request.userInfo.username != "system:apiserver"`}}
 }
 
-// register stores the registrations, and deletes one that is not needed any more.
+// register stores the registrations, and deletes a registration that is not needed any more.
 func (s *Server) register(ctx context.Context) error {
 	m, v := s.Registrations()
 	all := s.client.AdmissionregistrationV1()

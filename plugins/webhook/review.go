@@ -81,11 +81,11 @@ func (r reviewer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	review.Response.UID = review.Request.UID
 	review.Request = nil
 	w.Header().Set("Content-Type", "application/json")
-	// A client that does not read the answer has gone.
+	// If this fails, the client has gone.
 	_ = json.NewEncoder(w).Encode(&review)
 }
 
-// answer has the plugin judge a request.
+// answer lets the plugin judge a request, and returns the answer.
 func (r reviewer) answer(ctx context.Context, q *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	out := &admissionv1.AdmissionResponse{}
 	a, err := attributes(q)
@@ -101,7 +101,7 @@ func (r reviewer) answer(ctx context.Context, q *admissionv1.AdmissionRequest) *
 	}
 	err = r.judge(ctx, notes)
 	for key, value := range audit.AuditContextFrom(ctx).GetEventAnnotations() {
-		// It never fails.
+		// AddAnnotation of notes never fails.
 		_ = notes.AddAnnotation(key, value)
 	}
 	notes.copyTo(out)
@@ -136,7 +136,7 @@ func refuse(out *admissionv1.AdmissionResponse, err error) *admissionv1.Admissio
 	return out
 }
 
-// attributes are a request as plugins know it.
+// attributes converts the request of a review to the attributes that plugins get.
 func attributes(q *admissionv1.AdmissionRequest) (apiadmission.Attributes, error) {
 	kind := schema.GroupVersionKind(q.Kind)
 	object, err := decode(q.Object.Raw, kind)
@@ -151,7 +151,8 @@ func attributes(q *admissionv1.AdmissionRequest) (apiadmission.Attributes, error
 		apiadmission.Operation(q.Operation), nil, q.DryRun != nil && *q.DryRun, caller(&q.UserInfo)), nil
 }
 
-// decode reads an object: a built-in kind as its internal type, and any other as it is.
+// decode reads an object: a built-in kind as its internal type, and any other kind as
+// unstructured content.
 func decode(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -181,7 +182,7 @@ func caller(u *authenticationv1.UserInfo) user.Info {
 	return info
 }
 
-// notes are what a plugin says besides its verdict.
+// notes are the warnings and annotations that a plugin adds to its verdict.
 type notes struct {
 	apiadmission.Attributes
 
@@ -206,7 +207,7 @@ func (n *notes) AddAnnotation(key, value string) error {
 	if n.mu.annotations == nil {
 		n.mu.annotations = map[string]string{}
 	}
-	// The API server puts the webhook's name in front, and keys have one slash.
+	// The API server prefixes keys with the webhook's name, and a key has only one slash.
 	n.mu.annotations[key[strings.LastIndex(key, "/")+1:]] = value
 	return nil
 }

@@ -29,14 +29,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// kubernetesVersion is the release whose plugins these are.
+// kubernetesVersion is the release that the plugins come from.
 const kubernetesVersion = "1.37.1"
 
 const (
 	// drainTimeout is how long reviews that came before the end may take.
 	drainTimeout = 15 * time.Second
-	// maxReview bounds a review, in bytes: two objects of the largest size that etcd
-	// takes, and what is around them.
+	// maxReview bounds a review, in bytes. It has room for two objects of the largest size that
+	// etcd takes, and for the rest of the review.
 	maxReview = 8 << 20
 )
 
@@ -54,19 +54,19 @@ type Options struct {
 	// Service is the service in front of the server, as NAMESPACE/NAME, and URL another
 	// way for the cluster to reach it. Without both, the URL is that of BindAddress.
 	Service, URL string
-	// CertDir is where the certificate is kept, for the next start and for other servers
-	// behind the same service. Empty means that each start makes a new one.
+	// CertDir is where the certificate is kept, for the next start and for other servers behind
+	// the same service. Empty means that each start makes a new certificate.
 	CertDir string
-	// ExcludeNamespaces are namespaces whose requests are not sent, those of the control
-	// plane above all.
+	// ExcludeNamespaces are namespaces whose requests the cluster does not send, mainly those of
+	// the control plane.
 	ExcludeNamespaces []string
-	// IgnoreFailures lets requests pass that no answer came for.
+	// IgnoreFailures lets requests pass for which the cluster gets no answer.
 	IgnoreFailures bool
 	// Timeout is how long the cluster waits for an answer, at least a second; 0 means 10 s.
 	Timeout time.Duration
 }
 
-// Server serves plugins as webhooks. It is made by New and used once.
+// Server serves plugins as webhooks. New makes it. It is used once.
 type Server struct {
 	options   Options
 	client    kubernetes.Interface
@@ -76,21 +76,21 @@ type Server struct {
 	// base is the URL of the server, without a path; empty behind a service.
 	base        string
 	certificate atomic.Pointer[certificate]
-	// trusted are the authorities that the registrations have, in PEM.
+	// trusted are the authorities in the registrations, as PEM.
 	trusted []byte
 	ready   atomic.Bool
 	// drained is closed when no more reviews come.
 	drained chan struct{}
 }
 
-// served is a plugin, and where it is in the registrations.
+// served is a plugin that is served, with its row in the table.
 type served struct {
 	plugins.Plugin
 	apiadmission.Interface
 }
 
-// New makes the plugins, listens, and serves nothing yet. Close must be called unless Run
-// is. The error is one sentence that names the option.
+// New makes the plugins, listens, and serves nothing yet. The caller must call Run or Close. The
+// error is one sentence that names the option.
 func New(o Options) (*Server, error) {
 	s := &Server{options: o, drained: make(chan struct{})}
 	if err := s.complete(); err != nil {
@@ -118,13 +118,13 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Close gives back what New took.
+// Close closes the listener of a Server that does not Run.
 func (s *Server) Close() {
 	close(s.drained)
 	s.listener.Close()
 }
 
-// complete fills in the defaults and says what is wrong.
+// complete fills in the defaults, and returns an error if an option is wrong.
 func (s *Server) complete() error {
 	o := &s.options
 	if len(o.Plugins) == 0 {
@@ -202,9 +202,9 @@ func (s *Server) makePlugins() error {
 	return nil
 }
 
-// Run reads what the plugins need, registers them, and serves reviews until ctx ends. It
-// then lets the reviews that came before end, and returns nil. The registrations stay: other
-// servers may be behind them. It calls ready, which may be nil, once.
+// Run reads the objects that the plugins need, registers the plugins, and serves reviews until
+// ctx ends. It then waits for the reviews that came before, and returns nil. The registrations
+// stay: other servers may serve them. Run calls ready, which may be nil, once.
 func (s *Server) Run(ctx context.Context, ready func(url string)) error {
 	defer s.informers.Shutdown()
 	defer close(s.drained)
@@ -244,7 +244,7 @@ func (s *Server) Run(ctx context.Context, ready func(url string)) error {
 	return ending(ctx, nil)
 }
 
-// ending returns what Run ends with: nil when its context ended.
+// ending returns the error of Run: nil when its context ended.
 func ending(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
@@ -256,7 +256,7 @@ func ending(ctx context.Context, err error) error {
 	}
 }
 
-// prepare reads what the plugins need, and registers them.
+// prepare reads the objects that the plugins need, and registers the plugins.
 func (s *Server) prepare(ctx context.Context) error {
 	s.informers.Start(ctx.Done())
 	for kind, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
@@ -267,7 +267,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	return s.register(ctx)
 }
 
-// reachable works out how the cluster reaches the server.
+// reachable sets the URL at which the cluster reaches the server, unless there is a service.
 func (s *Server) reachable() error {
 	o := &s.options
 	if o.Service != "" && o.URL != "" {

@@ -12,15 +12,15 @@ import (
 
 // Acceptance accepts findings.
 type Acceptance struct {
-	// Rule is the rule of a finding, or what it begins with: denied accepts denied/PodSecurity.
+	// Rule is the rule of a finding, or its beginning: denied accepts denied/PodSecurity.
 	Rule string
 	// Object is KIND/NAME or KIND/NAMESPACE/NAME, File a pattern of path.Match; empty for all.
 	Object, File string
-	// Reason says why. By is where it was written.
+	// Reason says why the findings are accepted. By is where the acceptance was written.
 	Reason, By string
 }
 
-// skips reports whether an object is of a kind that is not judged.
+// skips reports whether the object is of a kind in Options.Skip, which is not judged.
 func (r *run) skips(t *task) bool {
 	gvk := t.sent.GroupVersionKind()
 	return slices.ContainsFunc(r.Skip, func(one string) bool {
@@ -46,12 +46,12 @@ func (a *Acceptance) matches(f *Finding) bool {
 	return a.Object == "" || f.Object == kind+" "+name
 }
 
-// ruleMatches reports whether a rule is the accepted one, or has it before a cause.
+// ruleMatches reports whether a rule is the accepted rule, or the accepted rule with a cause.
 func ruleMatches(accepted, rule string) bool {
 	return rule == accepted || strings.HasPrefix(rule, accepted+"/")
 }
 
-// accept takes accepted findings out of the report.
+// accept moves accepted findings of the report to Suppressed.
 func (r *run) accept() {
 	comments := map[string][]*manifests.Acceptance{}
 	for i := range r.Set.Acceptances {
@@ -85,7 +85,7 @@ func (r *run) accept() {
 		message := ""
 		switch {
 		case FindRule(a.Rule) == nil || used[a]:
-			// Other commands have rules, too.
+			// The rule may belong to another command.
 			continue
 		case a.Reason == "":
 			message = fmt.Sprintf("the acceptance of %s has no reason: write '# gatehouse: accept %s: REASON'", a.Rule, a.Rule)

@@ -28,30 +28,30 @@ type task struct {
 	kind            *offline.Kind
 	namespace, name string
 
-	// answer is what the server said; nil before it is asked, and when a mistake keeps the
-	// object from being sent. stored reports whether there was such an object.
+	// answer is the server's answer; nil before the object is sent, and when a mistake keeps it
+	// from being sent. stored reports whether the server had such an object.
 	answer *answer
 	stored bool
-	// unchanged reports whether that object is as the file has it, so that nothing is sent. current
-	// is that object; empty when it was not read.
+	// unchanged reports whether the stored object equals that of the file, so that nothing is
+	// sent. current is the stored object; empty when it was not read.
 	unchanged bool
 	current   []byte
 	// dryRun reports whether the object is judged and not stored: a later document has another
 	// variant of it.
 	dryRun bool
-	// denials are who denied the object. lenient is the answer to an object with unknown fields
-	// when these are ignored, and lenientDenials who denied it then.
+	// denials are the reasons why admission denied the object. lenient is the answer to an object
+	// with unknown fields when these are ignored, and lenientDenials are the reasons then.
 	denials, lenientDenials []denial
 	lenient                 *answer
 	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
 	// object is not judged.
 	ignoresFields, skipped bool
-	// result is where the report has it.
+	// result is the object in the report.
 	result *Object
 
-	// removed reports whether the object is of the version before. If the snapshot has it, it is
-	// restored; if not, it is made, and leftOut says why it could not be. there reports whether the
-	// server has it.
+	// removed reports whether the object is of the version before. If the snapshot has the
+	// object, restored is set. If not, the object is made, and leftOut says why that failed.
+	// there reports whether the server has the object.
 	removed, restored, there bool
 	leftOut                  string
 }
@@ -70,7 +70,7 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 	}
 	if r.ServerSide {
 		if r.Old != nil && !t.removed {
-			// The answer does not say what changed.
+			// The answer does not say whether the object changed.
 			current, err := r.admin.do(ctx, request{method: http.MethodGet, path: t.path()})
 			if err != nil {
 				return nil, err
@@ -93,8 +93,8 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 		}
 		return r.create(ctx, c, t)
 	}
-	// kubectl looks for the object first. Few objects are there, and an answer to a create is
-	// the same when there is none.
+	// kubectl looks for the object first. Few objects exist before, and the answer to a create is
+	// the same for an object that does not exist.
 	made, err := r.create(ctx, c, t)
 	if err != nil || made.ok() || made.code == http.StatusNotFound {
 		return made, err
@@ -106,7 +106,7 @@ func (r *run) apply(ctx context.Context, c *client, t *task) (*answer, error) {
 	return made, nil
 }
 
-// change changes an object that is stored. Without one, it returns nil.
+// change changes a stored object. It returns nil if there is no such object.
 func (r *run) change(ctx context.Context, c *client, t *task) (*answer, error) {
 	if t.name == "" || len(content.IsPathSegmentName(t.name)) > 0 {
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *run) create(ctx context.Context, c *client, t *task) (*answer, error) {
 		}
 		pruneNulls(object.Object)
 		if object.GetResourceVersion() != "" {
-			// The object was written by a cluster. kubectl leaves it out.
+			// The object was read from a cluster. kubectl leaves the resourceVersion out.
 			object.SetResourceVersion("")
 		}
 		return c.do(ctx, request{
@@ -177,11 +177,11 @@ func (t *task) query(manager string) url.Values {
 	return q
 }
 
-// path is where the object is.
+// path returns the path of the object.
 func (t *task) path() string { return collection(t.kind, t.namespace) + "/" + url.PathEscape(t.name) }
 
-// patch changes a stored object as kubectl apply does, by what was applied before, is applied
-// now, and is stored.
+// patch changes a stored object as kubectl apply does, by the object that was applied before, the
+// one that is applied now, and the stored one.
 func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, error) {
 	stored := &unstructured.Unstructured{}
 	if err := stored.UnmarshalJSON(current); err != nil {
@@ -217,7 +217,7 @@ func (t *task) patch(ctx context.Context, c *client, current []byte) (*answer, e
 	return c.do(ctx, change)
 }
 
-// pruneNulls takes out members without a value, which kubectl does not create.
+// pruneNulls removes members without a value, which kubectl does not create.
 func pruneNulls(value any) {
 	switch v := value.(type) {
 	case map[string]any:

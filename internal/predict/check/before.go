@@ -27,12 +27,12 @@ const (
 	unchanged = "unchanged"
 )
 
-// mostLeftOut is how many objects of the version before are named that could not be made.
+// mostLeftOut is how many objects that could not be made of the version before a note names.
 const mostLeftOut = 10
 
-// before makes what is there before the objects are applied: what the snapshot has and what the
-// version before has. The objects of the version before are there as if they had been made before
-// what only refuses them. What changes objects has changed them.
+// before makes the objects that exist before the objects of the set are applied: those of the
+// snapshot and those of the version before. The objects of the version before are made before the
+// registrations that only refuse objects, and after those that change objects.
 func (r *run) before(ctx context.Context) error {
 	var first, last []*unstructured.Unstructured
 	if r.Snapshot != nil {
@@ -83,7 +83,8 @@ var (
 	limitsKind = schema.GroupKind{Kind: "LimitRange"}
 )
 
-// refuses reports whether an object registers what refuses objects and never changes them.
+// refuses reports whether an object is a registration that refuses objects and never changes
+// them.
 func refuses(u *unstructured.Unstructured) bool {
 	kind := u.GroupVersionKind().GroupKind()
 	if kind.Group != registration.GroupName {
@@ -115,8 +116,8 @@ func (r *run) identity(u *unstructured.Unstructured) identity {
 	return id
 }
 
-// planOld makes a task of every object of the version before that the snapshot has not. Of several
-// documents with the same object, the last one counts.
+// planOld makes a task of every object of the version before that the snapshot does not have. Of
+// several documents with the same object, the last one counts.
 func (r *run) planOld(restored []*unstructured.Unstructured) {
 	paramKinds := paramKindsOf(r.Old)
 	known := map[schema.GroupKind]map[string]bool{}
@@ -131,7 +132,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}, removed: true}
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		if t.name == "" {
-			// Each apply makes another one.
+			// Each apply makes another object.
 			continue
 		}
 		t.stage = stageFor(t.sent, paramKinds)
@@ -142,7 +143,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 	}
 }
 
-// paramKindsOf are the kinds that the policies of a set refer to.
+// paramKindsOf returns the kinds of params of the policies of a set.
 func paramKindsOf(set *manifests.Set) map[schema.GroupKind]bool {
 	kinds := map[schema.GroupKind]bool{}
 	for _, o := range set.Objects {
@@ -201,7 +202,7 @@ func (r *run) makeOld(ctx context.Context, batch []*task) error {
 	return group.Wait()
 }
 
-// noteOld notes what could not be made of the version before.
+// noteOld notes the objects of the version before that could not be made.
 func (r *run) noteOld() {
 	for _, p := range r.Old.Problems {
 		if !p.Warning {
@@ -223,8 +224,8 @@ func (r *run) noteOld() {
 	}
 }
 
-// gone are the objects of the version before that the files have no more, in the order in which
-// they are deleted: what needs others comes before these.
+// gone returns the objects of the version before that the files do not have any more, in the
+// order in which they are deleted: an object that needs others comes before these.
 func (r *run) gone() []*task {
 	kept := map[identity]bool{}
 	for _, t := range r.tasks {
@@ -242,7 +243,8 @@ func (r *run) gone() []*task {
 	return list
 }
 
-// owning is when an object of a stage is deleted: after those that live in it.
+// owning returns the place of an object in the deletions of a stage: an object is deleted after
+// those that live in it.
 func owning(t *task) int {
 	switch t.kind.Kind.Kind {
 	case "CustomResourceDefinition":
@@ -253,14 +255,15 @@ func owning(t *task) int {
 	return 0
 }
 
-// judges reports whether requests are judged by an object of this kind. It is deleted before the
-// others are applied, as one that is new is created before.
+// judges reports whether requests are judged by an object of this kind. Such an object is deleted
+// before the others are applied, just as a new one is created before them.
 func (t *task) judges() bool {
 	kind := t.kind.Kind.GroupKind()
 	return t.stage == registrations || t.stage == bindings || kind == quotaKind || kind == limitsKind
 }
 
-// remove deletes what the files have no more: what judges requests, or the rest.
+// remove deletes objects that the files do not have any more: those that judge requests, or the
+// others.
 func (r *run) remove(ctx context.Context, judging bool) error {
 	any := false
 	for _, t := range r.gone() {
@@ -287,7 +290,8 @@ func (r *run) remove(ctx context.Context, judging bool) error {
 	return r.server.server.CaughtUp(ctx)
 }
 
-// judgedRemovals notes what the server said of the deletions, and what they take along.
+// judgedRemovals notes the server's answers to the deletions, and the objects that go with the
+// deleted ones.
 func (r *run) judgedRemovals() {
 	for _, t := range r.removed {
 		found := len(r.report.Findings)
@@ -329,14 +333,14 @@ func alike(a, b []byte) bool {
 		u.SetManagedFields(nil)
 		delete(u.Object, "status")
 		annotations := u.GetAnnotations()
-		// A snapshot is without.
+		// A snapshot does not have this annotation.
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		u.SetAnnotations(annotations)
 	}
 	return apiequality.Semantic.DeepEqual(before.Object, after.Object)
 }
 
-// operation is what is done with an object; empty when that is not known.
+// operation returns the operation on an object; empty when it is not known.
 func (t *task) operation() string {
 	switch {
 	case t.removed:

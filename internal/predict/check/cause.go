@@ -49,7 +49,8 @@ type denial struct {
 	message string
 }
 
-// denials asks the server who denied an object. There are none when it was not admission.
+// denials reads from the server's trace why admission denied an object. It returns none when
+// admission did not deny it.
 func (r *run) denials(ctx context.Context, a *answer) ([]denial, error) {
 	if a == nil || a.ok() || a.trace == "" {
 		return nil, nil
@@ -64,7 +65,7 @@ func (r *run) denials(ctx context.Context, a *answer) ([]denial, error) {
 		return nil, nil
 	}
 	list := denialsOf(&record.Steps[i])
-	// The answer has the words of one of them.
+	// The answer has the message of one of the denials.
 	said := max(0, slices.IndexFunc(list, func(d denial) bool { return strings.HasSuffix(a.status.Message, d.message) }))
 	for k := range list {
 		switch d := &list[k]; {
@@ -77,7 +78,7 @@ func (r *run) denials(ctx context.Context, a *answer) ([]denial, error) {
 	return list, nil
 }
 
-// denialsOf returns who denied the request in a step.
+// denialsOf returns the denials in a step.
 func denialsOf(s *trace.StepRecord) []denial {
 	var list []denial
 	for i := range s.Judgements {
@@ -120,13 +121,13 @@ func validationOf(j *trace.JudgementRecord, c *trace.ConsequenceRecord) string {
 	return ""
 }
 
-// policyWarning is how a policy warns, and podSecurityWarning how PodSecurity does.
+// policyWarning matches the warnings of a policy, and podSecurityWarning those of PodSecurity.
 var (
 	policyWarning      = regexp.MustCompile(`^Validation failed for ValidatingAdmissionPolicy '([^']+)' with binding '([^']+)': `)
 	podSecurityWarning = regexp.MustCompile(`^(would violate PodSecurity|existing pods in namespace .* violate the new PodSecurity)`)
 )
 
-// warningCause returns who gave a warning, as far as its words say so.
+// warningCause returns the cause of a warning, as far as its text names it.
 func warningCause(text string) Cause {
 	if m := policyWarning.FindStringSubmatch(text); m != nil {
 		return Cause{Plugin: admission.ValidatingPolicyName, Policy: m[1], Binding: m[2]}
@@ -137,7 +138,7 @@ func warningCause(text string) Cause {
 	return Cause{}
 }
 
-// deniedRule returns the rule of a denial: the namespace that is missing has one of its own.
+// deniedRule returns the rule of a denial. A missing namespace has a rule of its own.
 func deniedRule(s *metav1.Status, d *denial) string {
 	if base := ruleOf(s); base == ruleNamespace {
 		return base

@@ -9,35 +9,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
 
-// Options say what is checked, and how.
+// Options say which objects are checked, and how.
 type Options struct {
 	// Set are the objects.
 	Set *manifests.Set
-	// Old is the version before of the files, nil for none: its objects are there, so that those of
-	// Set are updates, and what Set has no more is deleted.
+	// Old is the version before of the files, nil for none. Its objects exist before the check,
+	// so that those of Set are updates. Objects that Set does not have any more are deleted.
 	Old *manifests.Set
 	// Snapshot is the cluster that the objects are meant for; nil for an empty one.
 	Snapshot *clustersnapshot.Snapshot
-	// Namespace is where objects are that name none; empty means default. With
-	// NamespaceEnforced, objects that name another one are refused, as by kubectl -n.
+	// Namespace is the namespace of objects that name none; empty means default. With
+	// NamespaceEnforced, objects that name another namespace are refused, as by kubectl -n.
 	Namespace         string
 	NamespaceEnforced bool
-	// As is the user who applies the objects, with Groups; empty for an administrator.
+	// As is the user that applies the objects, with Groups; empty for an administrator.
 	As     string
 	Groups []string
 	// ServerSide applies as kubectl apply --server-side does.
 	ServerSide bool
-	// Call calls the webhooks. ServiceAddresses say where those are that name a service,
-	// each as NAMESPACE/NAME[:PORT]=HOST:PORT.
+	// Call calls the webhooks. ServiceAddresses have the addresses of webhooks that name a
+	// service, each as NAMESPACE/NAME[:PORT]=HOST:PORT.
 	Call             bool
 	ServiceAddresses []string
-	// AllowUnseen are the resources of the cluster that need not be read, or EverythingUnseen:
-	// what was not read is an error if it could change the verdict on an object.
+	// AllowUnseen are the resources of the cluster that need not be read, or EverythingUnseen.
+	// Another resource that was not read is an error if it could change the verdict on an object.
 	AllowUnseen []string
-	// Skip are kinds whose objects are not judged, as KIND or GROUP/KIND. What other objects need
-	// of them is there all the same.
+	// Skip are kinds whose objects are not judged, as KIND or GROUP/KIND. The server makes them
+	// all the same, since other objects may need them.
 	Skip []string
-	// MissingDefinitions says what becomes of objects whose kind nobody defines; empty means
+	// MissingDefinitions says what happens to objects of a kind without a definition; empty means
 	// MissingIsError.
 	MissingDefinitions MissingDefinitions
 	// Accepted are findings that do not count.
@@ -49,26 +49,26 @@ type Options struct {
 	VersionNote string
 	// Diff asks what the server made of each object.
 	Diff bool
-	// Progress, if it is set, is called with what is done, how many objects are done, and of how
-	// many, from one goroutine at a time.
+	// Progress, if it is set, is called with the part of the check, how many objects are done,
+	// and of how many. Only one goroutine at a time calls it.
 	Progress func(what string, done, of int)
 
-	// rehearse makes a World.
+	// rehearse is set for a World.
 	rehearse bool
 }
 
-// MissingDefinitions says what becomes of objects of a kind that is neither built in nor defined.
+// MissingDefinitions says what happens to objects of a kind that is neither built in nor defined.
 type MissingDefinitions string
 
-// What may become of them.
+// The values of MissingDefinitions.
 const (
 	MissingIsError   MissingDefinitions = "error"
 	MissingIsWarning MissingDefinitions = "warn"
 	MissingIsSkipped MissingDefinitions = "skip"
 )
 
-// Run checks the objects. The error says that they could not be checked; what is wrong with
-// them is in the Report.
+// Run checks the objects. The error says that they could not be checked; the faults of the
+// objects are in the Report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
 	report := newReport(&o)

@@ -32,7 +32,7 @@ func newClient(config *rest.Config, as string, groups []string) (*client, error)
 	return &client{config.Host, c}, err
 }
 
-// request is what is sent.
+// request is a request to the server.
 type request struct {
 	method, path string
 	query        url.Values
@@ -40,7 +40,7 @@ type request struct {
 	body         []byte
 }
 
-// answer is what came back. status is set unless the code says success.
+// answer is the server's answer. status is set unless the code says success.
 type answer struct {
 	code     int
 	body     []byte
@@ -51,7 +51,7 @@ type answer struct {
 
 func (a *answer) ok() bool { return a.status == nil }
 
-// err is the refusal as an error, nil for none.
+// err returns the refusal as an error, nil for none.
 func (a *answer) err(q request) error {
 	if a.ok() {
 		return nil
@@ -89,7 +89,7 @@ func (c *client) do(ctx context.Context, q request) (*answer, error) {
 	return a, nil
 }
 
-// must is do for requests that nothing but a fault refuses.
+// must is do for requests that the server refuses only because of a fault. A refusal is an error.
 func (c *client) must(ctx context.Context, q request, into any) error {
 	a, err := c.do(ctx, q)
 	if err == nil {
@@ -101,7 +101,7 @@ func (c *client) must(ctx context.Context, q request, into any) error {
 	return json.Unmarshal(a.body, into)
 }
 
-// collection is the path of the objects of a kind in a namespace.
+// collection returns the path of the objects of a kind in a namespace.
 func collection(k *offline.Kind, namespace string) string {
 	p := path.Join("/apis", k.Resource.Group, k.Resource.Version)
 	if k.Resource.Group == "" {
@@ -113,7 +113,7 @@ func collection(k *offline.Kind, namespace string) string {
 	return p + "/" + k.Resource.Resource
 }
 
-// bodyOf is an object as JSON.
+// bodyOf returns an object as JSON.
 func bodyOf(content map[string]any) []byte {
 	data, err := json.Marshal(content)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// Decider is who rejected a request.
+// Decider is the plugin, policy or webhook that rejected a request.
 type Decider struct {
 	Plugin  string `json:"plugin,omitempty"`
 	Policy  string `json:"policy,omitempty"`
@@ -19,7 +19,7 @@ type Decider struct {
 	Webhook string `json:"webhook,omitempty"`
 }
 
-// Means reports whether an expected decider is one that decided.
+// Means reports whether d, which decided, is the expected decider b.
 func (b *Decider) Means(d Decider) bool {
 	return (b.Plugin == "" || b.Plugin == d.Plugin) && (b.Policy == "" || b.Policy == d.Policy) &&
 		(b.Binding == "" || b.Binding == d.Binding) && (b.Webhook == "" || d.Webhook != "" && IsCalled(b.Webhook, d.Webhook)) &&
@@ -43,7 +43,7 @@ func (b *Decider) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Name is the policy, the webhook or else the plugin.
+// Name returns the policy, the webhook or else the plugin.
 func (b *Decider) Name() string {
 	switch {
 	case b.Policy != "":
@@ -70,8 +70,8 @@ const (
 
 // Course is what admission did with a request.
 type Course struct {
-	// By are those that rejected it, Called the webhooks that were called, as CONFIGURATION/NAME,
-	// and Cost that of all CEL expressions of policies.
+	// By are the deciders that rejected the request. Called are the webhooks that were called, as
+	// CONFIGURATION/NAME. Cost is the cost of all CEL expressions of policies.
 	By     []Decider
 	Called []string
 	Cost   uint64

@@ -19,10 +19,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// hidden stands for what is in a secret.
+// hidden stands for the values in a secret.
 const hidden = "(hidden)"
 
-// diff notes what the server made of each object, and by what.
+// diff notes how the server changed each object, and which step of admission did it.
 func (r *run) diff(ctx context.Context) error {
 	for _, t := range r.tasks {
 		r.did(comparing, 1)
@@ -61,7 +61,7 @@ func (r *run) diff(ctx context.Context) error {
 	return nil
 }
 
-// changes are who changed what, in the order in which they did.
+// changes returns the changes of a request with the steps that made them, in order.
 func changes(record *trace.Record) []Change {
 	var list []Change
 	add := func(by string, patch []trace.PatchOperation) {
@@ -92,7 +92,7 @@ func changes(record *trace.Record) []Change {
 	return list
 }
 
-// shown is an object without what every server sets, and without secrets.
+// shown returns an object without the fields that every server sets, and without secrets.
 func shown(content, sent map[string]any) map[string]any {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(content)}
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"} {
@@ -122,10 +122,10 @@ func shown(content, sent map[string]any) map[string]any {
 	return u.Object
 }
 
-// anyone stands for what the server chooses, and chooses differently each time.
+// anyone stands for values that the server chooses differently each time.
 const anyone = "(allocated)"
 
-// allocated takes out of a service the addresses and ports that it did not ask for.
+// allocated replaces the addresses and ports of a service that the file did not ask for.
 func allocated(service, sent map[string]any) {
 	spec, _ := service["spec"].(map[string]any)
 	asked, _ := sent["spec"].(map[string]any)
@@ -148,10 +148,10 @@ func allocated(service, sent map[string]any) {
 	}
 }
 
-// drawn is the name of the volume that the plugin ServiceAccount adds.
+// drawn matches the name of the volume that the plugin ServiceAccount adds.
 var drawn = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
 
-// drawnVolumes makes the names of volumes equal that are drawn by lot.
+// drawnVolumes makes random names of volumes equal.
 func drawnVolumes(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -168,7 +168,7 @@ func drawnVolumes(value any) {
 	}
 }
 
-// hide takes the values out of a secret. The server turns stringData into data.
+// hide replaces the values of a secret. The server turns stringData into data.
 func hide(secret map[string]any) {
 	keys := map[string]any{}
 	for _, field := range []string{"data", "stringData"} {

@@ -4,7 +4,7 @@
 //
 // Run starts a server in this process, with a temporary directory and the admission plugins
 // of kube-apiserver, and applies every object to it as kubectl apply does. A verdict is the
-// answer of that server, and nothing here judges objects.
+// answer of that server: this package does not judge objects.
 //
 // # Order
 //

@@ -16,8 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// expand tries what controllers create for the workloads that were accepted, each as the user of
-// its controller. Nothing is stored: a quota that the replicas of a workload use up is not seen.
+// expand tries to create the objects that controllers create for the accepted workloads, each as
+// the user of its controller. Nothing is stored, so expand does not notice that the replicas of a
+// workload use up a quota.
 func (r *run) expand(ctx context.Context) error {
 	controllers := &controllerClients{run: r, made: map[string]*client{}}
 	rejected := make([][]func(), len(r.tasks))
@@ -45,11 +46,12 @@ func (r *run) expand(ctx context.Context) error {
 	return nil
 }
 
-// dependents tries what controllers create for a workload, and returns what reports a rejection.
+// dependents tries to create the objects that controllers create for a workload. It returns
+// functions that report the rejections.
 func (r *run) dependents(ctx context.Context, controllers *controllerClients, t *task) (findings []func(), err error) {
 	stored := &unstructured.Unstructured{}
 	if json.Unmarshal(t.answer.body, &stored.Object) != nil || stored.GroupVersionKind() != t.kind.Kind {
-		// A patch or a review was answered.
+		// The answer is that to a patch or a review.
 		return nil, nil
 	}
 	made, err := offline.Dependents(stored)

@@ -18,14 +18,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// explain finds out which webhooks would be called for the objects that were accepted
-// without, and which initializers would have to act.
+// explain finds out which webhooks would be called for the objects that were accepted without
+// them, and which initializers would have to act.
 func (r *run) explain(ctx context.Context) error {
 	world, err := offline.Connect(ctx, r.server.admin, r.kinds)
 	if err != nil {
 		return err
 	}
-	// Policies were judged by the server.
+	// The server has judged the objects by policies.
 	world.Registrations.Objects = slices.DeleteFunc(world.Registrations.Objects, func(o runtime.Object) bool {
 		return !r.explains(o)
 	})
@@ -53,7 +53,7 @@ func (r *run) explain(ctx context.Context) error {
 	return nil
 }
 
-// explains reports whether a registration is of something that did not act.
+// explains reports whether a registration is one that did not act in this server.
 func (r *run) explains(o runtime.Object) bool {
 	switch o.GetObjectKind().GroupVersionKind().Kind {
 	case registration.MutatingKind, registration.ValidatingKind, registration.ExternalKind:
@@ -64,7 +64,7 @@ func (r *run) explains(o runtime.Object) bool {
 	return false
 }
 
-// planned counts an object of the files.
+// planned counts an object of the files for Progress.
 func (r *run) planned(t *task) {
 	if !t.removed {
 		r.did(planning, 1)
@@ -116,7 +116,7 @@ func (r *run) calls(ctx context.Context, world *offline.World, t *task) error {
 	return nil
 }
 
-// countWebhooks sums up over the objects.
+// countWebhooks counts for each webhook the objects for which it would be called.
 func (r *Report) countWebhooks() {
 	for _, o := range r.Objects {
 		for _, c := range o.Webhooks {

@@ -21,7 +21,7 @@ import (
 
 const jsonType = "application/json"
 
-// provide stores an object of the cluster that nobody wrote. One that is there stays.
+// provide stores an object that controllers make in a cluster. An object that exists stays.
 func (r *run) provide(ctx context.Context, path string, content map[string]any) error {
 	q := request{method: http.MethodPost, path: path, contentType: jsonType, body: bodyOf(content)}
 	a, err := r.admin.do(ctx, q)
@@ -31,15 +31,15 @@ func (r *run) provide(ctx context.Context, path string, content map[string]any) 
 	return a.err(q)
 }
 
-// furnishNamespace makes what every namespace has.
+// furnishNamespace makes the service account that every namespace has.
 func (r *run) furnishNamespace(ctx context.Context, name string) error {
 	return r.provide(ctx, "/api/v1/namespaces/"+url.PathEscape(name)+"/serviceaccounts", map[string]any{
 		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"},
 	})
 }
 
-// furnishQuota gives a quota its status, by which it is enforced. used is nil for a namespace
-// where nothing is counted yet.
+// furnishQuota gives a quota its status, by which admission enforces it. used is nil for a
+// namespace where nothing is counted yet.
 func (r *run) furnishQuota(ctx context.Context, namespace, name string, used corev1.ResourceList) error {
 	path := "/api/v1/namespaces/" + url.PathEscape(namespace) + "/resourcequotas/" + url.PathEscape(name)
 	quota := &corev1.ResourceQuota{}
@@ -67,7 +67,7 @@ func (r *run) put(ctx context.Context, path string, object any) error {
 // furnishRoles gives aggregated roles the rules of the roles that they select.
 func (r *run) furnishRoles(ctx context.Context) error {
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-	// A role may select an aggregated role. Each round reaches one further.
+	// A role may select an aggregated role. Each round fills in one more level.
 	for range 10 {
 		list := &rbacv1.ClusterRoleList{}
 		if err := r.admin.must(ctx, request{method: http.MethodGet, path: path}, list); err != nil {
@@ -124,7 +124,7 @@ func aggregated(role *rbacv1.ClusterRole, all []rbacv1.ClusterRole) ([]rbacv1.Po
 	return rules, nil
 }
 
-// definitionInterval is how often awaitServed looks.
+// definitionInterval is how often awaitServed checks.
 const definitionInterval = 5 * time.Millisecond
 
 // awaitServed returns when a custom resource is served. A text says why it never is.

@@ -14,19 +14,20 @@ import (
 type stage int
 
 const (
-	// definitions are namespaces and what makes kinds.
+	// definitions are namespaces and the definitions of kinds.
 	definitions stage = iota
-	// readings are what admission plugins read, and roles.
+	// readings are the objects that admission plugins read, and roles.
 	readings
 	// grants are bindings of roles, which may only be made of roles that exist.
 	grants
-	// params are what policies refer to.
+	// params are the params of policies.
 	params
-	// registrations are policies and webhooks, and bindings what puts policies into force.
+	// registrations are policies and webhooks, and bindings are the bindings that put policies
+	// into force.
 	registrations
 	bindings
-	// fixed are services that ask for an address or a port; the server chooses others
-	// for the others.
+	// fixed are services that ask for an address or a port. They come before the other services,
+	// for which the server chooses free ones.
 	fixed
 	others
 	stages
@@ -59,8 +60,8 @@ var stageOf = map[schema.GroupKind]stage{
 	{Group: rbac, Kind: "ClusterRoleBinding"}:                grants,
 }
 
-// stageFor returns when an object is applied. paramKinds are the kinds that policies refer
-// to.
+// stageFor returns the stage in which an object is applied. paramKinds are the kinds that
+// policies refer to.
 func stageFor(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool) stage {
 	kind := u.GroupVersionKind().GroupKind()
 	switch at, ok := stageOf[kind]; {
@@ -80,8 +81,8 @@ func stageFor(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool
 	return others
 }
 
-// Judging returns those of objects by which requests are judged: definitions, what admission reads,
-// and registrations with their params.
+// Judging returns the objects by which requests are judged: definitions, objects that admission
+// reads, and registrations with their params.
 func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {

@@ -216,7 +216,7 @@ func newReport(o *Options) *Report {
 	return r
 }
 
-// add notes an object, of which nothing is known yet.
+// add adds an object to the report, without a verdict.
 func (r *Report) add(t *task) *Object {
 	o := &Object{
 		File: t.object.File, Line: t.object.Line, APIVersion: text(t.object.Content, "apiVersion"), Kind: text(t.object.Content, "kind"),
@@ -244,13 +244,13 @@ func (r *Report) warn(t *task, rule, field, message string) {
 	r.find(t, LevelWarning, rule, field, message)
 }
 
-// refuse rejects an object that the server was not asked about.
+// refuse rejects an object that was not sent to the server.
 func (r *Report) refuse(t *task, rule, field, message string) {
 	t.result.Verdict, t.result.Message = Rejected, message
 	r.find(t, LevelError, rule, field, message)
 }
 
-// missingKind judges an object of a kind that nobody defines.
+// missingKind judges an object of a kind without a definition.
 func (r *run) missingKind(t *task, elsewhere ...string) {
 	switch {
 	case len(elsewhere) > 0 || r.MissingDefinitions == "" || r.MissingDefinitions == MissingIsError:
@@ -263,8 +263,8 @@ func (r *run) missingKind(t *task, elsewhere ...string) {
 	}
 }
 
-// noKind rejects an object of a kind that is not served, in the words of kubectl. elsewhere
-// are the versions in which kinds of the same name are.
+// noKind rejects an object of a kind that is not served, in the words of kubectl. elsewhere are
+// versions that have a kind of the same name.
 func (r *Report) noKind(t *task, why string, elsewhere ...string) {
 	gvk := t.sent.GroupVersionKind()
 	message := fmt.Sprintf("no matches for kind %q in version %q", gvk.Kind, gvk.GroupVersion())
@@ -285,10 +285,10 @@ func (r *Report) notChecked(t *task, why string) {
 	r.warn(t, ruleNotChecked, "", why)
 }
 
-// unsent rejects an object that no request could be made of.
+// unsent rejects an object for which no request could be made.
 func (r *Report) unsent(t *task, err error) { r.refuse(t, ruleInvalid, "", err.Error()) }
 
-// duplicate warns of an object that is there twice.
+// duplicate warns of an object that the files have twice.
 func (r *Report) duplicate(t, first *task) {
 	r.warn(t, ruleDuplicate, "metadata.name", fmt.Sprintf("the same object is at %s:%d, too: each was checked as if it were the only one, and the last one that is applied wins", first.object.File, first.object.Line))
 }
@@ -298,7 +298,7 @@ var unknownField = regexp.MustCompile(`(unknown|duplicate) field "((?:[^"\\]|\\.
 // goField is how decoders name a field whose value has the wrong type.
 var goField = regexp.MustCompile(`Go struct field [A-Za-z]+\.([\w.]+) of type`)
 
-// judged notes what the server said of an object.
+// judged notes the server's answer to an object.
 func (r *Report) judged(t *task) {
 	a := t.answer
 	if a == nil {
@@ -306,7 +306,8 @@ func (r *Report) judged(t *task) {
 	}
 	for _, w := range a.warnings {
 		if strings.Contains(w, notEnforced) {
-			// No plugin of this server acts on it. Those of the cluster do.
+			// The plugins of this server do not act on the registration, but those of the cluster
+			// do.
 			continue
 		}
 		t.result.Warnings = append(t.result.Warnings, w)
@@ -345,7 +346,7 @@ func (r *Report) judged(t *task) {
 			r.find(t, LevelError, rule, m[2], m[1]+" field")
 		}
 		if t.lenient != nil {
-			// What else is wrong.
+			// The lenient answer has the further errors.
 			first := *t.result
 			rest := *t
 			rest.answer, rest.denials, rest.lenient = t.lenient, t.lenientDenials, nil
@@ -358,7 +359,7 @@ func (r *Report) judged(t *task) {
 		for _, c := range s.Details.Causes {
 			field := c.Field
 			if strings.HasPrefix(field, "<") {
-				// <nil> means the object.
+				// The field <nil> means the object itself.
 				field = ""
 			}
 			r.find(t, LevelError, rule, field, c.Message)
@@ -379,7 +380,7 @@ func (r *Report) judged(t *task) {
 // off.
 const notEnforced = "but this server does not enforce them: their admission plugin is off"
 
-// ruleOf sorts a refusal.
+// ruleOf returns the rule of a refusal.
 func ruleOf(s *metav1.Status) string {
 	switch {
 	case strings.Contains(s.Message, "strict decoding error"):
@@ -396,7 +397,7 @@ func ruleOf(s *metav1.Status) string {
 	return ruleRejected
 }
 
-// sort puts the findings in order, each once.
+// sort sorts the findings and removes duplicates.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(r.order[a.File], r.order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Level, b.Level))
@@ -404,7 +405,7 @@ func (r *Report) sort() {
 	r.Findings = slices.Compact(r.Findings)
 }
 
-// count sums up.
+// count fills in the Summary.
 func (r *Report) count() {
 	s := &r.Summary
 	s.Suppressed = len(r.Suppressed)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 )
 
-// ofSnapshot returns the objects of the snapshot, and notes what it has not.
+// ofSnapshot returns the objects of the snapshot, and notes what the snapshot does not have.
 func (r *run) ofSnapshot() []*unstructured.Unstructured {
 	s := r.Snapshot
 	r.report.Unseen = r.unseen()
@@ -74,7 +74,7 @@ func (r *run) restore(ctx context.Context, objects []*unstructured.Unstructured)
 	return nil
 }
 
-// namespacesOf are those that objects of the snapshot and of the set name.
+// namespacesOf returns the namespaces that objects of the snapshot and of the set name.
 func (r *run) namespacesOf(restored []*unstructured.Unstructured) []*unstructured.Unstructured {
 	var list []*unstructured.Unstructured
 	seen := map[string]bool{"": true}
@@ -122,7 +122,7 @@ func (r *run) restoreOne(ctx context.Context, u *unstructured.Unstructured) (not
 		return "", "", err
 	}
 	if a.code == http.StatusConflict {
-		// Every cluster has it.
+		// Every cluster has this object.
 		q.path += "/" + url.PathEscape(u.GetName())
 		current := &unstructured.Unstructured{}
 		if err := r.admin.must(ctx, request{method: http.MethodGet, path: q.path}, &current.Object); err != nil {

@@ -35,7 +35,7 @@ const (
 	comparing = "Compared"
 )
 
-// patience is how long the server may take to serve a new kind, or to read what was stored.
+// patience is how long the server may take to serve a new kind, or to read a stored object.
 const patience = 20 * time.Second
 
 // run is one check.
@@ -45,15 +45,15 @@ type run struct {
 	report *Report
 	// admin prepares the server; user applies the objects.
 	admin, user *client
-	// kinds are those that the server serves.
+	// kinds are the kinds that the server serves.
 	kinds *offline.Kinds
 	tasks []*task
 	// old are the objects of the version before, and removed those that were deleted.
 	old, removed []*task
-	// groups are the API groups that the set defines kinds of.
+	// groups are the API groups in which the set defines kinds.
 	groups map[string]bool
-	// quotas are the namespaces with a quota. mu guards them while a snapshot is
-	// loaded, the notes of the report while objects are explained, and done.
+	// quotas are the namespaces with a quota. mu guards quotas while a snapshot is loaded, the
+	// notes of the report while objects are explained, and done.
 	mu     sync.Mutex
 	quotas map[string]bool
 	// done counts the objects of the part of the check that doing names.
@@ -100,7 +100,7 @@ func (r *run) all(ctx context.Context) error {
 	return nil
 }
 
-// applyInOrder applies all objects, stage by stage, and reports what the server said.
+// applyInOrder applies all objects, stage by stage, and reports the server's answers.
 func (r *run) applyInOrder(ctx context.Context) (err error) {
 	if r.admin, err = newClient(r.server.admin, "", nil); err != nil {
 		return err
@@ -206,8 +206,8 @@ func text(content map[string]any, fields ...string) string {
 }
 
 // applyAll applies the objects of a stage. Of the variants of an object, which several
-// documents have, the last one is stored. The others are judged before, as dry runs: each
-// variant is judged as if it were the only one.
+// documents have, the last one is stored. The other variants are judged before it, as dry runs:
+// each variant is judged as if it were the only one.
 func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	all := len(batch)
 	batch = slices.DeleteFunc(slices.Clone(batch), func(t *task) bool { return !r.resolve(t) })
@@ -251,7 +251,8 @@ func (r *run) applyAll(ctx context.Context, batch []*task) error {
 	return group.Wait()
 }
 
-// one applies an object, one of its variants. The error says that there was no answer.
+// one applies an object, which may be one of several variants. The error says that there was no
+// answer.
 func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	t.dryRun = t.name != "" && t != variants[len(variants)-1]
 	if t.skipped {
@@ -286,7 +287,8 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		return nil
 	}
 	if r.As != "" && t.stage != others && t.stage != fixed && a.code == http.StatusForbidden {
-		// What others need is there all the same: somebody else would have made it.
+		// The object is made all the same, since others may need it: in the cluster, another user
+		// made it.
 		_, err = r.apply(ctx, r.admin, t)
 		return err
 	}
@@ -295,7 +297,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	}
 	for _, other := range slices.Backward(variants[:len(variants)-1]) {
 		if other.accepted() {
-			// What others need is there in the last variant that is accepted.
+			// Other objects may need this one, so the last accepted variant is stored.
 			other.dryRun = false
 			_, err = r.apply(ctx, r.user, other)
 			return err
@@ -304,7 +306,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 	return nil
 }
 
-// resolve finds out where the objects of a kind are. It returns false if they are nowhere.
+// resolve finds the resource of the object's kind. It returns false if the kind is not served.
 func (r *run) resolve(t *task) bool {
 	gvk := t.sent.GroupVersionKind()
 	t.kind = r.kinds.Of(gvk)
@@ -338,7 +340,7 @@ func (r *run) resolve(t *task) bool {
 	}
 	switch {
 	case !t.kind.Namespaced:
-		// As kubectl does.
+		// kubectl does the same.
 		t.namespace = ""
 		if t.sent.GetNamespace() != "" {
 			t.sent.SetNamespace("")
@@ -379,7 +381,7 @@ func badMetadata(content map[string]any) (field string, err error) {
 	return "metadata", err
 }
 
-// after does what the objects of a stage need before those of the next can be applied.
+// after completes a stage, so that the objects of the next stage can be applied.
 func (r *run) after(ctx context.Context, at stage, batch []*task) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -440,11 +442,11 @@ func (r *run) inSnapshot(gvk schema.GroupVersionKind) (known, served bool) {
 	if r.Snapshot.Serves(gvk) {
 		return true, true
 	}
-	// The set may define it itself.
+	// The set itself may define the kind.
 	return !r.groups[gvk.Group], false
 }
 
-// title is how an object is called in messages: Deployment shop/web.
+// title returns the name of an object in messages: Deployment shop/web.
 func title(kind, namespace, name string) string {
 	return strings.TrimSpace(kind + " " + strings.TrimPrefix(namespace+"/"+name, "/"))
 }

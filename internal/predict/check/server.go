@@ -16,15 +16,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// serviceRange is where the cluster IPs of services come from, unless a snapshot says so. It
-// is that of kubeadm, and has room for the services of a large repository.
+// serviceRange is where the cluster IPs of services come from, unless a snapshot has another
+// range. It is the range of kubeadm, and has room for the services of a large repository.
 const serviceRange = "10.96.0.0/12"
 
 // serviceAccountPlugin runs in kube-apiserver by default.
 const serviceAccountPlugin = "ServiceAccount"
 
-// traceBytes is how much memory the traces may take that a diff is explained by, denialBytes those
-// of denials, each of which is read at once.
+// traceBytes is how much memory the traces may take that explain a diff. denialBytes is how much
+// the traces of denials may take, each of which is read at once.
 const (
 	traceBytes  = 256 << 20
 	denialBytes = 8 << 20
@@ -88,7 +88,7 @@ func start(ctx context.Context, o *Options) (*throwaway, error) {
 		options.Controllers = []string{typesController}
 	}
 	if o.rehearse {
-		// Each request keeps its own.
+		// Each request keeps its own trace.
 		options.AdmissionTraceBytes = -1
 	}
 	s, err := server.New(options)

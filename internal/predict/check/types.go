@@ -24,11 +24,11 @@ func hasPolicies(set *manifests.Set) bool {
 	})
 }
 
-// typesInterval is how often checkTypes looks.
+// typesInterval is how often typed reads the policy.
 const typesInterval = 10 * time.Millisecond
 
-// checkTypes reports what the expressions of the policies of the set get wrong about types: what
-// the server writes to their status.
+// checkTypes reports the type errors in expressions of the policies of the set, which the server
+// writes into their status.
 func (r *run) checkTypes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -51,7 +51,8 @@ func (r *run) checkTypes(ctx context.Context) error {
 	return nil
 }
 
-// typed returns a policy whose types are checked, nil when that takes too long.
+// typed waits until the types of a policy are checked, and returns it; nil when that takes too
+// long.
 func (r *run) typed(ctx context.Context, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, error) {
 	tick := time.NewTicker(typesInterval)
 	defer tick.Stop()

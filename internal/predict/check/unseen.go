@@ -31,7 +31,7 @@ type Unseen struct {
 	concerns func(*task) bool
 }
 
-// EverythingUnseen is the element of Options.AllowUnseen that stands for all.
+// EverythingUnseen is the element of Options.AllowUnseen that stands for all resources.
 const EverythingUnseen = "*"
 
 // Text says what was not seen and what follows.
@@ -43,7 +43,7 @@ func (u *Unseen) Text() string {
 	return s
 }
 
-// finding says what follows for the verdicts, and what to do.
+// finding returns the message of a finding: what follows for the verdicts, and what to do.
 func (u *Unseen) finding() string {
 	objects := "1 object"
 	if u.Objects != 1 {
@@ -52,8 +52,8 @@ func (u *Unseen) finding() string {
 	return fmt.Sprintf("%s: the verdict on %s may be another one; let the reader list them, or accept it with --allow-unseen=%s", u.Text(), objects, u.Resource)
 }
 
-// blind lists the default plugins that read what the snapshot has not, by the resource. They would
-// refuse objects because of what was not read.
+// blind lists, by resource, the default plugins that read a resource that the snapshot does not
+// have. They would refuse objects because that resource was not read.
 func blind(s *clustersnapshot.Snapshot) map[string][]*plugins.Plugin {
 	blinded := map[string][]*plugins.Plugin{}
 	for _, p := range plugins.All() {
@@ -69,7 +69,7 @@ func blind(s *clustersnapshot.Snapshot) map[string][]*plugins.Plugin {
 	return blinded
 }
 
-// unseen lists what the snapshot has not.
+// unseen lists the parts of the cluster that the snapshot does not have.
 func (r *run) unseen() []*Unseen {
 	var list []*Unseen
 	blinded := blind(r.Snapshot)
@@ -103,7 +103,7 @@ func (r *run) unseen() []*Unseen {
 			u.Missing = "the rights of users are not known"
 			u.concerns = func(*task) bool { return r.As != "" }
 		case resource.Resource == "volumeattributesclasses":
-			// No plugin reads them.
+			// No plugin reads these objects.
 			u.concerns = func(*task) bool { return false }
 		case resource.Resource == "servicecidrs":
 			u.Missing = "the cluster IPs of services were taken to come from " + serviceRange
@@ -120,7 +120,7 @@ func (r *run) unseen() []*Unseen {
 
 func everyObject(*task) bool { return true }
 
-// judges reports whether a plugin may have an opinion on what is done with an object.
+// judges reports whether a plugin may change or refuse the operation on an object.
 func judges(p *plugins.Plugin, t *task) bool {
 	if t.kind == nil || t.unchanged {
 		return false
@@ -148,8 +148,8 @@ func (r *run) leftOut(u *unstructured.Unstructured, why string) {
 	})
 }
 
-// weighUnseen counts the objects that what was not seen concerns, when all are judged, and reports
-// what concerns any.
+// weighUnseen counts for each unseen part how many objects it concerns, after all objects are
+// judged. It reports the parts that concern any object.
 func (r *run) weighUnseen() {
 	for _, u := range r.report.Unseen {
 		for _, t := range slices.Concat(r.tasks, r.removed) {

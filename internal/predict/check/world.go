@@ -27,22 +27,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 )
 
-// World is a server that has the objects of a set, by which it judges requests that it does not
-// store. It is safe for concurrent use.
+// World is a server with the objects of a set. It judges requests by them, and does not store the
+// objects of the requests. It is safe for concurrent use.
 type World struct {
 	run *run
-	// Report says what became of the objects.
+	// Report has the verdicts on the objects of the set.
 	Report *Report
 
-	// connected makes plans; it is read when the first one is asked for.
+	// connected makes plans. The first call of Plan sets it.
 	connect     sync.Once
 	connected   *offline.World
 	unconnected error
 }
 
-// Open makes a World. Its objects are there as if they had been made before the policies and
-// webhooks that are among them. The error says that there is no World; what is wrong with the
-// objects is in the Report. The caller must close the World.
+// Open makes a World. Its objects are made before the policies and webhooks that are among them.
+// The error says that there is no World; the faults of the objects are in the Report. The caller
+// must close the World.
 func Open(ctx context.Context, o Options) (*World, error) {
 	o.rehearse = true
 	report := newReport(&o)
@@ -68,10 +68,10 @@ func Open(ctx context.Context, o Options) (*World, error) {
 // Close ends the server.
 func (w *World) Close() { w.run.server.stop() }
 
-// Kinds are those that the server serves.
+// Kinds returns the kinds that the server serves.
 func (w *World) Kinds() *offline.Kinds { return w.run.kinds }
 
-// Request is one that a World judges.
+// Request is a request that a World judges.
 type Request struct {
 	// Method is POST, PUT, PATCH, DELETE or GET, which is for CONNECT.
 	Method          string
@@ -88,14 +88,14 @@ type Request struct {
 	server.Rehearsal
 }
 
-// Answer is what a World says to a request.
+// Answer is the answer of a World to a request.
 type Answer struct {
 	Code int
 	Body []byte
 	// Status is set unless the code says success.
 	Status   *metav1.Status
 	Warnings []string
-	// Tried has the object in place of Body when only admission was asked; otherwise it is nil.
+	// Tried has the object in place of Body when only admission ran; otherwise it is nil.
 	Tried *resources.Tried
 }
 
@@ -131,7 +131,7 @@ func (w *World) Weigh(ctx context.Context, q *Request) (*Answer, error) {
 	return a, nil
 }
 
-// Judge has a request judged.
+// Judge sends a request through the server's handlers, and returns the answer.
 func (w *World) Judge(ctx context.Context, q *Request) (*Answer, error) {
 	at := collection(q.Kind, q.Namespace)
 	if q.Name != "" && q.Method != http.MethodPost || q.Subresource != "" {
@@ -218,7 +218,7 @@ func statusOf(code int, body []byte) *metav1.Status {
 	return status
 }
 
-// Get returns an object that is there; nil when it is not.
+// Get returns an object of the World; nil when it does not exist.
 func (w *World) Get(ctx context.Context, kind *offline.Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	q := request{method: http.MethodGet, path: collection(kind, namespace) + "/" + url.PathEscape(name)}
 	a, err := w.run.admin.do(ctx, q)
@@ -232,8 +232,8 @@ func (w *World) Get(ctx context.Context, kind *offline.Kind, namespace, name str
 	return u, u.UnmarshalJSON(a.body)
 }
 
-// Label gives a namespace labels, besides those that every namespace has, and returns when
-// requests are judged by them. The namespace is made if there is none.
+// Label gives a namespace labels, in addition to those that every namespace has, and returns when
+// requests are judged by them. It makes the namespace if it does not exist.
 func (w *World) Label(ctx context.Context, namespace string, labels map[string]string) error {
 	const namespaces = "/api/v1/namespaces"
 	at := namespaces + "/" + url.PathEscape(namespace)
@@ -277,7 +277,7 @@ func (w *World) Label(ctx context.Context, namespace string, labels map[string]s
 	}
 }
 
-// Labels returns the labels of a namespace; nil when it is not there.
+// Labels returns the labels of a namespace; nil when it does not exist.
 func (w *World) Labels(ctx context.Context, namespace string) (map[string]string, error) {
 	q := request{method: http.MethodGet, path: "/api/v1/namespaces/" + url.PathEscape(namespace)}
 	a, err := w.run.admin.do(ctx, q)
@@ -297,9 +297,9 @@ func (w *World) Labels(ctx context.Context, namespace string) (map[string]string
 	return map[string]string{}, nil
 }
 
-// Plan says what admission would do with a request, with all that does not apply.
+// Plan returns what admission would do with a request, including the entries that do not apply.
 func (w *World) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error) {
-	// Requests change nothing of it.
+	// Requests do not change the World, so one connection serves all plans.
 	w.connect.Do(func() {
 		w.connected, w.unconnected = offline.Connect(context.WithoutCancel(ctx), w.run.server.admin, w.run.kinds)
 	})
@@ -311,10 +311,11 @@ func (w *World) Plan(ctx context.Context, q *offline.Request) (*plan.Plan, error
 	return connected.Plan(ctx, q)
 }
 
-// ofWorlds is the order in which a World is made: objects are there before what would judge them.
+// ofWorlds is the order in which a World is made: objects come before the registrations that
+// would judge them.
 var ofWorlds = []stage{definitions, readings, grants, params, fixed, others, registrations, bindings}
 
-// inOrder is the order of the stages of a run.
+// inOrder returns the order of the stages of a run.
 func (r *run) inOrder() []stage {
 	if r.rehearse {
 		return ofWorlds
@@ -326,7 +327,7 @@ func (r *run) inOrder() []stage {
 	return list
 }
 
-// Failures are the findings that keep a World from being what its files say, one a line.
+// Failures returns the findings for which a World differs from its files, one for each line.
 func (r *Report) Failures() []Finding {
 	var list []Finding
 	for i := range r.Findings {
@@ -350,7 +351,7 @@ func (r *run) plainly(ctx context.Context, c *client, t *task) (*answer, error) 
 	if err != nil || a.code != http.StatusConflict || t.name == "" {
 		return a, err
 	}
-	// Every cluster has it.
+	// Every cluster has this object.
 	current := map[string]any{}
 	if err := c.must(ctx, request{method: http.MethodGet, path: t.path()}, &current); err != nil {
 		return nil, err

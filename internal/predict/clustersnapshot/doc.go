@@ -1,8 +1,8 @@
-// Package clustersnapshot keeps what a cluster judges objects by: definitions, namespaces,
-// registrations, policies and their params, quotas, limits, classes, service accounts and
-// roles.
+// Package clustersnapshot keeps the objects by which a cluster judges others: definitions,
+// namespaces, registrations, policies and their params, quotas, limits, classes, service accounts
+// and roles.
 //
-// Take reads it from a cluster, by listing only. What the caller may not read is in
-// Snapshot.Unread. Secrets are never read. Write and Read keep a snapshot in a file, which is
-// the same for the same cluster state.
+// Take reads a snapshot from a cluster, with lists only. Snapshot.Unread has the resources that
+// the caller may not read. Take never reads Secrets. Write and Read keep a snapshot in a file,
+// which is the same for the same cluster state.
 package clustersnapshot

@@ -72,7 +72,7 @@ type Unread struct {
 // ServiceRange is where cluster IPs come from; empty when that is not known.
 func (s *Snapshot) ServiceRange() string { return s.Cluster.ServiceRange }
 
-// KnowsKinds reports whether it is known which kinds the cluster serves.
+// KnowsKinds reports whether the snapshot has the kinds that the cluster serves.
 func (s *Snapshot) KnowsKinds() bool { return len(s.Served) > 0 }
 
 // Serves reports whether the cluster serves a kind.
@@ -118,7 +118,7 @@ func (s *Snapshot) Write(file string) error {
 	return files.Replace(file, data, 0o600, false)
 }
 
-// Read reads a file. The error says what is wrong with it.
+// Read reads a snapshot from a file. The error names the file.
 func Read(file string) (*Snapshot, error) {
 	data, err := files.ReadArgument(file, files.Objects)
 	if err != nil {
@@ -141,7 +141,7 @@ func Read(file string) (*Snapshot, error) {
 	}
 	s := &Snapshot{}
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	// Numbers of objects become what the decoders of the API make of them.
+	// ConvertMapNumbers below turns the numbers into the types that the decoders of the API use.
 	decoder.UseNumber()
 	if err := decoder.Decode(s); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
-// needed are the resources that objects are judged by, besides the registrations and the
+// needed are the resources by which objects are judged, in addition to the registrations and the
 // params of policies.
 var needed = []schema.GroupResource{
 	{Resource: "namespaces"},
@@ -61,10 +61,9 @@ type taker struct {
 	kinds    map[schema.GroupVersionKind]schema.GroupVersionResource
 }
 
-// Take reads a cluster. What the caller may not read is in Unread. The error is that of a
-// cluster that does not answer.
-// progress, which may be nil, is called with how many kinds are read, and of how many, from one
-// goroutine at a time.
+// Take reads a cluster. Unread has the resources that the caller may not read. Take returns an
+// error if the cluster does not answer. progress, which may be nil, is called with how many kinds
+// are read, and of how many, from one goroutine at a time.
 func Take(ctx context.Context, config *rest.Config, progress func(done, of int)) (*Snapshot, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -123,7 +122,7 @@ func Take(ctx context.Context, config *rest.Config, progress func(done, of int))
 	return s, nil
 }
 
-// discovered notes which kinds and resources there are.
+// discovered notes the kinds and resources of the cluster.
 func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
 	for _, l := range lists {
 		gv, err := schema.ParseGroupVersion(l.GroupVersion)
@@ -139,7 +138,7 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
 			served.Kinds = append(served.Kinds, r.Kind)
 			gvr := gv.WithResource(r.Name)
 			t.kinds[gv.WithKind(r.Kind)] = gvr
-			// v1 is preferred, then what the cluster names first.
+			// v1 is preferred, then the version that the cluster names first.
 			if _, ok := t.versions[gvr.GroupResource()]; !ok || gvr.Version == "v1" {
 				t.versions[gvr.GroupResource()] = gvr
 			}
@@ -152,7 +151,7 @@ func (t *taker) discovered(lists []*metav1.APIResourceList, s *Snapshot) {
 	}
 }
 
-// list lists resources, as far as the cluster serves them and the caller may.
+// list lists resources, as far as the cluster serves them and the caller may list them.
 func (t *taker) list(ctx context.Context, resources []schema.GroupResource, progress func(done, of int)) (found []*unstructured.Unstructured, unread []Unread, err error) {
 	lists, refusals := make([][]*unstructured.Unstructured, len(resources)), make([]error, len(resources))
 	group, ctx := errgroup.WithContext(ctx)
@@ -201,7 +200,7 @@ func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource) ([]*un
 	for {
 		list, err := t.objects.Resource(gvr).List(ctx, o)
 		if apierrors.IsResourceExpired(err) {
-			// The pages took too long.
+			// The continue token has expired: list without pages.
 			found, o = nil, metav1.ListOptions{}
 			continue
 		}
@@ -217,7 +216,7 @@ func (t *taker) all(ctx context.Context, gvr schema.GroupVersionResource) ([]*un
 	}
 }
 
-// params reads what the policies among the objects refer to, by the bindings among them.
+// params reads the params of the policies among the objects, by the bindings among them.
 func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured) (found []*unstructured.Unstructured, unread []Unread, err error) {
 	kinds := map[string]schema.GroupVersionKind{}
 	for _, u := range objects {
@@ -271,7 +270,7 @@ func (t *taker) params(ctx context.Context, objects []*unstructured.Unstructured
 	return found, unread, nil
 }
 
-// param reads the objects that a paramRef means, in all namespaces if it names none.
+// param reads the objects to which a paramRef refers, in all namespaces if it names none.
 func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref map[string]any) ([]*unstructured.Unstructured, error) {
 	namespace, _ := ref["namespace"].(string)
 	o := metav1.ListOptions{}
@@ -289,7 +288,7 @@ func (t *taker) param(ctx context.Context, gvr schema.GroupVersionResource, ref 
 	return found, nil
 }
 
-// key names an object.
+// key returns a string that identifies an object.
 func key(u *unstructured.Unstructured) string {
 	return strings.Join([]string{u.GroupVersionKind().Group, u.GetKind(), u.GetNamespace(), u.GetName()}, " ")
 }

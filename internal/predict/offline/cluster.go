@@ -24,16 +24,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// cluster reads what the caller may read of a cluster.
+// cluster reads the objects of a cluster that the caller may read.
 type cluster struct {
 	objects dynamic.Interface
-	// uninitialized sees objects that wait for initializers, too.
+	// uninitialized also reads objects that wait for initializers.
 	uninitialized dynamic.Interface
 	kinds         *Kinds
 }
 
-// Discover returns the kinds of a cluster. The error is that of the cluster, when it does
-// not answer.
+// Discover returns the kinds of a cluster. It returns an error if the cluster does not answer.
 func Discover(config *rest.Config) (*Kinds, error) {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -50,8 +49,9 @@ func Discover(config *rest.Config) (*Kinds, error) {
 	return k, failure
 }
 
-// resources returns what discovery lists, in the cluster's order of groups and versions:
-// equivalent resources are tried in it. There may be some although there is an error.
+// resources returns the resources that discovery lists, in the cluster's order of groups and
+// versions. Equivalent resources are tried in this order. There may be resources although there
+// is an error.
 func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList, error) {
 	groups, lists, err := discover.ServerGroupsAndResources()
 	places := map[string]int{}
@@ -64,9 +64,9 @@ func resources(discover discovery.DiscoveryInterface) ([]*metav1.APIResourceList
 	return lists, err
 }
 
-// Connect makes a World of a cluster, whose kinds were discovered, by reading only. Objects
-// that the caller may not read are hidden in it. The error is that of the cluster, when it does
-// not answer.
+// Connect makes a World of a cluster. kinds are the result of Discover. Connect only reads, and
+// objects that the caller may not read are hidden in the World. It returns an error if the
+// cluster does not answer.
 func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -107,10 +107,11 @@ func Connect(ctx context.Context, config *rest.Config, kinds *Kinds) (*World, er
 	return w, nil
 }
 
-// notJudged is a note of plans that compiled-in plugins are not part of.
+// notJudged is a note of plans without compiled-in plugins.
 const notJudged = "compiled-in plugins of the server are not part of this plan"
 
-// Caller returns who a cluster takes the caller for, nil when it does not say.
+// Caller returns the user of config as the cluster authenticates it, nil when the cluster does
+// not say.
 func Caller(ctx context.Context, config *rest.Config) user.Info {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -131,7 +132,7 @@ func Caller(ctx context.Context, config *rest.Config) user.Info {
 	return info
 }
 
-// stored gets an object in the version that is meant.
+// stored gets an object in the version of kind.
 func (c *cluster) stored(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	client := dynamic.ResourceInterface(c.objects.Resource(kind.Resource))
 	if kind.Namespaced {
@@ -161,7 +162,7 @@ func (c *cluster) namespace(ctx context.Context, name string) (*corev1.Namespace
 	return namespace, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, namespace)
 }
 
-// define reads whether a custom resource's versions differ in their name only.
+// define reads whether the versions of a custom resource differ only in their names.
 func (c *cluster) define(ctx context.Context, kind *Kind) {
 	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	u, err := c.objects.Resource(definitions).Get(ctx, kind.Resource.GroupResource().String(), metav1.GetOptions{})
@@ -174,8 +175,8 @@ func (c *cluster) define(ctx context.Context, kind *Kind) {
 	}
 }
 
-// older notes the kinds of admission policies that the cluster has any of in an older version
-// only, which no plan has.
+// older notes the kinds of admission policies that the cluster serves only in an older version
+// and has objects of. Plans do not include these.
 func (c *cluster) older(ctx context.Context, w *World) error {
 	for _, source := range []registration.Source{registration.MutatingPolicies, registration.ValidatingPolicies} {
 		d := source.Descriptor()

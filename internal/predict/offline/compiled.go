@@ -31,17 +31,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Flags are those of a cluster's API server that say which compiled-in plugins judge requests.
+// Flags are the flags of a cluster's API server that say which compiled-in plugins judge
+// requests.
 type Flags struct {
 	admission.Selection
-	// Configuration is what the plugins are configured with; nil for nothing.
+	// Configuration has the configurations of the plugins; nil for none.
 	Configuration *admission.Configuration
 }
 
 // compiledIn are the compiled-in plugins that judge the requests of a World. They are made when a
 // request concerns them.
 type compiledIn struct {
-	// ctx ends what the plugins run.
+	// ctx ends the goroutines of the plugins.
 	ctx context.Context
 	// names are the plugins that run, in order.
 	names         []string
@@ -57,21 +58,21 @@ type compiledIn struct {
 type room struct {
 	reading *reading
 	client  kubernetes.Interface
-	// ended is done when the cluster gave no answer.
+	// ended is done when the cluster did not answer.
 	ended context.Context
 	made  map[string]apiadmission.Interface
 }
 
-// nobody allows no user anything: what the user may do cannot be asked, and plugins that ask are
-// unknown.
+// nobody denies everything: the rights of the user cannot be read, and the verdicts of plugins
+// that ask for them are unknown.
 var nobody = authorizerfactory.NewAlwaysDenyAuthorizer()
 
-// patience is how long the cluster may take to answer what a plugin reads.
+// patience is how long the cluster may take to answer a read of a plugin.
 const patience = 30 * time.Second
 
-// Judge has the compiled-in plugins of the cluster judge the requests of the World: those that run
-// by default in its release, unless the flags say otherwise. Each reads what it needs, as the
-// caller, and ends with ctx. The error says what is wrong with the flags, or is that of the
+// Judge lets the compiled-in plugins of the cluster judge the requests of the World: those that
+// run by default in its release, unless the flags say otherwise. Each plugin reads the objects
+// that it needs as the caller, and ends with ctx. The error is about the flags, or comes from the
 // cluster.
 func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) error {
 	discover, err := discovery.NewDiscoveryClientForConfig(config)
@@ -91,7 +92,7 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 		case ok && parsed == nil && running.Major() > 0 && running.Minor() < uint(row.Since):
 			known[i].Default = false
 		case !ok && !gatehouse && slices.Contains([]string{admission.InitializersName, admission.GenericWebhookName}, known[i].Name):
-			// No kube-apiserver of today has them.
+			// Current releases of kube-apiserver do not have these plugins.
 			known[i].Default = false
 		}
 	}
@@ -114,7 +115,7 @@ func (w *World) Judge(ctx context.Context, config *rest.Config, flags Flags) err
 	return nil
 }
 
-// assumed says which flags of the cluster's server were assumed.
+// assumed returns a note about the flags of the cluster's server that were assumed.
 func assumed(release string, flags *Flags) string {
 	var missing []string
 	if len(flags.Control) == 0 {
@@ -178,7 +179,7 @@ func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes
 		return nil, nil
 	}
 	if a.GetUserInfo() == nil {
-		// Upstream's plugins ask for the name of the user.
+		// Upstream's plugins read the name of the user, so there must be a user.
 		a = apiadmission.NewAttributesRecord(a.GetObject(), a.GetOldObject(), a.GetKind(), a.GetNamespace(), a.GetName(), a.GetResource(),
 			a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), &user.DefaultInfo{})
 	}
@@ -200,7 +201,7 @@ func (w *World) link(ctx context.Context, name string, a apiadmission.Attributes
 	return links, nil
 }
 
-// plugin makes a plugin for the requests in a namespace, and has it read what it needs.
+// plugin makes a plugin for the requests in a namespace, and waits until it has read its objects.
 func (c *compiledIn) plugin(ctx context.Context, name, namespace string) (apiadmission.Interface, *room, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,9 +3,9 @@
 //
 // # One way
 //
-// A World is what is known: registrations, namespaces, kinds, stored objects, and why the
-// rest cannot be seen. Read makes one of files, Connect of a cluster. World.Plan is the
-// only way from there to a plan, and leaves every decision to package plan.
+// A World has the known objects: registrations, namespaces, kinds, stored objects, and why others
+// cannot be seen. Read makes one of files, Connect of a cluster. World.Plan is the only way from
+// there to a plan, and leaves every decision to package plan.
 //
 // # What is known without a server
 //
@@ -15,7 +15,8 @@
 //
 // # What is not known
 //
-// It is said, and never guessed: in a step of effect unknown, or in the plan's notes.
+// A plan never guesses what is not known. It says so in a step of effect unknown, or in its
+// notes.
 //
 // # Concurrency
 //

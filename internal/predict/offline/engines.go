@@ -26,13 +26,13 @@ type Engines struct {
 	known map[schema.GroupResource]listed
 }
 
-// listed are the objects of a resource, or why they cannot be listed.
+// listed has the objects of a resource, or the reason why they cannot be listed.
 type listed struct {
 	objects []policyObject
 	hidden  string
 }
 
-// policyObject is a policy with what it is matched by.
+// policyObject is a policy with the fields by which it is matched.
 type policyObject struct {
 	group, kind, namespace, name string
 	annotations                  map[string]string
@@ -62,7 +62,8 @@ func (e *Engines) Annotate(ctx context.Context, p *plan.Plan) {
 	}
 }
 
-// stands is what stands behind a webhook: the objects of the resources that are meant.
+// stands describes the policies behind a webhook: the objects of the resources for which meant is
+// true.
 type stands struct {
 	what  string
 	meant func(schema.GroupResource) bool
@@ -75,7 +76,7 @@ const (
 	kyvernoPolicies = "policies.kyverno.io"
 )
 
-// engineOf returns what stands behind a webhook, by the name that its engine gives it; ok is
+// engineOf returns the policies behind a webhook, by the name that its engine gives to it. ok is
 // false for a webhook without policies, such as one that judges the policies themselves.
 func engineOf(webhook string) (s stands, ok bool) {
 	switch webhook {
@@ -117,7 +118,7 @@ func engineOf(webhook string) (s stands, ok bool) {
 	return s, ok
 }
 
-// most is how many policies are named.
+// most is how many policies a note names.
 const most = 20
 
 // notes names the policies behind the webhook of a step that can apply to the request, in one

@@ -35,8 +35,8 @@ func (d *document) object() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: d.Content}
 }
 
-// Objects returns the objects of a file in YAML or JSON: all of its documents, lists taken
-// apart. The error names the file and the line.
+// Objects returns the objects of a file in YAML or JSON: those of all documents, and the items of
+// lists. The error names the file and the line.
 func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	found, err := documents(file, data, nil, nil)
 	if err != nil {
@@ -49,8 +49,8 @@ func Objects(file string, data []byte) ([]*unstructured.Unstructured, error) {
 	return list, nil
 }
 
-// documents returns the objects of a file. With skipped, it passes over what is not one; accepted
-// gets the comments that accept findings.
+// documents returns the objects of a file. With skipped, it skips documents that are not objects,
+// and adds a text for each. accepted gets the comments that accept findings.
 func documents(file string, data []byte, skipped *[]string, accepted *[]manifests.Acceptance) ([]*document, error) {
 	content := manifests.Parse(file, data)
 	if accepted != nil {
@@ -79,8 +79,8 @@ func documents(file string, data []byte, skipped *[]string, accepted *[]manifest
 	return found, nil
 }
 
-// atOnce calls f for each of n numbers, as many at the same time as there are processors,
-// and returns when all calls have.
+// atOnce calls f for each of the numbers below n. As many calls run at the same time as there are
+// processors. atOnce returns when all calls have returned.
 func atOnce(n int, f func(i int)) {
 	var next atomic.Int64
 	var working sync.WaitGroup
@@ -94,14 +94,14 @@ func atOnce(n int, f func(i int)) {
 	working.Wait()
 }
 
-// files are what was read.
+// files has the content of the files.
 type files struct {
 	manifests.Places
 	namespaces map[string]*corev1.Namespace
 	kinds      *Kinds
 	stored     []*document
-	// written says how registrations are written, for rules.
-	// static are the registrations that only manifest files can have.
+	// written says how registrations are written, for rules of lint. static are the registrations
+	// that only manifest files can have.
 	static  []snapshot.Manifest
 	written map[lint.Object]lint.Written
 	// acceptances are the comments that accept findings.
@@ -118,10 +118,11 @@ func Read(paths []string) (*World, error) {
 	return assemble(found, nil)
 }
 
-// Survey makes a World of files as they are, for those who ask what is wrong with them. The
-// path - is in. What is wrong with a registration is kept for World.Lint. What is not an
-// object of the API is passed over; skipped says so. Files of a directory that cannot be read or
-// parsed are passed over as well; unread says which. The error is about a path that was named.
+// Survey makes a World of files that may have faults, for commands that report these faults. The
+// path - stands for in. Survey keeps the faults of registrations for World.Lint. It skips
+// documents that are not objects of the API, and names them in skipped. It also skips files of a
+// directory that cannot be read or parsed, and names them in unread. The error is about a path in
+// paths.
 func Survey(paths []string, in io.Reader, ignore *manifests.Ignore) (w *World, skipped, unread []string, err error) {
 	var accepted []manifests.Acceptance
 	found, err := open(paths, in, ignore, &skipped, &unread, &accepted)
@@ -142,7 +143,7 @@ func (w *World) Acceptances() []manifests.Acceptance {
 	return w.files.acceptances
 }
 
-// assemble makes a World of what was read. With skipped it is lenient.
+// assemble makes a World of documents. With skipped it is lenient.
 func assemble(all []*document, skipped *[]string) (*World, error) {
 	f := &files{namespaces: map[string]*corev1.Namespace{}, kinds: Builtin(), written: map[lint.Object]lint.Written{}}
 	w := &World{

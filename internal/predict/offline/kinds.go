@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// builtin is what discovery says about the kinds of a server without custom resources: a
-// line for each group and version, and below it one for each resource.
+// builtin is the discovery of a server without custom resources: a line for each group and
+// version, and below it a line for each resource.
 //
 //go:embed kinds.txt
 var builtin string
@@ -32,7 +32,7 @@ type Kind struct {
 	// singular and short are other names of the resource.
 	singular string
 	short    []string
-	// subresources are the kinds of what is sent to subresources, in order.
+	// subresources are the kinds of the objects that clients send to subresources, in order.
 	subresources []subresource
 }
 
@@ -45,8 +45,7 @@ type subresource struct {
 type Kinds struct {
 	list        []*Kind
 	equivalents runtime.EquivalentResourceRegistry
-	// unconverted are the groups of custom resources whose versions differ in nothing
-	// but their name.
+	// unconverted are the kinds of custom resources whose versions differ only in their names.
 	unconverted map[schema.GroupKind]bool
 	// incomplete says why some kinds are not known; empty when all are.
 	incomplete string
@@ -67,8 +66,8 @@ func NewKinds(lists []*metav1.APIResourceList) (*Kinds, error) {
 	return k, nil
 }
 
-// family is the name under which a resource and its equivalents in other groups go: those
-// that are stored as the same objects.
+// family returns a name that a resource has in common with its equivalents in other groups, which
+// are stored as the same objects.
 func family(r schema.GroupResource) string {
 	switch {
 	case r.Group == "extensions" && slices.Contains([]string{"daemonsets", "deployments", "replicasets"}, r.Resource):
@@ -175,8 +174,8 @@ func (k *Kinds) Define(definition *unstructured.Unstructured) error {
 	return nil
 }
 
-// Served returns the first version that a resource is served in; ok is false when it is
-// not served.
+// Served returns the first version in which a resource is served; ok is false when it is not
+// served.
 func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource, ok bool) {
 	for _, known := range k.list {
 		if known.Resource.Group == group && known.Resource.Resource == resource {
@@ -186,7 +185,7 @@ func (k *Kinds) Served(group, resource string) (gvr schema.GroupVersionResource,
 	return gvr, false
 }
 
-// Of returns the kind of objects, a guess if it is not known.
+// Of returns the Kind of a kind, a guess if it is not known.
 func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	for _, known := range k.list {
 		if known.Kind == kind {
@@ -197,8 +196,8 @@ func (k *Kinds) Of(kind schema.GroupVersionKind) *Kind {
 	return &Kind{Kind: kind, Resource: resource, Namespaced: true, Guessed: true}
 }
 
-// Parent returns the kind whose objects have a subresource to which objects of another
-// kind are sent. The error says that there is none, or are several.
+// Parent returns the kind whose objects have a subresource that takes objects of another kind.
+// The error says that there is none, or that there are several.
 func (k *Kinds) Parent(sub string, sent schema.GroupVersionKind) (*Kind, error) {
 	var found []*Kind
 	for _, known := range k.list {
@@ -224,7 +223,7 @@ func (k *Kinds) At(resource schema.GroupVersionResource) *Kind {
 	return k.list[i]
 }
 
-// Named returns the kind that a user names as for kubectl: pod, pods, po, pods.v1., or
+// Named returns the kind for a name as kubectl takes it: pod, pods, po, pods.v1., or
 // deployment.apps.
 func (k *Kinds) Named(given string) (*Kind, error) {
 	name, group, qualified := strings.Cut(strings.ToLower(given), ".")
@@ -242,14 +241,14 @@ func (k *Kinds) Named(given string) (*Kind, error) {
 	return nil, fmt.Errorf("the kind %q is not known", given)
 }
 
-// Takes returns the kind of what is sent to a subresource, the zero kind if the kind is
-// not known to have it.
+// Takes returns the kind of the objects that a subresource takes, the zero kind if the
+// subresource is not known.
 func (k *Kind) Takes(sub string) schema.GroupVersionKind {
 	kind, _ := k.sent(sub)
 	return kind
 }
 
-// sent returns the kind of what is sent to a subresource, and whether it is known.
+// sent returns the kind of the objects that a subresource takes, and whether it is known.
 func (k *Kind) sent(sub string) (schema.GroupVersionKind, bool) {
 	if sub == "" {
 		return k.Kind, true

@@ -29,13 +29,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// survey collects what the rules of package lint look at.
+// survey collects the objects that the rules of package lint read.
 type survey struct {
 	world *lint.World
-	// roles are what roles allow, by kind, namespace and name.
+	// roles are the rules of roles, by kind, namespace and name.
 	roles    map[lint.Object][]rbacv1.PolicyRule
 	bindings []binding
-	// definitions are those of custom resources, by name.
+	// definitions are the definitions of custom resources, by name.
 	definitions map[string]*unstructured.Unstructured
 }
 
@@ -46,8 +46,8 @@ type binding struct {
 	groups []string
 }
 
-// surveyed are the kinds of objects that rules look at, and the part of the world that they
-// belong to.
+// surveyed are the kinds of objects that rules read, and the part of the world to which they
+// belong.
 var surveyed = []struct {
 	schema.GroupVersionResource
 	kind string
@@ -77,9 +77,9 @@ func newSurvey(now time.Time) *survey {
 	}
 }
 
-// Lint returns what rules look at: all that is known here. over, which may be nil, is a
-// World of files that are to be put over this one: its objects replace those of the same
-// names. The error is that of the cluster, when it does not answer.
+// Lint returns the world for the rules of lint, with all known objects. over, which may be nil,
+// is a World of files whose objects replace objects of the same names. Lint returns an error if
+// the cluster does not answer.
 func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.World, error) {
 	s := newSurvey(now)
 	objects := w.Registrations.Objects
@@ -162,7 +162,7 @@ func kindOf(obj runtime.Object) string {
 	return entries[0].Source.String()
 }
 
-// About returns which findings are about the files of a World.
+// About returns a function that reports whether an object is in the files of the World.
 func (w *World) About() func(lint.Object) bool {
 	return func(o lint.Object) bool { return w.files.document(o) != nil }
 }
@@ -214,7 +214,7 @@ func (k *Kinds) resources(custom map[schema.GroupResource]bool) []lint.Resource 
 	return list
 }
 
-// survey reads what the caller may read of a cluster.
+// survey reads the objects of a cluster that the caller may read.
 func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.GroupResource]bool) error {
 	lists := make([]*unstructured.UnstructuredList, len(surveyed))
 	errs := make([]error, len(surveyed))
@@ -246,8 +246,8 @@ func (c *cluster) survey(ctx context.Context, s *survey, custom map[schema.Group
 	return ctx.Err()
 }
 
-// waiting looks for objects that wait for initializers. Only a server that has initializers
-// is asked.
+// waiting finds objects that wait for initializers. It sends requests only to a server that has
+// initializers.
 func (c *cluster) waiting(ctx context.Context, s *survey) {
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -267,7 +267,7 @@ func (c *cluster) waiting(ctx context.Context, s *survey) {
 			case apierrors.IsForbidden(err):
 				s.world.Unseen[lint.Waiting] = "may not list all kinds of objects"
 			case err != nil:
-				// What cannot be listed has no objects.
+				// A resource that cannot be listed counts as empty.
 			default:
 				for i := range list.Items {
 					u := &list.Items[i]
@@ -280,7 +280,7 @@ func (c *cluster) waiting(ctx context.Context, s *survey) {
 	_ = group.Wait()
 }
 
-// uninitialized has requests ask for objects that wait for initializers, too.
+// uninitialized makes requests ask also for objects that wait for initializers.
 type uninitialized struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -311,15 +311,15 @@ func (c *cluster) list(ctx context.Context, gvr schema.GroupVersionResource) (*u
 	}
 }
 
-// add takes an object into account, if a rule looks at its kind. It replaces one of the same
-// name. What cannot be read in the version that rules know is left out.
+// add adds an object if a rule reads its kind. It replaces an object of the same name. It leaves
+// out objects that cannot be read in the version that rules know.
 func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResource]bool) {
 	w := s.world
 	namespace := cmp.Or(u.GetNamespace(), metav1.NamespaceDefault)
 	name := types.NamespacedName{Namespace: namespace, Name: u.GetName()}
 	object := lint.Object{Kind: u.GetKind(), Namespace: namespace, Name: u.GetName()}
 	if w.Partial {
-		// Those of a cluster are looked for on their own.
+		// For a cluster, waiting finds these objects.
 		s.waits(u, object)
 	}
 	switch u.GroupVersionKind().GroupKind() {
@@ -364,7 +364,7 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 	}
 }
 
-// scoped takes the namespace from objects of kinds that have none.
+// scoped removes the namespace from objects of kinds without namespaces.
 func scoped(o lint.Object) lint.Object {
 	if strings.HasPrefix(o.Kind, "Cluster") {
 		o.Namespace = ""
@@ -469,7 +469,7 @@ func (s *survey) binding(u *unstructured.Unstructured, object lint.Object) {
 	s.bindings = append(slices.DeleteFunc(s.bindings, func(b binding) bool { return b.object == object }), one)
 }
 
-// injectors notes the kinds with a caBundle that a role allows somebody to change.
+// injectors notes the kinds with a caBundle that the subjects of a role may change.
 func (s *survey) injectors() {
 	s.world.Injectors = map[string]bool{}
 	has := func(list []string, wanted ...string) bool {
@@ -492,7 +492,7 @@ func (s *survey) injectors() {
 	}
 }
 
-// grants puts bindings and roles together.
+// grants adds the rules of roles for the groups of their bindings.
 func (s *survey) grants() {
 	for _, b := range s.bindings {
 		for _, group := range b.groups {
@@ -501,7 +501,7 @@ func (s *survey) grants() {
 	}
 }
 
-// writtenOf says how an object was written, as far as its metadata say it.
+// writtenOf returns how an object was written, as far as its metadata show it.
 func writtenOf(m metav1.Object) lint.Written {
 	return lint.Written{Annotations: m.GetAnnotations(), Created: m.GetCreationTimestamp().Time, Enforced: lint.EnforcedSince(m)}
 }

@@ -31,8 +31,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
 
-// namespaces has the Input of a plan read namespaces, each one once. Whether that of the
-// request can be seen is found out now if there are policies, which may look at it.
+// namespaces lets the Input of a plan read namespaces, each of them once. If there are policies,
+// which may use the namespace of the request, namespaces reads that one now.
 func (w *World) namespaces(ctx context.Context, in *plan.Input, s *snapshot.Snapshot, r *plan.Request) {
 	type answer struct {
 		namespace *corev1.Namespace
@@ -121,7 +121,7 @@ func (c clusterParams) List(ctx context.Context, kind schema.GroupVersionKind, n
 	return byName(found), nil
 }
 
-// byName puts params into the order in which policies are evaluated with them.
+// byName sorts params in the order in which policies are evaluated with them.
 func byName(found []*unstructured.Unstructured) []runtime.Object {
 	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
@@ -166,7 +166,8 @@ func (f *files) List(_ context.Context, kind schema.GroupVersionKind, namespace 
 	return byName(found), nil
 }
 
-// params returns the objects of the files that are meant, as a server shows them in a kind.
+// params returns the objects of the files for which meant is true, as a server shows them in a
+// kind.
 func (f *files) params(kind schema.GroupVersionKind, namespace string, meant func(*unstructured.Unstructured) bool) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for _, d := range f.stored {
@@ -188,7 +189,7 @@ func (f *files) params(kind schema.GroupVersionKind, namespace string, meant fun
 	return found, nil
 }
 
-// shown is an object of a file as a server shows it in a kind.
+// shown returns an object of a file as a server shows it in a kind.
 func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	if !catalog.Scheme.Recognizes(kind) {
 		if u.GroupVersionKind() != kind && !f.kinds.unconverted[kind.GroupKind()] {
@@ -214,7 +215,7 @@ func (f *files) shown(u *unstructured.Unstructured, kind schema.GroupVersionKind
 	return shown, initializers.Expose(shown.Object)
 }
 
-// as makes an object of a built-in kind another version of it, with its defaults.
+// as converts an object of a built-in kind to the version of obj, with the defaults.
 func as(u *unstructured.Unstructured, obj runtime.Object) error {
 	internal, err := decode(u)
 	if err != nil {
@@ -223,8 +224,7 @@ func as(u *unstructured.Unstructured, obj runtime.Object) error {
 	return catalog.Scheme.Convert(internal, obj, nil)
 }
 
-// parse reads a registration, in any version that the server takes, and says what is wrong
-// with it.
+// parse reads a registration, in any version that the server takes, and returns the errors in it.
 func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error) {
 	var out runtime.Object
 	switch u.GetKind() {
@@ -237,7 +237,7 @@ func parse(u *unstructured.Unstructured) (runtime.Object, field.ErrorList, error
 	case registration.MutatingBindingKind:
 		out = &v1.MutatingAdmissionPolicyBinding{}
 	default:
-		// Parse drops what it does not know; a copy keeps the document whole.
+		// Parse drops fields that it does not know; a copy keeps the document whole.
 		obj, err := registration.Parse(runtime.DeepCopyJSON(u.Object))
 		if err != nil {
 			return nil, nil, err

@@ -15,22 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reading is a cluster as the plugins that judge requests in one namespace see it. They read,
-// and never write. Each thing is read once. What the caller may not read is empty, and noted.
-// It is safe for concurrent use.
+// reading is a cluster as the plugins that judge requests in one namespace see it. The plugins
+// read, and never write. Each list or object is read once. A resource that the caller may not
+// read seems empty, and is noted in forbidden. It is safe for concurrent use.
 type reading struct {
 	next http.RoundTripper
-	// namespace is the only one that is there.
+	// namespace is the only namespace that the plugins see.
 	namespace string
-	// failed ends what waits for answers, with the first error.
+	// failed ends all waiting for answers, with the first error.
 	failed context.CancelCauseFunc
 
 	mu      sync.Mutex
 	answers map[string]*reply
 	// listed are the resources that could be listed.
 	listed map[string]bool
-	// forbidden are the resources, PLURAL or PLURAL.GROUP, that may not be read, each with the
-	// right that is missing.
+	// forbidden are the resources, PLURAL or PLURAL.GROUP, that the caller may not read, each
+	// with the missing right.
 	forbidden map[string]string
 }
 
@@ -42,7 +42,7 @@ type reply struct {
 	err  error
 }
 
-// maxReply bounds what is read of one answer.
+// maxReply bounds how many bytes of an answer are read.
 const maxReply = 64 << 20
 
 // RoundTrip implements http.RoundTripper.
@@ -66,7 +66,7 @@ func (r *reading) RoundTrip(q *http.Request) (*http.Response, error) {
 	resource, name := named(q.URL.Path)
 	list := name == ""
 	if resource == "namespaces" && list {
-		// The one namespace can be had with fewer rights.
+		// Reading the one namespace needs fewer rights than listing all.
 		q = q.Clone(q.Context())
 		q.URL.Path += "/" + r.namespace
 		query.Del("limit")
@@ -136,7 +136,8 @@ func (r *reading) ask(q *http.Request, a *reply) {
 	}
 }
 
-// unread returns the right that is missing to read a resource; empty when none is.
+// unread returns the right that is missing to read a resource; empty when the resource can be
+// read.
 func (r *reading) unread(resource string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +167,7 @@ func named(urlPath string) (resource, name string) {
 	return resource, name
 }
 
-// missing words the right that is missing for a list.
+// missing returns a text that names the right that is missing for a list.
 func missing(resource, urlPath, namespace string) string {
 	switch {
 	case resource == "namespaces":
@@ -177,7 +178,7 @@ func missing(resource, urlPath, namespace string) string {
 	return "may not list " + resource
 }
 
-// listOf is a list of one object, or of none. The client knows of which kind.
+// listOf returns a list of one object, or of none. The client knows its kind.
 func listOf(item []byte) []byte {
 	items := []json.RawMessage{}
 	if item != nil {

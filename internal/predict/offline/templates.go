@@ -26,16 +26,16 @@ type Dependent struct {
 	Object *unstructured.Unstructured
 	// By is the controller.
 	By user.Info
-	// Of names the object that the controller makes it for.
+	// Of names the object for which the controller makes it.
 	Of string
 	// Template is the path of its template in the workload.
 	Template []string
 }
 
-// unknownUID stands for the UID of an object that is not there.
+// unknownUID stands for the UID of an object that does not exist.
 const unknownUID types.UID = "00000000-0000-0000-0000-000000000000"
 
-// controllerNamed is the service account of a controller of kube-controller-manager.
+// controllerNamed returns the service account of a controller of kube-controller-manager.
 func controllerNamed(name string) user.Info {
 	return &user.DefaultInfo{
 		Name:   "system:serviceaccount:kube-system:" + name,
@@ -43,10 +43,10 @@ func controllerNamed(name string) user.Info {
 	}
 }
 
-// Dependents returns what controllers create for a workload, in the order in which they do: a
-// Deployment has a ReplicaSet, a CronJob a Job, a StatefulSet the claims of its first pod, and
-// each of them a pod. Other kinds have none. The objects are those of kube-controller-manager,
-// but for what nobody knows before: UIDs, the random ends of names, nodes, and the revision of a
+// Dependents returns the objects that controllers create for a workload, in order: a Deployment
+// has a ReplicaSet, a CronJob a Job, a StatefulSet the claims of its first pod, and each of them
+// a pod. Other kinds have none. The objects are those of kube-controller-manager, except for
+// values that are not known before: UIDs, the random ends of names, nodes, and the revision of a
 // StatefulSet.
 func Dependents(workload *unstructured.Unstructured) ([]Dependent, error) {
 	kind := workload.GroupVersionKind()
@@ -75,13 +75,14 @@ var makers = map[schema.GroupKind]string{
 	{Kind: "ReplicationController"}: "replication-controller",
 }
 
-// maker gathers what controllers make.
+// maker collects the objects that controllers make.
 type maker struct {
 	made []Dependent
 	err  error
 }
 
-// of adds what controllers make for an object, whose own template is below a path of the workload.
+// of adds the objects that controllers make for an object, whose own template is below a path of
+// the workload.
 func (m *maker) of(object runtime.Object, at ...string) {
 	template := append(at[:len(at):len(at)], "template")
 	switch w := object.(type) {
@@ -124,7 +125,7 @@ func (m *maker) of(object runtime.Object, at ...string) {
 	}
 }
 
-// identify gives an object what the server gives it.
+// identify gives an object the UID and the name that the server would give it.
 func identify(o metav1.Object) {
 	o.SetUID(cmp.Or(o.GetUID(), unknownUID))
 	if o.GetName() == "" {
@@ -175,7 +176,7 @@ func (m *maker) add(owner metav1.Object, kind string, object runtime.Object, api
 	m.made = append(m.made, Dependent{Object: u, By: controllerNamed(name), Of: fmt.Sprintf("%s %s", kind, owner.GetName()), Template: at})
 }
 
-// replicaSet is the ReplicaSet of a Deployment.
+// replicaSet returns the ReplicaSet of a Deployment.
 func replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	template := *d.Spec.Template.DeepCopy()
 	hash := controller.ComputeHash(&template, d.Status.CollisionCount)
@@ -193,7 +194,7 @@ func replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	}
 }
 
-// ofDeployment are the annotations of the first ReplicaSet of a Deployment.
+// ofDeployment returns the annotations of the first ReplicaSet of a Deployment.
 func ofDeployment(d *appsv1.Deployment) map[string]string {
 	annotations := maps.Clone(d.Annotations)
 	if annotations == nil {
@@ -221,7 +222,7 @@ func withLabel(labels map[string]string, name, value string) map[string]string {
 	return labels
 }
 
-// ordinal is that of the first pod of a StatefulSet.
+// ordinal returns the ordinal of the first pod of a StatefulSet.
 func ordinal(s *appsv1.StatefulSet) int {
 	if s.Spec.Ordinals != nil {
 		return int(s.Spec.Ordinals.Start)
@@ -229,7 +230,7 @@ func ordinal(s *appsv1.StatefulSet) int {
 	return 0
 }
 
-// claims are those of the first pod of a StatefulSet.
+// claims returns the claims of the first pod of a StatefulSet.
 func claims(s *appsv1.StatefulSet) []corev1.PersistentVolumeClaim {
 	list := make([]corev1.PersistentVolumeClaim, len(s.Spec.VolumeClaimTemplates))
 	for i := range list {
@@ -286,7 +287,7 @@ func onNode(d *appsv1.DaemonSet, pod *corev1.Pod) {
 	if generation := d.Annotations[appsv1.DeprecatedTemplateGeneration]; generation != "" && generation != "0" {
 		pod.Labels["pod-template-generation"] = generation
 	} else {
-		// The server gives it to a new DaemonSet.
+		// The server gives this generation to a new DaemonSet.
 		pod.Labels["pod-template-generation"] = "1"
 	}
 }

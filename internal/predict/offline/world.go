@@ -28,12 +28,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/catalog"
 )
 
-// World is what is known about the place where a request would be judged.
+// World has the known objects of the place where a request would be judged.
 type World struct {
 	Kinds *Kinds
 	// Registrations must not be changed once a plan was made.
 	Registrations snapshot.Registrations
-	// Hidden says of sources why their entries cannot be seen.
+	// Hidden says for each source why its entries cannot be seen.
 	Hidden map[registration.Source]string
 	// Namespace returns a namespace. Its error is plan.ErrUnknown when it cannot be seen,
 	// and the API status NotFound when there is no such namespace.
@@ -42,28 +42,29 @@ type World struct {
 	Params plan.Params
 	// Stored returns a stored object. Its error is an API status.
 	Stored func(ctx context.Context, kind *Kind, namespace, name string) (*unstructured.Unstructured, error)
-	// UserUnknown and RightsUnknown say why an expression that looks at the user, or at
-	// what the user may do, cannot be evaluated. The first one is for requests without
-	// a user.
+	// UserUnknown says why an expression that uses the user cannot be evaluated; it is for
+	// requests without a user. RightsUnknown says it of expressions that use the rights of the
+	// user.
 	UserUnknown, RightsUnknown string
-	// Notes are what every plan of this World does not know.
+	// Notes say what no plan of this World knows.
 	Notes []string
 
-	// files and cluster are what the World was made of, one of the two.
+	// Either files or cluster is set: the World was made of it.
 	files   *files
 	cluster *cluster
 
-	// locate finds the place where a rule is written; nil when nobody knows.
+	// locate finds the place where a rule is written; nil when no place is known.
 	locate func(e *plan.Entry, rule *int) *plan.Location
-	// behind names what stands behind the webhook of a step; nil when nobody knows.
+	// behind returns notes about the policies behind the webhook of a step; nil when they are not
+	// known.
 	behind func(ctx context.Context, about *plan.About, step *plan.Step) []string
-	// converts reports whether Stored returns an object in any version that is served, whatever it
-	// is stored in.
+	// converts reports whether Stored returns an object in any version that is served, whatever
+	// the stored version is.
 	converts bool
 	// define finds out how a custom resource is converted; nil when that is known.
 	define func(ctx context.Context, kind *Kind)
 
-	// compiledIn judge requests; nil when nobody knows what the compiled-in plugins say.
+	// compiledIn has the compiled-in plugins; nil when their verdicts are not known.
 	compiledIn *compiledIn
 
 	// compile compiles the registrations when the first plan is made.
@@ -71,34 +72,35 @@ type World struct {
 	compiled *snapshot.Snapshot
 }
 
-// Request is a request that is not made.
+// Request is a request that is planned and not made.
 type Request struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string
-	// Kind is that of the objects; Subresource is what is written of them.
+	// Kind is the kind of the objects; Subresource is the subresource that is written.
 	Kind            *Kind
 	Subresource     string
 	Namespace, Name string
-	// Object is what is sent, in any version; nil for DELETE and CONNECT. An UPDATE
-	// without one changes nothing.
+	// Object is the object that is sent, in any version; nil for DELETE and CONNECT. An UPDATE
+	// without an Object changes nothing.
 	Object *unstructured.Unstructured
-	// Old is the stored object. If it is nil, World.Stored is asked.
+	// Old is the stored object. If it is nil, World.Stored reads it.
 	Old    *unstructured.Unstructured
 	DryRun bool
 	// User may be nil.
 	User user.Info
-	// All asks for what does not apply, too.
+	// All adds the steps that do not apply to the plan.
 	All bool
 }
 
-// Plan says what admission would do with a request. The error says what is wrong with it,
-// or is that of World.Stored.
+// Plan returns what admission would do with a request. The error is about the request, or comes
+// from World.Stored.
 func (w *World) Plan(ctx context.Context, q *Request) (*plan.Plan, error) {
 	p, _, err := w.Try(ctx, q)
 	return p, err
 }
 
-// Try is Plan, and returns the object as the plan leaves it; nil when that is not known.
+// Try is Plan, and also returns the object as admission would change it; nil when that is not
+// known.
 func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.Unstructured, error) {
 	object, old, err := w.objects(ctx, q)
 	if err != nil {
@@ -151,7 +153,7 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	return p, made, err
 }
 
-// written is an object of a plan as users write it.
+// written returns an object of a plan as users write it.
 func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	switch o := object.(type) {
 	case nil:
@@ -161,7 +163,7 @@ func written(object runtime.Object, kind schema.GroupVersionKind) (*unstructured
 	}
 	versioned, err := catalog.Scheme.ConvertToVersion(object, kind.GroupVersion())
 	if err != nil {
-		// It is of a kind that is not stored, such as the options of a CONNECT.
+		// The object is of a kind that is not stored, such as the options of a CONNECT.
 		return nil, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
@@ -187,7 +189,8 @@ func (w *World) links() []plan.Link {
 	return links
 }
 
-// annotate adds what is known of the steps besides the decision.
+// annotate adds to the steps the place of their rules, and notes about the policies behind their
+// webhooks.
 func (w *World) annotate(ctx context.Context, p *plan.Plan) {
 	if w.locate == nil && w.behind == nil {
 		return
@@ -234,8 +237,8 @@ func (w *World) objects(ctx context.Context, q *Request) (object, old *unstructu
 	return object, old, nil
 }
 
-// scaleOf returns what a stored object shows under its subresource scale. Of a kind whose
-// replicas are not known to be in the usual place, it returns the metadata only.
+// scaleOf returns the content of the subresource scale of a stored object. For a kind whose
+// replicas may not be in the usual place, it returns only the metadata.
 func scaleOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if u.GetKind() == "Scale" {
 		return u
@@ -264,7 +267,7 @@ func scaleOf(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return scale
 }
 
-// selectorText is a label selector, or a map of labels, in one line.
+// selectorText returns a label selector, or a map of labels, in one line.
 func selectorText(content map[string]any) string {
 	selector := &metav1.LabelSelector{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector); err == nil && (selector.MatchLabels != nil || selector.MatchExpressions != nil) {

@@ -36,11 +36,11 @@ type event struct {
 // connecting are the subresources that are connections.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
-// unjudged are the codes of requests that admission had no part in.
+// unjudged are the codes of requests that were refused outside of admission.
 var unjudged = []int32{http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict, http.StatusGone,
 	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests}
 
-// decided is the annotation of an event that says what authorization came to.
+// decided is the annotation of an event with the decision of authorization.
 const decided = "authorization.k8s.io/decision"
 
 // event reads an event. The text says why there is no request; other reports whether none was to
@@ -145,7 +145,7 @@ func (r *Request) unless(e *event, code int32) (*Request, string, bool) {
 	return r, r.wrong(), false
 }
 
-// refusedElsewhere says who rejected a request in place of admission; empty when nobody did.
+// refusedElsewhere says which other step than admission rejected a request; empty when none did.
 func refusedElsewhere(e *event, code int32) string {
 	switch {
 	case e.Annotations[decided] == "forbid":
@@ -156,7 +156,7 @@ func refusedElsewhere(e *event, code int32) string {
 	return ""
 }
 
-// patch makes the object of a request that is a patch.
+// patch computes the object of a request that is a patch.
 func (r *Request) patch(e *event, old json.RawMessage, query url.Values, whole bool) string {
 	var of struct{ APIVersion, Kind string }
 	if manager := query.Get("fieldManager"); manager != "" && json.Unmarshal(e.RequestObject, &of) == nil && of.APIVersion != "" && of.Kind != "" && query.Has("force") {
@@ -180,7 +180,7 @@ func (r *Request) patch(e *event, old json.RawMessage, query url.Values, whole b
 	return ""
 }
 
-// remember notes what a request has stored.
+// remember notes the object that a request has stored.
 func (r *Reader) remember(q *Request, e *event, at time.Time) {
 	switch {
 	case q.Operation == Delete:
@@ -198,7 +198,8 @@ func (r *Reader) remember(q *Request, e *event, at time.Time) {
 	}
 }
 
-// forget is called after requests that changed objects without naming them.
+// forget drops the noted objects. It is called after requests that changed objects without naming
+// them.
 func (r *Reader) forget() { r.state = state{known: r.state.known} }
 
 type metaOnly struct {

@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// notReadable is said of a line that is not a JSON object, or not of the form that it names.
+// notReadable is the reason for a line that is not a JSON object, or not of the form that it
+// names.
 const notReadable = "not readable as JSON"
 
 // Reader reads requests.
@@ -81,8 +82,8 @@ func note(list *[]Reason, why, place string) {
 	(*list)[i].Count++
 }
 
-// Read gives each request to take, in the order of the files, until take returns an error. The error
-// is that of take, or says that a path is not there.
+// Read gives each request to take, in the order of the files, until take returns an error. The
+// error is that of take, or says that a path does not exist.
 func (r *Reader) Read(ctx context.Context, take func(*Request) error) (*Count, error) {
 	r.count, r.state = &Count{}, state{known: r.Known}
 	list, err := sourceFiles(r.Paths)
@@ -119,7 +120,7 @@ func sorted(list []Reason) {
 	slices.SortStableFunc(list, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason)) })
 }
 
-// file reads one file. What is wrong with it is counted; the error is that of take.
+// file reads one file. Faults of the file are counted; the error is that of take.
 func (r *Reader) file(ctx context.Context, name string, f io.Reader, take func(*Request) error) error {
 	in, err := open(f)
 	if err != nil {
@@ -232,7 +233,7 @@ func (r *Reader) document(data []byte, place string, take func(*Request) error, 
 	return true
 }
 
-// header says what a line is.
+// header has the fields that say which format a line has.
 type header struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

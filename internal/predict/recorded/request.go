@@ -87,7 +87,7 @@ type Key struct {
 // Key names the object of the request.
 func (r *Request) Key() Key { return Key{r.GVR().GroupResource(), r.Namespace, r.Name} }
 
-// Title says in a line what was asked.
+// Title describes the request in one line.
 func (r *Request) Title() string {
 	resource := r.Resource.Resource
 	if r.Subresource != "" {
@@ -100,7 +100,7 @@ func (r *Request) Title() string {
 	return r.Operation + " " + resource + " " + name + " by " + cmp.Or(r.User.Username, "(no user)")
 }
 
-// wrong says what keeps a request from being judged; empty when nothing does.
+// wrong says why a request cannot be judged; empty when it can.
 func (r *Request) wrong() string {
 	switch {
 	case r.Resource.Resource == "" || r.Resource.Version == "":

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxState is how many bytes the objects may have that a log has shown.
+// maxState bounds the size of the noted objects of a log, in bytes.
 const maxState = 64 << 20
 
-// state are the objects as a log has shown them, the latest of them.
+// state has the latest objects of a log, as its requests stored them.
 type state struct {
-	// Known has what else is known; nil for nothing.
+	// known returns objects from elsewhere; nil for none.
 	known   func(Key) json.RawMessage
 	objects map[Key]*list.Element
 	// latest has the objects that were used last in front.
@@ -25,7 +25,8 @@ type held struct {
 	at     time.Time
 }
 
-// find returns what is stored under a key, nil when that is not known. at is when it was.
+// find returns the stored object of a key, nil when it is not known. at is when the object was
+// stored.
 func (s *state) find(key Key) (object json.RawMessage, at time.Time) {
 	if e := s.objects[key]; e != nil {
 		s.latest.MoveToFront(e)
@@ -38,7 +39,7 @@ func (s *state) find(key Key) (object json.RawMessage, at time.Time) {
 	return nil, time.Time{}
 }
 
-// put notes what is stored; nil means that this is not known any more.
+// put notes the stored object of a key; nil means that it is not known any more.
 func (s *state) put(key Key, object json.RawMessage, at time.Time) {
 	if s.objects == nil {
 		s.objects = map[Key]*list.Element{}

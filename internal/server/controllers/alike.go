@@ -17,8 +17,8 @@ import (
 const generated = `[bcdfghjklmnpqrstvwxz2456789]{5}\b`
 
 // alike gives errors of one cause one text, whatever name the API chose for the object: web-x7k2p
-// becomes web-*. A controller writes the error into an event of the owner, FailedCreate. Each try
-// has another name, and only equal events are counted in one.
+// becomes web-*. A controller writes the error into an event FailedCreate of the owner. The
+// object has another name in each try, and only equal events are counted in one Event.
 type alike struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -53,7 +53,7 @@ func (a alike) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// generateName returns that of the object in a request, or "".
+// generateName returns metadata.generateName of the object in a request, or "".
 func generateName(req *http.Request) string {
 	sent, err := req.GetBody()
 	if err != nil {

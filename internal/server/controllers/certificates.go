@@ -22,8 +22,8 @@ func approveRequests(ctx context.Context, t *term, client kubernetes.Interface) 
 	return func(ctx context.Context) { c.Run(ctx, certificateWorkers) }, nil
 }
 
-// signRequests signs what is approved for one of the signers of Kubernetes, with the
-// server's own authority.
+// signRequests signs the approved requests for the signers of Kubernetes, with the server's own
+// authority.
 func signRequests(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	informer := t.informers.Certificates().V1().CertificateSigningRequests()
 	var signers []func(context.Context)
@@ -50,7 +50,7 @@ func signRequests(ctx context.Context, t *term, client kubernetes.Interface) (fu
 	return together(signers...), nil
 }
 
-// cleanRequests deletes CertificateSigningRequests that are over.
+// cleanRequests deletes old CertificateSigningRequests.
 func cleanRequests(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	c := cleaner.NewCSRCleanerController(client.CertificatesV1().CertificateSigningRequests(), t.informers.Certificates().V1().CertificateSigningRequests())
 	return func(ctx context.Context) { c.Run(ctx, 1) }, nil

@@ -24,8 +24,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
 )
 
-// Options are what Controllers need. All but Election and Fences must be set, and what only
-// controllers need that are not chosen.
+// Options are what Controllers need. Selection, Election, Fences, FakeNodes and TokenKey may be
+// left out. So may the fields of controllers that are not chosen.
 type Options struct {
 	// Selection is the value of --controllers; empty means Default.
 	Selection []string
@@ -42,18 +42,20 @@ type Options struct {
 	Custom func(schema.GroupResource) bool
 	// Election says when this server runs controllers; nil means always.
 	Election *election.Election
-	// Namespaces is what empties namespaces; its clients and informers are set here.
+	// Namespaces are the options of the controller that empties namespaces. A term sets its
+	// clients and informers.
 	Namespaces namespaces.Options
-	// CheckTypes writes, until its context ends, what the expressions of policies get wrong
-	// about types.
+	// CheckTypes writes the type errors of expressions into the status of policies, until its
+	// context ends.
 	CheckTypes func(context.Context, clientv1.ValidatingAdmissionPolicyInterface)
 	// RootCA are the PEM certificates by which pods know the server.
 	RootCA []byte
-	// CAFile and CAKeyFile are the authority that signs what is requested, as PEM files.
+	// CAFile and CAKeyFile are the authority that signs CertificateSigningRequests, as PEM files.
 	CAFile, CAKeyFile string
-	// Fences keep quotas exact while they are counted; nil leaves them as upstream has them.
+	// Fences keep quotas exact while they are counted. With nil, quotas are counted as upstream
+	// counts them.
 	Fences *quotas.Fences
-	// FakeNodes is how many nodes to play, besides what is selected; 0 means none.
+	// FakeNodes is how many nodes to play, in addition to the selected controllers; 0 means none.
 	FakeNodes int
 	// TokenKey signs the tokens of ServiceAccounts that are kept in Secrets; nil for no such
 	// tokens.
@@ -65,7 +67,7 @@ type Controllers struct {
 	options Options
 	rows    []row
 	kinds   change
-	// shared are the informers of the server for kinds that it watches anyway.
+	// shared are the informers of the server, for kinds that the server watches anyway.
 	shared map[runtime.Object]cache.SharedIndexInformer
 }
 
@@ -102,7 +104,7 @@ func New(o Options) (*Controllers, error) {
 func (c *Controllers) KindsChanged() { c.kinds.announce() }
 
 // Run runs the controllers until ctx ends, or, with an Election, whenever it is this
-// server's turn. When it returns, everything that they did has ended.
+// server's turn. When Run returns, all work of the controllers has ended.
 func (c *Controllers) Run(ctx context.Context) {
 	switch {
 	case len(c.rows) == 0:
@@ -113,7 +115,8 @@ func (c *Controllers) Run(ctx context.Context) {
 	}
 }
 
-// Retries of what could not be made.
+// firstRetry and lastRetry bound how long a term waits before it tries again to start a
+// controller.
 const (
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 )
@@ -122,7 +125,7 @@ const (
 func (c *Controllers) term(ctx context.Context) {
 	t, err := newTerm(ctx, c)
 	if err != nil {
-		// Clients are made of a configuration that others of this server are made of.
+		// This is unlikely: other clients of this server are made of the same configuration.
 		klog.ErrorS(err, "No controller runs")
 		<-ctx.Done()
 		return
@@ -142,7 +145,7 @@ func (c *Controllers) term(ctx context.Context) {
 	}
 }
 
-// wakeAndRun runs a controller from when it has something to do until ctx ends.
+// wakeAndRun runs a controller from when one of its resources has an object until ctx ends.
 func (t *term) wakeAndRun(ctx context.Context, r row) {
 	var prefixes []string
 	for _, resource := range r.wakes {
@@ -208,7 +211,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// change reports whether something has changed. The zero value is ready.
+// change lets goroutines wait for the next change of something. The zero value is ready.
 type change struct {
 	mu   sync.Mutex
 	next chan struct{}

@@ -28,21 +28,22 @@ import (
 const (
 	// countAtMost bounds a count that must be exact; the controller tries again later.
 	countAtMost = 10 * time.Second
-	// countTries is how often a quota is counted that is charged meanwhile, before it is left for
-	// later. One that is full is charged no more.
+	// countTries is how often a quota is counted when charges keep coming meanwhile, before the
+	// count is left for later. A quota that is full gets no more charges.
 	countTries = 5
-	// nearlyFull is the share of a limit from which on a quota counts as full.
+	// nearlyFull is the share of a limit at which a quota counts as full.
 	nearlyFull = 0.9
-	// lookAnew is after how long the keys are read again of which an object is not known.
+	// lookAnew is after how long the keys are read again when the store still misses an object.
 	lookAnew = 50 * time.Millisecond
 )
 
-// exactQuotas is what the quota controller writes quotas with. A count that lowers the use is not
-// taken as it is: it may have missed objects that were charged. They are counted again, as package
-// quotas says. It is also the factory of the controller's informers, and notes the kinds.
+// exactQuotas is the client with which the quota controller writes quotas. A count that lowers
+// the use may have missed objects that were charged, so the objects are counted again, as package
+// quotas says. exactQuotas is also the factory of the controller's informers, and notes their
+// kinds.
 type exactQuotas struct {
 	clientv1.ResourceQuotasGetter
-	// self reads as the server: the controller's role may only list.
+	// self reads quotas as the server: the controller's role allows it only to list them.
 	self     clientv1.ResourceQuotasGetter
 	monitors *monitors
 	term     *term
@@ -119,8 +120,9 @@ func lowers(before, after corev1.ResourceList) bool {
 	return false
 }
 
-// frees reports whether a quota that is full, or nearly so, has room after it was counted. Its count
-// must not wait: creates that are refused do not notice it, and others need the room.
+// frees reports whether a quota that is full, or nearly so, has room after it was counted. Its
+// next count must not wait: it delays only creates that are refused anyway, and clients need the
+// room.
 func frees(full *corev1.ResourceQuota, after corev1.ResourceList) bool {
 	for name, hard := range full.Status.Hard {
 		used, now := full.Status.Used[name], after[name]
@@ -131,8 +133,9 @@ func frees(full *corev1.ResourceQuota, after corev1.ResourceList) bool {
 	return false
 }
 
-// recount counts what a quota is about, and writes the quota unless it was charged meanwhile. The
-// quota is read before the fence moves: what was charged since is not counted.
+// recount counts the objects of a quota, and writes the quota unless a charge changed it
+// meanwhile. It reads the quota before it moves the fence, so that such a charge makes the write
+// fail.
 func (q exactQuota) recount(ctx context.Context, about *corev1.ResourceQuota, o metav1.UpdateOptions) (*corev1.ResourceQuota, error) {
 	ctx, cancel := context.WithTimeout(ctx, countAtMost)
 	defer cancel()
@@ -152,7 +155,7 @@ func (q exactQuota) recount(ctx context.Context, about *corev1.ResourceQuota, o 
 	}
 	next := current.DeepCopy()
 	next.Status.Hard = current.Spec.Hard.DeepCopy()
-	// What cannot be counted stays as it is.
+	// The use of resources that cannot be counted stays as it is.
 	all := corev1.ResourceList{}
 	maps.Copy(all, current.Status.Used)
 	maps.Copy(all, used)
@@ -163,7 +166,8 @@ func (q exactQuota) recount(ctx context.Context, about *corev1.ResourceQuota, o 
 	return q.ResourceQuotaInterface.UpdateStatus(ctx, next, o)
 }
 
-// counting returns what counts the resources of a quota, those of kinds included that came later.
+// counting returns the evaluators of a quota's resources, including those of kinds that came
+// later.
 func (q *exactQuotas) counting(about *corev1.ResourceQuota) quota.Registry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +179,7 @@ func (q *exactQuotas) counting(about *corev1.ResourceQuota) quota.Registry {
 	return q.registry
 }
 
-// lister returns a lister of the objects that are stored when it is asked.
+// lister returns a lister of the objects that are stored at the time of a list.
 func (q *exactQuotas) lister(kind schema.GroupVersionResource) (cache.GenericLister, error) {
 	informer, err := q.monitors.ForResource(kind)
 	if err != nil {
@@ -205,7 +209,7 @@ type caughtUpNamespace struct {
 
 // List implements cache.GenericNamespaceLister.
 func (l caughtUpNamespace) List(selector labels.Selector) ([]runtime.Object, error) {
-	// Another server's objects are counted as they are known.
+	// Objects that another server stores are counted as the informer has them.
 	if l.of.prefix != "" {
 		ctx, cancel := context.WithTimeout(l.of.term.over, countAtMost)
 		defer cancel()
@@ -216,8 +220,8 @@ func (l caughtUpNamespace) List(selector labels.Selector) ([]runtime.Object, err
 	return l.GenericNamespaceLister.List(selector)
 }
 
-// await returns when the store has what etcd has in a namespace. Objects that were deleted may be
-// there longer.
+// await returns when the store has what etcd has in a namespace. The store may still have objects
+// that were deleted.
 func (l caughtUpLister) await(ctx context.Context, namespace string) error {
 	prefix := l.prefix + namespace + "/"
 	tick := time.NewTicker(lookInterval)

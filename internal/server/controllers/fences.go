@@ -14,8 +14,9 @@ import (
 // fencesPage is how many fences are read at a time.
 const fencesPage = 500
 
-// forgetFences returns what deletes the fences of namespaces that are gone, those included that went
-// while no server ran controllers. It is called while a controller is made.
+// forgetFences returns a function that deletes the fences of namespaces that are gone, including
+// namespaces that went while no server ran controllers. It must be called while a controller is
+// made.
 func (t *term) forgetFences() (func(context.Context), error) {
 	fences := t.options.Fences
 	if fences == nil {
@@ -48,7 +49,7 @@ func (t *term) forgetFences() (func(context.Context), error) {
 			after = names[len(names)-1]
 		}
 	}
-	// No namespace has an empty name: it stands for those that went before.
+	// No namespace has an empty name: in the queue it stands for the namespaces that went before.
 	queue.Add("")
 	return func(ctx context.Context) {
 		var ended sync.WaitGroup

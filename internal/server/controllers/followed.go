@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// lingering is how long a kind is followed after nobody wants it any more: the events of
-	// its last objects may still arrive, and a definition may be made anew.
+	// lingering is how long a kind is followed after its last controller has stopped following
+	// it: the events of its last objects may still arrive, and a definition may be made anew.
 	lingering = 10 * time.Second
-	// patience is how long those who follow all kinds wait for a kind of another server.
+	// patience is how long controllers that follow all kinds wait for a kind of another server.
 	patience = 5 * time.Second
-	// idle is how long a kind that got a handler is shared before a controller runs with it.
+	// idle is how long a kind that got a handler is kept when no controller runs with it.
 	idle = time.Minute
 )
 
 // followed are the informers of the metadata of objects of any kind. Kinds come and go; an
-// informer lives as long as a controller follows its kind. The factories of client-go keep an
-// informer for ever.
+// informer lives as long as a controller follows its kind. (The factories of client-go keep an
+// informer for ever.)
 type followed struct {
 	ctx    context.Context
 	client metadata.Interface
@@ -49,21 +49,21 @@ type followed struct {
 // followedKind is the informer of one kind.
 type followedKind struct {
 	informers.GenericInformer
-	// users counts the controllers that run with the kind; made is when it got its first
-	// handler. A collector that finds a kind gone while it adds others gives handlers to kinds
-	// with which it never runs, and never says so.
+	// users counts the controllers that run with the kind; made is when the kind got its first
+	// handler. When the garbage collector adds kinds and one of them is gone, it gives up, and
+	// never runs with the kinds to which it has added handlers already.
 	users int
 	made  time.Time
-	// stop ends the informer; nil before it is started. since is when that was, and ended
-	// says that it is over.
+	// stop ends the informer; it is nil before the informer is started. since is when the
+	// informer was started, and ended reports whether it was stopped.
 	stop  context.CancelFunc
 	since atomic.Pointer[time.Time]
 	ended bool
-	// failed says that a read of the kind has failed.
+	// failed reports whether a read of the kind has failed.
 	failed atomic.Bool
 }
 
-// newFollowed returns what follows kinds until ctx ends.
+// newFollowed returns informers that run until ctx ends at the latest.
 func newFollowed(ctx context.Context, client metadata.Interface, remote func(schema.GroupResource) bool) *followed {
 	return &followed{ctx: ctx, client: client, remote: remote, linger: lingering, kinds: map[schema.GroupVersionResource]*followedKind{}}
 }
@@ -74,7 +74,7 @@ func (f *followed) ForResource(resource schema.GroupVersionResource) informers.G
 	defer f.mu.Unlock()
 	kind := f.kinds[resource]
 	if kind == nil {
-		// It is followed when it gets a handler.
+		// The kind is shared when it gets a handler.
 		kind = f.newKind(resource)
 	}
 	return &follower{GenericInformer: kind.GenericInformer, all: f, resource: resource, kind: kind}
@@ -84,12 +84,12 @@ func (f *followed) newKind(resource schema.GroupVersionResource) *followedKind {
 	kind := &followedKind{GenericInformer: metadatainformer.NewFilteredMetadataInformer(
 		f.client, resource, metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil)}
 	informer := kind.Informer()
-	// The errors tell that the informer runs already, which it does not.
+	// Both fail only for an informer that runs already, and this one does not.
 	_ = informer.SetTransform(bare)
 	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		kind.failed.Store(true)
 		if errors.As(err, new(apierrors.APIStatus)) {
-			// The handler logs it, and a status does not say what was asked for.
+			// The handler logs the error, and a status does not name the resource.
 			err = fmt.Errorf("%s: %w", resource.GroupResource(), err)
 		}
 		cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -110,7 +110,7 @@ func (f *followed) run(kind *followedKind) {
 	f.running.Go(func() { kind.Informer().RunWithContext(ctx) })
 }
 
-// forget drops kinds that have handlers and that no controller runs with. The lock is held.
+// forget drops kinds that have handlers and with which no controller runs. The lock is held.
 func (f *followed) forget() {
 	for resource, kind := range f.kinds {
 		if kind.users == 0 && kind.stop == nil && time.Since(kind.made) > idle {
@@ -119,7 +119,7 @@ func (f *followed) forget() {
 	}
 }
 
-// Shutdown waits until all informers have ended. The context has.
+// Shutdown stops all informers, and waits until they have ended.
 func (f *followed) Shutdown() {
 	f.mu.Lock()
 	for resource, kind := range f.kinds {
@@ -137,8 +137,8 @@ type follower struct {
 	informers.GenericInformer
 	all      *followed
 	resource schema.GroupVersionResource
-	// kind is what is followed, and handler the registration there; nil before there is a
-	// handler. runs is set while the user's controller runs.
+	// kind is the followed kind. handler is the registration of the user's handler there; nil
+	// before there is one. runs is set while the user's controller runs.
 	kind    *followedKind
 	handler cache.ResourceEventHandlerRegistration
 	runs    bool
@@ -149,7 +149,7 @@ func (u *follower) Informer() cache.SharedIndexInformer {
 	return followerInformer{u.kind.Informer(), u}
 }
 
-// use adds a handler, with which the kind is followed.
+// use adds a handler, and shares the informer of the kind with its other users.
 func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	f := u.all
 	f.mu.Lock()
@@ -159,7 +159,7 @@ func (u *follower) use(h cache.ResourceEventHandler, every time.Duration) (cache
 		u.kind, u.GenericInformer = current, current.GenericInformer
 	} else {
 		if u.kind.ended {
-			// Its last user has released it since it was given to this one.
+			// The last user of the informer has stopped it since this user got it.
 			u.kind = f.newKind(u.resource)
 			u.GenericInformer = u.kind.GenericInformer
 		}
@@ -188,7 +188,7 @@ func (u *follower) run() {
 	f.run(u.kind)
 }
 
-// release removes the handler. The last one to do so ends the informer.
+// release removes the handler. The last user that releases the kind ends the informer.
 func (u *follower) release() {
 	f := u.all
 	f.mu.Lock()
@@ -214,8 +214,8 @@ func (u *follower) release() {
 	}
 }
 
-// synced reports whether the objects are known, or are not to be waited for: a server that
-// hangs or fails does not hold up those who follow the kinds of all others.
+// synced reports whether the informer has the objects, or no controller should wait for them: a
+// server that hangs or fails does not hold up controllers that follow the kinds of all servers.
 func (u *follower) synced() bool {
 	if u.kind.Informer().HasSynced() {
 		return true
@@ -230,8 +230,8 @@ type followerInformer struct {
 	user *follower
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. It is how controllers that
-// follow all kinds add their handlers.
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. Controllers that follow all
+// kinds add their handlers with it.
 func (i followerInformer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, every time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return i.user.use(h, every)
 }

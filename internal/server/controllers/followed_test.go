@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// follow follows a kind as upstream's controllers do, and returns what stops that.
+// follow follows a kind as upstream's controllers do, and returns a function that stops it.
 func follow(f *followed, gvr schema.GroupVersionResource, seen chan<- string) (cache.Controller, func()) {
 	shared := monitor{f.ForResource(gvr), nil, nil}
 	_, _ = shared.Informer().AddEventHandlerWithResyncPeriod(cache.ResourceEventHandlerFuncs{
@@ -141,7 +141,8 @@ func TestAHandlerWithoutAControllerLeavesNothing(t *testing.T) {
 	})
 }
 
-// S22.23: a kind of another server that hangs is not waited for, one of this server is.
+// S22.23: controllers do not wait for a kind of another server that hangs. They wait for a kind
+// of this server.
 func TestAKindOfAServerThatHangsIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, remote := range []bool{true, false} {

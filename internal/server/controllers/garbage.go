@@ -15,7 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 )
 
-// collectors is how many objects are looked at at once, as in a kube-controller-manager.
+// collectors is how many objects the collector checks at the same time, as in a
+// kube-controller-manager.
 const collectors = 20
 
 // collectGarbage deletes the objects whose owners are gone, and carries out the
@@ -41,8 +42,9 @@ func collectGarbage(ctx context.Context, t *term, client kubernetes.Interface) (
 	), nil
 }
 
-// everything makes reads include what is not initialized (S11.36): such an object is hidden,
-// and it is there. Creates do not wait until their object is initialized (S11.26).
+// everything makes reads include objects that are not initialized (S11.36): other clients do not
+// see such an object, but it exists. Creates do not wait until their object is initialized
+// (S11.26).
 type everything struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -59,11 +61,12 @@ func (e everything) RoundTrip(req *http.Request) (*http.Response, error) {
 // certain lets the collector take an object for absent only when the answer names the object.
 // Other answers with the code 404 say that the resource is not served: because its definition
 // or its APIService is being made anew, because this version is switched off, or because
-// another server has not heard of it yet. An owner may be there all the same, and the
-// collector would delete what it owns. Such an answer becomes 503, and is asked for again.
+// another server has not heard of it yet. An owner may exist all the same, and the collector
+// would delete the objects that it owns. Such an answer becomes 503, and the collector asks
+// again.
 type certain struct{ http.RoundTripper }
 
-// longestStatus bounds what is read of an answer.
+// longestStatus bounds how many bytes of an answer are read.
 const longestStatus = 1 << 20
 
 // RoundTrip implements http.RoundTripper.
@@ -87,7 +90,7 @@ func (c certain) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// names reports whether an answer says that an object of this name is not there.
+// names reports whether an answer is a status about an object of this name.
 func names(body []byte, name string) bool {
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {

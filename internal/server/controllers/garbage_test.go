@@ -26,7 +26,7 @@ func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: req}, nil
 }
 
-// Only an answer that names the object says that the object is not there.
+// Only an answer that names the object means that the object does not exist.
 func TestAnAbsentObjectIsNamed(t *testing.T) {
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound,
@@ -81,7 +81,7 @@ func TestAnAbsentObjectIsNamed(t *testing.T) {
 	}
 }
 
-// S11.36: what is not initialized is there.
+// S11.36: reads include objects that are not initialized.
 func TestReadsIncludeWhatIsNotInitialized(t *testing.T) {
 	for method, want := range map[string]string{http.MethodGet: "includeUninitialized=true&watch=true", http.MethodDelete: "watch=true"} {
 		server := &answers{code: 200}

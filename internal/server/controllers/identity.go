@@ -32,13 +32,13 @@ func serviceAccounts(ctx context.Context, t *term, client kubernetes.Interface) 
 // defaultAccount is the ServiceAccount of pods that name none.
 const defaultAccount = "default"
 
-// accountTimeout bounds how long making an account may take. Admission has a say in it.
+// accountTimeout bounds how long making an account may take, calls of webhooks included.
 const accountTimeout = 10 * time.Second
 
-// MakeAccount returns what makes the ServiceAccount default of a namespace, for a pod that
-// comes before the controller has made it. It is nil if the selection has no controller that
-// makes accounts: something else makes them then. The server itself acts: its requests are
-// not held up by those that wait for the account.
+// MakeAccount returns a function that makes the ServiceAccount default of a namespace, for a pod
+// that is created before the controller has made the account. The function is nil if the
+// selection has no controller that makes accounts: another program makes them then. The client
+// acts as the server itself, whose requests do not wait behind those that wait for the account.
 func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx context.Context, namespace string) (*corev1.ServiceAccount, error), error) {
 	rows, err := choose(selection, table)
 	if err != nil || !slices.ContainsFunc(rows, func(r row) bool { return r.name == accountsController }) {
@@ -48,7 +48,7 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 		ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 		defer cancel()
 		accounts := client.CoreV1().ServiceAccounts(namespace)
-		// Most often it is there, and a webhook has no say in a read.
+		// Most often the account exists, and a read calls no webhook.
 		account, err := accounts.Get(ctx, defaultAccount, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return account, err
@@ -61,8 +61,8 @@ func MakeAccount(selection []string, client kubernetes.Interface) (func(ctx cont
 	}, nil
 }
 
-// serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills those
-// that are made for one, and deletes those of one that is gone.
+// serviceAccountTokens keeps the Secrets with tokens of ServiceAccounts: it fills the Secrets
+// that are made for a ServiceAccount, and deletes those of a ServiceAccount that is gone.
 func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
 	if t.options.TokenKey == nil {
 		klog.FromContext(ctx).Info("No tokens of ServiceAccounts are kept in Secrets: an external signer has the key")
@@ -72,7 +72,7 @@ func serviceAccountTokens(ctx context.Context, t *term, _ kubernetes.Interface) 
 	if err != nil {
 		return nil, err
 	}
-	// As in a kube-controller-manager, it is the server itself that acts.
+	// The client acts as the server itself, as in a kube-controller-manager.
 	client, err := kubernetes.NewForConfig(t.loopback)
 	if err != nil {
 		return nil, err

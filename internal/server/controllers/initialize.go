@@ -14,9 +14,9 @@ import (
 const systemAccounts = "system:serviceaccount:kube-system:"
 
 // Initializing returns an authorizer that does what inner does, and also lets the accounts of
-// controllers write objects that are not initialized (S11.63). A controller must be able to take
-// its finalizer from such an object, and the garbage collector its owners; the roles that these
-// accounts have in a cluster do not know of initializers.
+// controllers write objects that are not initialized (S11.63). A controller must be able to
+// remove its finalizer from such an object, and the garbage collector must be able to remove its
+// owners. The roles that these accounts have in a cluster do not know of initializers.
 func Initializing(inner authorizer.Authorizer) authorizer.Authorizer { return initializing{inner} }
 
 type initializing struct{ authorizer.Authorizer }
@@ -32,8 +32,8 @@ func (i initializing) Authorize(ctx context.Context, a authorizer.Attributes) (a
 	return i.Authorizer.Authorize(ctx, a)
 }
 
-// Counts reports whether a user is the account of a controller that makes as many objects as it
-// misses (S11.64).
+// Counts reports whether a user is the account of a controller that counts objects and makes
+// those that are missing (S11.64).
 func Counts(user string) bool {
 	account, ok := strings.CutPrefix(user, systemAccounts)
 	return ok && slices.ContainsFunc(table, func(r row) bool { return r.counts && r.account == account })

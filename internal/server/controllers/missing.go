@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// needed are the controllers by which an object of a resource becomes pods.
+// needed are the controllers that make pods of an object of a resource.
 var needed = map[schema.GroupResource][]string{
 	{Group: "apps", Resource: "deployments"}:  {"deployment", "replicaset"},
 	{Group: "apps", Resource: "replicasets"}:  {"replicaset"},
@@ -19,8 +19,9 @@ var needed = map[schema.GroupResource][]string{
 	{Resource: "replicationcontrollers"}:      {"replicationcontroller"},
 }
 
-// Missing says of workloads, and of pods, what would have to run so that something becomes of them.
-// There is nothing to say when the selection names the controllers one by one: others run elsewhere.
+// Missing returns, for the resources of workloads and for pods, a text that names the missing
+// controllers or nodes. It returns nil when the selection names the controllers one by one: then
+// the other controllers run elsewhere.
 func Missing(selection []string, fakeNodes int) map[schema.GroupResource]string {
 	named := func(entry string) bool { return entry == None || entry != all && !strings.ContainsAny(entry[:1], "+-") }
 	if slices.ContainsFunc(selection, named) && !slices.Contains(selection, all) {

@@ -20,12 +20,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/lazyinformer"
 )
 
-// progress knows how far the garbage collector's monitors are. The collector orphans, or deletes
-// in the foreground, the dependents that it knows of when it hears that their owner is being
-// deleted. Each kind has a watch of its own, so that it may hear of a dependent later than of an
-// owner that was deleted after the dependent was made: it would then take the dependent for one
-// whose owner is gone, and delete it. The news of such an owner is therefore held back until the
-// monitors of all kinds have handed on what was stored before.
+// progress knows up to which revision each of the garbage collector's monitors has read. When the
+// collector gets the deletion of an owner, it orphans the dependents that it knows, or deletes
+// them in the foreground. Each kind has a watch of its own. The collector may therefore get a
+// dependent later than the deletion of its owner, even if the dependent was made first: it would
+// then take the dependent for one whose owner is gone, and delete it. So the event of such an
+// owner is held back until the monitors of all kinds have passed on the objects that were stored
+// before.
 type progress struct {
 	// term ends all waiting.
 	term   context.Context
@@ -37,22 +38,23 @@ type progress struct {
 }
 
 const (
-	// holdAtMost bounds how long the news of an owner is held back. A kind whose objects cannot
+	// holdAtMost bounds how long the event of an owner is held back. A kind whose objects cannot
 	// be read, as when a conversion webhook is down, must not stop the collector.
 	holdAtMost = 10 * time.Second
-	// lookInterval is how often a monitor that is behind is looked at.
+	// lookInterval is how often the revision of a monitor that is behind is read.
 	lookInterval = 2 * time.Millisecond
-	// perLook is of how many kinds one transaction asks etcd, which takes 128 operations.
+	// perLook is how many kinds one transaction reads from etcd, which accepts 128 operations.
 	perLook = 100
 )
 
-// kindProgress is how far the monitor of one kind is. A nil one does nothing.
+// kindProgress is how far the monitor of one kind is. The methods of a nil kindProgress do
+// nothing.
 type kindProgress struct {
 	progress *progress
 	prefix   string
-	// unowned are those that the monitor does not show; nil for most kinds.
+	// unowned are the objects that the monitor hides from the collector; nil for most kinds.
 	unowned *unowned
-	// revision is that up to which the collector got everything.
+	// revision is the revision up to which the collector got all objects.
 	revision atomic.Uint64
 	// behind is set after a wait that timed out, until the monitor has caught up.
 	behind atomic.Bool
@@ -63,8 +65,8 @@ type kindProgress struct {
 	users int
 }
 
-// of returns the progress of a kind. It is nil for monitors without owners, which are not those of
-// the collector, and for kinds that this server does not store.
+// of returns the progress of a kind. It returns nil if o is nil, as for the monitors of other
+// controllers than the collector, and for kinds that this server does not store.
 func (p *progress) of(kind schema.GroupVersionResource, o *owners) *kindProgress {
 	if p == nil || o == nil {
 		return nil
@@ -89,7 +91,8 @@ func (p *progress) of(kind schema.GroupVersionResource, o *owners) *kindProgress
 	return k
 }
 
-// follow takes in how to learn that the collector got what there was at first.
+// follow notes that a monitor of the kind begins. synced reports whether the collector got the
+// first list.
 func (k *kindProgress) follow(synced func() bool) {
 	if k == nil {
 		return
@@ -102,7 +105,8 @@ func (k *kindProgress) follow(synced func() bool) {
 	k.synced = synced
 }
 
-// forget takes in that a monitor of the kind has ended. Nobody waits for a kind without one.
+// forget notes that a monitor of the kind has ended. hold does not wait for a kind without a
+// monitor.
 func (k *kindProgress) forget() {
 	if k == nil {
 		return
@@ -115,7 +119,7 @@ func (k *kindProgress) forget() {
 	}
 }
 
-// passed takes in that the collector got an object.
+// passed notes that the collector got an object.
 func (k *kindProgress) passed(obj any) {
 	if k == nil {
 		return
@@ -131,8 +135,9 @@ func (k *kindProgress) advance(revision uint64) {
 	}
 }
 
-// hold returns at once, but for the news that an object is being deleted whose dependents come
-// first: then it returns when the collector knows all dependents that were stored before.
+// hold returns at once, unless the event is the first one that shows the deletion of an object
+// whose dependents come first. Then it returns when the collector knows all dependents that were
+// stored before.
 func (k *kindProgress) hold(before, after any) {
 	if k == nil {
 		return
@@ -148,7 +153,8 @@ func (k *kindProgress) hold(before, after any) {
 	if revision == 0 {
 		return
 	}
-	// Others that wait must not wait for this kind: it has handed on all that came before.
+	// Events of other kinds that are held must not wait for this kind: it has passed on all
+	// objects that came before.
 	k.advance(revision - 1)
 	ctx, cancel := context.WithTimeout(k.progress.term, holdAtMost)
 	defer cancel()
@@ -167,8 +173,9 @@ func versionOf(m metav1.Object) uint64 {
 	return n
 }
 
-// await returns when the collector got everything in a namespace, or everywhere if it is
-// empty, that was stored up to a revision, or when ctx ends. The kind of the owner comes in order.
+// await returns when the collector got all objects that were stored in a namespace up to a
+// revision, or when ctx ends. An empty namespace means all namespaces. await does not wait for
+// the owner's own kind, whose events come in order.
 func (p *progress) await(ctx context.Context, owner *kindProgress, namespace string, revision uint64) {
 	p.mu.Lock()
 	kinds := make([]*kindProgress, 0, len(p.kinds))
@@ -207,8 +214,9 @@ func (p *progress) await(ctx context.Context, owner *kindProgress, namespace str
 	}
 }
 
-// targets returns up to which revision the monitors of some kinds must be, those left out for which
-// there is nothing. An object that was stored before and written since has a higher revision.
+// targets returns the revision that the monitor of each kind must reach. It leaves out kinds
+// without objects. An object that was stored before the revision and written since has a higher
+// one, so the result is at most the given revision.
 func (p *progress) targets(ctx context.Context, kinds []*kindProgress, namespace string, revision uint64) (map[*kindProgress]uint64, error) {
 	targets := map[*kindProgress]uint64{}
 	for some := range slices.Chunk(kinds, perLook) {

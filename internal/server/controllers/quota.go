@@ -20,16 +20,17 @@ import (
 // The work of the controller of quotas, as in a kube-controller-manager.
 const (
 	quotaWorkers = 5
-	// recount is how often every quota is counted anew.
+	// recount is how often the controller counts every quota again.
 	recount = 5 * time.Minute
-	// overlooked is how often quotas are looked for that were not counted, or not rightly.
+	// overlooked is how often remind looks for quotas that were not counted, or counted too
+	// early.
 	overlooked = 2 * time.Second
-	// recountAt and recountLast are after how many looks at a quota that does not change it is
-	// counted again.
+	// recountAt and recountLast are the numbers of looks after which a quota that did not change
+	// is counted again.
 	recountAt, recountLast = 1, 8
 )
 
-// measured are the kinds of which more is counted than how many objects there are.
+// measured are the kinds for which a quota counts more than the number of objects.
 var measured = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "persistentvolumeclaims"},
 	{Version: "v1", Resource: "pods"},
@@ -39,7 +40,8 @@ var measured = []schema.GroupVersionResource{
 
 // countQuotas keeps the status of ResourceQuotas: the limits and the use.
 func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
-	// What is not initialized counts, too (S11.36), and other controllers must not see it.
+	// Objects that are not initialized count, too (S11.36), and other controllers must not see
+	// them.
 	kinds := &monitors{typed: t.all, whole: measured, objects: t.monitors.objects}
 	configuration, err := quotainstall.NewQuotaConfigurationForControllers(generic.ListerFuncForResourceFunc(kinds.ForResource), t.informers)
 	if err != nil {
@@ -87,11 +89,11 @@ func countQuotas(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	), nil
 }
 
-// quotaInformer tells the controller again of quotas that it could not count, and of those
-// that it may have counted too early. A quota may be for a custom kind that is served and
-// that the controller has not heard of. And while the controller counts, an object may be
-// created that its informer does not have yet: the count then overwrites what admission
-// had added for the object. The controller would look again after recount.
+// quotaInformer sends the controller again the quotas that it could not count, and those that it
+// may have counted too early. A quota may be for a custom kind that is served and that the
+// controller does not know yet. And while the controller counts, a client may create an object
+// that the informer does not have yet: the count then overwrites the charge that admission added
+// for the object. Without quotaInformer, the controller would correct this only after recount.
 type quotaInformer struct {
 	coreinformers.ResourceQuotaInformer
 	handler cache.ResourceEventHandler
@@ -126,7 +128,7 @@ func (q *quotaInformer) remind(ctx context.Context) {
 	}
 }
 
-// again has the controller count a quota, if there is one.
+// again lets the controller count a quota, if the quota exists.
 func (q *quotaInformer) again(id types.NamespacedName) {
 	if quota, err := q.Lister().ResourceQuotas(id.Namespace).Get(id.Name); err == nil {
 		q.handler.OnAdd(quota, false)
@@ -143,15 +145,14 @@ func counted(quota *corev1.ResourceQuota) bool {
 	return true
 }
 
-// unchanged is for how many looks a quota has had the same version.
+// unchanged counts the looks at which a quota had the same version.
 type unchanged struct {
 	version string
 	looks   int
 }
 
 // look reports whether a quota is to be counted again: soon after it changed, and once more
-// when an informer that was slow has caught up. A count that finds what is known writes
-// nothing.
+// when an informer that was slow has caught up. A count that changes nothing writes nothing.
 func (u *unchanged) look(version string) bool {
 	if u.version != version {
 		*u = unchanged{version: version}
@@ -161,7 +162,7 @@ func (u *unchanged) look(version string) bool {
 	return u.looks == recountAt || u.looks == recountLast
 }
 
-// listening notes who listens.
+// listening notes the handler of the controller.
 type listening struct {
 	cache.SharedIndexInformer
 	by *quotaInformer

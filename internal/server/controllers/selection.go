@@ -18,10 +18,10 @@ const (
 // Default is the selection of every controller that runs by default.
 func Default() []string { return []string{all} }
 
-// choose returns the rows that a selection names, in the order of the table. An entry is
-// the name of a controller, "*" for all that run by default, "-name" for one that is not
-// to run, "+name" for one that is to run besides those that do by default, or "-*". The
-// first entry for a name counts, as in a kube-controller-manager. A selection of changes only
+// choose returns the rows that a selection names, in the order of the table. An entry is the name
+// of a controller, "*" for all that run by default, "-name" for a controller that must not run,
+// "+name" for a controller to run in addition to the default ones, or "-*". The first entry for a
+// name counts, as in a kube-controller-manager. If all entries begin with + or -, the selection
 // changes the default.
 func choose(selection []string, table []row) ([]row, error) {
 	byName := map[string]string{}
@@ -76,7 +76,7 @@ func choose(selection []string, table []row) ([]row, error) {
 	return list, nil
 }
 
-// names are what a row is called: its name, that without its ending, and the names of
+// names returns the names of a row: its name, its name without "-controller", and the names of
 // older releases.
 func (r row) names() []string {
 	return append([]string{r.name, strings.TrimSuffix(r.name, "-controller")}, r.aliases...)

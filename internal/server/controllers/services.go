@@ -35,7 +35,7 @@ func endpointSlices(ctx context.Context, t *term, client kubernetes.Interface) (
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil
 }
 
-// mirrorEndpoints keeps EndpointSlices of Endpoints that somebody else made.
+// mirrorEndpoints keeps EndpointSlices of Endpoints that users or other programs made.
 func mirrorEndpoints(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	c := endpointslicemirroring.NewController(ctx, t.all.Core().V1().Endpoints(), t.all.Discovery().V1().EndpointSlices(), t.informers.Core().V1().Services(), perSubset, client, 0)
 	return func(ctx context.Context) { c.Run(ctx, serviceWorkers) }, nil

@@ -32,7 +32,8 @@ type settled struct {
 	making *making
 }
 
-// InformerFor returns an informer of the factory, whose handlers wait.
+// InformerFor returns an informer of the factory whose handlers wait until their controller is
+// made.
 func (s settled) InformerFor(kind runtime.Object, construct internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
 	return &patient{s.SharedInformerFactory.InformerFor(kind, construct), s.making}
 }
@@ -91,9 +92,9 @@ func (p *patient) waiting(h cache.ResourceEventHandler) cache.ResourceEventHandl
 	})}
 }
 
-// making knows which controller is made.
+// making knows which controller is being made.
 type making struct {
-	// one is held while a controller is made.
+	// one is held while a controller is being made.
 	one sync.Mutex
 	// current is closed when the controller is made; nil while none is.
 	current atomic.Pointer[chan struct{}]
@@ -102,7 +103,8 @@ type making struct {
 	over <-chan struct{}
 }
 
-// begin waits until no other controller is made. end is to be called when the controller is.
+// begin waits until no other controller is being made. The caller calls end when its controller
+// is made.
 func (m *making) begin() (end func()) {
 	m.one.Lock()
 	made := make(chan struct{})
@@ -117,7 +119,7 @@ func (m *making) begin() (end func()) {
 // waiting is a handler that gets no event before its controller is made.
 type waiting struct {
 	handler cache.ResourceEventHandler
-	// made returns when the controller is. It reports false when the term is over first.
+	// made waits until the controller is made. It returns false when the term ends first.
 	made func() bool
 }
 

@@ -8,9 +8,9 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// steady remembers what servers have served that do not answer. Following all kinds begins anew
-// with each change of them; without memory, the kinds of such a server would be let go, and
-// followed twice when it answers again. One is for one method.
+// steady remembers the kinds of servers that do not answer. Controllers follow all kinds anew
+// after each change of the kinds. Without steady, they would drop the kinds of such a server, and
+// follow them twice when the server answers again. Use a steady for one of its methods only.
 type steady struct {
 	discovery.ServerResourcesInterface
 
@@ -28,7 +28,7 @@ func (s *steady) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList
 	return s.complete(s.ServerResourcesInterface.ServerPreferredNamespacedResources())
 }
 
-// complete adds to lists what is known of the groups that failed, according to err, and returns
+// complete adds the last known lists of the groups that failed, according to err, and returns
 // err.
 func (s *steady) complete(lists []*metav1.APIResourceList, err error) ([]*metav1.APIResourceList, error) {
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -9,22 +9,23 @@ import (
 
 // row is a controller: a row of the table.
 type row struct {
-	// name is that of kube-controller-manager 1.37; aliases are older ones.
+	// name is the name in kube-controller-manager 1.37; aliases are names in older releases.
 	name    string
 	aliases []string
-	// off controllers do not run by default.
+	// off is set for controllers that do not run by default.
 	off bool
 	// account is the ServiceAccount in kube-system as which the controller acts.
 	account string
-	// wakes are the resources of which one must have an object before the controller
-	// starts; empty starts it with the server.
+	// wakes are resources. The controller starts when one of them has an object; with none, it
+	// starts with the server.
 	wakes []schema.GroupResource
-	// counts is set for a controller that makes as many objects as it misses. It sees those that
-	// are not initialized, and its creates do not wait for initializers: a create that ended with
-	// a time-out left an object that the controller would make once more (S11.62).
+	// counts is set for a controller that counts objects and makes those that are missing. It
+	// sees objects that are not initialized, and its creates do not wait for initializers. After
+	// a create that timed out, its object exists, and the controller would otherwise make it once
+	// more (S11.62).
 	counts bool
-	// make makes the controller. It returns what runs it until its context ends, nil when
-	// there is nothing to run.
+	// make makes the controller. It returns a function that runs the controller until its context
+	// ends, or nil when there is nothing to run.
 	make func(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error)
 }
 
@@ -42,8 +43,8 @@ func in(group string, names ...string) []schema.GroupResource {
 // accountsController is the controller that makes the ServiceAccount default of namespaces.
 const accountsController = "serviceaccount-controller"
 
-// table has every controller, those first that others rely on. docs/controllers.md says
-// what each does.
+// table has every controller. Those that others rely on come first. docs/controllers.md says what
+// each does.
 var table = []row{
 	{name: accountsController, aliases: []string{"serviceaccount"}, account: "service-account-controller", make: serviceAccounts},
 	{name: "root-ca-certificate-publisher-controller", aliases: []string{"root-ca-cert-publisher"}, account: "root-ca-cert-publisher", make: rootCertificate},

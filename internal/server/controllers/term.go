@@ -32,10 +32,12 @@ type term struct {
 	// loopback's requests end with the term.
 	loopback  *restclient.Config
 	informers informers.SharedInformerFactory
-	// all are informers that also see what is not initialized: for what counts objects.
+	// all are informers that also see objects that are not initialized, for controllers that
+	// count objects.
 	all      informers.SharedInformerFactory
 	monitors *monitors
-	// parts are informers of some objects of a kind, or for one controller.
+	// parts are further factories: that of all, and those of informers that see only some objects
+	// of a kind.
 	parts  []informers.SharedInformerFactory
 	watch  kubernetes.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
@@ -110,8 +112,8 @@ func borrow(factory informers.SharedInformerFactory, shared map[runtime.Object]c
 	}
 }
 
-// only returns informers of the objects with the given value in a field. It is called
-// while a controller is made.
+// only returns informers of the objects with the given value in a field. It must be called while
+// a controller is made.
 func (t *term) only(field, value string) informers.SharedInformerFactory {
 	f := informers.NewSharedInformerFactoryWithOptions(t.watch, 0, informers.WithTransform(trim),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }))
@@ -119,7 +121,7 @@ func (t *term) only(field, value string) informers.SharedInformerFactory {
 	return f
 }
 
-// startInformers starts those that are wanted and do not run yet.
+// startInformers starts the informers that controllers asked for and that do not run yet.
 func (t *term) startInformers(ctx context.Context) {
 	t.informers.Start(ctx.Done())
 	for _, f := range t.parts {
@@ -127,7 +129,7 @@ func (t *term) startInformers(ctx context.Context) {
 	}
 }
 
-// end waits until the informers have ended. The term's context has.
+// end waits until the informers have ended. The term's context must have ended before.
 func (t *term) end() {
 	t.informers.Shutdown()
 	t.monitors.objects.Shutdown()
@@ -136,7 +138,7 @@ func (t *term) end() {
 	}
 }
 
-// config acts as a ServiceAccount in kube-system.
+// config returns a configuration whose clients act as a ServiceAccount in kube-system.
 func (t *term) config(account string) *restclient.Config {
 	as := restclient.CopyConfig(t.loopback)
 	as.Impersonate.UserName = systemAccounts + account
@@ -144,12 +146,13 @@ func (t *term) config(account string) *restclient.Config {
 	return as
 }
 
-// client acts as a ServiceAccount in kube-system.
+// client returns a client that acts as a ServiceAccount in kube-system.
 func (t *term) client(account string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(t.config(account))
 }
 
-// metadata acts as a ServiceAccount in kube-system, on objects of any kind.
+// metadata returns a client of the metadata of any kind that acts as a ServiceAccount in
+// kube-system.
 func (t *term) metadata(account string) (metadata.Interface, error) {
 	as := t.config(account)
 	as.ContentType, as.AcceptContentTypes = "", ""
@@ -170,15 +173,15 @@ func (t *term) followKinds(ctx context.Context) {
 }
 
 const (
-	// lookAgain is how often controllers that follow all kinds ask which there are, in
-	// case that asking failed.
+	// lookAgain is how often controllers that follow all kinds read the list of kinds, in case a
+	// read failed.
 	lookAgain = 30 * time.Second
-	// settle is how long they are left at work before they get another change.
+	// settle is the shortest time between two changes of the kinds that these controllers get.
 	settle = time.Second
 )
 
-// everyKind runs what follows the kinds that are served, as upstream's controllers do
-// every 30 s, anew for each change of the kinds.
+// everyKind runs follow, which follows the kinds that are served as upstream's controllers do
+// every 30 s. It runs follow anew after each change of the kinds.
 func (t *term) everyKind(ctx context.Context, follow func(context.Context)) {
 	for ctx.Err() == nil {
 		changed := t.kinds.await()
@@ -206,8 +209,8 @@ func trim(obj any) (any, error) {
 	return obj, nil
 }
 
-// bare leaves out of an object's metadata what those who follow objects of every kind do not
-// read.
+// bare removes from an object's metadata what controllers that follow objects of every kind do
+// not read.
 func bare(obj any) (any, error) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetManagedFields(nil)
@@ -221,8 +224,8 @@ func bare(obj any) (any, error) {
 // report it.
 var errOver = fmt.Errorf("this server does not run the controllers any more: %w", context.Canceled)
 
-// bounded ends requests with a term, and sends none that another server's controllers
-// could get in the way of.
+// bounded ends requests with a term. It sends no request when this server may not hold the Lease
+// any more, since the controllers of another server may run then.
 type bounded struct {
 	http.RoundTripper
 	term context.Context
@@ -252,7 +255,7 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// body is that of a response; closing it releases what bounds the request.
+// body is the body of a response. Closing it releases the context that bounds the request.
 type body struct {
 	io.ReadCloser
 	done func()
@@ -264,8 +267,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// borrowed is an informer of the server in a factory of a term: it runs already, and the
-// handlers that the term added are removed when it ends.
+// borrowed is an informer of the server in a factory of a term: the informer runs already, and
+// the handlers that the term added are removed when the term ends.
 type borrowed struct {
 	cache.SharedIndexInformer
 	mu       sync.Mutex
@@ -317,22 +320,22 @@ func (b *borrowed) giveBack() {
 	b.handlers = nil
 }
 
-// monitors are the informers of controllers that follow objects of every kind. They see
-// the metadata only, but for kinds of which other controllers have the objects anyway. It
-// is what upstream calls an informer factory.
+// monitors are the informers of controllers that follow objects of every kind. The informers have
+// only the metadata, except of kinds of which other controllers have the objects anyway. The type
+// implements upstream's informer factory.
 type monitors struct {
 	typed informers.SharedInformerFactory
-	// whole are the kinds of which typed is used.
+	// whole are the kinds for which typed is used.
 	whole   []schema.GroupVersionResource
 	objects *followed
-	// all, owners and progress are the garbage collector's, and nil for others.
+	// all, owners and progress are set for the garbage collector, and nil for other controllers.
 	all      informers.SharedInformerFactory
 	owners   *owners
 	progress *progress
 }
 
-// whole are the kinds of which a term has the objects, as they are read by controllers
-// that run by default, and in the version in which these read them.
+// whole are the kinds of which a term has the whole objects, because controllers that run by
+// default read them. The versions are those that these controllers read.
 var whole = []schema.GroupVersionResource{
 	{Version: "v1", Resource: "namespaces"},
 	{Version: "v1", Resource: "nodes"},
@@ -366,8 +369,8 @@ func (m *monitors) ForResource(resource schema.GroupVersionResource) (informers.
 	return monitor{informer, m.owners, m.progress.of(resource, m.owners)}, err
 }
 
-// Start starts the informers of the typed kinds that do not run yet. Those of other kinds run
-// while a controller does.
+// Start starts the informers of the typed kinds that do not run yet. The informers of other kinds
+// run while a controller runs with them.
 func (m *monitors) Start(stop <-chan struct{}) {
 	m.typed.Start(stop)
 	if m.all != nil {
@@ -387,10 +390,10 @@ func (m monitor) Informer() cache.SharedIndexInformer {
 	return monitored{m.GenericInformer.Informer(), m.owners, m.kind}
 }
 
-// monitored reports an object that was deleted and made anew in two events, and takes in which
+// monitored reports the deletion and the new creation of an object in two events, and notes which
 // objects are named as owners. When a watch was interrupted meanwhile, an informer has one event
-// for both, an update; the controllers that follow all kinds would never hear that the first
-// object is gone.
+// for both, an update. The controllers that follow all kinds would then never learn that the
+// first object is gone.
 type monitored struct {
 	cache.SharedIndexInformer
 	owners *owners
@@ -411,7 +414,8 @@ func (m monitored) GetController() cache.Controller {
 	return forgetful{m.SharedIndexInformer.GetController(), m.kind}
 }
 
-// forgetful is a controller with whose end its kind is no longer followed.
+// forgetful is a controller of an informer. When it ends, progress forgets the monitor of the
+// kind.
 type forgetful struct {
 	cache.Controller
 	kind *kindProgress
@@ -423,7 +427,7 @@ func (f forgetful) Run(stop <-chan struct{}) {
 	f.Controller.Run(stop)
 }
 
-// apart is a handler that gets no update from one object to another.
+// apart is a handler that never gets an update from one object to another of the same name.
 type apart struct {
 	cache.ResourceEventHandler
 	owners *owners
@@ -459,7 +463,7 @@ func (a apart) OnDelete(obj any) {
 	a.ResourceEventHandler.OnDelete(obj)
 }
 
-// ownersOf are the owners of what a handler gets.
+// ownersOf returns the owners of an object that a handler gets.
 func ownersOf(obj any) []metav1.OwnerReference {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj

@@ -38,8 +38,8 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// A server that does not have the lease any more sends nothing, also before it knows that its
-// term is over; a watch ends with the term.
+// A server that does not have the lease any more sends no request, also before it knows that its
+// term is over. A watch ends with the term.
 func TestNothingIsSentAfterATerm(t *testing.T) {
 	term, end := context.WithCancel(t.Context())
 	var held atomic.Bool

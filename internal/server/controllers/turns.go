@@ -12,19 +12,20 @@ import (
 const (
 	// turnAtLeast and turnAtMost bound how long a quota is left alone after an exact count.
 	turnAtLeast, turnAtMost = 100 * time.Millisecond, 2 * time.Second
-	// turnShare is how many times as long as it took: no charge passes while a quota is
-	// counted, so that this bounds the share of time which counting takes from writes.
+	// turnShare is how many times the duration of a count its quota is left alone. No charge
+	// passes while a quota is counted, so turnShare bounds the share of time in which writes wait
+	// for counts.
 	turnShare = 20
 )
 
-// turns gather what asks for exact counts. A quota that was counted a moment ago is counted once
-// for all that asked meanwhile.
+// turns collects requests for exact counts. If a quota is being counted or was counted a moment
+// ago, the requests that come meanwhile are served by one later count.
 type turns struct {
 	queue workqueue.TypedDelayingInterface[types.NamespacedName]
 
 	mu sync.Mutex
-	// asked has the quotas that are being counted or were a moment ago, and whether anything asked
-	// since.
+	// asked has the quotas that are being counted or were a moment ago, and whether a request
+	// came since.
 	asked map[types.NamespacedName]bool
 }
 
@@ -32,7 +33,8 @@ func newTurns() *turns {
 	return &turns{queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](), asked: map[types.NamespacedName]bool{}}
 }
 
-// begin reports whether a quota may be counted now; end must follow. Otherwise its turn comes later.
+// begin reports whether a quota may be counted now; end must follow. Otherwise run calls count
+// for the quota later.
 func (t *turns) begin(id types.NamespacedName) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +43,7 @@ func (t *turns) begin(id types.NamespacedName) bool {
 	return !counted
 }
 
-// end takes in how long an exact count took, 0 if there was none.
+// end notes how long an exact count took, 0 if there was none.
 func (t *turns) end(id types.NamespacedName, took time.Duration) {
 	wait := time.Duration(0)
 	if took > 0 {
@@ -50,7 +52,7 @@ func (t *turns) end(id types.NamespacedName, took time.Duration) {
 	t.queue.AddAfter(id, wait)
 }
 
-// run calls count for what asked, when its turn comes, until ctx ends.
+// run calls count for each quota with a request, when its turn comes, until ctx ends.
 func (t *turns) run(ctx context.Context, count func(types.NamespacedName)) {
 	stop := context.AfterFunc(ctx, t.queue.ShutDown)
 	defer stop()

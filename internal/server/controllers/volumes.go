@@ -13,7 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/volume/vacprotection"
 )
 
-// bindAgain is how often volumes and claims are compared anew.
+// bindAgain is how often the controller compares all volumes and claims again.
 const bindAgain = 15 * time.Second
 
 // bindVolumes binds PersistentVolumeClaims to PersistentVolumes. It has no plugins:

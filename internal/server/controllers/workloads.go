@@ -23,7 +23,8 @@ import (
 )
 
 // The work of the controllers of workloads, as in a kube-controller-manager. Each of them sees
-// what it makes before that is initialized, and what it makes it for afterwards.
+// the objects that it makes before they are initialized, and their owners only when these are
+// initialized.
 const workloadWorkers = 5
 
 func runDeployments(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
@@ -76,19 +77,19 @@ func runCronJobs(ctx context.Context, t *term, client kubernetes.Interface) (fun
 	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
 }
 
-// deleteFinishedJobs deletes Jobs when their time after their end is over.
+// deleteFinishedJobs deletes finished Jobs when their ttlSecondsAfterFinished is over.
 func deleteFinishedJobs(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	c := ttlafterfinished.New(ctx, t.informers.Batch().V1().Jobs(), client)
 	return func(ctx context.Context) { c.Run(ctx, workloadWorkers) }, nil
 }
 
-// annotateNodes tells kubelets how long they may keep what they have read.
+// annotateNodes writes on each node how long its kubelet may cache Secrets and ConfigMaps.
 func annotateNodes(ctx context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	c := ttl.NewTTLController(ctx, t.informers.Core().V1().Nodes(), client)
 	return func(ctx context.Context) { c.Run(ctx, 5) }, nil
 }
 
-// signBootstrap signs the ConfigMap cluster-info for those who join with a token.
+// signBootstrap signs the ConfigMap cluster-info for nodes that join with a token.
 func signBootstrap(_ context.Context, t *term, client kubernetes.Interface) (func(context.Context), error) {
 	core := t.informers.Core().V1()
 	c, err := bootstrap.NewSigner(client, core.Secrets(), core.ConfigMaps(), bootstrap.DefaultSignerOptions())
@@ -109,7 +110,8 @@ func cleanTokens(_ context.Context, t *term, client kubernetes.Interface) (func(
 
 // fakeNodes plays a scheduler and nodes.
 func fakeNodes(_ context.Context, t *term, _ kubernetes.Interface) (func(context.Context), error) {
-	// Kubelets have an authorizer of their own in a cluster, which this server has not.
+	// The fake kubelets act as the server: one client stands for all of them, and a kubelet's own
+	// rights are for one node.
 	kubelet, err := kubernetes.NewForConfig(t.loopback)
 	if err != nil {
 		return nil, err

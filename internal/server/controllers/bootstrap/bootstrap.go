@@ -21,14 +21,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
 )
 
-// retryInterval is how often a server tries to make what it could not make at
-// its start.
+// retryInterval is how often a server tries to make the objects that it could not make at its
+// start.
 const retryInterval = 5 * time.Second
 
-// Objects makes the objects that every cluster has. Like all writes, theirs go through
-// admission, and a webhook that is down may be called for them. That must not keep a server
-// from starting: the administrator needs the server to repair the webhook. Retry makes later
-// what the API refuses, and that step of the start counts as done.
+// Objects makes the objects that every cluster has. These writes go through admission like all
+// others, and may call a webhook that is down. Such a webhook must not keep a server from
+// starting: the administrator needs the server to repair the webhook. When the API refuses an
+// object, that step of the start counts as done, and Retry makes the object later.
 type Objects struct {
 	Client kubernetes.Interface
 	// ServiceRange is where cluster IPs come from.
@@ -44,8 +44,8 @@ type Objects struct {
 	}
 }
 
-// OrLater returns what creates objects, or leaves that to Retry when the API refuses
-// them.
+// OrLater returns a function that calls create. When the API refuses the objects, the function
+// returns nil, and Retry creates them later.
 func (o *Objects) OrLater(create func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		// Servers that start together make the same objects.
@@ -67,8 +67,8 @@ func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// Retry makes what could not be made at the start, as soon as it can be. The caller has
-// waited for all steps of the start.
+// Retry makes the objects that could not be made at the start, as soon as the API accepts them.
+// The caller must have waited for all steps of the start.
 func (o *Objects) Retry(ctx context.Context) {
 	o.mu.Lock()
 	missing := o.mu.missing
@@ -95,7 +95,8 @@ func (o *Objects) Retry(ctx context.Context) {
 }
 
 // systemNamespaces exist from the start, with the service accounts that their pods need.
-// Those of other namespaces have time until the first pod: see controllers.MakeAccount.
+// Other namespaces need their service account only for their first pod: see
+// controllers.MakeAccount.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
 // Namespaces makes the namespaces of the system.

@@ -2,8 +2,9 @@
 //
 // The Lease is an object like that of a kube-controller-manager, and works the same way:
 // client-go's elector renews it, and another server takes it over when it was not renewed
-// for its duration. It is read and written through a storage of the caller, who decides
-// whether admission is asked about it. See docs/decisions/003-a-lease-for-controllers.md.
+// for its duration. The elector reads and writes the Lease through Leases, which the caller
+// provides, and so the caller decides whether writes of the Lease go through admission. See
+// docs/decisions/003-a-lease-for-controllers.md.
 //
 // # Guarantees
 //

@@ -29,9 +29,10 @@ type Options struct {
 	Namespace, Name string
 	// Identity is the name of this run of this server in the Lease.
 	Identity string
-	// Duration is how long after its last renewal others leave the Lease alone;
-	// Deadline how long a server goes on that cannot renew it; Retry how often it is
-	// looked at. 0 means 15 s, 10 s and 2 s, as in a kube-controller-manager.
+	// Duration is for how long after its last renewal other servers leave the Lease alone.
+	// Deadline is how long a server that cannot renew the Lease goes on. Retry is how often a
+	// server reads or renews the Lease. 0 means 15 s, 10 s and 2 s, as in a
+	// kube-controller-manager.
 	Duration, Deadline, Retry time.Duration
 }
 
@@ -68,15 +69,16 @@ func New(o Options) (*Election, error) {
 	return e, nil
 }
 
-// Held reports whether this server holds the Lease, and for sure will do so for a while.
+// Held reports whether this server holds the Lease, by its own clock. While it is true, no other
+// server can have taken the Lease.
 func (e *Election) Held() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return time.Now().Before(e.mu.until)
 }
 
-// Run calls act whenever this server holds the Lease, with a context that ends when it
-// does not any more, and returns when ctx has ended and act has returned.
+// Run calls act whenever this server holds the Lease. The context of act ends when the server
+// loses the Lease. Run returns when ctx has ended and act has returned.
 func (e *Election) Run(ctx context.Context, act func(context.Context)) {
 	for ctx.Err() == nil {
 		e.once(ctx, act)
@@ -87,7 +89,8 @@ func (e *Election) Run(ctx context.Context, act func(context.Context)) {
 	}
 }
 
-// once waits for the Lease, acts until it is lost or ctx ends, and gives it back.
+// once waits for the Lease, calls act until the Lease is lost or ctx ends, and gives the Lease
+// back.
 func (e *Election) once(ctx context.Context, act func(context.Context)) {
 	acted := make(chan struct{})
 	l := &lock{Election: e}
@@ -120,11 +123,11 @@ func (e *Election) config(l *lock, callbacks leaderelection.LeaderCallbacks) lea
 	}
 }
 
-// lock is the Lease as an elector uses it, which calls it from one goroutine.
+// lock is the Lease as an elector uses it. The elector calls its methods from one goroutine.
 type lock struct {
 	*Election
 	lease *coordinationv1.Lease
-	// acquired reports whether this server has held it.
+	// acquired reports whether this server has held the Lease.
 	acquired bool
 }
 
@@ -163,8 +166,8 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	})
 }
 
-// write stores a record, and notes until when this server may act. Others count from
-// when they see the record, which is after the write began.
+// write stores a record, and notes until when this server may act. Other servers count from when
+// they see the record, which is after the write began.
 func (l *lock) write(record resourcelock.LeaderElectionRecord, store func(coordinationv1.LeaseSpec) (*coordinationv1.Lease, error)) error {
 	until := time.Now().Add(l.options.Deadline)
 	lease, err := store(resourcelock.LeaderElectionRecordToLeaseSpec(&record))
@@ -181,7 +184,7 @@ func (l *lock) write(record resourcelock.LeaderElectionRecord, store func(coordi
 // parting is how long giving the Lease back may take.
 const parting = time.Second
 
-// giveBack lets another server take the Lease at once, if it is still this server's.
+// giveBack lets another server take the Lease at once, if this server still holds it.
 func (l *lock) giveBack(ctx context.Context) {
 	l.mu.Lock()
 	l.mu.until = time.Time{}

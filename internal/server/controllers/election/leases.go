@@ -13,8 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/coordination"
 )
 
-// leases reads and writes Leases where they are stored. No admission is asked: a webhook
-// for Leases that hangs must not decide which server runs the controllers.
+// leases reads and writes Leases directly in their storage, without admission: a webhook for
+// Leases that hangs must not decide which server runs the controllers.
 type leases struct{ storage leaseStorage }
 
 type leaseStorage interface {
@@ -57,7 +57,7 @@ func (l *leases) Update(ctx context.Context, lease *coordinationv1.Lease) (*coor
 	return external(updated, err)
 }
 
-// at is the context of a request for a Lease, as storages expect it.
+// at returns the context of a request for a Lease, as storages expect it.
 func at(ctx context.Context, verb, namespace, name string) context.Context {
 	gv := coordinationv1.SchemeGroupVersion
 	return genericapirequest.WithRequestInfo(genericapirequest.WithNamespace(ctx, namespace), &genericapirequest.RequestInfo{

@@ -43,11 +43,11 @@ type Options struct {
 const (
 	// prefix begins the names of the nodes.
 	prefix = "fake-node-"
-	// heartbeat is how often the Lease of a node is renewed, and lifetime how long it is
-	// valid, as a kubelet does.
+	// heartbeat is how often the Lease of a node is renewed, and lifetime how long the Lease is
+	// valid, as with a kubelet.
 	heartbeat, lifetime = 10 * time.Second, 40 * time.Second
 	workers             = 4
-	// podsPerNode is what a node has room for.
+	// podsPerNode is for how many pods a node has room.
 	podsPerNode = 10_000
 )
 
@@ -64,7 +64,8 @@ type Nodes struct {
 	bound     map[string]int
 	ports     ports
 	addresses addresses
-	// tainted has since when pods are on nodes with taints that they tolerate for a while, or not.
+	// tainted has since when a pod is on a node with a taint NoExecute that the pod tolerates
+	// only for a while, or not at all.
 	tainted map[types.UID]time.Time
 }
 
@@ -111,7 +112,7 @@ func New(o Options) (*Nodes, error) {
 	return n, err
 }
 
-// lookAgain has the pods of a node looked at, and those that have none.
+// lookAgain queues the pods of a node, and the pods without a node.
 func (n *Nodes) lookAgain(node *corev1.Node) {
 	pods, err := n.Pods.Lister().List(labels.Everything())
 	if err != nil {
@@ -124,7 +125,7 @@ func (n *Nodes) lookAgain(node *corev1.Node) {
 	}
 }
 
-// Run keeps the nodes and what is on them until ctx ends. The nodes stay.
+// Run keeps the nodes and their pods alive until ctx ends. The Node objects stay.
 func (n *Nodes) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -151,7 +152,7 @@ func (n *Nodes) Run(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// keep makes a node if it is not there, and lets it live.
+// keep makes a node if it is missing, and renews its Lease until ctx ends.
 func (n *Nodes) keep(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		err := n.live(ctx, name)
@@ -269,7 +270,7 @@ func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
 	return kept
 }
 
-// hostIP is an address of documentation, which nothing has.
+// hostIP returns an address of 198.18.0.0/15, the range for benchmarks, which no host has.
 func hostIP(node string) string {
 	var i int
 	_, _ = fmt.Sscan(strings.TrimPrefix(node, prefix), &i)
@@ -336,7 +337,7 @@ func (n *Nodes) handle(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// again has a pod looked at after some time; 0 means when it changes.
+// again queues a pod after some time; 0 means that only a change of the pod queues it.
 func (n *Nodes) again(pod *corev1.Pod, after time.Duration) {
 	if after > 0 {
 		n.queue.AddAfter(cache.MetaObjectToName(pod), after)
@@ -385,7 +386,7 @@ func (n *Nodes) bind(ctx context.Context, pod *corev1.Pod) error {
 	case err == nil:
 		n.bound[node]++
 	case apierrors.IsConflict(err):
-		// It has a node, or is another pod; we will hear of it, or have.
+		// The pod has a node already, or another pod has its name: the informer reports either.
 		if now, err := n.Pods.Lister().Pods(pod.Namespace).Get(pod.Name); err == nil && now.UID == pod.UID {
 			n.ports.note(now)
 			return nil
@@ -398,14 +399,14 @@ func (n *Nodes) bind(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// note takes notice of what a pod has of a node.
+// note records the host ports that a pod has on its node.
 func (n *Nodes) note(pod *corev1.Pod) {
 	n.binding.Lock()
 	defer n.binding.Unlock()
 	n.ports.note(pod)
 }
 
-// choose returns the node of a pod, which has the host ports of the pod from then on.
+// choose returns a node for a pod, and takes the host ports of the pod there.
 func (n *Nodes) choose(pod *corev1.Pod) (string, error) {
 	nodes, err := n.Nodes.Lister().List(labels.Everything())
 	if err != nil {
@@ -481,7 +482,7 @@ func (p ports) free(node string, pod *corev1.Pod) bool {
 	return true
 }
 
-// note gives a pod that has a node its ports there, and takes those of one that has ended.
+// note takes the ports of a pod on its node, and gives them back when the pod has ended.
 func (p ports) note(pod *corev1.Pod) {
 	switch {
 	case ended(pod):

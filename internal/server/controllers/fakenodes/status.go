@@ -55,12 +55,12 @@ func (p plan) ends(policy corev1.RestartPolicy) bool {
 }
 
 const (
-	// firstBackoff and lastBackoff bound how much longer a container runs each time that it is started
-	// again, as a kubelet waits in between.
+	// firstBackoff and lastBackoff bound how much longer a container runs after each restart.
+	// This replaces the time that a kubelet waits before a restart.
 	firstBackoff, lastBackoff = 10 * time.Second, 5 * time.Minute
 )
 
-// lasts is how long a container runs that was started again a number of times.
+// lasts returns how long a container runs after a number of restarts.
 func (p plan) lasts(restarts int32) time.Duration {
 	if restarts == 0 {
 		return p.runtime
@@ -68,7 +68,7 @@ func (p plan) lasts(restarts int32) time.Duration {
 	return p.runtime + min(firstBackoff<<min(restarts-1, 5), lastBackoff)
 }
 
-// missing reports whether an image is not there: its name says so.
+// missing reports whether the name of an image says that the image does not exist.
 func missing(image string) bool {
 	return strings.Contains(image, "nonexistent") || strings.Contains(image, "non-existent") ||
 		strings.HasPrefix(image, "invalid.") || strings.HasSuffix(image, ":404")
@@ -79,19 +79,19 @@ type observation struct {
 	pod  *corev1.Pod
 	plan plan
 	now  metav1.Time
-	// after is when something is due next; 0 means never.
+	// after is how long until the status changes next; 0 means never.
 	after time.Duration
 }
 
-// due notes that something is due after some time.
+// due notes that the status changes after some time.
 func (o *observation) due(after time.Duration) {
 	if after > 0 && (o.after == 0 || after < o.after) {
 		o.after = after
 	}
 }
 
-// observe writes what a kubelet would into the status of a pod, and returns after how long it is to
-// be called again; 0 means when the pod changes.
+// observe writes the status of a pod as a kubelet would, and returns after how long the caller
+// must call it again; 0 means when the pod changes.
 func (n *Nodes) observe(pod *corev1.Pod, now time.Time) (after time.Duration) {
 	s := &pod.Status
 	s.ObservedGeneration = pod.Generation
@@ -118,7 +118,8 @@ func (n *Nodes) observe(pod *corev1.Pod, now time.Time) (after time.Duration) {
 	return o.after
 }
 
-// containers writes the statuses of containers, and reports whether those for the beginning are done.
+// containers writes the statuses of containers, and reports whether no init container waits any
+// more.
 func (o *observation) containers() (initialized bool) {
 	spec, s := &o.pod.Spec, &o.pod.Status
 	before := map[string]corev1.ContainerStatus{}
@@ -161,7 +162,8 @@ func (o *observation) containers() (initialized bool) {
 	return initialized
 }
 
-// first returns the status of an init container. Those before it are done, or it waits.
+// first returns the status of an init container. turn reports whether the init containers before
+// it are done; until then it waits.
 func (o *observation) first(c *corev1.Container, before corev1.ContainerStatus, turn bool) corev1.ContainerStatus {
 	switch {
 	case before.State.Terminated != nil:
@@ -181,7 +183,8 @@ func (o *observation) first(c *corev1.Container, before corev1.ContainerStatus, 
 	return status
 }
 
-// container returns the status of a container that the plan is about.
+// container returns the status of a container of the pod's spec.containers, which follow the
+// plan.
 func (o *observation) container(c *corev1.Container, before corev1.ContainerStatus) corev1.ContainerStatus {
 	if before.State.Terminated != nil {
 		return before
@@ -209,7 +212,7 @@ func (o *observation) container(c *corev1.Container, before corev1.ContainerStat
 	return status
 }
 
-// running returns the status of a container that runs if its image is there.
+// running returns the status of a container that runs, unless its image is missing.
 func (o *observation) running(c *corev1.Container, before corev1.ContainerStatus) corev1.ContainerStatus {
 	if missing(c.Image) {
 		return o.withoutImage(c, before)
@@ -225,7 +228,7 @@ func (o *observation) running(c *corev1.Container, before corev1.ContainerStatus
 	return status
 }
 
-// restart starts a container again that has ended.
+// restart starts a container again after its end.
 func (o *observation) restart(c *corev1.Container, status *corev1.ContainerStatus, end corev1.ContainerState) {
 	status.LastTerminationState = end
 	status.RestartCount++
@@ -233,8 +236,8 @@ func (o *observation) restart(c *corev1.Container, status *corev1.ContainerStatu
 	o.judge(c, status)
 }
 
-// judge says whether a container that runs is ready: after the delay of its first readiness probe,
-// which succeeds.
+// judge sets whether a running container is ready. It is ready after the initial delay of its
+// readiness probe.
 func (o *observation) judge(c *corev1.Container, status *corev1.ContainerStatus) {
 	status.Started, status.Ready = new(true), true
 	if c.ReadinessProbe == nil {
@@ -247,7 +250,7 @@ func (o *observation) judge(c *corev1.Container, status *corev1.ContainerStatus)
 	}
 }
 
-// resizeRestarts reports whether resources have changed for which a container must be started again.
+// resizeRestarts reports whether a change of resources requires a restart of the container.
 func (o *observation) resizeRestarts(c *corev1.Container, before corev1.ContainerStatus) bool {
 	if before.Resources == nil {
 		return false
@@ -265,7 +268,7 @@ func (o *observation) resizeRestarts(c *corev1.Container, before corev1.Containe
 	return false
 }
 
-// withoutImage returns the status of a container whose image is not there.
+// withoutImage returns the status of a container whose image does not exist.
 func (o *observation) withoutImage(c *corev1.Container, before corev1.ContainerStatus) corev1.ContainerStatus {
 	reason := "ErrImagePull"
 	if w := before.State.Waiting; w != nil && (w.Reason == reason || w.Reason == "ImagePullBackOff") {
@@ -296,7 +299,7 @@ func waiting(c *corev1.Container, before corev1.ContainerStatus, reason string) 
 	}
 }
 
-// statusOfContainer is the status of a container as its spec is, in the state that it is in.
+// statusOfContainer returns the status of a container with its current spec and its state before.
 func statusOfContainer(c *corev1.Container, before corev1.ContainerStatus) corev1.ContainerStatus {
 	return corev1.ContainerStatus{
 		Name: c.Name, Image: c.Image, ImageID: "fake://" + c.Image, ContainerID: "fake://" + c.Name,
@@ -363,7 +366,7 @@ func (o *observation) conditions(initialized bool) {
 	is(corev1.PodReady, ready, why)
 }
 
-// gatesOpen looks at the conditions that others write.
+// gatesOpen reports whether the conditions of the readiness gates, which clients write, are true.
 func gatesOpen(pod *corev1.Pod) bool {
 	for _, gate := range pod.Spec.ReadinessGates {
 		open := false
@@ -377,7 +380,7 @@ func gatesOpen(pod *corev1.Pod) bool {
 	return true
 }
 
-// setCondition writes a condition, whose time changes with its status only.
+// setCondition writes a condition. Its LastTransitionTime changes only with its status.
 func setCondition(pod *corev1.Pod, now metav1.Time, c corev1.PodCondition) {
 	s := &pod.Status
 	c.LastTransitionTime = now

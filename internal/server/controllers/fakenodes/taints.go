@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// repelled reports whether a node has a taint for which a pod is not bound to it.
+// repelled reports whether a node has a taint that keeps a pod from being bound to the node.
 func repelled(node *corev1.Node, pod *corev1.Pod) bool {
 	_, found := v1helper.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
@@ -18,8 +18,8 @@ func repelled(node *corev1.Node, pod *corev1.Pod) bool {
 	return found
 }
 
-// stays returns how long a pod may stay on a node with taints. It may stay for ever if there is no
-// limit.
+// stays returns how long a pod may stay on a node with taints. The pod may stay for ever if
+// limited is false.
 func stays(taints []corev1.Taint, pod *corev1.Pod) (limit time.Duration, limited bool) {
 	for _, taint := range taints {
 		if taint.Effect != corev1.TaintEffectNoExecute {
@@ -45,8 +45,8 @@ func stays(taints []corev1.Taint, pod *corev1.Pod) (limit time.Duration, limited
 	return limit, limited
 }
 
-// evicts reports whether a pod must leave its node now, or after how long; 0 means never, as its node
-// is.
+// evicts reports whether a pod must leave its node now, or after how long. 0 means never, unless
+// the taints of the node change.
 func (n *Nodes) evicts(pod *corev1.Pod, now time.Time) (evict bool, after time.Duration) {
 	node, err := n.Nodes.Lister().Get(pod.Spec.NodeName)
 	if err != nil {
@@ -68,7 +68,8 @@ func (n *Nodes) evicts(pod *corev1.Pod, now time.Time) (evict bool, after time.D
 	return left <= 0, max(0, left)
 }
 
-// evict deletes a pod, and says why. In a cluster, the controller of taints does it.
+// evict deletes a pod, and writes the reason into its status. In a cluster,
+// taint-eviction-controller does this.
 func (n *Nodes) evict(ctx context.Context, pod *corev1.Pod) error {
 	next := pod.DeepCopy()
 	setCondition(next, metav1.Now(), corev1.PodCondition{

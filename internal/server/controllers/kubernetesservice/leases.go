@@ -13,8 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
 )
 
-// leases implements reconcilers.Leases on keys PREFIX/ADDRESS/SERVER. An address is
-// listed as long as one server has it.
+// leases implements reconcilers.Leases on keys PREFIX/ADDRESS/SERVER. ListLeases returns an
+// address as long as at least one server has it.
 type leases struct {
 	ctx    context.Context
 	etcd   Etcd
@@ -25,7 +25,7 @@ type leases struct {
 
 var _ reconcilers.Leases = leases{}
 
-// rpcTimeout bounds what etcd may take for one step.
+// rpcTimeout bounds how long etcd may take for one step.
 const rpcTimeout = 5 * time.Second
 
 func (l leases) key(ip string) string { return path.Join(l.prefix, ip, l.server) }
@@ -53,7 +53,7 @@ func (l leases) UpdateLease(ip string) error {
 	defer cancel()
 	lease, err := l.etcd.Grant(ctx, int64(l.ttl/time.Second))
 	if err == nil {
-		// A key belongs to the last lease it was written with.
+		// A key belongs to the lease of its last write.
 		_, err = l.etcd.Put(ctx, l.key(ip), "", clientv3.WithLease(lease.ID))
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (l leases) UpdateLease(ip string) error {
 	return nil
 }
 
-// RemoveLease takes the address of this server back.
+// RemoveLease removes the address of this server.
 func (l leases) RemoveLease(ip string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, rpcTimeout)
 	defer cancel()

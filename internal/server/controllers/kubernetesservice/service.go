@@ -29,11 +29,11 @@ const (
 	// interval is how often endpoints are compared with the leases, and ttl how long
 	// the address of a server that was killed stays: those of kube-apiserver.
 	interval, ttl = 10 * time.Second, 15 * time.Second
-	// parting is how long taking back the address may hold up the end of a server.
+	// parting is how long removing the address may hold up the end of a server.
 	parting = 2 * time.Second
 )
 
-// Etcd is what is needed of a client of etcd.
+// Etcd is the part of a client of etcd that a Publisher needs.
 type Etcd interface {
 	clientv3.KV
 	clientv3.Lease
@@ -48,11 +48,11 @@ type Options struct {
 	// Etcd keeps the leases, below Prefix; Server names this server there.
 	Etcd           Etcd
 	Prefix, Server string
-	// Address is where this server is advertised; nil publishes the service without
-	// endpoints. Port is where it listens.
+	// Address is the address of this server for clients; nil publishes the service without
+	// endpoints. Port is the port on which the server listens.
 	Address net.IP
 	Port    int
-	// Range is where cluster IPs come from. The service has the first one.
+	// Range is where cluster IPs come from. The service has the first address of it.
 	Range *net.IPNet
 }
 
@@ -106,11 +106,11 @@ func New(o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// others is how long a change of the endpoints is tried again when another server was faster: they
-// change the same objects when they start, or end, together.
+// others says how often a change of the endpoints is retried when another server was faster:
+// servers that start or end together change the same objects.
 var others = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.5}
 
-// persistent tries again when another server has changed the endpoints meanwhile.
+// persistent retries a change when another server has changed the endpoints meanwhile.
 type persistent struct{ reconcilers.EndpointReconciler }
 
 // ReconcileEndpoints implements reconcilers.EndpointReconciler.
@@ -132,8 +132,9 @@ func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }
 
-// copied has services that may be changed: upstream's controller writes into what it reads, and
-// would take a change that was refused for one that was made.
+// copied returns copies of the informer's services: upstream's controller writes into the objects
+// that it reads. Without copies, it would take a change that the API refused for one that was
+// made.
 type copied struct{ coreinformers.ServiceInformer }
 
 // Lister implements coreinformers.ServiceInformer.
@@ -157,22 +158,22 @@ func (c copiesIn) Get(name string) (*corev1.Service, error) {
 }
 
 // Publish makes the service, or repairs its ports, and adds this server to its
-// endpoints. It waits until the informer has synced. When ctx ends before it
-// returns, the Publisher is of no more use.
+// endpoints. It waits until the informer has synced. When ctx ends before Publish returns, the
+// Publisher cannot be used any more.
 func (p *Publisher) Publish(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end)()
 	if !cache.WaitForCacheSync(ctx.Done(), p.options.Services.Informer().HasSynced) {
 		return context.Cause(ctx)
 	}
-	// Ports are only compared here: a server may listen on another one than before.
+	// Only this call compares the ports, too: a server may listen on another port than before.
 	return p.controller.UpdateKubernetesService(true)
 }
 
 // Run keeps what Publish made until ctx ends.
 func (p *Publisher) Run(ctx context.Context) { p.controller.Run(ctx.Done()) }
 
-// Withdraw removes this server from the endpoints. It is called once, while the
-// server still serves, takes two seconds at most, and ends what Run is doing.
+// Withdraw removes this server from the endpoints. The caller calls it once, while the server
+// still serves. It takes two seconds at most, and ends Run.
 func (p *Publisher) Withdraw() {
 	defer p.end()
 	timer := time.AfterFunc(parting, p.end)
@@ -180,7 +181,7 @@ func (p *Publisher) Withdraw() {
 	p.controller.Stop()
 }
 
-// bounded ends requests with a context that is not theirs.
+// bounded ends requests with the life of the Publisher, not with their own contexts.
 type bounded struct {
 	http.RoundTripper
 	life context.Context

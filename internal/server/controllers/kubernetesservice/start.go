@@ -15,11 +15,11 @@ import (
 )
 
 // allocatorStart is how long the allocator of cluster IPs may take until it has seen the
-// ServiceCIDR. Before, it refuses every address as invalid.
+// ServiceCIDR. Before, the allocator refuses every address as invalid.
 const allocatorStart = 10 * time.Second
 
-// Start makes the service and adds this server to it while the server starts. The error is that
-// of the API. After another error, Run tries again later.
+// Start makes the service and adds this server to it while the server starts. It returns only
+// errors of the API. It logs other errors, and Run tries again later.
 func (p *Publisher) Start(ctx context.Context) error {
 	var err error
 	_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, allocatorStart, true, func(ctx context.Context) (bool, error) {
@@ -36,7 +36,8 @@ func (p *Publisher) Start(ctx context.Context) error {
 }
 
 // ofAllocator reports whether an error may be that the allocator of cluster IPs has not seen
-// the ServiceCIDR. A policy that denies has the same reason, and names no field.
+// the ServiceCIDR. The error of a policy that denies has the same reason, but names no such
+// field.
 func ofAllocator(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

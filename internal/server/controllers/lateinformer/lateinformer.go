@@ -26,8 +26,8 @@ func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, o cac
 	return Registration(i.SharedIndexInformer.AddEventHandlerWithOptions(h, o))
 }
 
-// Registration returns what an informer answered a handler, with a registration also when
-// the informer took no handler. The error stays.
+// Registration returns the results of an informer's AddEventHandler, with a registration also
+// when the informer took no handler. The error stays.
 func Registration(r cache.ResourceEventHandlerRegistration, err error) (cache.ResourceEventHandlerRegistration, error) {
 	if r == nil {
 		r = refused{}

@@ -24,7 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// page is how many objects are read from etcd at once, if the request does not say.
+// page is how many objects are read from etcd at once, if the request has no limit.
 const page = 500
 
 // wantsMetadata reports whether a client asks for the metadata of objects alone.
@@ -32,11 +32,12 @@ func wantsMetadata(req *http.Request) bool {
 	return strings.Contains(req.Header.Get("Accept"), ";as=PartialObjectMetadata")
 }
 
-// uninitialized is the annotation of objects that are not initialized, or release what initializers
-// made: a server that sees one tends it, and so must see it.
+// uninitialized is the annotation of objects that are not initialized, or whose initializers are
+// being released. A server works on such an object when it reads it, so a request for it must
+// reach a server.
 const uninitialized = initializers.Annotation
 
-// errTended says that a server must see the objects.
+// errTended means that the request must reach a server.
 var errTended = errors.New("there are objects that are not initialized")
 
 // list answers the list of the objects' metadata below a prefix.
@@ -111,8 +112,8 @@ func position(token, prefix string) (from string, revision int64, err error) {
 	return from, revision, nil
 }
 
-// stored is what is needed of an object's metadata: controllers that follow objects of every kind
-// read no more.
+// stored is the part of an object's metadata that controllers read that follow objects of every
+// kind.
 type stored struct {
 	Metadata struct {
 		Name                       string                  `json:"name"`
@@ -149,7 +150,7 @@ func metadataOf(kv *mvccpb.KeyValue, revision int64) (*metav1.PartialObjectMetad
 	}, nil
 }
 
-// failed is the answer that says what went wrong.
+// failed returns the answer with the status of an error.
 func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
@@ -160,10 +161,11 @@ func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
 	return response
 }
 
-// watch answers the watch of the objects' metadata below a prefix, after a revision. It ends with
-// the request alone, so that no informer has to come back after a while and ask again.
+// watch answers the watch of the objects' metadata below a prefix, after a revision. It has no
+// timeout of its own: only the end of the request ends it, so that informers do not have to watch
+// again.
 func (t *Transport) watch(req *http.Request, prefix string, after int64) *http.Response {
-	// A member without a leader hears of no write.
+	// A member of etcd without a leader receives no writes.
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(req.Context()))
 	response := answer(req, "application/json", nil)
 	response.ContentLength = -1
@@ -176,7 +178,7 @@ type events struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	from clientv3.WatchChan
-	// text is what was not read yet; over says that nothing comes after it.
+	// text is what the client has not read yet; over is set when nothing comes after it.
 	text bytes.Buffer
 	over bool
 }
@@ -240,7 +242,7 @@ func (e *events) take(response clientv3.WatchResponse) {
 	}
 }
 
-// end says why there are no more events.
+// end writes the error for which there are no more events.
 func (e *events) end(err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}

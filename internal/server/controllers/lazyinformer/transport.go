@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// Etcd is what is needed of a client of etcd.
+// Etcd is the part of a client of etcd that a Transport needs.
 type Etcd interface {
 	clientv3.KV
 	clientv3.Watcher
@@ -43,8 +43,8 @@ type Transport struct {
 }
 
 // RoundTrip implements http.RoundTripper. For the watch of an empty collection, it
-// returns when the first object is stored there. When the request's context ends before,
-// the watch is over without an event.
+// returns when the first object is stored there. When the request's context ends before that, the
+// watch ends without an event.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	prefix := ""
 	gr, ok := collection(req)
@@ -69,7 +69,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil || found.Count > 0 {
-		// If etcd does not answer, the server says so better.
+		// If etcd does not answer, the server returns the better error.
 		return t.Next.RoundTrip(req)
 	}
 	query := req.URL.Query()
@@ -79,7 +79,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	first, err := t.first(ctx, prefix, found.Header.Revision)
 	if err != nil {
 		if ctx.Err() != nil {
-			// An error would be logged, and this is none.
+			// The informer would log an error, and the end of the context is not an error.
 			return answer(req, "application/json;stream=watch", nil), nil
 		}
 		return t.Next.RoundTrip(req)
@@ -94,10 +94,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // errEnded means that etcd ended a watch.
 var errEnded = errors.New("the watch ended")
 
-// first waits until something is stored below prefix after a revision, and returns the
-// revision of that.
+// first waits until an object is stored below prefix after a revision, and returns the revision
+// of that write.
 func (t *Transport) first(ctx context.Context, prefix string, after int64) (int64, error) {
-	// A member without a leader hears of no write.
+	// A member of etcd without a leader receives no writes.
 	watching, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer stop()
 	for response := range t.Etcd.Watch(watching, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithFilterDelete()) {
@@ -111,8 +111,8 @@ func (t *Transport) first(ctx context.Context, prefix string, after int64) (int6
 	return 0, errEnded
 }
 
-// Await waits until one of some resources has an object. The error is the context's,
-// or that of etcd.
+// Await waits until one of some resources has an object. It returns the error of the context, or
+// of etcd.
 func Await(ctx context.Context, etcd Etcd, prefixes ...string) error {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -155,7 +155,7 @@ func collection(req *http.Request) (schema.GroupResource, bool) {
 
 // empty is the answer to a list that finds nothing at a revision.
 func empty(req *http.Request, revision int64) *http.Response {
-	// Clients of a kind know what they asked for.
+	// Clients for one kind need no kind in the answer.
 	kind := ""
 	if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		kind = `"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
@@ -173,9 +173,8 @@ func answer(req *http.Request, contentType string, body []byte) *http.Response {
 	}
 }
 
-// Clients returns clients whose informers list and then watch, which is what a
-// Transport holds back: a watch that begins with what is there already would be waited
-// for.
+// Clients returns clients whose informers list first and then watch. A Transport holds watches
+// back, and an informer that got its first objects by a watch would wait for ever.
 func Clients(k kubernetes.Interface, m metadata.Interface) (kubernetes.Interface, metadata.Interface) {
 	return listing{k}, listingMetadata{m}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// set writes one condition; its time changes with its status only.
+// set writes one condition. Its LastTransitionTime changes only with its status.
 func set(ns *corev1.Namespace, kind corev1.NamespaceConditionType, bad bool, badReason, badMessage, goodReason, goodMessage string) {
 	c := corev1.NamespaceCondition{Type: kind, Status: corev1.ConditionFalse, Reason: goodReason, Message: goodMessage, LastTransitionTime: metav1.Now()}
 	if bad {

@@ -33,7 +33,7 @@ type Collection struct {
 
 // Options are what a Controller needs.
 type Options struct {
-	// Collections lists what may be in a namespace at this moment.
+	// Collections lists the resources that may have objects in a namespace at this moment.
 	Collections func() []Collection
 	// Remote lists the group versions that other servers serve at this moment; nil means
 	// that there are none.
@@ -48,9 +48,9 @@ type Options struct {
 	// Creating reports whether an object is being created in a namespace that was
 	// admitted before, by this server. Nil means never.
 	Creating func(namespace string) bool
-	// Settle is how long after its deletion began a namespace may still get
-	// objects through other replicas, which have yet to hear of it; nil when
-	// there is one server only.
+	// Settle returns for how long after the start of its deletion a namespace may still get
+	// objects through other replicas, which have not yet seen the deletion. It is nil when there
+	// is only one server.
 	Settle func(context.Context) time.Duration
 }
 
@@ -62,7 +62,7 @@ const (
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 )
 
-// Controller deletes what is in terminating namespaces.
+// Controller deletes the objects in terminating namespaces.
 type Controller struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[string]
@@ -118,7 +118,8 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// errCreating means that a namespace is empty and may not stay so.
+// errCreating means that a namespace is empty, but a running request may still create an object
+// in it.
 var errCreating = errors.New("objects are being created in it")
 
 // remaining says what is still in a namespace.
@@ -126,7 +127,7 @@ type remaining struct {
 	objects    []string
 	finalizers map[string]int
 	failures   []string
-	// undiscovered says which servers could not be asked what they have.
+	// undiscovered says of which group versions of other servers discovery failed.
 	undiscovered string
 }
 
@@ -169,10 +170,10 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	return c.finalize(ctx, name)
 }
 
-// empty deletes what is in the namespace and returns what remains, nil for
-// nothing. While pods remain, it deletes nothing else: they may need their secrets, and the
-// network policies that bind them. As in kube-controller-manager, pods whose deletion was
-// refused are not waited for.
+// empty deletes the objects in the namespace and returns what remains, nil for nothing. While
+// pods remain, it deletes nothing else: pods may need their secrets, and the network policies
+// that bind them. As in kube-controller-manager, it does not wait for pods whose deletion was
+// refused.
 func (c *Controller) empty(ctx context.Context, namespace string) (*remaining, error) {
 	r := &remaining{finalizers: map[string]int{}}
 	var others []Collection
@@ -214,7 +215,7 @@ func (c *Controller) emptyOne(ctx context.Context, resource Collection, namespac
 	// Some kinds would otherwise keep an object for its dependents' sake.
 	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if isPods(resource) {
-		// No node will say that the pod has ended.
+		// No kubelet reports that the pod has ended.
 		options.GracePeriodSeconds = new(int64)
 	}
 	if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); err != nil {
@@ -245,8 +246,7 @@ func (c *Controller) count(ctx context.Context, resource Collection, namespace s
 	return response.Count, nil
 }
 
-// report sets the phase and the conditions by which users see what a deletion
-// waits for.
+// report sets the phase and the conditions, in which users see what a deletion waits for.
 func (c *Controller) report(ctx context.Context, ns *corev1.Namespace, r *remaining) error {
 	next := ns.DeepCopy()
 	next.Status.Phase = corev1.NamespaceTerminating

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Creations knows in which namespaces objects are being created. An object that was
-// admitted just before its namespace began to go may be stored long after that, when a
-// webhook was slow: the namespace waits for it. The zero value is ready; it
-// is safe for concurrent use.
+// Creations knows in which namespaces objects are being created. When a webhook is slow, an
+// object that was admitted just before the deletion of its namespace began may be stored long
+// after that: the namespace waits for such objects. The zero value is ready. Creations is safe
+// for concurrent use.
 type Creations struct {
 	mu struct {
 		sync.Mutex
@@ -26,9 +26,9 @@ func (c *Creations) UnderWay(namespace string) bool {
 	return c.mu.underWay[namespace] > 0
 }
 
-// Counting returns a plugin that does what inner does, which refuses to create
-// anything in a namespace that is about to go, and counts the creates that it
-// lets pass until their contexts end.
+// Counting returns a plugin that does what inner does, and counts the creates that inner lets
+// pass until their contexts end. inner refuses to create objects in a namespace that is being
+// deleted.
 func (c *Creations) Counting(inner admission.MutationInterface) admission.MutationInterface {
 	return counting{inner, c}
 }
@@ -44,8 +44,8 @@ func (p counting) Admit(ctx context.Context, a admission.Attributes, o admission
 	if namespace == "" || a.GetOperation() != admission.Create || a.IsDryRun() {
 		return p.MutationInterface.Admit(ctx, a, o)
 	}
-	// It counts before it is judged: when the count is zero afterwards, every later
-	// create is refused.
+	// A create counts before inner judges it: if the count is zero after the deletion began,
+	// inner refuses every later create.
 	p.creations.add(namespace, 1)
 	end := func() { p.creations.add(namespace, -1) }
 	if err := p.MutationInterface.Admit(ctx, a, o); err != nil {

@@ -22,25 +22,24 @@ import (
 // maxKnown bounds how many namespaces a fence remembers.
 const maxKnown = 4096
 
-// fence is a client of etcd that creates in namespaces that are there, and not about
-// to go, at that very moment.
+// fence is a client of etcd that creates an object only if its namespace exists and is not being
+// deleted at that very moment.
 type fence struct {
 	kubernetes.Interface
 	kv      clientv3.KV
 	prefix  string
 	decoder runtime.Decoder
-	// known has revisions at which namespaces were not about to go.
+	// known has revisions at which namespaces were not being deleted.
 	known *lru.Cache
 }
 
-// Fence returns a client that does what inner does, and refuses to create an object
-// when the namespace of the context is being deleted or gone, whatever was known
-// when the request was admitted: one transaction creates the object and compares the
-// namespace. Servers that share an etcd need it, since they do not know of each
-// other's requests. It costs a comparison, and another attempt when the namespace
-// was written since the last one. The errors are API statuses as admission's are,
-// Forbidden and NotFound. root is where the objects are, and decoder reads a
-// namespace as it is stored into its v1 form.
+// Fence returns a client that does what inner does, and refuses to create an object when the
+// namespace of the context is being deleted or gone. It does so also when the namespace was
+// intact at the time of admission: one transaction compares the namespace and creates the object.
+// Servers that share an etcd need a fence, since they do not know of each other's requests. A
+// create costs a comparison, and another attempt when the namespace was written since the last
+// create. The errors are the API statuses that admission returns, Forbidden and NotFound. root is
+// the prefix of the objects in etcd, and decoder reads a stored namespace into its v1 form.
 func Fence(inner kubernetes.Interface, kv clientv3.KV, root string, decoder runtime.Decoder) kubernetes.Interface {
 	return &fence{Interface: inner, kv: kv, prefix: path.Join(root, "namespaces") + "/", decoder: decoder, known: lru.New(maxKnown)}
 }
@@ -84,7 +83,8 @@ func (f *fence) OptimisticPut(ctx context.Context, key string, value []byte, exp
 	}
 }
 
-// check returns why nothing can be created in a namespace that is as found.
+// check returns the error for which nothing can be created in the namespace that was found, or
+// nil.
 func (f *fence) check(name string, found []*mvccpb.KeyValue) error {
 	if len(found) == 0 {
 		return apierrors.NewNotFound(corev1.Resource("namespaces"), name)

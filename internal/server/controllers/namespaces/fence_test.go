@@ -21,8 +21,8 @@ var etcd *kubernetes.Client
 
 func TestMain(m *testing.M) { os.Exit(etcdtest.Main(m, &etcd)) }
 
-// Nothing is created in a namespace that is about to go, or gone, whatever was known
-// of it before.
+// No object is created in a namespace that is being deleted or gone, whatever the fence knew of
+// it before.
 func TestFence(t *testing.T) {
 	const root = "/fence"
 	fence := Fence(etcd.Kubernetes, etcd.KV, root, scheme.Codecs.UniversalDeserializer())

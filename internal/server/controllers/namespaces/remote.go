@@ -13,8 +13,9 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// emptyRemote deletes what other servers have in the namespace, and adds what remains to r. A
-// server that cannot be asked may have anything there (S22.16).
+// emptyRemote deletes the objects that other servers have in the namespace, and adds those that
+// stay to r. A server that does not answer may have objects there, so it counts as not empty
+// (S22.16).
 func (c *Controller) emptyRemote(ctx context.Context, namespace string, r *remaining) {
 	if c.Remote == nil {
 		return

@@ -25,18 +25,18 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// openPaths may be read by anybody.
+// openPaths are the paths that every client may read, also without credentials.
 var openPaths = []string{"/livez", "/readyz", "/healthz", "/version"}
 
 // AuthenticationOptions say which credentials the server trusts.
 type AuthenticationOptions struct {
 	// ClientCA verifies client certificates.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeader says which proxies may say in headers who a caller is; nil for none.
+	// RequestHeader says which proxies may name the user of a request in headers; nil for none.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file of tokens; empty for none.
 	TokenFile string
-	// LoopbackToken is the server's own.
+	// LoopbackToken is the token of the server's own requests.
 	LoopbackToken string
 	// Issuers, Keys and Audiences are what tokens of service accounts are checked
 	// against; Client reads the objects they are bound to.
@@ -44,17 +44,16 @@ type AuthenticationOptions struct {
 	Keys      serviceaccount.PublicKeysGetter
 	Audiences authenticator.Audiences
 	Client    kubernetes.Interface
-	// Others say whose tokens are accepted besides; nil for no other tokens. ServerID names this
-	// server in metrics.
+	// Others say which further issuers' tokens are accepted; nil for no other tokens. ServerID
+	// names this server in metrics.
 	Others   *options.BuiltInAuthenticationOptions
 	ServerID string
 }
 
-// NewAuthenticator returns what decides who a caller is: proxies, client certificates,
-// tokens of the token file, tokens of service accounts, tokens of others. Requests for
-// health and version may be anonymous. An error means that a file cannot be read. Until ctx ends,
-// the authenticator follows the keys of issuers and the file of the authentication
-// configuration.
+// NewAuthenticator returns the authenticator of requests. It knows proxies, client certificates,
+// tokens of the token file, tokens of service accounts and tokens of others. Requests for health
+// and version may be anonymous. An error means that a file cannot be read. Until ctx ends, the
+// authenticator follows the keys of issuers and the file of the authentication configuration.
 func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticator.Request, error) {
 	tokens := []authenticator.Token{
 		authenticator.WrapAudienceAgnosticToken(o.Audiences, tokenfile.New(map[string]*user.DefaultInfo{
@@ -95,7 +94,7 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 		}
 	}
 	if o.RequestHeader != nil {
-		// A proxy may have a client certificate in its own right; the caller counts.
+		// A proxy may also be a user by its client certificate. The user that it names counts.
 		known = union.New(newProxies(o.RequestHeader), known)
 	}
 	if known = group.NewAuthenticatedGroupAdder(known); !unknown.Enabled {
@@ -104,7 +103,7 @@ func NewAuthenticator(ctx context.Context, o AuthenticationOptions) (authenticat
 	return union.NewFailOnError(known, anonymous.NewAuthenticator(unknown.Conditions)), nil
 }
 
-// openToAnybody lets anybody read the open paths.
+// openToAnybody returns a configuration by which anonymous clients may read the open paths.
 func openToAnybody() *apiserver.AnonymousAuthConfig {
 	config := &apiserver.AnonymousAuthConfig{Enabled: true}
 	for _, path := range openPaths {
@@ -113,8 +112,8 @@ func openToAnybody() *apiserver.AnonymousAuthConfig {
 	return config
 }
 
-// boundObjects reads the objects that a service account's token is bound to, so
-// that a token ends with its object.
+// boundObjects reads the objects that a service account's token is bound to: a token is not
+// accepted any more when its object is gone.
 type boundObjects struct{ client kubernetes.Interface }
 
 func (b boundObjects) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {

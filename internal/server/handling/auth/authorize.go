@@ -15,10 +15,10 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac"
 )
 
-// NewAuthorizer returns what decides what a caller may do. Members of
-// system:masters may do everything, and anybody who is let in may read health
-// and version; the rest is for the options. RBAC and Node read what they need
-// through the informers. The configuration file is followed until ctx ends.
+// NewAuthorizer returns the authorizer of requests. Members of system:masters may do everything,
+// and every user may read health and version. The options decide about all other requests. RBAC
+// and Node read their objects through the informers. The configuration file is followed until ctx
+// ends.
 func NewAuthorizer(ctx context.Context, o *options.BuiltInAuthorizationOptions, informers informers.SharedInformerFactory, serverID string) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	open, err := path.NewAuthorizer(append([]string{"/livez/*", "/readyz/*", "/healthz/*"}, openPaths...))
 	if err != nil {
@@ -36,8 +36,8 @@ func NewAuthorizer(ctx context.Context, o *options.BuiltInAuthorizationOptions, 
 	return a, rules, err
 }
 
-// chosen returns what the options choose. RBAC alone and AlwaysAllow alone need none of what
-// upstream prepares for files and webhooks.
+// chosen returns the authorizer that the options choose. RBAC alone and AlwaysAllow alone need
+// none of upstream's preparations for files and webhooks.
 func chosen(ctx context.Context, o *options.BuiltInAuthorizationOptions, informers informers.SharedInformerFactory, serverID string) (authorizer.Authorizer, authorizer.RuleResolver, error) {
 	if o.AuthorizationConfigurationFile == "" && len(o.Modes) == 1 {
 		switch o.Modes[0] {
@@ -62,8 +62,8 @@ func chosen(ctx context.Context, o *options.BuiltInAuthorizationOptions, informe
 	return config.New(ctx, serverID)
 }
 
-// sameDocument lets who may read OpenAPI v2 read it where kubectl up to 1.9 does.
-// The role for discovery named that path until Kubernetes 1.14.
+// sameDocument lets a user that may read OpenAPI v2 read it also at the path of kubectl up to
+// 1.9. The role for discovery named that path until Kubernetes 1.14.
 type sameDocument struct{ authorizer.Authorizer }
 
 // Authorize implements authorizer.Authorizer.
@@ -83,14 +83,14 @@ func atCurrentPath(a authorizer.Attributes) authorizer.Attributes {
 	return a
 }
 
-// moved is a request for OpenAPI v2.
+// moved is a request with the path of OpenAPI v2.
 type moved struct{ authorizer.Attributes }
 
 // GetPath implements authorizer.Attributes.
 func (moved) GetPath() string { return "/openapi/v2" }
 
-// Modes returns the types of the authorizers that options of authorization name. An error says
-// in upstream's words what is wrong with the options.
+// Modes returns the types of the authorizers that options of authorization name. If the options
+// are wrong, it returns upstream's error.
 func Modes(o *options.BuiltInAuthorizationOptions) ([]string, error) {
 	file := o.AuthorizationConfigurationFile
 	if errs := o.Validate(); len(errs) > 0 {

@@ -15,12 +15,12 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
 
-// bootstrapWorkers is how many roles are looked at at once.
+// bootstrapWorkers is how many roles and bindings are compared at the same time.
 const bootstrapWorkers = 8
 
-// Bootstrap makes the roles and bindings that every cluster has, and adds what
-// is missing to those that are there. An administrator's additions stay. The
-// error is the first; the objects after it are made all the same.
+// Bootstrap makes the roles and bindings that every cluster has, and adds what is missing to
+// those that exist. An administrator's additions stay. Bootstrap returns the first error, and
+// makes the other objects all the same.
 func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	there, err := list(ctx, client)
 	if err != nil {
@@ -76,13 +76,13 @@ func Bootstrap(ctx context.Context, client kubernetes.Interface) error {
 	return group.Wait()
 }
 
-// objects are the roles and bindings that are there, by their namespaces and names.
+// objects are the roles and bindings that exist, by their namespaces and names.
 type objects struct {
 	roles    map[[2]string]reconciliation.RuleOwner
 	bindings map[[2]string]reconciliation.RoleBinding
 }
 
-// list reads in a few requests what would take one for each object.
+// list reads all roles and bindings in a few requests, instead of one request for each object.
 func list(ctx context.Context, client kubernetes.Interface) (*objects, error) {
 	o := &objects{roles: map[[2]string]reconciliation.RuleOwner{}, bindings: map[[2]string]reconciliation.RoleBinding{}}
 	rbac := client.RbacV1()
@@ -121,8 +121,8 @@ func list(ctx context.Context, client kubernetes.Interface) (*objects, error) {
 	return o, nil
 }
 
-// knownRole reads a role from what was listed, and when that turns out to be old, from the
-// API.
+// knownRole reads a role from the list at first. After that the list may be old, and it reads the
+// role from the API.
 type knownRole struct {
 	reconciliation.RuleOwnerModifier
 	there map[[2]string]reconciliation.RuleOwner

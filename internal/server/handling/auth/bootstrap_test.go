@@ -12,7 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// requests counts what was asked of the roles and bindings, by verb.
+// requests counts the requests for roles and bindings, by verb.
 func requests(client *fake.Clientset) map[string]int {
 	count := map[string]int{}
 	for _, a := range client.Actions() {
@@ -49,7 +49,7 @@ func TestBootstrapAddsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What another server makes after the roles were listed is not an error.
+// It is not an error that another server makes objects after the roles were listed.
 func TestBootstrapOfTwoServersAtOnce(t *testing.T) {
 	client := fake.NewClientset()
 	raced := map[string]bool{}

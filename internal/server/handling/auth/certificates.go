@@ -11,7 +11,7 @@ import (
 
 const (
 	// verifiedFor is how long a verified client certificate is trusted without another
-	// check. A changed CA bundle is noticed that much later.
+	// check. A changed CA bundle takes effect that much later, at most.
 	verifiedFor = 10 * time.Second
 	// maxVerified bounds the number of certificates that are remembered.
 	maxVerified = 4096

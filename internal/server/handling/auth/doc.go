@@ -1,3 +1,3 @@
-// Package auth says who a caller is and what they may do: the server's
-// certificates, client certificates, tokens, and RBAC.
+// Package auth authenticates and authorizes requests: with the server's certificates, client
+// certificates, tokens, and RBAC.
 package auth

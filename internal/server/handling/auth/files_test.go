@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Files are whole, also without waiting for the disk, and no other ones stay behind.
+// Files are whole, also with NoSync, and Write leaves no temporary files behind.
 func TestFilesAreReplaced(t *testing.T) {
 	for _, files := range []Files{{}, {NoSync: true}} {
 		dir := t.TempDir()

@@ -13,13 +13,12 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// KnowsOthers reports whether options say whose tokens are accepted besides the server's own.
+// KnowsOthers reports whether options name further issuers whose tokens the server accepts.
 func KnowsOthers(o *options.BuiltInAuthenticationOptions) bool {
 	return o != nil && (o.AuthenticationConfigFile != "" || (o.OIDC != nil && o.OIDC.IssuerURL != "") || (o.WebHook != nil && o.WebHook.ConfigFile != ""))
 }
 
-// Others returns the part of options that says whose tokens are accepted besides the server's
-// own.
+// Others returns the part of options that names further issuers whose tokens the server accepts.
 func Others(o *options.BuiltInAuthenticationOptions) *options.BuiltInAuthenticationOptions {
 	return &options.BuiltInAuthenticationOptions{
 		APIAudiences: o.APIAudiences, OIDC: o.OIDC, WebHook: o.WebHook, AuthenticationConfigFile: o.AuthenticationConfigFile,
@@ -27,7 +26,7 @@ func Others(o *options.BuiltInAuthenticationOptions) *options.BuiltInAuthenticat
 	}
 }
 
-// CheckOthers says in upstream's words what is wrong with the options for tokens of others.
+// CheckOthers returns upstream's error about the options for tokens of others, or nil.
 func CheckOthers(o *options.BuiltInAuthenticationOptions) error {
 	if errs := Others(o).Validate(); len(errs) > 0 {
 		return fmt.Errorf("--%w", errs[0])
@@ -44,15 +43,16 @@ func CheckOthers(o *options.BuiltInAuthenticationOptions) error {
 	return nil
 }
 
-// newOthers returns what knows tokens of OpenID Connect and those that a webhook knows, by
-// upstream's code, and who callers without credentials are, if the configuration says so.
+// newOthers returns upstream's authenticator of tokens of OpenID Connect and of tokens that a
+// webhook knows. It also returns the configuration of anonymous requests, if there is one.
 func newOthers(ctx context.Context, o AuthenticationOptions) (authenticator.Request, *apiserver.AnonymousAuthConfig, error) {
 	others := Others(o.Others)
 	others.APIAudiences = o.Audiences
 	others.ServiceAccounts = &options.ServiceAccountAuthenticationOptions{
-		// Nobody else issues tokens of service accounts.
+		// Only these issuers issue tokens of service accounts.
 		Issuers: o.Issuers,
-		// Those of this server are checked elsewhere: there is nothing to watch.
+		// NewAuthenticator checks the tokens of this server: upstream's code need not watch their
+		// objects.
 		OptionalTokenGetter: func(informers.SharedInformerFactory) serviceaccount.ServiceAccountTokenGetter {
 			return boundObjects{o.Client}
 		},

@@ -24,10 +24,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// PKI is the server's own certificate authority and what it signed. It lives in
-// the data directory and is made once, and servers on one external etcd share the
-// authority there; leaf certificates are made anew when they are about to expire
-// or the addresses changed.
+// PKI is the server's own certificate authority and the certificates that it signed. It is in the
+// data directory and is made once. Servers on one external etcd share the authority in etcd. Leaf
+// certificates are made anew when they are about to expire or the addresses changed.
 type PKI struct {
 	// CAFile, CAKeyFile, ServerCertFile and ServerKeyFile are PEM files.
 	CAFile, CAKeyFile, ServerCertFile, ServerKeyFile string
@@ -37,9 +36,9 @@ type PKI struct {
 	AdminCert, AdminKey []byte
 	// TokenKey signs the tokens of service accounts.
 	TokenKey crypto.Signer
-	// FrontProxyCAFile is the authority of FrontProxyCertFile, by whose certificate
-	// aggregated servers know this one, with the key FrontProxyKeyFile. It signs nothing
-	// else: a client with a certificate of it may say who a caller is.
+	// FrontProxyCertFile and FrontProxyKeyFile are the client certificate by which aggregated
+	// servers know this server. FrontProxyCAFile is the authority that signed it. This authority
+	// signs nothing else: a client with a certificate of it may name any user in headers.
 	FrontProxyCAFile, FrontProxyCertFile, FrontProxyKeyFile string
 }
 
@@ -49,14 +48,14 @@ const FrontProxyName = "front-proxy-client"
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a leaf is replaced, at start.
+	// renewBefore is how long before its end a leaf certificate is replaced when a server starts.
 	renewBefore = 30 * 24 * time.Hour
 )
 
 // LoadPKI reads the certificates in dir and makes what is missing. hosts are the
-// names and addresses that the serving certificate is valid for. When shared is
-// set, the authority and the key of tokens are those that the servers share; the
-// first server gives them what it has in dir.
+// names and addresses that the serving certificate is valid for. When shared is set, LoadPKI
+// takes the authority and the key of tokens that the servers share. The first server shares those
+// that it has in dir.
 func LoadPKI(ctx context.Context, files Files, dir string, hosts []string, shared *Shared) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
@@ -144,8 +143,8 @@ type pair struct {
 	certPEM, keyPEM []byte
 }
 
-// loadShared is loadOrMake for a pair that lasts, and that several servers have in
-// common when shared is set. dir then has a copy.
+// loadShared is loadOrMake for a pair that is never renewed. When shared is set, all servers have
+// the same pair, and dir has a copy.
 func loadShared(ctx context.Context, shared *Shared, files Files, dir, name string, make func() (*pair, error)) (*pair, error) {
 	if shared == nil {
 		return loadOrMake(files, dir, name, make, func(*x509.Certificate) bool { return true })
@@ -187,8 +186,8 @@ func loadOrMake(files Files, dir, name string, make func() (*pair, error), usabl
 
 // store writes a pair to files.
 func store(files Files, certFile, keyFile string, p *pair) error {
-	// The certificate of another key goes before that key comes, and the key comes
-	// before its certificate: one without the other is made anew.
+	// The old certificate is removed before the new key is written, and the key is written before
+	// its certificate: after a crash in between, the pair is incomplete and is made anew.
 	if err := os.Remove(certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -291,8 +290,8 @@ func (ca *pair) sign(subject pkix.Name, usage x509.ExtKeyUsage, hosts []string) 
 	return create(template, ca)
 }
 
-// create makes a key and its certificate, signed by ca or, when that is nil, by
-// itself.
+// create makes a key and its certificate. ca signs the certificate; when ca is nil, the
+// certificate is self-signed.
 func create(template *x509.Certificate, ca *pair) (*pair, error) {
 	// Clocks of clients may be behind.
 	template.NotBefore = time.Now().Add(-time.Hour)
@@ -336,9 +335,9 @@ func covers(cert *x509.Certificate, hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(h string) bool { return cert.VerifyHostname(h) != nil })
 }
 
-// Files writes files. The zero value waits until the disk has them.
+// Files writes files. The zero value waits until the files are on the disk.
 type Files struct {
-	// NoSync lets a crash of the machine lose them.
+	// NoSync does not wait for the disk: a crash of the machine may lose the files.
 	NoSync bool
 }
 
@@ -351,5 +350,5 @@ func (o Files) Write(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// NewToken returns a bearer token that nobody can guess.
+// NewToken returns a random bearer token that cannot be guessed.
 func NewToken() string { return rand.Text() }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 )
 
-// proxies authenticates callers by what a proxy says of them in headers, if the proxy has a
-// client certificate for that (S22.17).
+// proxies authenticates the user that a proxy names in headers, if the proxy has a client
+// certificate for that (S22.17).
 type proxies struct {
 	verified authenticator.Request
 	names    headerrequest.StringSliceProvider

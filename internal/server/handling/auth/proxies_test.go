@@ -15,7 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// S22.17: a proxy that may says who the caller is, and what others say counts for nothing.
+// S22.17: a proxy with the right certificate names the user. The same headers from other clients
+// are ignored.
 func TestOnlyProxiesSayWhoTheCallerIs(t *testing.T) {
 	must := func(p *pair, err error) *pair {
 		t.Helper()
@@ -74,8 +75,8 @@ func TestOnlyProxiesSayWhoTheCallerIs(t *testing.T) {
 	}
 }
 
-// S22.19: the certificate for aggregated servers has an authority of its own, its keys are
-// for their owner only, and what is there is kept.
+// S22.19: the certificate for aggregated servers has an authority of its own. Only the owner of
+// the key files may read them, and files that exist are kept.
 func TestFrontProxyKeysStayAndAreTheOwners(t *testing.T) {
 	dir := t.TempDir()
 	first, err := LoadPKI(t.Context(), Files{}, dir, []string{"localhost"}, nil)

@@ -14,17 +14,16 @@ import (
 // their certificate authority, so that a client that trusts one of
 // them trusts all, and the key that signs the tokens of service accounts.
 //
-// Who can read these keys in etcd can become anybody, as is true of the tokens
-// and certificates that Kubernetes keeps there.
+// A client that can read these keys in etcd can act as any user, as with the tokens and
+// certificates that Kubernetes keeps there.
 type Shared struct {
 	Etcd clientv3.KV
 	// Prefix begins the keys.
 	Prefix string
 }
 
-// load returns the pair of a name, or stores and returns what make returns when
-// there is none. Of several servers that do so at the same time, the first
-// determines what all get.
+// load returns the pair of a name. When there is none, it stores the pair that make returns, and
+// returns it. When several servers do so at the same time, all get the pair of the first one.
 func (s *Shared) load(ctx context.Context, name string, make func() (*pair, error)) (*pair, error) {
 	key := path.Join(s.Prefix, name)
 	found, err := s.Etcd.Get(ctx, key)
@@ -56,7 +55,7 @@ func (s *Shared) load(ctx context.Context, name string, make func() (*pair, erro
 	return decodePair(key, kvs[0].Value)
 }
 
-// errSharedPair is wrapped by the errors about what is stored.
+// errSharedPair is wrapped by errors about a stored pair that cannot be read.
 var errSharedPair = errors.New("not a certificate and its key")
 
 func decodePair(key string, value []byte) (*pair, error) {

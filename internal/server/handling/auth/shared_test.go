@@ -64,9 +64,8 @@ func TestServersThatStartTogetherShareOneAuthority(t *testing.T) {
 	}
 }
 
-// A server that had an authority before it shared one gives it to the others; one
-// that comes later takes over what is shared, with certificates of its own made
-// anew.
+// A server that had an authority before it shared one gives it to the others. A server that comes
+// later takes over the shared authority, and makes its own certificates anew.
 func TestSharingBeginsWithWhatThereIs(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	load := func(dir string, shared *Shared) *PKI {

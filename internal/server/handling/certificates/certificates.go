@@ -19,16 +19,17 @@ import (
 )
 
 const (
-	// lookEvery is how often the server looks whether files of certificates have changed when
-	// the system reports no changes.
+	// lookEvery is how often the server checks files of certificates for changes when the system
+	// reports none.
 	lookEvery = time.Second
 	// readEvery is how often the server reads files of certificates that look unchanged.
 	readEvery = time.Minute
 )
 
-// reloading has a provider of certificates read its files when they change. The library's own
-// loop would wait for ever on a file that has become a named pipe, and read a device until memory
-// ends; such a file is not read, and what was read before stays.
+// reloading lets a provider of certificates read its files when they change. The library's own
+// loop would wait for ever on a file that has become a named pipe, and would read a device until
+// the memory is full. reloading does not read such a file, and keeps the content that was read
+// before.
 type reloading struct {
 	paths []string
 	from  dynamiccertificates.ControllerRunner
@@ -50,7 +51,7 @@ func (r *reloading) RunOnce(ctx context.Context) error {
 func (r *reloading) Run(ctx context.Context, _ int) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	// Where the system reports changes of files, a change is in use at once.
+	// Where the system reports changes of files, a change takes effect at once.
 	var changes chan fsnotify.Event
 	var lost chan error
 	if w, err := fsnotify.NewWatcher(); err == nil {
@@ -64,7 +65,7 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 	var read time.Time
 	for {
 		if now := r.look(); !slices.Equal(now, seen) || time.Since(read) >= readEvery {
-			// A change while the files are read is one to see the next time.
+			// A change that comes while the files are read is found the next time.
 			seen, read = now, time.Now()
 			if err := r.RunOnce(ctx); err != nil {
 				klog.ErrorS(err, "Cannot read a certificate again: the one before stays in use", "files", strings.Join(r.paths, ", "))
@@ -77,8 +78,8 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 				changes = nil
 			}
 		case _, ok := <-lost:
-			// Events that were lost are made up for by the next look; an error that is not
-			// received would hold up the events after it.
+			// The next look finds the changes of lost events. The error is received because it
+			// would otherwise hold up later events.
 			if !ok {
 				lost = nil
 			}
@@ -88,7 +89,7 @@ func (r *reloading) Run(ctx context.Context, _ int) {
 	}
 }
 
-// look returns what differs when a file has changed.
+// look returns a text for each file that differs when the file has changed.
 func (r *reloading) look() []string {
 	found := make([]string, len(r.paths))
 	for i, path := range r.paths {

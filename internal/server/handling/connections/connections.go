@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// Listener knows the connections that it has accepted and that are open. It is safe for
-// concurrent use.
+// Listener knows the open connections that it has accepted. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	mu struct {
 		sync.Mutex
 		open map[net.Conn]bool
-		// ended is set when connections are closed as they come.
+		// ended is set when new connections are closed at once.
 		ended bool
 	}
 }
@@ -40,8 +39,8 @@ func (c *Listener) Accept() (net.Conn, error) {
 	return counted, nil
 }
 
-// CloseAll closes the open connections, and each later one as it comes. Running requests get no
-// answer, and the server does not wait for clients to hang up.
+// CloseAll closes the open connections, and each later connection as it comes. Running requests
+// get no answer, and the server does not wait for clients to hang up.
 func (c *Listener) CloseAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

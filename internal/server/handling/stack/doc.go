@@ -1,5 +1,5 @@
-// Package stack spares requests the growing of their stacks. A goroutine starts
-// with a small stack, which is copied each time it has grown full, and the frames
-// on it are adjusted one by one. A request runs in three goroutines, each new, and
-// the handlers of a server nest deep: that was a tenth of its CPU time.
+// Package stack spares requests the growing of their stacks. A goroutine starts with a small
+// stack. Each time the stack is full, the runtime copies it and adjusts its frames one by one. A
+// request runs in three new goroutines, and the handlers of a server nest deep: the copies took a
+// tenth of the server's CPU time.
 package stack

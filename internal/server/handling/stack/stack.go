@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// room is what requests need: with it, their stacks are as large as they become,
-// 16 KiB.
+// room is how much stack requests need, in bytes. With it, their stacks have their final size at
+// once, 16 KiB.
 const room = 14 << 10
 
 // Grow makes the stack of the calling goroutine as large as the handling of a
-// request needs. It costs least where there is little on it.
+// request needs. It costs least where little of the stack is used.
 func Grow() { reserve(false) }
 
-// reserve grows the stack because its frame is large, whether it is used or not.
+// reserve grows the stack because its frame is large, whether the space is used or not.
 //
 //go:noinline
 func reserve(used bool) {
@@ -34,8 +34,8 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Creater returns a creater whose caller goes on with a large stack. The library
-// handles creates in a goroutine of their own, and begins with a new object.
+// Creater returns a creater whose caller goes on with a large stack. The library handles a create
+// in a goroutine of its own, and first calls New there.
 func Creater(c apiruntime.ObjectCreater) apiruntime.ObjectCreater { return creater{c} }
 
 type creater struct{ apiruntime.ObjectCreater }

@@ -1,3 +1,3 @@
-// Package tokens has what tokens of service accounts are signed and verified with: keys from
-// files, the server's own key, or an external signer.
+// Package tokens signs and verifies tokens of service accounts: with keys from files, with the
+// server's own key, or with an external signer.
 package tokens

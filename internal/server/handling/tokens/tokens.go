@@ -23,8 +23,8 @@ import (
 const issuer = "https://kubernetes.default.svc.cluster.local"
 
 const (
-	// signerPatience is how long the first keys of an external signer may take, and
-	// signerAnswer its first answer to anything else, as in kube-apiserver.
+	// signerPatience bounds how long an external signer may take for its first keys, and
+	// signerAnswer how long it may take for its metadata, as in kube-apiserver.
 	signerPatience = 60 * time.Second
 	signerAnswer   = 10 * time.Second
 )
@@ -39,20 +39,20 @@ type Options struct {
 	KeyFiles       []string
 	// SigningEndpoint is the socket of an external signer, instead of keys.
 	SigningEndpoint string
-	// JWKSURI is where others find the keys that verify tokens; empty means this server.
+	// JWKSURI is where other programs find the keys that verify tokens; empty means this server.
 	JWKSURI string
 }
 
-// Tokens are what tokens of service accounts are signed and verified with.
+// Tokens signs and verifies tokens of service accounts.
 type Tokens struct {
 	// Issuers are those of tokens that are accepted; the first one is that of new tokens.
 	Issuers   []string
 	Generator serviceaccount.TokenGenerator
 	Keys      serviceaccount.PublicKeysGetter
-	// Key signs the tokens that are kept in Secrets; nil for an external signer, which
-	// signs none of them.
+	// Key signs the tokens that are kept in Secrets. It is nil for an external signer, which does
+	// not sign such tokens.
 	Key any
-	// MaxExpiration is how long a token may be valid; 0 means any time.
+	// MaxExpiration is how long a token may be valid; 0 means no limit.
 	MaxExpiration time.Duration
 }
 
@@ -97,7 +97,7 @@ func New(ctx context.Context, o Options, own crypto.Signer) (*Tokens, error) {
 	return t, nil
 }
 
-// signOutside takes an external signer, and the keys with which its tokens are verified.
+// signOutside sets an external signer, and the keys that verify its tokens.
 func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
 	signer, keys, err := externaljwt.New(ctx, t.Issuers[0], endpoint, signerPatience, false)
 	if err != nil {
@@ -120,7 +120,7 @@ func (t *Tokens) signOutside(ctx context.Context, endpoint string) error {
 // abstractSocket is a socket of Linux that has no file.
 var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
 
-// Check says which options do not go together.
+// Check returns an error if options exclude each other.
 func (o Options) Check() error {
 	if endpoint := o.SigningEndpoint; endpoint != "" {
 		if o.SigningKeyFile != "" || len(o.KeyFiles) > 0 {
@@ -143,7 +143,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Describe serves what others need to verify tokens of service accounts:
+// Describe serves the documents by which other programs verify tokens of service accounts:
 // /.well-known/openid-configuration and /openid/v1/jwks.
 func (t *Tokens) Describe(jwksURI, address string, server *genericapiserver.GenericAPIServer) {
 	metadata, err := serviceaccount.NewOpenIDMetadataProvider(t.Issuers[0], jwksURI, address, t.Keys)

@@ -1,6 +1,6 @@
 // Package waiting lets creates leave the server's handlers while their creators wait for
-// initializers. A create that waits inside of them costs about 75 KiB of memory, most of
-// it the stacks of three goroutines; one that has left costs about 20.
+// initializers. A create that waits inside the handlers costs about 75 KiB of memory, mostly the
+// stacks of three goroutines. A create that has left them costs about 20 KiB.
 //
 // # One request
 //

@@ -13,12 +13,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Finish says how a request is answered for which Serve returned true. When the handlers
-// have returned, wait is called, and then answer, which returns the code that it sent. The
-// values they hold stay in memory while the request waits: neither may use req or w. wait
-// should need little of the stack. The request that answer gets has the caller, the
-// RequestInfo and the audit record of req in its context; its header is that of req's answer
-// so far.
+// Finish sets the functions that answer a request for which Serve returned true. When the
+// handlers have returned, wait is called, and then answer, which returns the code that it sent.
+// Neither function may use req or w, since all values that the functions hold stay in memory
+// while the request waits. wait should need little of the stack. The request that answer gets has
+// the user, the RequestInfo and the audit record of req in its context. Its ResponseWriter has
+// the header that w has now.
 func Finish(w http.ResponseWriter, req *http.Request, wait func(context.Context), answer func(http.ResponseWriter, *http.Request) (code int)) {
 	ctx := req.Context()
 	record := audited(ctx)
@@ -35,7 +35,7 @@ func Finish(w http.ResponseWriter, req *http.Request, wait func(context.Context)
 	visitOf(ctx).whenClosed(f.ServeHTTP, req)
 }
 
-// finishing is all that is kept of a request that has left.
+// finishing is the part of a request that is kept when the request has left.
 type finishing struct {
 	header http.Header
 	values context.Context
@@ -68,8 +68,8 @@ func (f *finishing) respond(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// remembering is a context that ends like one and has the values of another, before
-// its own.
+// remembering is a context that ends like the embedded one. It has the values of another context,
+// before those of the embedded one.
 type remembering struct {
 	context.Context
 	values context.Context
@@ -82,8 +82,9 @@ func (r remembering) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// audited returns the record of a request that is audited, nil for others. Enabled
-// would say so of all requests of a server that has no audit log.
+// audited returns the record of a request that is audited, and nil for other requests.
+// AuditContext.Enabled is not enough: it is also true for requests of a server without an audit
+// log.
 func audited(ctx context.Context) *audit.AuditContext {
 	record := audit.AuditContextFrom(ctx)
 	if record == nil {
@@ -95,8 +96,8 @@ func audited(ctx context.Context) *audit.AuditContext {
 	return record
 }
 
-// AuditBackend returns a backend that leaves out what the library reports about requests
-// that have left, as if they were answered. A server with an audit log needs this backend.
+// AuditBackend returns a backend that drops the events by which the library reports requests that
+// have left as answered. A server with an audit log needs this backend.
 func (r *Room) AuditBackend(inner audit.Backend) audit.Backend { return auditBackend{inner, r} }
 
 type auditBackend struct {
@@ -105,7 +106,8 @@ type auditBackend struct {
 }
 
 func (b auditBackend) ProcessEvents(events ...*auditinternal.Event) bool {
-	// The mark is this very pointer: a status that looks like it may come from a webhook.
+	// The pointers are compared, not the content: a webhook may send a status with the same
+	// content.
 	unanswered := func(e *auditinternal.Event) bool { return e.ResponseStatus == b.room.unanswered }
 	if slices.ContainsFunc(events, unanswered) {
 		events = slices.DeleteFunc(slices.Clone(events), unanswered)

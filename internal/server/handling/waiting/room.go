@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// Room is where the creates of one server wait that have left its handlers. It is made by
-// NewRoom and safe for concurrent use.
+// Room holds the creates of one server that have left its handlers and wait. NewRoom makes it. It
+// is safe for concurrent use.
 type Room struct {
 	limit  int64
 	inside atomic.Int64
@@ -18,14 +18,14 @@ type Room struct {
 	unanswered *metav1.Status
 }
 
-// NewRoom returns a Room for so many requests at once.
+// NewRoom returns a Room for at most limit requests at the same time.
 func NewRoom(limit int) *Room {
 	return &Room{limit: int64(limit), unanswered: &metav1.Status{Message: "not yet answered"}}
 }
 
-// Doorway returns a handler that lets creates leave those behind it. It must be the first
-// of the server's handlers, so that what all others keep for a request is gone while the
-// request waits.
+// Doorway returns a handler that lets creates leave the handlers behind it. It must be the first
+// of the server's handlers, so that the memory that the other handlers hold for a request is free
+// while the request waits.
 func (r *Room) Doorway(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodPost {
@@ -53,8 +53,8 @@ func (r *Room) enter() bool {
 	return true
 }
 
-// pass hands the request to the other handlers. It is a function of its own to leave
-// nothing on the stack.
+// pass calls the other handlers. It is a function of its own so that nothing of it stays on the
+// stack.
 func (v *visit) pass(next http.Handler, w http.ResponseWriter, req *http.Request) {
 	next.ServeHTTP(responsewriter.WrapForHTTP1Or2(&outside{ResponseWriter: w, visit: v}),
 		req.WithContext(context.WithValue(req.Context(), visitKey{}, v)))

@@ -22,13 +22,13 @@ type visit struct {
 		// answered is set when the handler behind Serve has begun its answer, overtaken
 		// when a handler outside of Serve has.
 		answered, overtaken bool
-		// left is set once there shall be no answer of the handler. The visit then has a
-		// place in the room.
+		// left is set when Leave has succeeded: the handler must not answer any more. The visit
+		// then has a place in the room.
 		left bool
-		// closed is set when all handlers have returned, or the one that watches the
-		// time has without the others.
+		// closed is set when all handlers have returned. It is also set when the handler that
+		// watches the time has returned before the others.
 		closed bool
-		// finish is what is left to be done; nil when nothing is, or not yet known.
+		// finish waits and answers after the handlers; nil before Finish is called.
 		finish http.HandlerFunc
 	}
 }
@@ -40,10 +40,10 @@ func visitOf(ctx context.Context) *visit {
 	return v
 }
 
-// Leave is for the storage of a create, in whose object's initialization the creator has to
-// wait for. If it returns true, the storage must return ErrLeft at once. It returns false
-// when the request cannot leave: it did not come through a Doorway and Serve, it has an
-// answer already, or the room is full.
+// Leave is for the storage of a create whose creator has to wait until the object is initialized.
+// Serve must have called the handler of the create. If Leave returns true, the storage must
+// return ErrLeft at once. It returns false when the request cannot leave: it did not come through
+// a Doorway, it has an answer already, it has left before, or the room is full.
 func Leave(ctx context.Context) bool {
 	v := visitOf(ctx)
 	if v == nil {
@@ -58,8 +58,8 @@ func Leave(ctx context.Context) bool {
 	return true
 }
 
-// Serve calls the handler of a create, and reports whether it is without an answer because
-// its storage left. The caller must then call Finish, and return.
+// Serve calls the handler of a create, and reports whether the create has no answer because its
+// storage called Leave. The caller must then call Finish, and return.
 func Serve(handler http.HandlerFunc, w http.ResponseWriter, req *http.Request) (left bool) {
 	v := visitOf(req.Context())
 	if v == nil {
@@ -103,8 +103,8 @@ func (v *visit) overtake() {
 	v.mu.overtaken = true
 }
 
-// whenClosed has finish called when all handlers have returned. It calls it itself when
-// nobody else will: the client has its answer then.
+// whenClosed lets Doorway call finish when all handlers have returned. If Doorway has closed the
+// visit already, whenClosed calls finish itself: the client has its answer then.
 func (v *visit) whenClosed(finish http.HandlerFunc, req *http.Request) {
 	v.mu.Lock()
 	closed := v.mu.closed
@@ -117,8 +117,8 @@ func (v *visit) whenClosed(finish http.HandlerFunc, req *http.Request) {
 	}
 }
 
-// close ends the visit. It returns what is left to be done, and whether the client has an
-// answer already.
+// close closes the visit. It returns the function that Finish was given, if any, and whether the
+// client has an answer already.
 func (v *visit) close() (finish http.HandlerFunc, overtaken bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -184,7 +184,7 @@ func (w *inside) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// discarding is the response to a client that has one already.
+// discarding is the response to a client that has an answer already.
 type discarding struct{ header http.Header }
 
 func (d *discarding) Header() http.Header {

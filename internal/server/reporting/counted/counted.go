@@ -8,11 +8,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/series"
 )
 
-// name is one by which metrics count: that of a webhook, of a policy, or of a binding with that of
-// its policy.
+// name is the value of a label of metrics: the name of a webhook, of a policy, or of a binding.
+// With a binding comes the name of its policy.
 type name struct{ label, value, policy string }
 
-// labels are those of the series.
+// labels returns the labels of the series.
 func (n name) labels() map[string]string {
 	labels := map[string]string{n.label: n.value}
 	if n.policy != "" {
@@ -21,17 +21,17 @@ func (n name) labels() map[string]string {
 	return labels
 }
 
-// prefixes are those of the metrics with such a label.
+// prefixes are the prefixes of the metrics that have the label.
 var prefixes = map[string][]string{
 	"name":   {"apiserver_admission_webhook_", "apiserver_admission_match_condition_", "gatehouse_admission_webhook_"},
 	"policy": ofPolicies,
-	// A binding whose policy stays.
+	// For a binding that is gone while its policy stays.
 	"policy_binding": ofPolicies,
 }
 
 var ofPolicies = []string{"apiserver_validating_admission_policy_", "apiserver_mutating_admission_policy_", "gatehouse_admission_policy_"}
 
-// Registrations are those in force. The zero value with Gone set has none.
+// Registrations are the registrations in force. The zero value with Gone set has none.
 type Registrations struct {
 	// Gone drops series.
 	Gone *series.Gone
@@ -39,7 +39,8 @@ type Registrations struct {
 	current atomic.Pointer[map[name]bool]
 }
 
-// Observe takes in what a read of the registrations found. Reads are observed one after the other.
+// Observe takes in the result of a read of the registrations. The caller observes one read after
+// the other.
 func (r *Registrations) Observe(read snapshot.Read) {
 	if read.Snapshot == nil || !read.Changed {
 		return

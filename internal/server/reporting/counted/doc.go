@@ -1,3 +1,3 @@
-// Package counted knows which webhooks, policies and bindings metrics have series of, and has the
-// series of those dropped that are gone.
+// Package counted knows of which webhooks, policies and bindings metrics have series, and drops
+// the series of those that are gone.
 package counted

@@ -1,21 +1,20 @@
-// Package explain answers AdmissionExplanations: what admission would do with a request
-// that is not made.
+// Package explain answers AdmissionExplanations: they say what admission would do with a request,
+// without making the request.
 //
 // # How
 //
-// The request is handed to the server's own resource handlers, which decode, default and
-// convert the object and find the stored one, as for any request. Where admission would
-// run, the plan is made instead, which ends the request before anything is stored or any
-// webhook is called. The plan is therefore about the very object
-// that admission would judge.
+// The server's own resource handlers get the request. They decode, default and convert the object
+// and find the stored one, as for any request. In the place of admission, the plan is made. It
+// ends the request before an object is stored or a webhook is called. The plan is therefore about
+// the very object that admission would judge.
 //
 // # What a caller may learn
 //
-// A caller learns nothing that it may not read. Entries of a kind of registration are
-// hidden from callers that may not list it. Facts that depend on a namespace's labels are
-// hidden from callers that may not get the namespace. A caller that explains a change of
-// a stored object must be allowed to get it. To explain the request of another user needs
-// the right to impersonate that user.
+// A caller gets nothing that it may not read. Entries of a kind of registration are hidden from
+// callers that may not list it. Facts that depend on a namespace's labels are hidden from callers
+// that may not get the namespace. A caller that explains a change of a stored object must be
+// allowed to get it. A caller that explains the request of another user must be allowed to
+// impersonate that user.
 //
 // # Concurrency
 //

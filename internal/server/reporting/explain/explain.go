@@ -34,14 +34,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// Resource is the plural under which explanations are asked for.
+// Resource is the plural of the resource.
 const Resource = "admissionexplanations"
 
 // Options are what Explanations need; all must be set.
 type Options struct {
-	// Authorizer says what a caller may do.
+	// Authorizer decides what a caller may do.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Engine makes the plans, of Chain, the plugins in order.
+	// Engine makes the plans. Chain has the plugins in order.
 	Engine *admission.Engine
 	Chain  []admission.Plugin
 	// Locate returns the place in the server's manifest files of a rule, or of the entry when
@@ -64,8 +64,8 @@ func New(o Options) *Explanations {
 	}}
 }
 
-// Serve says where the server's resources are found. remote names the server that requests for a
-// group version are passed on to; empty when this server has it.
+// Serve sets the sources of the server's resources. remote returns the name of the server that
+// gets the requests for a group version; it is empty when this server serves the group version.
 func (e *Explanations) Serve(remote func(schema.GroupVersion) string, sources ...resources.Source) {
 	e.remote, e.handler.Sources = remote, sources
 }
@@ -88,7 +88,8 @@ func (e *Explanations) NamespaceScoped() bool { return false }
 // GetSingularName implements rest.SingularNameProvider.
 func (e *Explanations) GetSingularName() string { return "admissionexplanation" }
 
-// elsewhere is the plan for a request that is passed on: nothing judges it here (S22.11).
+// elsewhere returns the plan for a request that is passed on to another server: this server does
+// not judge it (S22.11).
 func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server string) *plan.Plan {
 	r := spec.Resource
 	about := plan.About{
@@ -97,7 +98,7 @@ func elsewhere(spec *v1alpha1.AdmissionExplanationSpec, who user.Info, server st
 	}
 	if spec.Object != nil {
 		u := &unstructured.Unstructured{}
-		// complete has decoded it before.
+		// complete has checked before that the object can be decoded.
 		if json.Unmarshal(spec.Object.Raw, &u.Object) == nil {
 			about.Kind, about.Name = u.GetKind(), cmp.Or(spec.Name, u.GetName())
 		}
@@ -114,8 +115,8 @@ var methods = map[string]string{
 	"CONNECT": http.MethodPost,
 }
 
-// Create implements rest.Creater: it answers the explanation. Its errors are 422 for a
-// request that is not one, and 403 for one that the caller may not have explained.
+// Create implements rest.Creater: it fills in the explanation. Its errors are 422 for a request
+// that cannot be made, and 403 for a request that the caller may not explain.
 func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	asked := obj.(*v1alpha1.AdmissionExplanation)
 	spec := &asked.Spec
@@ -157,7 +158,7 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	return asked, nil
 }
 
-// complete checks a request and fills in what its object says.
+// complete checks a request, and fills in fields from its object.
 func complete(spec *v1alpha1.AdmissionExplanationSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")
@@ -195,7 +196,7 @@ func complete(spec *v1alpha1.AdmissionExplanationSpec) field.ErrorList {
 	return errs
 }
 
-// impersonated returns who makes the request that is explained.
+// impersonated returns the user of the request that is explained.
 func impersonated(spec *v1alpha1.AdmissionExplanationSpec, caller user.Info, may func(authorizer.AttributesRecord) (bool, error)) (user.Info, error) {
 	if spec.User == "" && len(spec.Groups) == 0 {
 		return caller, nil
@@ -226,8 +227,7 @@ func impersonated(spec *v1alpha1.AdmissionExplanationSpec, caller user.Info, may
 	return &user.DefaultInfo{Name: spec.User, Groups: groups}, nil
 }
 
-// mayRead refuses to explain what would show a stored object that the caller may not
-// get.
+// mayRead refuses an explanation that would show a stored object that the caller may not get.
 func mayRead(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.AttributesRecord) (bool, error)) error {
 	if spec.Operation == "CREATE" && spec.Subresource == "" {
 		return nil
@@ -241,7 +241,7 @@ func mayRead(spec *v1alpha1.AdmissionExplanationSpec, may func(authorizer.Attrib
 	return err
 }
 
-// hide leaves out of a plan what the caller may not read.
+// hide removes from a plan what the caller may not read.
 func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *admission.PlanOptions, may func(authorizer.AttributesRecord) (bool, error)) error {
 	options.Hidden = map[registration.Source]string{}
 	for _, d := range registration.Sources() {
@@ -278,8 +278,8 @@ func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *ad
 		}
 	}
 	options.ParamHidden = func(kind schema.GroupVersionKind, namespace, name string) string {
-		// The resource has its usual name: that of another one hides too much, never too
-		// little.
+		// The name of the resource is a guess. If the guess is wrong, too much is hidden, never
+		// too little.
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
 		verb := "get"
 		if name == "" {
@@ -304,13 +304,13 @@ func (e *Explanations) hide(spec *v1alpha1.AdmissionExplanationSpec, options *ad
 	return err
 }
 
-// unrelated is the context of a request that is explained: it ends with that of the
-// caller, and has nothing else of it, such as the audit event.
+// unrelated is the context of a request that is explained. It ends with the caller's context, and
+// has none of its values, such as the audit event.
 type unrelated struct{ context.Context }
 
 func (unrelated) Value(any) any { return nil }
 
-// ask has the request handled up to admission, and writes the answer to status.
+// ask calls the handlers of the request up to admission, and writes the answer to status.
 func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanationSpec, who user.Info, q *question, status *v1alpha1.AdmissionExplanationStatus) error {
 	inner, info, err := requestOf(spec)
 	if err != nil {
@@ -346,8 +346,7 @@ func (e *Explanations) ask(ctx context.Context, spec *v1alpha1.AdmissionExplanat
 // infos reads the paths of requests as the server does.
 var infos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// requestOf makes the HTTP request that is explained, and what the server would find out
-// about it.
+// requestOf makes the HTTP request that is explained, and its RequestInfo.
 func requestOf(spec *v1alpha1.AdmissionExplanationSpec) (*http.Request, *request.RequestInfo, error) {
 	r := spec.Resource
 	segments := []string{"/apis", r.Group, r.Version}

@@ -60,7 +60,8 @@ func TestRequestsAreCompleted(t *testing.T) {
 	}
 }
 
-// rights are what a caller may do: "VERB RESOURCE", with a namespace and a name where asked.
+// rights are the rights of a caller: "VERB RESOURCE", with a namespace and a name if the
+// attributes have them.
 type rights []string
 
 func (r rights) may(a authorizer.AttributesRecord) (bool, error) {

@@ -10,8 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 )
 
-// planning stands where admission runs, and makes the plan of a chain instead: it ends
-// every request.
+// planning takes the place of admission. It makes the plan of a chain and ends every request.
 type planning struct {
 	engine *admission.Engine
 	chain  []admission.Plugin
@@ -22,7 +21,7 @@ var (
 	_ apiadmission.ValidationInterface = planning{}
 )
 
-// question is a request that is to be explained, and the answer.
+// question is a request to explain, and its plan.
 type question struct {
 	options admission.PlanOptions
 	plan    *plan.Plan

@@ -14,13 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
 )
 
-// lintTime bounds how long the answer to a write of a registration waits for its warnings.
+// lintTime bounds how long the answer to a write of a registration waits for warnings of lint.
 const lintTime = time.Second
 
-// dangers returns what is wrong with a registration so that it stops the cluster or never
-// works, by the rules of gatehouse lint that need nothing but what this server knows anyway.
-// A write asks for them once its registration is in force, and no request that is judged waits
-// for the answer.
+// dangers returns the problems by which a registration stops the cluster or never works. It finds
+// them by the rules of gatehouse lint that need only what this server knows anyway. A write calls
+// it once its registration is in force, and no request that is judged waits for it.
 func (r *Reporter) dangers(ctx context.Context, kind, name string) []string {
 	s := r.Current()
 	if s == nil {

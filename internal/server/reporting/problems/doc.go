@@ -1,3 +1,3 @@
-// Package problems says what is wrong with a registration: to its writer as warnings, and to
-// everybody in its RegistrationState.
+// Package problems finds problems of registrations. The writer of a registration gets them as
+// warnings, and every reader of its RegistrationState sees them there.
 package problems

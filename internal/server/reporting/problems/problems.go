@@ -17,21 +17,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// Reporter finds what is wrong with registrations. All fields must be set.
+// Reporter finds problems of registrations. All fields must be set.
 type Reporter struct {
 	Engine *admission.Engine
-	// Current returns the registrations that this server judges requests by; nil before the
-	// first are read.
+	// Current returns the registrations by which this server judges requests; nil before the
+	// first read.
 	Current func() *snapshot.Snapshot
-	// Namespaces are those that a watch has shown.
+	// Namespaces are the namespaces that an informer has.
 	Namespaces corelisters.NamespaceLister
-	// Costs estimates what the expressions of policies cost.
+	// Costs estimates the costs of the expressions of policies.
 	Costs *expressioncost.Estimator
 }
 
-// Warn implements registrations.Warn for a resource: what the writer of a registration is
-// warned of. The strategies of upstream warn of some of it themselves, also in a dry run; a
-// warning comes once.
+// Warn implements registrations.Warn for a resource: it returns the warnings for the writer of a
+// registration. The strategies of upstream give some of these warnings themselves, also in a dry
+// run. Warn leaves those out, so that each warning comes once.
 func (r *Reporter) Warn(resource string) registrations.Warn {
 	return func(ctx context.Context, name string) []string {
 		var warnings []string
@@ -56,7 +56,7 @@ func warnedByStrategy(resource, code string) bool {
 	return false
 }
 
-// Of returns what is wrong with a registration, by what this server judges requests by.
+// Of returns the problems of a registration, in the version by which this server judges requests.
 func (r *Reporter) Of(ctx context.Context, resource, name string) []v1alpha1.Problem {
 	s, entry := r.policyEntry(resource, name)
 	if entry == nil {
@@ -77,8 +77,8 @@ func (r *Reporter) Of(ctx context.Context, resource, name string) []v1alpha1.Pro
 // highCost is the code of an expression whose cost is half of its limit or more (S16.22).
 const highCost = "HighCost"
 
-// policyEntry returns the entry of a policy or binding that this server judges requests by,
-// nil when there is none.
+// policyEntry returns the entry of a policy or binding by which this server judges requests, nil
+// when there is none.
 func (r *Reporter) policyEntry(resource, name string) (*snapshot.Snapshot, *snapshot.Entry) {
 	s := r.Current()
 	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool { return d.Resource == resource })
@@ -92,7 +92,7 @@ func (r *Reporter) policyEntry(resource, name string) (*snapshot.Snapshot, *snap
 	return s, entry
 }
 
-// CostsOf returns what the expressions of a policy cost.
+// CostsOf returns the costs of the expressions of a policy.
 func (r *Reporter) CostsOf(resource, name string) []v1alpha1.ExpressionCost {
 	_, entry := r.policyEntry(resource, name)
 	if entry == nil {
@@ -109,5 +109,5 @@ func (r *Reporter) CostsOf(resource, name string) []v1alpha1.ExpressionCost {
 	return list
 }
 
-// number is a cost in the API.
+// number converts a cost to the integer type of the API.
 func number(cost uint64) int64 { return int64(min(cost, math.MaxInt64)) }

@@ -1,16 +1,16 @@
-// Package rejections tells the owners of objects that admission rejected.
+// Package rejections writes events for the owners of objects that admission rejected.
 //
-// A controller whose creates are rejected sees the error. The person who made the owner,
-// such as a ReplicaSet, does not: they see an owner without objects. A Teller stands
-// around admission and leaves an Event on the owner, with the reason FailedAdmission and
-// what the controller received.
+// A controller whose creates are rejected gets the error. The user that made the owner, such as a
+// ReplicaSet, does not get it, and sees an owner without objects. A Teller wraps admission and
+// writes an Event on the owner, with the reason FailedAdmission and the error that the controller
+// got.
 //
-// About does the same for what the server did to an object on its own.
+// About writes such an event about something that the server itself did to an object.
 //
-// Hinting leaves an event on a workload whose controller does not run, and on a pod for which there
-// is no node.
+// Hinting writes an event on a workload whose controller does not run, and on a pod for which
+// there is no node.
 //
-// No request waits for that, and none fails because of it. Equal events are counted in
-// one, many about one owner are put together, and the rate is limited, by the library that
-// controllers use. Events that cannot be written in time are left out.
+// No request waits for an event, or fails because of one. The library that controllers use counts
+// equal events in one, combines many events about one owner, and limits their rate. Events that
+// cannot be written in time are left out.
 package rejections

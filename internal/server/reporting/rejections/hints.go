@@ -19,29 +19,29 @@ import (
 	engine "github.com/gatehouse-dev/gatehouse/admission"
 )
 
-// The reasons of hints: nothing acts on an object, or there is no node for a pod.
+// The reasons of hints: no controller acts on an object, or there is no node for a pod.
 const (
 	NoController = "NoController"
 	NoNode       = "NoNode"
 )
 
 const (
-	// maxHints bounds the hints that are not written yet. They are for people who try something,
-	// and not for loads: hintBurst at once, then one in hintEvery.
+	// maxHints bounds the hints that are not written yet. Hints are for people who try something,
+	// and not for load tests: hintBurst hints come at once, then one in each hintEvery.
 	maxHints             = 64
 	hintBurst, hintEvery = 20, time.Second
-	// An object is stored a moment after it was judged: it is looked for hintTries times.
+	// An object is stored a moment after it was judged: write reads it up to hintTries times.
 	hintTries, hintAgain = 20, 100 * time.Millisecond
 )
 
-// hint is what is said about an object that nothing acts on.
+// hint is the event about an object on which no controller acts.
 type hint struct {
 	rejection
 	pod bool
 }
 
-// Hinting returns admission that does what next does. An object of a resource of missing gets an event
-// with what missing says, once it is stored; a pod only if there is no node.
+// Hinting returns admission that does what next does. When an object of a resource in missing is
+// stored, it gets an event with the text from missing. A pod gets one only if there is no node.
 func (t *Teller) Hinting(next engine.Passes, missing map[schema.GroupResource]string) engine.Passes {
 	return hinting{next, t, missing, rate.NewLimiter(rate.Every(hintEvery), hintBurst)}
 }
@@ -61,7 +61,7 @@ func (h hinting) Validate(ctx context.Context, a admission.Attributes, o admissi
 	return err
 }
 
-// note queues a hint about an object that is to be stored. It does not wait.
+// note queues a hint about an object that is about to be stored. It does not block.
 func (h hinting) note(a admission.Attributes) {
 	text, ok := h.missing[a.GetResource().GroupResource()]
 	pod, isPod := a.GetObject().(*core.Pod)
@@ -98,8 +98,8 @@ func (t *Teller) writeHints(ctx context.Context, o *owners) {
 	}
 }
 
-// write writes the event of a hint when its object is stored. Its name is the same for the same
-// object, so that there is one.
+// write writes the event of a hint when its object is stored. The name of the event is the same
+// for the same object, so that each object gets one event.
 func (t *Teller) write(ctx context.Context, o *owners, h *hint) error {
 	if h.pod {
 		nodes, err := t.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})

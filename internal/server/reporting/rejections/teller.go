@@ -34,8 +34,8 @@ import (
 const (
 	// Reason is the reason of the events.
 	Reason = "FailedAdmission"
-	// TraceAnnotation is the annotation of an event that names the trace of the request,
-	// the latest one when several were put together.
+	// TraceAnnotation is the annotation of an event that names the trace of the request, or of
+	// the latest request when events were combined.
 	TraceAnnotation = "gatehouse.dev/trace"
 )
 
@@ -44,13 +44,14 @@ const (
 	maxWaiting = 256
 	// maxMessage bounds the message of an event, in bytes, as the API of events does.
 	maxMessage = 1024
-	// knownFor is how long it is remembered whether an owner is there.
+	// knownFor is how long a Teller remembers whether an owner exists, and maxKnown of how many
+	// owners.
 	knownFor, maxKnown = 10 * time.Second, 1024
 	// The events about one owner: burst at once, then one in every.
 	burst, every = 25, 5 * time.Minute
 )
 
-// Teller tells owners. It is safe for concurrent use.
+// Teller writes events for owners. It is safe for concurrent use.
 type Teller struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
@@ -64,8 +65,8 @@ type rejection struct {
 	owner     metav1.OwnerReference
 	message   string
 	trace     string
-	// about, unless nil, is what the event is about, of a resource, and reason why: the
-	// object itself and not its owner.
+	// about, unless nil, is the object of the event, instead of an owner. resource and reason are
+	// set with it.
 	about    *corev1.ObjectReference
 	resource schema.GroupResource
 	reason   string
@@ -76,8 +77,8 @@ func New(client kubernetes.Interface, metadata metadata.Interface) *Teller {
 	return &Teller{client: client, metadata: metadata, waiting: make(chan rejection, maxWaiting), hints: make(chan hint, maxHints)}
 }
 
-// Around returns admission that does what next does and tells owners of creates that it
-// rejects. Dry runs are left out.
+// Around returns admission that does what next does, and queues events for the owners of objects
+// whose creates next rejects. Dry runs are left out.
 func (t *Teller) Around(next engine.Passes) engine.Passes { return around{next, t} }
 
 type around struct {
@@ -101,13 +102,13 @@ func (r around) Validate(ctx context.Context, a admission.Attributes, o admissio
 	return err
 }
 
-// note queues a rejection if its object has an owner that gets an event. It does not wait.
+// note queues a rejection if its object has an owner that gets an event. It does not block.
 func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" || a.IsDryRun() || a.GetObject() == nil {
 		return
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		// The client left. That says nothing about the object.
+		// The client hung up: the error says nothing about the object.
 		return
 	}
 	object, accessErr := meta.Accessor(a.GetObject())
@@ -129,8 +130,8 @@ func (t *Teller) note(ctx context.Context, a admission.Attributes, err error) {
 	}
 }
 
-// reporter is a controller that leaves events of its own on owners of one kind when its creates
-// of a resource fail.
+// reporter is a controller that itself writes events on owners of one kind when its creates of a
+// resource fail.
 type reporter struct {
 	account  string
 	resource schema.GroupResource
@@ -146,8 +147,8 @@ var reporters = map[schema.GroupKind]reporter{
 	{Group: "batch", Kind: "CronJob"}:    {"cronjob-controller", schema.GroupResource{Group: "batch", Resource: "jobs"}},
 }
 
-// reports reports whether the controller that makes an object says itself, in an event on the
-// owner, why it could not.
+// reports reports whether the controller that makes an object itself writes an event on the owner
+// when the create fails.
 func reports(a admission.Attributes, owner *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil || a.GetUserInfo() == nil {
@@ -164,8 +165,8 @@ func reports(a admission.Attributes, owner *metav1.OwnerReference) bool {
 	return false
 }
 
-// About queues a warning about an object of a resource, which may be gone. It does not
-// wait.
+// About queues a warning about an object of a resource. The object may be gone. About does not
+// block.
 func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reason, message string) {
 	r := rejection{resource: resource, reason: reason, message: trace.Cut(message, maxMessage), about: &corev1.ObjectReference{
 		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
@@ -177,8 +178,8 @@ func (t *Teller) About(resource schema.GroupResource, object metav1.Object, reas
 	}
 }
 
-// message is the same for all objects that are made from one template, so that equal
-// events can be counted in one.
+// message returns the text of an event. It is the same for all objects that are made from one
+// template, so that equal events can be counted in one.
 func message(a admission.Attributes, object metav1.Object, err error) string {
 	name := object.GetName()
 	if prefix := object.GetGenerateName(); prefix != "" {
@@ -190,7 +191,7 @@ func message(a admission.Attributes, object metav1.Object, err error) string {
 		why = strings.ReplaceAll(why, made, name)
 	}
 	if trace.AboutSecrets(a.GetResource().GroupResource(), a.GetSubresource()) {
-		// The webhook may quote what it was sent.
+		// The webhook may quote the object that it got.
 		why = "see the answer to the request"
 	}
 	verb := "failed"
@@ -201,8 +202,8 @@ func message(a admission.Attributes, object metav1.Object, err error) string {
 	return trace.Cut(text, maxMessage)
 }
 
-// rejected reports whether somebody objects to the object; otherwise somebody could not be
-// asked.
+// rejected reports whether a webhook or plugin objects to the object; otherwise a webhook could
+// not be called, or a plugin failed.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < 500
@@ -257,7 +258,8 @@ func (t *Teller) Run(ctx context.Context) {
 type owners struct {
 	mapper   *restmapper.DeferredDiscoveryRESTMapper
 	metadata metadata.Interface
-	// known has what was found lately, nil for what was not.
+	// known has the references to owners that were found lately, nil for owners that were not
+	// found.
 	known *cache.LRUExpireCache
 }
 
@@ -269,7 +271,7 @@ type key struct {
 	name      string
 }
 
-// find returns a reference to the owner, nil when it is not there.
+// find returns a reference to the owner, nil when the owner does not exist.
 func (o *owners) find(ctx context.Context, r *rejection) *corev1.ObjectReference {
 	gv, err := schema.ParseGroupVersion(r.owner.APIVersion)
 	if err != nil {
@@ -290,7 +292,7 @@ func (o *owners) find(ctx context.Context, r *rejection) *corev1.ObjectReference
 func (o *owners) read(ctx context.Context, k key) (*corev1.ObjectReference, error) {
 	mapping, err := o.mapper.RESTMapping(k.owner.GroupKind(), k.owner.Version)
 	if meta.IsNoMatchError(err) {
-		// The kind may be younger than what is known of kinds.
+		// The kind may be newer than the mapper's list of kinds.
 		o.mapper.Reset()
 		mapping, err = o.mapper.RESTMapping(k.owner.GroupKind(), k.owner.Version)
 	}

@@ -107,7 +107,7 @@ func TestWhoIsTold(t *testing.T) {
 	}
 }
 
-// Nobody writes events here: the requests go on all the same.
+// No goroutine writes events here: the requests go on all the same.
 func TestNoRequestWaitsForAnEvent(t *testing.T) {
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: "u", Controller: &yes}}}}

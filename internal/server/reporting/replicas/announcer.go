@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// rpcTimeout bounds a call of etcd; the next attempt may go to another member.
+	// rpcTimeout bounds a call of etcd; the next attempt may go to another member of etcd.
 	rpcTimeout = 2 * time.Second
-	// retryAfter is how long after one that failed the next attempt is made.
+	// retryAfter is how long after a failed attempt the next one follows.
 	retryAfter = 500 * time.Millisecond
 )
 
@@ -30,14 +30,13 @@ type Options struct {
 	// Etcd is where the servers announce themselves; Prefix begins the keys.
 	Etcd   *clientv3.Client
 	Prefix string
-	// ID names the server; no other one may ever have the same. Address is where
-	// clients reach it, for people.
+	// ID names the server; no other server may ever have the same ID. Address is where clients
+	// reach the server, for people.
 	ID, Address string
-	// MaxStaleness is how long after the beginning of a read requests may be judged
-	// by it.
+	// MaxStaleness is how long after the beginning of a read the server may judge requests by
+	// that read.
 	MaxStaleness time.Duration
-	// Off are the resources of registrations that the server judges no request by,
-	// whatever is stored.
+	// Off are the resources of registrations that the server never uses, whatever is stored.
 	Off []string
 }
 
@@ -46,8 +45,8 @@ type Announcer struct {
 	*announce.Log
 	options Options
 	key     string
-	// lease and told, which is the news that are in etcd, belong to Announce and then
-	// to Run.
+	// lease is the lease of the key. told is the number of the news that are in etcd. Both belong
+	// to Announce and then to Run.
 	lease clientv3.LeaseID
 	told  int64
 }
@@ -57,8 +56,8 @@ func NewAnnouncer(o Options) *Announcer {
 	return &Announcer{Log: announce.NewLog(o.Address, o.MaxStaleness, o.Off), options: o, key: path.Join(o.Prefix, o.ID)}
 }
 
-// Announce makes the server known. It must have returned before the first read
-// that requests may be judged by begins.
+// Announce makes the server known. It must have returned before the first read begins by which
+// the server may judge requests.
 func (a *Announcer) Announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -86,7 +85,7 @@ func (a *Announcer) Run(ctx context.Context) {
 		attempt, cancel := context.WithTimeout(ctx, rpcTimeout)
 		err := step(attempt)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			// It was away too long, and so are the keys.
+			// The lease has expired, and its key is gone.
 			err = a.grant(attempt)
 		}
 		cancel()
@@ -100,8 +99,8 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// Alone reports whether no other server is announced. One that starts now reads what is
-// stored after it was announced.
+// Alone reports whether no other server is announced. A server that starts later reads the
+// registrations only after its announcement.
 func (a *Announcer) Alone(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, rpcTimeout)
 	defer cancel()
@@ -127,13 +126,14 @@ func (a *Announcer) grant(ctx context.Context) error {
 	return nil
 }
 
-// tell writes what is to be known, and renews the lease if that is known already.
+// tell writes the current announcement, or only renews the lease if etcd has that announcement
+// already.
 func (a *Announcer) tell(ctx context.Context) error {
 	said, news := a.Current()
 	if news == a.told {
 		return a.renewLease(ctx)
 	}
-	// Servers that are announced through the API have none.
+	// Servers that are announced through the API read no manifests.
 	said.ReadsManifests = true
 	value, err := json.Marshal(said)
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *Announcer) tell(ctx context.Context) error {
 	return nil
 }
 
-// renew renews the lease, and announces what could not be announced before.
+// renew renews the lease, and writes news that could not be written before.
 func (a *Announcer) renew(ctx context.Context) error {
 	if err := a.renewLease(ctx); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A server that judges nothing by registrations of a kind enforces none of them,
-// whatever it has read; others do, and who waits for a deletion does not wait for it.
+// A server that judges nothing by registrations of a kind enforces none of them, whatever it has
+// read. Other servers do. A client that waits for a deletion does not wait for such a server.
 func TestStatesOfKindsThatAreOff(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")

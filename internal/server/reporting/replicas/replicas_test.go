@@ -103,12 +103,12 @@ func (s *store) running(id string) (a *Announcer, stop func()) {
 	return a, stop
 }
 
-// adopt tells the announcer that the server took in a revision.
+// adopt lets the announcer observe that the server took in a revision.
 func adopt(a *Announcer, revision int64) {
 	a.Observe(snapshot.Read{Begin: time.Now(), Changed: true, Snapshot: &snapshot.Snapshot{Revision: text(revision)}})
 }
 
-// summary is a state in short: the stored generation, and that which each server enforces.
+// summary is a state in short: the stored revision, and the revision that each server enforces.
 type summary struct {
 	Stored  string
 	InForce bool
@@ -257,8 +257,8 @@ func TestStatesThatAreNot(t *testing.T) {
 	}
 }
 
-// A server whose lease was taken away announces itself again, and judges nothing
-// by what it might read meanwhile.
+// A server whose lease was revoked announces itself again. It does not judge requests by reads
+// from the time in between.
 func TestLostAnnouncementIsMadeAgain(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")
@@ -304,8 +304,8 @@ func TestAServerIsAloneUntilAnotherIsAnnounced(t *testing.T) {
 	check(b, true)
 }
 
-// The state of a registration names the webhooks that a server does not call. It is
-// written again only when they change.
+// The state of a registration names the webhooks that a server does not call. The server writes
+// its announcement again only when they change.
 func TestSkippedWebhooksAreTold(t *testing.T) {
 	s := newStore(t)
 	first := s.write("podpolicy")

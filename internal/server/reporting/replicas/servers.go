@@ -25,19 +25,20 @@ import (
 // Servers is the plural under which AdmissionServers are served.
 const Servers = "admissionservers"
 
-// maxLifetime bounds how long an announcement lasts, in seconds: a server that ended without a
-// word keeps registrations from being in force for as long.
+// maxLifetime bounds how long an announcement lasts, in seconds. A server that ends without
+// withdrawing its announcement keeps registrations from being in force until the announcement
+// expires.
 const maxLifetime = 300
 
-// AdmissionServers is a storage of what servers announce: those of Gatehouse themselves, and
-// those that are judged by the registrations here, such as aggregated ones, which write their
-// own (S22.20). It is safe for concurrent use.
+// AdmissionServers is a storage of the announcements of servers. Gatehouse servers write theirs
+// to etcd. Other servers that judge requests by the registrations here, such as aggregated
+// servers, write theirs through this storage (S22.20). It is safe for concurrent use.
 type AdmissionServers struct {
 	etcd   *clientv3.Client
 	prefix string
 }
 
-// NewAdmissionServers returns the storage of what is announced below prefix.
+// NewAdmissionServers returns the storage of the announcements below prefix.
 func NewAdmissionServers(etcd *clientv3.Client, prefix string) *AdmissionServers {
 	return &AdmissionServers{etcd: etcd, prefix: prefix}
 }
@@ -112,7 +113,7 @@ func (s *AdmissionServers) List(ctx context.Context, _ *metainternalversion.List
 	return list, nil
 }
 
-// Addresses returns the addresses that servers announce, without the given one.
+// Addresses returns the addresses that servers announce, without those equal to except.
 func (s *AdmissionServers) Addresses(ctx context.Context, except string) ([]string, error) {
 	list, err := s.List(ctx, nil)
 	if err != nil {
@@ -127,8 +128,8 @@ func (s *AdmissionServers) Addresses(ctx context.Context, except string) ([]stri
 	return addresses, nil
 }
 
-// Update implements rest.Updater. It creates what is not there: a server announces itself, and
-// renews that, in the same way.
+// Update implements rest.Updater. It creates an object that does not exist: a server makes and
+// renews its announcement in the same way.
 func (s *AdmissionServers) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, o *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	old, lease, err := s.get(ctx, name)
 	created := apierrors.IsNotFound(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 )
 
-// Resource is the plural under which States are served.
+// Resource is the plural under which RegistrationStates are served.
 const Resource = "registrationstates"
 
 // States is a storage of RegistrationStates, which can be read only. It is safe
@@ -38,21 +38,21 @@ type States struct {
 	prefix      string
 	mark        string
 	collections []registrations.Collection
-	// problems says what is wrong with a registration.
+	// problems returns the problems of a registration.
 	problems func(ctx context.Context, resource, name string) []v1alpha1.Problem
-	// costs says what the expressions of a registration cost.
+	// costs returns the costs of the expressions of a registration.
 	costs func(resource, name string) []v1alpha1.ExpressionCost
 }
 
-// WithCosts has the states tell what the expressions of policies cost. It is called before
-// the states are served.
+// WithCosts adds the costs of the expressions of policies to the states. The caller calls it
+// before the states are served.
 func (s *States) WithCosts(costs func(resource, name string) []v1alpha1.ExpressionCost) *States {
 	s.costs = costs
 	return s
 }
 
-// WithProblems has the states tell what is wrong with registrations. It is called before
-// the states are served.
+// WithProblems adds the problems of registrations to the states. The caller calls it before the
+// states are served.
 func (s *States) WithProblems(problems func(ctx context.Context, resource, name string) []v1alpha1.Problem) *States {
 	s.problems = problems
 	return s
@@ -87,9 +87,8 @@ func (s *States) NamespaceScoped() bool { return false }
 // GetSingularName implements rest.SingularNameProvider.
 func (s *States) GetSingularName() string { return "registrationstate" }
 
-// Get implements rest.Getter. It is consistent: a registration whose write was
-// acknowledged is there. One that was deleted is there as long as a server
-// enforces it.
+// Get implements rest.Getter. The read is consistent: it finds a registration whose write was
+// acknowledged. It finds a deleted registration as long as a server enforces it.
 func (s *States) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	resource, object, ok := strings.Cut(name, ".")
 	i := slices.IndexFunc(s.collections, func(c registrations.Collection) bool { return c.Resource == resource })
@@ -112,7 +111,7 @@ func notFound(name string) error {
 	return apierrors.NewNotFound(v1alpha1.SchemeGroupVersion.WithResource(Resource).GroupResource(), name)
 }
 
-// List implements rest.Lister. Of field selectors it knows metadata.name.
+// List implements rest.Lister. It supports the field selector metadata.name.
 func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (runtime.Object, error) {
 	found, err := s.read(ctx, "", func(revision int64) []clientv3.Op {
 		var ops []clientv3.Op
@@ -137,17 +136,17 @@ func (s *States) List(ctx context.Context, o *metainternalversion.ListOptions) (
 // names of their states.
 type versions map[string]int64
 
-// server is one that is announced.
+// server is an announced server.
 type server struct {
 	name string
 	announce.Announcement
-	// enforces is what it judges requests by; nil when it has taken in the last
-	// write of all, and so enforces what is stored.
+	// enforces are the registrations by which the server judges requests. It is nil when the
+	// server has taken in the last write of all, and so enforces what is stored.
 	enforces versions
 }
 
-// ignores reports whether the server enforces no registration of the kind that the
-// state of this name is of.
+// ignores reports whether the server enforces no registration of the resource in the name of a
+// state.
 func (s *server) ignores(name string) bool {
 	resource, _, _ := strings.Cut(name, ".")
 	return slices.Contains(s.Off, resource)
@@ -157,7 +156,8 @@ func (s *server) ignores(name string) bool {
 const static = -1
 
 // read returns the states of the registrations that the operations get, and of those of
-// manifest files. If wanted is set, it is the name of the only one that is wanted of these.
+// manifest files. If wanted is set, it is the name of the only state to return of those of
+// manifest files.
 func (s *States) read(ctx context.Context, wanted string, at func(revision int64) []clientv3.Op) ([]v1alpha1.RegistrationState, error) {
 	ops := append([]clientv3.Op{clientv3.OpGet(s.mark), clientv3.OpGet(s.prefix, clientv3.WithPrefix())}, at(0)...)
 	response, err := s.etcd.Txn(ctx).Then(ops...).Commit()
@@ -215,16 +215,16 @@ func (s *States) read(ctx context.Context, wanted string, at func(revision int64
 	return states, nil
 }
 
-// enforced returns the registrations of a server that has yet to take in the last
-// write, and took in the newest one at the given revision.
+// enforced returns the registrations that a server enforces that has not yet taken in the last
+// write. newest is the latest revision that the server has taken in.
 func (s *States) enforced(ctx context.Context, at func(int64) []clientv3.Op, newest, last int64) (versions, error) {
 	if newest == 0 {
-		// It has read nothing and judges nothing.
+		// The server has read nothing and judges nothing.
 		return versions{}, nil
 	}
 	response, err := s.etcd.Txn(ctx).Then(at(newest)...).Commit()
 	if errors.Is(err, rpctypes.ErrCompacted) {
-		// It has been quiet for long, and the last write is of this moment.
+		// The server has taken in nothing for long, and the last write was made just now.
 		response, err = s.etcd.Txn(ctx).Then(at(last - 1)...).Commit()
 	}
 	if errors.Is(err, rpctypes.ErrCompacted) {
@@ -251,8 +251,8 @@ func (s *States) versions(response *clientv3.TxnResponse, from int) versions {
 	return found
 }
 
-// state makes the state of a registration that is stored at a revision, 0 if it
-// is not.
+// state makes the state of a registration. stored is the revision of the registration, 0 if it is
+// not stored.
 func state(name string, stored int64, servers []server) v1alpha1.RegistrationState {
 	resource, object, _ := strings.Cut(name, ".")
 	out := v1alpha1.RegistrationState{

@@ -13,8 +13,8 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 )
 
-// lastSpans is how long the spans of the last requests may take on their way when the
-// server ends. A receiver that does not answer must not hold up that end.
+// lastSpans is how long a server that ends waits until the spans of the last requests are sent. A
+// receiver that does not answer must not hold up the end.
 const lastSpans = 2 * time.Second
 
 // Read reads a TracingConfiguration; nil for no file. An error names --tracing-config-file.
@@ -48,7 +48,7 @@ func New(ctx context.Context, configuration *tracingapi.TracingConfiguration, id
 	return tracer{provider}, nil
 }
 
-// tracer is a provider that does not hold up the end of the server.
+// tracer is a provider that holds up the end of the server for lastSpans at most.
 type tracer struct{ tracing.TracerProvider }
 
 // Shutdown implements tracing.TracerProvider.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A file that cannot be used is one sentence, which names the flag and what is wrong.
+// The error about a file that cannot be used is one sentence, which names the flag and the fault.
 func TestTracingConfigurationIsChecked(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
 	for _, c := range []struct{ name, text, says string }{

@@ -21,9 +21,9 @@ import (
 const (
 	// maxPeers bounds the servers that are asked for one trace.
 	maxPeers = 16
-	// peerTimeout bounds how long they have to answer.
+	// peerTimeout bounds how long the servers may take to answer.
 	peerTimeout = 3 * time.Second
-	// maxPeerAnswer bounds what is read of an answer, in bytes.
+	// maxPeerAnswer bounds how much of an answer is read, in bytes.
 	maxPeerAnswer = 32 << 20
 )
 
@@ -32,13 +32,13 @@ const (
 type Peers struct {
 	// Addresses returns the URLs of the servers. The servers may be gone.
 	Addresses func(context.Context) ([]string, error)
-	// Transport reaches the servers, as a proxy that may say in headers who the user is.
+	// Transport sends requests to the servers, as a proxy that may name the user in headers.
 	Transport http.RoundTripper
 }
 
 // find asks the servers for a trace, as the user of the request in ctx, who needs the right to list
-// traces there. The result is nil if no server has it. The second result says why servers could
-// not be asked; it is empty if all answered.
+// traces there. The first result is nil if no server has the trace. The second result says why
+// servers did not answer; it is empty if all answered.
 func (p *Peers) find(ctx context.Context, name string) (*v1alpha1.AdmissionTrace, string) {
 	caller, ok := request.UserFrom(ctx)
 	if p == nil || !ok {
@@ -80,7 +80,8 @@ func (p *Peers) find(ctx context.Context, name string) (*v1alpha1.AdmissionTrace
 	return nil, note
 }
 
-// ask asks one server. It lists, since a server that is asked for a list asks no others.
+// ask asks one server for a trace. It sends a list, since a server does not pass lists on to
+// other servers.
 func (p *Peers) ask(ctx context.Context, address, namespace, name string, caller user.Info) (*v1alpha1.AdmissionTrace, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Scheme != "https" || base.Host == "" {
@@ -119,7 +120,7 @@ func (p *Peers) ask(ctx context.Context, address, namespace, name string, caller
 	}
 	for i := range list.Items {
 		if t := &list.Items[i]; t.Name == name && (namespace == "" || t.Namespace == namespace) {
-			// The codec sets the kind; the version counts on that server only.
+			// The codec sets the kind. The resourceVersion has a meaning on that server only.
 			t.TypeMeta, t.ResourceVersion = metav1.TypeMeta{}, ""
 			return t, nil
 		}

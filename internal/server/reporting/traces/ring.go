@@ -19,8 +19,8 @@ type Ring struct {
 
 	mu struct {
 		sync.Mutex
-		// version is that of the latest entry. It starts with the time, so that a client
-		// that saw an earlier run of the server is behind, and not ahead.
+		// version is the version of the latest entry. It starts with the time, so that the
+		// version of a client that saw an earlier run of the server is lower, and not higher.
 		version        int64
 		byID           map[string]*entry
 		plain, notable queue
@@ -28,7 +28,7 @@ type Ring struct {
 	}
 }
 
-// entry is a trace in the ring. Its fields are the ring's.
+// entry is a trace in the ring. The ring's mutex guards its fields.
 type entry struct {
 	trace   *trace.Trace
 	version int64
@@ -51,8 +51,8 @@ func NewRing(bound int) *Ring {
 	return r
 }
 
-// Add keeps a trace, and with it the steps that still come. A trace that does not fit in
-// the ring alone is left out.
+// Add keeps a trace, with the steps that are added to it later. A trace that is larger than the
+// whole ring is left out.
 func (r *Ring) Add(t *trace.Trace) {
 	steps := t.Len()
 	e := &entry{trace: t, size: t.Size(), notable: t.Outcome() != trace.OutcomeAllowed}
@@ -68,7 +68,7 @@ func (r *Ring) Add(t *trace.Trace) {
 	}
 }
 
-// grown takes in that a trace in the ring has more steps. It becomes the newest one.
+// grown notes that a trace in the ring has more steps. The trace becomes the newest one.
 func (r *Ring) grown(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,9 +80,8 @@ func (r *Ring) grown(e *entry) {
 	r.push(e, watch.Modified)
 }
 
-// push makes a trace the newest one, tells watchers and makes room: the oldest plain
-// traces go first, and the oldest notable ones when these have more than half of the
-// room. The lock is held.
+// push makes a trace the newest one, notifies watchers and makes room. The oldest plain traces go
+// first, but the oldest notable ones if these take more than half of the room. The lock is held.
 func (r *Ring) push(e *entry, event watch.EventType) {
 	r.mu.version++
 	e.version = r.mu.version
@@ -109,7 +108,7 @@ func (r *Ring) queue(e *entry) *queue {
 	return &r.mu.plain
 }
 
-// remove takes out an entry that is there.
+// remove removes an entry that the queue has.
 func (q *queue) remove(e *entry) {
 	q.bytes -= e.size
 	i, _ := slices.BinarySearchFunc(q.entries, e.version, func(e *entry, version int64) int { return cmp.Compare(e.version, version) })
@@ -121,7 +120,7 @@ func (q *queue) remove(e *entry) {
 	q.entries = slices.Delete(q.entries, i, i+1)
 }
 
-// Bytes is about how many bytes the traces take.
+// Bytes returns about how many bytes the traces take.
 func (r *Ring) Bytes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +133,7 @@ type kept struct {
 	version int64
 }
 
-// get returns the trace of an ID.
+// get returns the trace with an ID.
 func (r *Ring) get(id string) (kept, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

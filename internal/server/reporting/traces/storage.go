@@ -34,8 +34,9 @@ type Storage struct {
 	options trace.RecordOptions
 }
 
-// NewStorage returns a storage of the traces in a ring; nil stands for a server that keeps
-// none. A trace that is asked for by its name and is not in the ring is asked for at peers.
+// NewStorage returns a storage of the traces in a ring; a nil ring stands for a server that keeps
+// no traces. When a client asks for a trace by its name and the ring does not have it, the
+// storage asks peers.
 func NewStorage(ring *Ring, peers *Peers, o trace.RecordOptions) *Storage {
 	if ring == nil {
 		ring = NewRing(0)
@@ -63,14 +64,14 @@ func (s *Storage) Destroy() {}
 // NamespaceScoped implements rest.Scoper.
 func (s *Storage) NamespaceScoped() bool { return true }
 
-// Unplaced says that some objects are in no namespace, and that all can be read by name
-// without one.
+// Unplaced marks a storage in which some objects are in no namespace, and all objects can be read
+// by name without a namespace.
 func (s *Storage) Unplaced() {}
 
 // GetSingularName implements rest.SingularNameProvider.
 func (s *Storage) GetSingularName() string { return "admissiontrace" }
 
-// Get implements rest.Getter. Without a namespace in ctx, it finds the traces of all.
+// Get implements rest.Getter. Without a namespace in ctx, it finds the traces of all namespaces.
 func (s *Storage) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	if k, ok := s.ring.get(name); ok {
 		if t := s.convert(k, request.NamespaceValue(ctx), nil, nil); t != nil {
@@ -96,7 +97,7 @@ func (s *Storage) List(ctx context.Context, o *metainternalversion.ListOptions) 
 	fields, labels := selectors(o)
 	if fields != nil {
 		if name, ok := fields.RequiresExactMatch("metadata.name"); ok {
-			// Records of the others need not be made.
+			// Records of the other traces need not be made.
 			all = slices.DeleteFunc(all, func(k kept) bool { return k.trace.ID != name })
 		}
 	}
@@ -108,8 +109,9 @@ func (s *Storage) List(ctx context.Context, o *metainternalversion.ListOptions) 
 	return list, nil
 }
 
-// Watch implements rest.Watcher. A trace that makes room for others is deleted; one that
-// did so between a list and a watch from its version is deleted without an event.
+// Watch implements rest.Watcher. A trace that is removed to make room gets an event Deleted. If
+// it is removed between a list and a watch from the list's version, the watch has no event for
+// it.
 func (s *Storage) Watch(ctx context.Context, o *metainternalversion.ListOptions) (watch.Interface, error) {
 	var after int64
 	bookmark := false
@@ -145,8 +147,8 @@ func selectors(o *metainternalversion.ListOptions) (fields.Selector, labels.Sele
 	return o.FieldSelector, o.LabelSelector
 }
 
-// convert returns a trace as it is served, nil when it is not in the namespace, or not
-// selected. An empty namespace stands for all.
+// convert returns a trace as it is served, nil when it is not in the namespace or not selected.
+// An empty namespace stands for all namespaces.
 func (s *Storage) convert(k kept, namespace string, fields fields.Selector, selector labels.Selector) *v1alpha1.AdmissionTrace {
 	subject := k.trace.Subject()
 	own := subject.Namespace
@@ -178,7 +180,7 @@ func selects(s fields.Selector, t *v1alpha1.AdmissionTrace) bool {
 	return true
 }
 
-// values are those of a field, as v1alpha1.Fields says.
+// values returns the values of a field, as v1alpha1.Fields says.
 func values(t *v1alpha1.AdmissionTrace, field string) []string {
 	switch r := &t.Request; field {
 	case "metadata.name":

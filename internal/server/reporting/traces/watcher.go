@@ -12,17 +12,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 )
 
-// maxBehind is how many events a watcher may be behind. The traces of a watcher that is
-// behind are kept beyond the bound of the ring, and so there is a bound in bytes besides:
-// a part of the ring's, or minBehind if that is less.
+// maxBehind is how many events a watcher may be behind. The traces for a watcher that is behind
+// stay in memory beyond the bound of the ring, and so there is also a bound in bytes: a part of
+// the ring's bound, or minBehind if that is more.
 const (
 	maxBehind  = 4096
 	behindPart = 8
 	minBehind  = 64 << 10
 )
 
-// watcher passes on what comes into a ring. It makes the records in its own
-// goroutine, so that requests do not wait for watchers.
+// watcher passes on the traces that come into a ring. It makes the records in its own goroutine,
+// so that requests do not wait for watchers.
 type watcher struct {
 	ring    *Ring
 	convert func(kept) *v1alpha1.AdmissionTrace
@@ -43,7 +43,8 @@ type change struct {
 	size int
 }
 
-// tell tells all watchers of an event. The lock is held.
+// tell queues an event for all watchers, and ends watchers that are too far behind. The lock is
+// held.
 func (r *Ring) tell(event watch.EventType, e *entry) {
 	for w := range r.mu.watchers {
 		if len(w.behind) >= maxBehind || w.behindBytes+e.size > max(r.bound/behindPart, minBehind) {
@@ -60,9 +61,9 @@ func (r *Ring) tell(event watch.EventType, e *entry) {
 	}
 }
 
-// watch passes on what is in the ring after a version, and then what comes. convert
-// returns nil for what the watcher does not want. With bookmark set, a bookmark follows
-// after what was there at first.
+// watch passes on the traces in the ring after a version, and then those that come. convert
+// returns nil for traces that the watcher does not want. With bookmark set, a bookmark follows
+// after the first traces.
 func (r *Ring) watch(ctx context.Context, after int64, bookmark bool, convert func(kept) *v1alpha1.AdmissionTrace) *watcher {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watcher{ring: r, convert: convert, result: make(chan watch.Event), wake: make(chan struct{}, 1), stop: stop}

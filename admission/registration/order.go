@@ -115,9 +115,9 @@ func (e *Entry) Place() string {
 	return e.Configuration
 }
 
-// Ordered returns the entries of an object that matter for the order: all initializers, and the
-// entries of webhooks or policies if the object asks for an order. It returns none for other
-// objects.
+// Ordered returns the entries of an object that matter for the order: all initializers of a
+// configuration. For a MutatingWebhookConfiguration or a MutatingAdmissionPolicy that asks for
+// an order, it returns one entry that stands for the object. It returns none for other objects.
 func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
 	if resource.Group != GroupName {
 		return nil

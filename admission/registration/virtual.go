@@ -27,8 +27,8 @@ func IsVirtual(resource schema.GroupResource) bool {
 	return false
 }
 
-// Warnings returns warnings for the writer of a valid registration object: one for each rule
-// that names virtual resources (S1.36).
+// Warnings returns warnings for the writer of a valid registration object: one for each virtual
+// resource that a rule names (S1.36).
 func Warnings(obj runtime.Object) []string {
 	var warnings []string
 	warn := func(path *field.Path, from string, groups, resources []string) {

@@ -184,9 +184,9 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// selects reports whether the rule leaves out some requests. Every object that is created is in
-// a main resource, and every user is in system:authenticated or system:unauthenticated, so such
-// lists alone leave out nothing.
+// selects reports whether the rule selects only a part of the requests. A list of all resources
+// without their subresources does not count, because every created object is in a main
+// resource. The group system:authenticated does not count either.
 func (r *Rule) selects() bool {
 	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*") || slices.Contains(r.Resources, "*")
 	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")

@@ -81,7 +81,7 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 	}
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		if initializers.Shows(u) {
-			// The annotation may have the list: move it to the field.
+			// Merge may have put the list into the annotation: move it to the field.
 			if err := initializers.Expose(content); err != nil {
 				return nil, err
 			}

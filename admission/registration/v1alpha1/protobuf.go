@@ -27,18 +27,18 @@ func (in *ExternalAdmissionHookConfiguration) Marshal() ([]byte, error) { return
 // Marshal returns the list in protobuf.
 func (in *ExternalAdmissionHookConfigurationList) Marshal() ([]byte, error) { return marshal(in) }
 
-// Unmarshal adds what data has in protobuf to the object.
+// Unmarshal adds the fields in data, which is protobuf, to the object.
 func (in *InitializerConfiguration) Unmarshal(data []byte) error { return unmarshal(data, in) }
 
-// Unmarshal adds what data has in protobuf to the list.
+// Unmarshal adds the fields in data, which is protobuf, to the list.
 func (in *InitializerConfigurationList) Unmarshal(data []byte) error { return unmarshal(data, in) }
 
-// Unmarshal adds what data has in protobuf to the object.
+// Unmarshal adds the fields in data, which is protobuf, to the object.
 func (in *ExternalAdmissionHookConfiguration) Unmarshal(data []byte) error {
 	return unmarshal(data, in)
 }
 
-// Unmarshal adds what data has in protobuf to the list.
+// Unmarshal adds the fields in data, which is protobuf, to the list.
 func (in *ExternalAdmissionHookConfigurationList) Unmarshal(data []byte) error {
 	return unmarshal(data, in)
 }

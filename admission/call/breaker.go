@@ -45,7 +45,8 @@ const (
 // the server has no failures, allow costs one atomic read.
 type breaker struct {
 	mode Breaker
-	// name is the name of the server in a Circuit, and observe is called with each change; nil for none.
+	// name is the name of the server in a Circuit. observe, if not nil, is called with each
+	// change of the circuit.
 	name    string
 	observe func(Circuit)
 	// troubled is set from the first failure to the next success.

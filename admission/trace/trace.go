@@ -410,8 +410,8 @@ type Call struct {
 	Sent bool
 	// Fate says whether the answer was used.
 	Fate Fate
-	// Host is the host that the webhook's certificate has to be valid for; empty when
-	// the certificate was not seen. Deprecated are the names of what is deprecated about the certificate.
+	// Host is the host that the webhook's certificate has to be valid for; empty when the
+	// certificate was not seen. Deprecated names what is deprecated about the certificate.
 	Host       string
 	Deprecated []string
 

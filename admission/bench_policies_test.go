@@ -99,8 +99,8 @@ func TestPoliciesThatDoNotMatchAllocateNothing(t *testing.T) {
 	}
 }
 
-// The bindings of a policy that say the same are one, so that what a policy costs does not
-// grow with them (F1).
+// The bindings of a policy that match the same requests and params form one group, so that what
+// a policy costs does not grow with them (F1).
 func TestManyBindingsAllocateAsOne(t *testing.T) {
 	if randomSets < 10000 {
 		t.Skip("the race detector allocates")

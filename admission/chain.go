@@ -22,10 +22,10 @@ type Plugin struct {
 	Interface admission.Interface
 }
 
-// Chain joins plugins to what a server runs for every write: two passes over
-// the list, in order, each ended by the first error (S9.1). The mutating pass
-// is run once more when a mutating webhook changed the object (S5.16). Each
-// pass and each plugin in it are measured (S10).
+// Chain joins plugins to the admission that a server runs for every write. It makes two passes
+// over the list, in order. The first error ends a pass (S9.1). The mutating pass runs once more
+// when a plugin asks for it because a webhook or a policy changed the object (S5.16). Metrics
+// measure each pass and each plugin in it (S10).
 //
 // The result is safe for concurrent use if the plugins are.
 func Chain(plugins ...Plugin) Passes {
@@ -46,8 +46,8 @@ type Passes interface {
 	admission.ValidationInterface
 }
 
-// twice runs the mutating pass again when a plugin asked for it. There is no
-// third time: a request for it in the second pass has no effect.
+// twice runs the mutating pass again when a plugin asked for a second pass. There is never a
+// third one: asking again in the second pass has no effect.
 type twice struct {
 	Passes
 }
@@ -59,7 +59,7 @@ func (t *twice) Validate(ctx context.Context, a admission.Attributes, o admissio
 	return t.Passes.Validate(ctx, a, o)
 }
 
-// note tells the trace of the request, if somebody follows it, what the request is about.
+// note writes into the trace of the request, if it has one, what the request is about.
 func note(ctx context.Context, a admission.Attributes) {
 	t := trace.FromContext(ctx)
 	if t == nil {
@@ -106,9 +106,10 @@ func (t *twice) Admit(ctx context.Context, a admission.Attributes, o admission.O
 	return t.Passes.Admit(ctx, a, o)
 }
 
-// recording returns a plugin that adds its verdicts to the trace of the request, if
-// somebody follows it. It takes part in the same passes. The plugins of an Engine add
-// what they do themselves; others is how many of them stand before this plugin.
+// recording returns a plugin that does what p does, in the same passes, and adds its verdicts
+// to the trace of the request, if the request has one. The plugins of an Engine add their own
+// steps to the trace, so recording returns them as they are. others is how many plugins of an
+// Engine stand before p.
 func recording(p Plugin, others int) admission.Interface {
 	if _, ok := p.Interface.(acting); ok {
 		return p.Interface
@@ -127,7 +128,7 @@ func recording(p Plugin, others int) admission.Interface {
 	return p.Interface
 }
 
-// recorded is a compiled-in plugin.
+// recorded is a compiled-in plugin whose verdicts are added to traces.
 type recorded struct {
 	admission.Interface
 	name   string

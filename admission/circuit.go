@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Target is how it stands with a webhook server that was called lately by a
-// plugin. Each plugin finds out for itself.
+// Target is the state of a webhook server that a plugin called lately. Each plugin has its own
+// connections and circuits, so the state of one server can differ between plugins.
 type Target struct {
 	// Plugin is the name of the plugin.
 	Plugin string
@@ -30,8 +30,9 @@ func (e *Engine) Targets() []Target {
 	return list
 }
 
-// Skipped returns which webhooks of a snapshot are not called now, by source and
-// in order (S5.1), as servers announce them. It is cheap when there are none.
+// Skipped returns the webhooks of a snapshot that the engine does not call now, as servers
+// announce them: by source, and those of a source in order (S5.1). The call is cheap when there
+// are none.
 func (e *Engine) Skipped(s *snapshot.Snapshot) []announce.Skipped {
 	var list []announce.Skipped
 	for _, c := range e.callers {

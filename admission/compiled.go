@@ -13,30 +13,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// Predictor is a compiled-in plugin that can say what it would reject a request with, nil
-// if it would not, without any effect but, in the mutating pass, on the object. The
-// verdict of other compiled-in plugins is not part of a plan, and neither is one that is
-// ErrNotPredicted.
+// Predictor is a compiled-in plugin that can predict its verdict. Predict returns the error
+// with which the plugin would reject the request, nil if it would admit it. Predict has no
+// effect, except that it may change the object in the mutating pass. A plan has no verdict of a
+// plugin that does not implement Predictor, or whose Predict returns ErrNotPredicted.
 type Predictor interface {
 	Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error
 }
 
-// ErrNotPredicted is what Predict returns when the plugin cannot judge without an effect.
+// ErrNotPredicted is the error of Predict when the plugin cannot judge the request without an
+// effect.
 var ErrNotPredicted = errors.New("the verdict cannot be predicted")
 
-// Described is a compiled-in plugin that can tell what it is about. A plan and a trace
+// Described is a compiled-in plugin that says which requests concern it. A plan and a trace
 // leave out its steps on other requests.
 type Described interface {
-	// Concerns reports whether the plugin may change or refuse a request. It must not be
-	// false for one that it does.
+	// Concerns reports whether the plugin may change or refuse a request. Concerns must be true
+	// for every request that the plugin does change or refuse.
 	Concerns(a admission.Attributes) bool
-	// Changes reports whether the plugin may change the object of a request that it is
-	// concerned with. Where it does, a plan and a trace tell what changed.
+	// Changes reports whether the plugin may change the object of a request that concerns it.
+	// If it may, a plan and a trace show what changed.
 	Changes() bool
-	// Reads is what the plugin reads to judge a request; nil attributes mean any request.
+	// Reads lists the resources that the plugin reads to judge a request; nil attributes mean
+	// any request.
 	Reads(a admission.Attributes) []Read
-	// DependsOnOthers reports whether the verdict depends on what the plugins before this
-	// one made of the object.
+	// DependsOnOthers reports whether the verdict depends on how earlier plugins changed the
+	// object.
 	DependsOnOthers() bool
 }
 
@@ -53,28 +55,29 @@ func concerns(p admission.Interface, a admission.Attributes) bool {
 	return !ok || d.Concerns(a)
 }
 
-// mayChange reports whether a plugin may change the object of a request that it is
-// concerned with.
+// mayChange reports whether a plugin may change the object of a request that concerns it.
 func mayChange(p admission.Interface, a admission.Attributes) bool {
 	d, ok := p.(Described)
 	return ok && d.Changes() && a.GetObject() != nil
 }
 
-// watched says what compiled-in plugins change of one object. The copy that one plugin's
-// work is compared with serves the next one, too, unless something else came between.
+// watched finds out what compiled-in plugins change in one object. Each compares the object
+// with the copy that the last comparison left, unless a plugin of an Engine ran in between:
+// then a new copy is made.
 type watched struct {
 	before runtime.Object
 	// size is about how many bytes an object takes; 0 while nothing has changed.
 	size int
-	// chained reports whether the change that was returned last keeps before in memory, too.
+	// chained reports whether the last change that was returned also keeps the object of before
+	// in memory.
 	chained bool
-	// since is how many plugins of other kinds had been there when the copy was made.
+	// since is how many plugins of an Engine had run when the copy was made.
 	since int
 }
 
 type watchedKey struct{}
 
-// watching returns a context in which the changes of one object are watched.
+// watching returns a context that carries a watched for the object of one pass.
 func watching(ctx context.Context) context.Context {
 	return context.WithValue(ctx, watchedKey{}, &watched{})
 }
@@ -103,16 +106,17 @@ func (w *watched) changed(a admission.Attributes, o admission.ObjectInterfaces) 
 	return c
 }
 
-// change implements trace.Change by two objects that nobody changes any more.
+// change implements trace.Change by two objects, which never change again.
 type change struct {
 	before, after runtime.Object
 	kind          schema.GroupVersionKind
 	interfaces    admission.ObjectInterfaces
-	// size is how many bytes this change keeps in memory that no change before it keeps.
+	// size is about how many bytes this change keeps in memory, without those that an earlier
+	// change keeps already.
 	size int
 }
 
-// Patch implements trace.Change. A change that cannot be shown is none.
+// Patch implements trace.Change. It returns nil when the difference cannot be computed.
 func (c *change) Patch() []byte {
 	patch, err := objects.Difference(c.before, c.after, c.kind, c.interfaces)
 	if err != nil {

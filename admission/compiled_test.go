@@ -55,7 +55,7 @@ func labellingPlugin(key string) described {
 	}}}}
 }
 
-// othersPlugin acts on what is registered, and so leaves its own record.
+// othersPlugin acts on registrations, and so makes its own record.
 type othersPlugin struct{ mutator }
 
 func (othersPlugin) acts() *registration.Descriptor { return nil }

@@ -43,8 +43,8 @@ type pluginConfiguration struct {
 	Configuration json.RawMessage `json:"configuration"`
 }
 
-// engineConfiguration is the configuration of a plugin of the engine. Those of policies
-// have no kubeConfigFile.
+// engineConfiguration is the configuration of a plugin of the engine. The configurations of the
+// policy plugins have no kubeConfigFile.
 type engineConfiguration struct {
 	APIVersion         string  `json:"apiVersion"`
 	Kind               string  `json:"kind"`
@@ -63,7 +63,8 @@ var (
 		{"apiserver.config.k8s.io/v1alpha1", "WebhookAdmission"},
 		{"apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"},
 	}
-	// pluginConfigurations are the types of the engine's plugins' configurations.
+	// pluginConfigurations are the types that the configuration of each plugin of the engine
+	// may have.
 	pluginConfigurations = map[string][]typeMeta{
 		MutatingWebhookName: webhookConfigurations, ValidatingWebhookName: webhookConfigurations, GenericWebhookName: webhookConfigurations,
 		MutatingPolicyName:   {{"apiserver.config.k8s.io/v1", "MutatingAdmissionPolicyConfiguration"}},
@@ -71,12 +72,12 @@ var (
 	}
 )
 
-// LoadConfiguration reads the file of --admission-control-config-file, YAML or
-// JSON (S9.12), and the configurations of the engine's plugins it holds or points
-// to (S9.13, S21.1). An empty file name gives the zero Configuration.
+// LoadConfiguration reads the file of --admission-control-config-file, YAML or JSON (S9.12),
+// and the configurations of the engine's plugins that the file holds or points to (S9.13,
+// S21.1). An empty file name gives the zero Configuration.
 //
-// Reading is strict: an unknown or repeated field is an error, and every error
-// names the file. Entries of plugins that are not known here are ignored.
+// Reading is strict: an unknown or repeated field is an error, and every error names the file.
+// Entries of plugins that the engine does not have are ignored.
 func LoadConfiguration(file string) (*Configuration, error) {
 	c, err := load(file)
 	return c, files.Shorten(err)
@@ -110,18 +111,18 @@ func load(file string) (*Configuration, error) {
 	return c, nil
 }
 
-// KubeConfigFile returns the absolute name of the kubeconfig whose users the
-// webhook plugin of that name authenticates as; empty when it has none (S8.12).
+// KubeConfigFile returns the absolute name of the kubeconfig whose users the webhook plugin of
+// that name authenticates as; empty when no kubeconfig is configured (S8.12).
 func (c *Configuration) KubeConfigFile(plugin string) string {
 	return c.kubeConfigs[plugin]
 }
 
 // StaticManifestsDir returns the absolute name of the directory with the manifests of the
-// plugin of that name; empty when it has none (S21.2).
+// plugin of that name; empty when no directory is configured (S21.2).
 func (c *Configuration) StaticManifestsDir(plugin string) string { return c.manifests[plugin] }
 
-// Exclusions returns the exclusion rules; nil when there are none (S23). They take effect in
-// a snapshot: snapshot.Options.Local has them with Local.WithExclusions.
+// Exclusions returns the exclusion rules; nil when there are none (S23). The rules take effect
+// when snapshot.Options.Local returns them as part of a Local (Local.WithExclusions).
 func (c *Configuration) Exclusions() *exclusion.Rules { return c.exclusions }
 
 // SameExclusions reports whether another configuration has the same exclusion rules.
@@ -138,16 +139,17 @@ func (c *Configuration) Plugins() []string {
 	return names
 }
 
-// Raw returns the configuration of the plugin of that name as it was written,
-// nil when there is none. Of several entries the first counts. A configuration
-// in the entry itself counts before the file that the entry points to, which is
-// relative to the directory of the file that names it.
+// Raw returns the configuration of the plugin of that name as it was written, nil when there is
+// none. The first of several entries counts. A configuration in the entry itself takes
+// precedence over the file that the entry points to. The path of that file is relative to the
+// directory of the file that names it.
 func (c *Configuration) Raw(plugin string) ([]byte, error) {
 	data, _, err := c.raw(plugin)
 	return data, err
 }
 
-// raw is Raw, and says which file the configuration is in, unless it is the main one.
+// raw is Raw, and also returns the name of the file that has the configuration, unless it is
+// the main file.
 func (c *Configuration) raw(plugin string) (data []byte, file string, err error) {
 	i := slices.IndexFunc(c.plugins, func(p pluginConfiguration) bool { return p.Name == plugin })
 	if i < 0 {
@@ -243,7 +245,7 @@ func checkType(got typeMeta, want []typeMeta) error {
 	return fmt.Errorf("apiVersion %q, kind %q is unknown: use %s", got.apiVersion, got.kind, alternatives(want))
 }
 
-// unmarshalStrict reads YAML, and JSON with it.
+// unmarshalStrict reads YAML or JSON.
 func unmarshalStrict(data []byte, into any) error {
 	plain, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {

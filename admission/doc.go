@@ -20,19 +20,19 @@
 //
 //	registrations --compile--> Snapshot --plan--> Steps --run--> Trace
 //
-// It takes the snapshot of registrations that is in force (package snapshot),
-// plans which entries have a rule for the request (package plan), and runs the plan
-// (package dispatch), which reaches webhooks by package call and speaks to them
-// in the formats of package review. What happened is part of the request's Trace
-// (package trace); metrics, audit annotations, warnings and the log are read from it. A
-// request that no rule matches ends with the plan and costs no allocation.
+// It takes the snapshot of registrations that is in force (package snapshot), plans which
+// entries have a rule for the request (package plan), and runs the plan (package dispatch).
+// Package dispatch calls webhooks by package call, in the formats of package review. The
+// request's Trace (package trace) records what happened; metrics, audit annotations, warnings
+// and the log are read from the Trace. A request that no rule matches ends with the plan and
+// costs no allocation.
 //
-// Engine.Plan says what a chain would do with a request, without doing it. Traced follows
-// requests through both passes, so that each has one Trace.
+// Engine.Plan predicts what a chain would do with a request. Traced follows requests through
+// both passes, so that each has one Trace.
 //
 // # The plugins
 //
-//   - NamespaceLifecycle refuses to create in namespaces that are not there.
+//   - NamespaceLifecycle refuses to create objects in namespaces that do not exist.
 //   - Initializers gives new objects the initializers of InitializerConfigurations, and
 //     decides who may change them. An object of a typed kind carries the list in an
 //     annotation (package initializers).

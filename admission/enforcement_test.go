@@ -141,7 +141,8 @@ func hard(objects []runtime.Object) []runtime.Object {
 	return list
 }
 
-// idle edits what is to ask for nothing. Messages name webhooks by their place, which stays.
+// idle edits objects so that they ask for nothing. Messages name webhooks by their place, which
+// stays.
 func idle[T any](list []T, edit func(*T)) {
 	for i := range list {
 		edit(&list[i])

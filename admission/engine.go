@@ -19,14 +19,14 @@ import (
 
 // Options configure an Engine.
 type Options struct {
-	// Snapshots has the registrations in force; it must be set. Of
-	// a *snapshot.Refresher, the caller runs Run.
+	// Snapshots has the registrations in force; it must be set. If it is a *snapshot.Refresher,
+	// the caller must run Run.
 	Snapshots Snapshots
 	// Namespaces is where namespaces are looked up; it must be set.
 	Namespaces Namespaces
-	// Authorizer is what match conditions ask by the variable authorizer, and who decides
-	// about uninitialized objects (S11.17). With nil, conditions that use it fail, and
-	// no user may write an uninitialized object.
+	// Authorizer answers match conditions that use the variable authorizer, and decides who may
+	// write uninitialized objects (S11.17). With nil, conditions that use the variable fail,
+	// and no user may write an uninitialized object.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Params has the objects that admission policies refer to. With nil no kind is known,
 	// and a policy with a paramKind fails.
@@ -34,53 +34,53 @@ type Options struct {
 	// Schemas has the schemas of the kinds that mutating admission policies change. With
 	// nil, a mutation of type ApplyConfiguration fails.
 	Schemas Schemas
-	// Registrations, if set, is where the initializers that are registered now are read
-	// when an InitializerConfiguration is written through this server: all of them must
-	// have an order together. A server that does not store them leaves it nil.
+	// Registrations, if set, reads the initializers that are registered now. The engine reads
+	// them when a client writes an InitializerConfiguration through this server, because all of
+	// them together must have an order. A server that does not store InitializerConfigurations
+	// leaves Registrations nil.
 	Registrations snapshot.Reader
-	// Configuration says as whom each webhook plugin authenticates. Nil means
-	// anonymously.
+	// Configuration has the credentials that each webhook plugin authenticates with. With nil,
+	// every plugin is anonymous.
 	Configuration *Configuration
-	// ExternalCertFile and ExternalKeyFile are a client certificate and its key,
-	// PEM files that are read again when they change. They are presented to the
-	// external hooks (v1alpha1) that the configuration has no user for (S12.13).
-	// Both or neither are set.
+	// ExternalCertFile and ExternalKeyFile are a client certificate and its key, PEM files that
+	// are read again when they change. The engine presents the certificate to the external
+	// hooks (v1alpha1) that the configuration has no user for (S12.13). Set both or neither.
 	ExternalCertFile, ExternalKeyFile string
-	// Resolver finds the endpoints of webhooks behind services. Nil means that
-	// the DNS name of the service is dialed (S8.3).
+	// Resolver finds the endpoints of webhooks behind services. With nil, the engine dials the
+	// DNS name of the service (S8.3).
 	Resolver call.Resolver
-	// Dial opens connections to webhooks, with what the resolver said or the URL
-	// names as address. Nil means TCP (S8.10).
+	// Dial opens connections to webhooks. The address is an endpoint that the resolver
+	// returned, or the host and port of the URL. Nil means TCP (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Wrap, if set, wraps the transport to each webhook server: tests answer for webhooks so. It
-	// must not send a request twice.
+	// Wrap, if set, wraps the transport to each webhook server, for example so that a test can
+	// answer in place of webhooks. The wrapper must not send a request twice.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// Breaker says which failures in a row make a webhook server be skipped until
-	// it answers again: failures to connect, unless it says otherwise.
+	// Breaker says which failures count against a webhook server. After several of them in a
+	// row, the engine skips the server until it answers again. The zero value counts failures
+	// to connect.
 	Breaker call.Breaker
 	// MaxInFlight limits the concurrent calls of a plugin to one webhook server;
 	// further ones wait. Zero means 200.
 	MaxInFlight int
-	// StepAside is called with the context of a request that has waited for
-	// webhooks for 100 ms, or is about to call one that took that long the last
-	// time; and what it returns when the request goes on. A host that bounds the
-	// requests it handles at once need not count it meanwhile. Nil means that
-	// nothing is called.
+	// StepAside, if set, is called with the context of a request that has waited for webhooks
+	// for 100 ms, or is about to call a webhook that took that long the last time. The engine
+	// calls the function that StepAside returns when the request goes on. A host that limits
+	// concurrent requests need not count the request in between.
 	StepAside func(context.Context) (back func())
 	// Reviews has webhooks judge the virtual resources of S2.41, too, as in Kubernetes before
 	// 1.37 (S26.4).
 	Reviews bool
-	// Serial turns off that mutating webhooks which declare no side effects and
-	// may be reinvoked are called before their turn. Verdicts are the same; it is for a
-	// comparison of what is called with another server.
+	// Serial makes the engine call every mutating webhook only in its turn. Without Serial, a
+	// webhook that declares no side effects and may be reinvoked can be called earlier.
+	// Verdicts are the same in both cases. Serial is for tests that compare the calls of two
+	// servers.
 	Serial bool
 	// Skips records in traces why hooks were not called.
 	Skips bool
-	// Observer is given traces: that of a whole request where Traced is in the server's
-	// chain of handlers and is given nothing of its own, and otherwise one for every run
-	// of a plugin in which a rule matched. It must not change the trace, and the request
-	// waits for it. It may be called at the same time by several requests. Nil means that
-	// nothing is called.
+	// Observer, if set, receives one trace for every run of a plugin in which a rule matched,
+	// unless Traced is in the server's chain of handlers: the done function of Traced then
+	// receives one trace for the whole request. Observer must not change the trace, and the
+	// request waits for Observer. Several requests may call Observer at the same time.
 	Observer func(*trace.Trace)
 }
 
@@ -145,8 +145,9 @@ func New(o Options) (*Engine, error) {
 }
 
 // Initializers returns the plugin that gives new objects the initializers of
-// InitializerConfigurations, and decides who may change the list (S11). It takes part in
-// both passes. Waiting creates, expiry and what readers see are up to the server.
+// InitializerConfigurations, and decides who may change the list (S11). It takes part in both
+// passes. The server is responsible for creates that wait, for expiry, and for hiding
+// uninitialized objects from readers.
 func (e *Engine) Initializers() admission.Interface { return e.initializers }
 
 // MutatingWebhooks returns the plugin that runs the hooks of
@@ -209,7 +210,8 @@ func (e *Engine) hooks(source registration.Source) (runner, error) {
 	return dispatcher.Run, nil
 }
 
-// circuits has the circuits of a plugin's webhook servers counted and logged.
+// circuits returns a function that counts and logs changes of the circuits of a plugin's
+// webhook servers.
 func circuits(plugin string) func(call.Circuit) {
 	observe := trace.Circuits(plugin)
 	return func(c call.Circuit) { observe(trace.Circuit(c)) }

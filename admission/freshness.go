@@ -11,19 +11,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// freshness are the metrics of how registrations are read, and what else requests are judged
-// by (S10.6).
+// freshness has the metrics of the reads of registrations, and of other data that requests are
+// judged by (S10.6).
 type freshness struct {
 	reads *metrics.HistogramVec
 	// slow counts reads that took longer than slowRead.
 	slow *metrics.CounterVec
-	// since is from when the age of registrations counts: the beginning of the
-	// last read that succeeded, or of the first one while none has.
+	// since is the time from which the age of registrations counts: the beginning of the last
+	// read that succeeded, or of the first read while none has succeeded.
 	since atomic.Pointer[time.Time]
 }
 
-// slowRead is how long a read may take without being counted as slow. Many reads that are
-// slow say that the store has more to do than it can.
+// slowRead is how long a read may take without being counted as slow. Many slow reads mean that
+// the store is overloaded.
 const slowRead = time.Second
 
 func newFreshness() *freshness {
@@ -42,8 +42,8 @@ func newFreshness() *freshness {
 	}
 }
 
-// gauge is the age, computed whenever it is asked for: that of a read that hangs
-// must grow.
+// gauge is the age of registrations, computed whenever the metrics are collected: the age must
+// grow while a read hangs.
 func (f *freshness) gauge() metrics.GaugeFunc {
 	return metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission", Name: "registrations_age_seconds",
@@ -61,7 +61,7 @@ func (f *freshness) age() float64 {
 }
 
 func (f *freshness) count(r snapshot.Read) {
-	// One that is late was counted when it failed.
+	// A late read was counted as slow when it failed.
 	if r.Latency > slowRead && !r.Late {
 		f.slow.WithLabelValues("registrations").Inc()
 	}
@@ -82,13 +82,13 @@ var shared = sync.OnceValue(func() *freshness {
 	return f
 })
 
-// CountRead adds a read of registrations to the metrics that the process serves at
-// /metrics: the age of registrations, and how long reads take (S10.6). It is meant
-// for the Observer of snapshot.Options. Servers in one process share the metrics;
-// the age is that of the one that read last.
+// CountRead adds a read of registrations to the metrics that the process serves at /metrics:
+// the age of registrations, and how long reads take (S10.6). CountRead is meant for the
+// Observer of snapshot.Options. Servers in one process share the metrics; the age is that of
+// the server that read last.
 func CountRead(r snapshot.Read) { shared().count(r) }
 
-// CountParamsRead adds a read of params, which took so long, to the same metrics.
+// CountParamsRead adds a read of params and how long it took to the same metrics.
 func CountParamsRead(took time.Duration) {
 	if took > slowRead {
 		shared().slow.WithLabelValues("params").Inc()

@@ -20,11 +20,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// initializerPlugin gives new objects their initializers, and decides who may change them
-// later. It is initializers.Plugin, fed by snapshots, with a record.
+// initializerPlugin gives new objects their initializers, and decides which users may change
+// the list later. It is an initializers.Plugin that reads snapshots and records what it does in
+// traces.
 type initializerPlugin struct {
 	*initializers.Plugin
-	// verdicts judges as the plugin does, and gives objects no initializers.
+	// verdicts judges requests as the plugin does, but gives objects no initializers.
 	verdicts  *initializers.Plugin
 	snapshots Snapshots
 	publisher *trace.Publisher
@@ -48,7 +49,8 @@ func (p *initializerPlugin) acts() *registration.Descriptor {
 	return registration.Initializing.Descriptor()
 }
 
-// Predict implements Predictor. Which initializers a new object gets is up to the plan.
+// Predict implements Predictor. The plan, not Predict, says which initializers a new object
+// gets.
 func (p *initializerPlugin) Predict(ctx context.Context, pass registration.Pass, a admission.Attributes, o admission.ObjectInterfaces) error {
 	switch {
 	case !p.Handles(a.GetOperation()):
@@ -117,18 +119,18 @@ func (p *initializerPlugin) Admit(ctx context.Context, a admission.Attributes, o
 	return err
 }
 
-// turn is a write of an uninitialized object, which is the work of the initializers whose
-// turn it is.
+// turn describes a write of an uninitialized object. The initializers whose turn it is are
+// assumed to have made the write.
 type turn struct {
 	pending []initializers.Initializer
 	written []byte
 	edits   []trace.Edit
-	// names are whose turn it is.
+	// names are the initializers whose turn it is.
 	names []string
 }
 
-// turn returns what a request writes that is about an uninitialized object, nil when the
-// request is about something else, or when nobody looks at its trace.
+// turn describes what a request changes in an uninitialized object. It returns nil when the
+// request is about something else, or when its trace has no observer.
 func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) *turn {
 	if a.GetOperation() != admission.Update || a.GetSubresource() != "" || a.GetObject() == nil || a.GetOldObject() == nil ||
 		!initializers.Has(a.GetOldObject()) || roundOf(a) > 0 || !p.publisher.Observed(ctx) {
@@ -143,7 +145,7 @@ func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o 
 		return nil
 	}
 	t := &turn{pending: stored.Pending}
-	// A change that cannot be shown is none: it cannot fail the request.
+	// A difference that cannot be computed counts as no change, and does not fail the request.
 	t.written, _ = objects.Difference(before, after, a.GetKind(), o)
 	t.edits = objects.Edits(before, t.written, a.GetKind(), o)
 	parallel := func(string) bool { return false }
@@ -159,8 +161,7 @@ func (p *initializerPlugin) turn(ctx context.Context, a admission.Attributes, o 
 	return t
 }
 
-// finish finds out whose turn it was: that of the initializers that the request completed,
-// if it completed any.
+// finish sets names to the initializers that the request completed, if it completed any.
 func (t *turn) finish(a admission.Attributes) {
 	left, err := initializers.Get(a.GetObject())
 	if err != nil {
@@ -204,8 +205,8 @@ func (p *initializerPlugin) Validate(ctx context.Context, a admission.Attributes
 	return err
 }
 
-// record publishes what the plugin did. A turn is nil when the request gave the object its
-// initializers, or was rejected.
+// record publishes what the plugin did. t is nil when the plugin gave the object its
+// initializers, or rejected the request.
 func (p *initializerPlugin) record(ctx context.Context, a admission.Attributes, start time.Time, err error, t *turn) {
 	request := plan.NewRequest(a)
 	run := &trace.Run{Request: dispatch.RequestOf(&request), Source: registration.Initializing, Start: start, Latency: time.Since(start), Err: err}

@@ -12,20 +12,21 @@ import (
 
 // Snapshots has the registrations in force. A *snapshot.Refresher is one.
 type Snapshots interface {
-	// Acquire returns a snapshot that a request may be judged by. The error is
-	// the API status that the client gets when there is none (S11.11).
+	// Acquire returns a snapshot that may judge a request. When there is none, the error is the
+	// API status that the client gets (S11.11).
 	Acquire(ctx context.Context, subject snapshot.Subject) (*snapshot.Snapshot, error)
-	// Static returns what manifest files register, at any time; nil for nothing (S21.17).
+	// Static returns the registrations of manifest files, at any time; nil when there are none
+	// (S21.17).
 	Static() *snapshot.Snapshot
 }
 
-// acting is a plugin of an Engine: one that acts on what is registered, and adds what it
-// does to the trace itself.
+// acting is a plugin of an Engine. It acts on registrations, and adds its steps to the trace
+// itself.
 type acting interface {
 	acts() *registration.Descriptor
 }
 
-// judging judges requests by the registrations of one source, hooks or policies.
+// judging judges requests by the registrations of one source, which are hooks or policies.
 type judging struct {
 	source    registration.Source
 	snapshots Snapshots
@@ -34,7 +35,7 @@ type judging struct {
 	reviews bool
 }
 
-// runner runs the candidates of a request, of which there is one at least.
+// runner runs the candidates of a request; there is at least one.
 type runner func(context.Context, admission.Attributes, admission.ObjectInterfaces, *snapshot.Snapshot, *plan.Request, []plan.Candidate) error
 
 func (j *judging) acts() *registration.Descriptor { return j.source.Descriptor() }
@@ -45,15 +46,17 @@ func (j *judging) Handles(o admission.Operation) bool {
 	return o != admission.Delete || j.source != registration.MutatingPolicies
 }
 
-// Rehearsed are the attributes of a request that a server does not store, although what is
-// registered judges it as one that is: a rehearsal is a dry run to all other plugins.
+// Rehearsed are the attributes of a rehearsal: a request whose object the server does not
+// store. Registrations judge it as if the server stored the object. To all other plugins it is
+// a dry run.
 type Rehearsed interface {
 	admission.Attributes
-	// AsMade returns the attributes as those of the request that is rehearsed.
+	// AsMade returns the attributes of the request that is rehearsed, as its client would make
+	// it.
 	AsMade() admission.Attributes
 }
 
-// decide judges a request. One that no rule matches costs no allocation.
+// decide judges a request. A request that no rule matches costs no allocation.
 func (j *judging) decide(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if r, ok := a.(Rehearsed); ok {
 		a = r.AsMade()
@@ -72,9 +75,9 @@ func (j *judging) decide(ctx context.Context, a admission.Attributes, o admissio
 	return j.run(ctx, a, o, s, &kept, candidates)
 }
 
-// acquire returns the snapshot that a source judges a request by, nil when nothing that
-// is registered applies to it. That is asked first, so that a broken registration can be
-// repaired while there is no snapshot (S2.40).
+// acquire returns the snapshot that a source judges a request by, nil when no registration can
+// apply to the request. acquire checks this before it asks for a snapshot, so that a broken
+// registration can be repaired while there is no snapshot (S2.40).
 func acquire(ctx context.Context, from Snapshots, source registration.Source, a admission.Attributes, reviews bool) (*snapshot.Snapshot, error) {
 	switch plan.ReachOf(source, a.GetKind(), a.GetResource().GroupResource(), reviews) {
 	case plan.Nothing:
@@ -89,7 +92,7 @@ func acquire(ctx context.Context, from Snapshots, source registration.Source, a 
 	})
 }
 
-// mutatingPlugin and validatingPlugin put it into a pass.
+// mutatingPlugin and validatingPlugin put judging into a pass.
 type (
 	mutatingPlugin   struct{ judging }
 	validatingPlugin struct{ judging }

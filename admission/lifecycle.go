@@ -18,19 +18,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Namespaces is where the engine learns about namespaces. Its methods may be
-// called at the same time, and what they return must not be changed.
+// Namespaces gives the engine the namespaces of the cluster. Its methods must be safe for
+// concurrent use. Callers must not change the objects that the methods return.
 type Namespaces interface {
-	// Cached returns a namespace as a watch last showed it, nil when it showed
-	// none. It does no I/O.
+	// Cached returns a namespace as a watch last showed it, nil when the watch has not shown
+	// the namespace. Cached does no I/O.
 	Cached(name string) *corev1.Namespace
-	// Live reads a namespace from where it is stored. The error of one that
-	// does not exist is an API status with reason NotFound.
+	// Live reads a namespace from where it is stored. If the namespace does not exist, the
+	// error is an API status with reason NotFound.
 	Live(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// ClusterNamespaces are the namespaces of a cluster: a lister that a watch feeds
-// for what is cached, a client for what is live.
+// ClusterNamespaces are the namespaces of a cluster. Cached reads from a lister that a watch
+// feeds, and Live from a client.
 type ClusterNamespaces struct {
 	Lister corelisters.NamespaceLister
 	Client kubernetes.Interface
@@ -54,7 +54,7 @@ const (
 	// distrust is how long the cache is not trusted when it shows a namespace
 	// as active whose deletion was admitted here.
 	distrust = 30 * time.Second
-	// maxDistrusted bounds how many namespaces are remembered for that.
+	// maxDistrusted bounds how many namespaces the plugin distrusts at once.
 	maxDistrusted = 1000
 )
 

@@ -19,27 +19,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// PlanOptions say what a plan tells, and to whom.
+// PlanOptions say what a plan contains, and what its caller may see.
 type PlanOptions struct {
-	// All adds what does not apply, with the reason.
+	// All adds the entries that do not apply to the request, each with the reason.
 	All bool
-	// Hidden says of sources why the caller may not see their entries; they are left
-	// out, and the plan says so.
+	// Hidden has the sources whose entries the caller may not see, each with the reason. The
+	// plan leaves out these entries, and says so.
 	Hidden map[registration.Source]string
-	// NamespaceHidden, if set, says why the caller may not see the request's namespace:
-	// tests that depend on its labels are then unknown, and compiled-in plugins are not
-	// asked.
+	// NamespaceHidden, if set, says why the caller may not see the request's namespace: tests
+	// that depend on the namespace's labels are then unknown, and the plan does not ask
+	// compiled-in plugins.
 	NamespaceHidden string
-	// Unread, if set, says of compiled-in plugins, by name, why the caller may not see
-	// what they read: these are not asked.
+	// Unread, if set, has the names of the compiled-in plugins that read what the caller may
+	// not see, each with the reason. The plan does not ask these plugins.
 	Unread map[string]string
-	// Prepares reports whether the server prepares an object between the passes, as those do that
-	// store objects: it generates the name, and may take nothing but the status of an object
-	// that was sent for its status. What depends on the rest of that object is then unknown.
+	// Prepares reports whether the server prepares an object between the passes, as servers
+	// that store objects do. Such a server generates the name. From an object that was sent to
+	// the status subresource, it may take nothing but the status. Tests that depend on the rest
+	// of that object are then unknown.
 	Prepares bool
-	// ParamHidden, if set, says why the caller may not see objects that policies refer
-	// to; empty when they may. The name is empty for those of a selector. Policies that are
-	// evaluated with them are then unknown.
+	// ParamHidden, if set, says why the caller may not see the objects that policies refer to
+	// as params; it returns "" when the caller may. The name is empty for params that a
+	// selector finds. Verdicts of policies with hidden params are unknown.
 	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
 }
 
@@ -63,9 +64,9 @@ func (p hiddenParams) List(ctx context.Context, kind schema.GroupVersionKind, na
 	return p.Params.List(ctx, kind, namespace, selector)
 }
 
-// Plan says what a chain of plugins does with a request, by the registrations that are
-// in force. No webhook is called, and the attributes' objects are not changed. The error
-// is that of Snapshots.
+// Plan predicts what a chain of plugins does with a request, by the registrations that are in
+// force. It calls no webhook, and does not change the objects of the attributes. The error
+// comes from Snapshots.Acquire.
 func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) (*plan.Plan, error) {
 	s, err := e.options.Snapshots.Acquire(ctx, snapshot.Subject{
 		Source: registration.Mutating, Resource: a.GetResource().GroupResource(), Operation: a.GetOperation(),
@@ -76,7 +77,7 @@ func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attribute
 	return e.PlanWith(ctx, s, chain, a, o, options), nil
 }
 
-// PlanWith is Plan by a given snapshot.
+// PlanWith is like Plan, with a given snapshot.
 func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options PlanOptions) *plan.Plan {
 	p := dispatch.Predict(a, e.options.Schemas, options.Prepares, func(a admission.Attributes) plan.Objects { return objects.New(a, o) })
 	p.Request.Reviews = e.options.Reviews
@@ -96,9 +97,9 @@ func (e *Engine) PlanWith(ctx context.Context, s *snapshot.Snapshot, chain []Plu
 	return plan.New(ctx, Links(chain, p.Attributes, o, &options), s, &p.Request, o.GetEquivalentResourceMapper(), in, options.All)
 }
 
-// Links describes the plugins of a chain for a plan about a request: those that act on
-// registrations, and of the others those that the request concerns. A plan by these links
-// changes the object of the attributes, and has no other effect.
+// Links describes the plugins of a chain for a plan about a request: the plugins of an Engine,
+// and the compiled-in plugins that the request concerns. A plan that uses these links changes
+// the object of the attributes, and has no other effect.
 func Links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces, options *PlanOptions) []plan.Link {
 	list := make([]plan.Link, 0, len(chain))
 	for _, p := range chain {
@@ -129,8 +130,8 @@ func Links(chain []Plugin, a admission.Attributes, o admission.ObjectInterfaces,
 	return list
 }
 
-// completed are the attributes of a request in a pass: the validating one has the name that was
-// generated.
+// completed returns the attributes of a request in a pass. In the validating pass they have the
+// name that the server generated.
 func completed(a admission.Attributes, pass registration.Pass) admission.Attributes {
 	if pass != registration.ValidatingPass || a.GetName() != "" || a.GetObject() == nil {
 		return a
@@ -143,7 +144,8 @@ func completed(a admission.Attributes, pass registration.Pass) admission.Attribu
 		a.GetSubresource(), a.GetOperation(), a.GetOperationOptions(), a.IsDryRun(), a.GetUserInfo())
 }
 
-// judge returns what asks a plugin about a request, and what it changes.
+// judge returns a function that predicts the verdict of a plugin about a request, and what the
+// plugin changes.
 func judge(p admission.Interface, predictor Predictor, a admission.Attributes, o admission.ObjectInterfaces) func(context.Context, registration.Pass) ([]byte, error) {
 	watch := mayChange(p, a)
 	return func(ctx context.Context, pass registration.Pass) ([]byte, error) {

@@ -29,9 +29,9 @@ type Known struct {
 	Default bool
 }
 
-// Recommended returns the engine's own plugins in the recommended order (S9.3, S9.4,
-// S19.2). A host with plugins of its own inserts them: mutators before
-// MutatingWebhookName, quota at the end.
+// Recommended returns the engine's own plugins in the recommended order (S9.3, S9.4, S19.2). A
+// host inserts its own plugins into the list: plugins that mutate before MutatingWebhookName,
+// quota at the end.
 func Recommended() []Known {
 	list := []Known{{NamespaceLifecycleName, true}}
 	for _, source := range registration.InOrder() {
@@ -40,9 +40,10 @@ func Recommended() []Known {
 	return list
 }
 
-// Plugins returns the plugins of these names, in their order. Those that act on registrations
-// are the Engine's own. other makes every other one: nil, or a nil result without an error,
-// stands for what the Engine can make itself, NamespaceLifecycle. The error names the plugin.
+// Plugins returns the plugins with these names, in this order. Plugins that act on
+// registrations are the Engine's own, and other makes all others. When other is nil, or returns
+// nil without an error, the Engine can make NamespaceLifecycle itself. The error names the
+// plugin that could not be made.
 func (e *Engine) Plugins(names []string, other func(name string) (admission.Interface, error)) ([]Plugin, error) {
 	list := make([]Plugin, 0, len(names))
 	for _, name := range names {
@@ -64,7 +65,8 @@ func (e *Engine) Plugins(names []string, other func(name string) (admission.Inte
 	return list, nil
 }
 
-// acting returns the plugin of a name that acts on registrations; nil when there is none.
+// acting returns the plugin with a name among those that act on registrations; nil when there
+// is none.
 func (e *Engine) acting(name string) admission.Interface {
 	for _, p := range []interface {
 		admission.Interface
@@ -77,8 +79,7 @@ func (e *Engine) acting(name string) admission.Interface {
 	return nil
 }
 
-// Selection is what the flags say about which plugins run. Its zero value is
-// the default set.
+// Selection has the flags that say which plugins run. Its zero value is the default set.
 type Selection struct {
 	// Control is --admission-control: exactly these plugins, in this order.
 	// Empty means that the flag was not given.

@@ -44,7 +44,7 @@ func (e *Engine) mutations(source registration.Source) (runner, error) {
 	return policies.Mutate, nil
 }
 
-// policies evaluates the policies of a source.
+// policies returns the evaluator of the policies of a source.
 func (e *Engine) policies(source registration.Source) (*dispatch.Policies, error) {
 	return dispatch.NewPolicies(dispatch.PolicyOptions{
 		Source:          source,
@@ -58,7 +58,7 @@ func (e *Engine) policies(source registration.Source) (*dispatch.Policies, error
 	})
 }
 
-// namespace returns a namespace with all that policies see of it (S17.5).
+// namespace returns a namespace for the variable namespaceObject of policies (S17.5).
 func (e *Engine) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	if ns := e.options.Namespaces.Cached(name); ns != nil {
 		return ns, nil

@@ -12,32 +12,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
-// Problem is what keeps a policy or a binding from doing what it is there for, or is not
-// what its author can have meant.
+// Problem is something that keeps a policy or a binding from working, or that its author cannot
+// have intended.
 type Problem struct {
-	// Code names it, for programs; Message is a sentence for people.
+	// Code names the problem, for programs; Message is a sentence for people.
 	Code    string
 	Message string
 }
 
 // The codes of problems that are not those of package plan.
 const (
-	// PolicyNotFound: there is no policy that the binding puts into force.
+	// PolicyNotFound: the policy that the binding refers to does not exist.
 	PolicyNotFound = "PolicyNotFound"
 	// DoesNotCompile: an expression does not compile (S16.3).
 	DoesNotCompile = "DoesNotCompile"
-	// RepeatedVariable: a variable of that name comes later, and counts (D77).
+	// RepeatedVariable: a later variable has the same name, and replaces the earlier one (D77).
 	RepeatedVariable = "RepeatedVariable"
-	// ParamKindNotWatched: no object of the kind can be a param (S15.14).
+	// ParamKindNotWatched: the server watches no objects of the kind, so none can be a param
+	// (S15.14).
 	ParamKindNotWatched = "ParamKindNotWatched"
 	// NoAuthorizer: an audit annotation asks the authorizer, which always fails (D59).
 	NoAuthorizer = "NoAuthorizer"
 )
 
-// Problems returns what is wrong with an entry of a snapshot, if it is a policy or a
-// binding: that it refers to something that does not exist, and what does not work in its
-// expressions (S20.9). It compiles them, and looks for params where that does not depend on
-// the request.
+// Problems returns what is wrong with an entry of a snapshot, if it is a policy or a binding:
+// references to objects that do not exist, and errors in expressions (S20.9). Problems compiles
+// the expressions. It looks for params unless their namespace depends on the request.
 func (e *Engine) Problems(ctx context.Context, s *snapshot.Snapshot, entry *snapshot.Entry) []Problem {
 	switch {
 	case entry.Policy != nil:
@@ -71,8 +71,8 @@ func (e *Engine) problemsOfPolicy(ctx context.Context, entry *snapshot.Entry) []
 	return list
 }
 
-// paramScope reports whether the params of a policy are in namespaces, and what is wrong with
-// their kind.
+// paramScope reports whether the params of a policy are namespaced, and returns the problem
+// with their kind, if any.
 func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namespaced bool, problem *Problem) {
 	p := policy.Entry.Policy
 	if p.ParamKind == nil {
@@ -94,7 +94,8 @@ func (e *Engine) paramScope(ctx context.Context, policy *snapshot.Entry) (namesp
 	return namespaced, nil
 }
 
-// kindsWithParams is implemented by Params that know which kinds that are served have no params.
+// kindsWithParams is implemented by Params that know which kinds cannot be params although a
+// server serves them.
 type kindsWithParams interface {
 	HasParams(kind schema.GroupVersionKind) bool
 }
@@ -116,7 +117,7 @@ func (e *Engine) problemsOfBinding(ctx context.Context, s *snapshot.Snapshot, en
 	case !namespaced && ref.Namespace != "":
 		return []Problem{{plan.BadParamRef.String(), fmt.Sprintf("spec.paramRef.namespace: %s is not in namespaces", kind.Kind)}}
 	case namespaced && ref.Namespace == "":
-		// Where the params are depends on the request.
+		// The namespace of the params depends on the request.
 		return nil
 	}
 	missing := false

@@ -27,7 +27,7 @@ type random struct{ *rand.Rand }
 
 func newRandom(seed uint64) random { return random{rand.New(rand.NewPCG(seed, 11))} }
 
-// in reports what is true once in n times.
+// in returns true once in n times, at random.
 func (r random) in(n int) bool { return r.IntN(n) == 0 }
 
 func pick[T any](r random, list ...T) T { return list[r.IntN(len(list))] }
@@ -288,7 +288,7 @@ func (n randomNamespaces) Live(_ context.Context, name string) (*corev1.Namespac
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
-// alice may read pods, and write uninitialized objects; nobody else may.
+// alice may read pods and write uninitialized objects; no other user may.
 type alice struct{}
 
 func (alice) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {

@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// TraceHeader is the header of an answer that names the trace of the request. It is there
-// when admission judged the request.
+// TraceHeader is the header of an answer that names the trace of the request. An answer has the
+// header when admission judged the request.
 const TraceHeader = "Gatehouse-Trace"
 
-// Traced follows requests through both passes: next handles them, with a context that
-// carries a trace, and done is given the trace of each request that admission judged when
-// next has returned. Traced must stand where requests have their RequestInfo, and
-// directly around what runs admission. Without it, the runs of an Engine's plugins are
-// traces of their own (Options.Observer).
+// Traced follows requests through both passes. next handles each request with a context that
+// carries a trace. When next has returned, Traced calls done with the trace if admission judged
+// the request. Traced must stand where requests have their RequestInfo, and directly around the
+// handler that runs admission. Without Traced, every run of an Engine's plugin has a trace of
+// its own (Options.Observer).
 //
-// When a request is answered because its time is over, admission may go on for a while:
-// done can ask for the steps that are still to come with Trace.Late.
+// When the server answers a request because its time is over, admission may go on for a while:
+// done can get the later steps with Trace.Late.
 func Traced(next http.Handler, done func(*trace.Trace)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !judged(r) {
@@ -54,8 +54,8 @@ func judged(r *http.Request) bool {
 	return true
 }
 
-// tracedWriter adds the header when the answer begins. Admission may still run then, after
-// a time-out, so that only the goroutine that answers touches the headers.
+// tracedWriter adds the header when the answer begins. After a time-out admission may still run
+// then, so only the goroutine that answers touches the headers.
 type tracedWriter struct {
 	http.ResponseWriter
 	trace *trace.Trace
@@ -66,7 +66,8 @@ var _ responsewriter.UserProvidedDecorator = (*tracedWriter)(nil)
 
 func (w *tracedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Header has the header also for handlers that take it to answer elsewhere, later.
+// Header sets TraceHeader before it returns, for handlers that keep the returned headers and
+// answer later, elsewhere.
 func (w *tracedWriter) Header() http.Header {
 	header := w.ResponseWriter.Header()
 	if !w.begun && w.trace.Judged() {

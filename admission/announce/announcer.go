@@ -16,9 +16,9 @@ import (
 const path = "/apis/gatehouse.dev/v1alpha1/admissionservers"
 
 const (
-	// timeout bounds one write.
+	// timeout bounds one write of the announcement.
 	timeout = 2 * time.Second
-	// retryAfter is how long after one that failed the next write is made.
+	// retryAfter is how long the Announcer waits after a failed write.
 	retryAfter = 500 * time.Millisecond
 )
 
@@ -27,8 +27,8 @@ type Options struct {
 	// Main reaches the main server, with the right to update and delete admissionservers of
 	// gatehouse.dev. Its group and version do not matter.
 	Main rest.Interface
-	// Name names this run of this server; no other one may ever have the same. Address is where
-	// clients reach it, for people.
+	// Name names this run of this server. No other run of a server may ever have the same name.
+	// Address is where clients reach the server, for people.
 	Name, Address string
 	// MaxStaleness is that of the snapshot.Refresher; 0 means 5 s.
 	MaxStaleness time.Duration
@@ -50,7 +50,8 @@ func New(o Options) *Announcer {
 	return &Announcer{Log: NewLog(o.Address, o.MaxStaleness, o.Off), options: o}
 }
 
-// Reader returns a reader whose results are used only while the main server knows of this one.
+// Reader returns a reader that fails unless the announcement of this server is sure to last as
+// long as requests may be judged by the result.
 func (a *Announcer) Reader(r snapshot.Reader) snapshot.Reader { return reader{r, a} }
 
 type reader struct {
@@ -68,8 +69,8 @@ func (r reader) Read(ctx context.Context, since snapshot.Version) (snapshot.Regi
 	return found, err
 }
 
-// Announce makes the server known. It must have returned before the first read that requests
-// may be judged by begins.
+// Announce writes the announcement for the first time. It must have returned before the first
+// read begins whose result may judge requests.
 func (a *Announcer) Announce(ctx context.Context) error {
 	if err := a.tell(ctx); err != nil {
 		return fmt.Errorf("announcing this server to the main one: %w", err)
@@ -99,7 +100,7 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// admissionServer is the object as it is written.
+// admissionServer is the object that an Announcer writes.
 type admissionServer struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -109,7 +110,7 @@ type admissionServer struct {
 	Announcement
 }
 
-// tell writes what is to be known.
+// tell writes the announcement.
 func (a *Announcer) tell(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -1,13 +1,14 @@
 // Package announce reports to a main server which registrations another server enforces.
 //
-// A server that is judged by the registrations of a main server announces itself there as an
-// AdmissionServer of gatehouse.dev: Announcer writes the object, which lasts for its lifetime and
-// is written again before that is over. The registrationstates of the main server then show the
-// server among their replicas, and a registration is in force when it is so there, too (S22.20).
+// A server that judges its requests by the registrations of a main server announces itself
+// there as an AdmissionServer of gatehouse.dev. Announcer writes the object, which lasts for
+// its lifetime, and writes it again before the lifetime is over. The registrationstates of the
+// main server then show the server among their replicas, and report a registration as in force
+// only when the announced server enforces it, too (S22.20).
 //
 // That is sound because the server judges requests only by what it read while its announcement
 // was sure to last: the Reader that an Announcer returns fails otherwise. A server announces
-// itself before its first read, so that there is none that nobody waits for.
+// itself before its first read, so the main server waits for every server that judges requests.
 //
 // Log is the part that does not depend on where the announcement is written.
 package announce

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// minLifetime is how long the announcement of a server that ended without a
-	// word lasts at least.
+	// minLifetime is how long an announcement lasts at least after its server ended without
+	// withdrawing it.
 	minLifetime = 15 * time.Second
 	// Renewals is how often an announcement is renewed in its lifetime.
 	Renewals = 6
-	// Remembered is how many times of taking in registrations are announced.
+	// Remembered is how many Adoptions are announced at most.
 	Remembered = 32
 	// MaxStatic is how many registrations of manifest files are announced at most.
 	MaxStatic = 1000
@@ -101,7 +101,7 @@ func (Skipped) SwaggerDoc() map[string]string {
 	}
 }
 
-// Newest is the last revision that was taken in, 0 if none was.
+// Newest returns the last revision that was taken into use, 0 if there is none.
 func (a *Announcement) Newest() int64 {
 	if len(a.Adopted) == 0 {
 		return 0
@@ -109,7 +109,7 @@ func (a *Announcement) Newest() int64 {
 	return a.Adopted[len(a.Adopted)-1].Revision
 }
 
-// Since is when a revision was taken in at the latest, nil when it was not.
+// Since returns the time by which a revision was in use, nil when it was not.
 func (a *Announcement) Since(revision int64) *time.Time {
 	for i := range a.Adopted {
 		if a.Adopted[i].Revision >= revision {
@@ -119,8 +119,8 @@ func (a *Announcement) Since(revision int64) *time.Time {
 	return nil
 }
 
-// Log collects what a server announces, and knows how long that is sure to last. It is made by
-// NewLog, does no I/O, and is safe for concurrent use.
+// Log collects what a server announces, and knows how long the announcement is sure to last.
+// NewLog makes a Log. It does no I/O, and is safe for concurrent use.
 type Log struct {
 	address      string
 	off          []string
@@ -131,17 +131,17 @@ type Log struct {
 		sync.Mutex
 		adopted []Adoption
 		skipped []Skipped
-		// local is what is enforced and does not come from the API.
+		// local has the manifest files and exclusion rules that the server enforces.
 		local *snapshot.Local
 		// news counts the changes of the announcement.
 		news int64
-		// until is how long the announcement is sure to last.
+		// until is the time until which the announcement is sure to last.
 		until time.Time
 	}
 }
 
 // NewLog returns a Log of a server at an address, which enforces nothing of the resources in
-// off. maxStaleness is how long after the beginning of a read requests may be judged by it.
+// off. maxStaleness is how long after the beginning of a read its result may judge requests.
 func NewLog(address string, maxStaleness time.Duration, off []string) *Log {
 	return &Log{address: address, off: off, maxStaleness: maxStaleness, changed: make(chan struct{}, 1)}
 }
@@ -149,7 +149,7 @@ func NewLog(address string, maxStaleness time.Duration, off []string) *Log {
 // Lifetime is how long an announcement lasts when it is not renewed.
 func (l *Log) Lifetime() time.Duration { return max(minLifetime, 3*l.maxStaleness) }
 
-// Changed receives after a change of the announcement.
+// Changed returns a channel that receives a value after a change of the announcement.
 func (l *Log) Changed() <-chan struct{} { return l.changed }
 
 // Current returns the announcement, and the count of its changes.
@@ -170,7 +170,7 @@ func (l *Log) News() int64 {
 	return l.mu.news
 }
 
-// Observe takes in the outcome of a read of registrations.
+// Observe notes the outcome of a read of registrations.
 func (l *Log) Observe(r snapshot.Read) {
 	if r.Err != nil || !r.Changed {
 		return
@@ -190,8 +190,8 @@ func (l *Log) Observe(r snapshot.Read) {
 	l.poke()
 }
 
-// Skip takes in which webhooks the server does not call now. The announcement gives the
-// reason once for as long as that lasts.
+// Skip notes which webhooks the server does not call now. A change of nothing but the reasons
+// is not announced.
 func (l *Log) Skip(now []Skipped) {
 	now = slices.Clone(now[:min(len(now), MaxSkipped)])
 	for i := range now {
@@ -220,7 +220,7 @@ func (l *Log) poke() {
 	}
 }
 
-// Renewed takes in that the announcement was made or renewed after the given time.
+// Renewed notes that the announcement was made or renewed after the given time.
 func (l *Log) Renewed(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +233,7 @@ func (l *Log) Covers(begin time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.until.Before(begin.Add(l.maxStaleness)) {
-		// It is renewed as soon as the store answers again.
+		// The announcement is renewed as soon as the store answers again.
 		return fmt.Errorf("could not renew the announcement of this server, so other servers might not wait for it: %w", snapshot.ErrUnanswered)
 	}
 	return nil

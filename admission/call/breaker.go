@@ -17,7 +17,7 @@ const (
 	// BreakerConnect counts attempts to connect that failed or that were not
 	// done in time.
 	BreakerConnect Breaker = iota
-	// BreakerTimeout counts, besides, calls that were not answered in time.
+	// BreakerTimeout also counts calls that were not answered in time.
 	BreakerTimeout
 	// BreakerOff counts nothing.
 	BreakerOff
@@ -35,36 +35,37 @@ const (
 	// Between two attempts while a circuit is open, the first of these passes at
 	// first, then twice that, and so on up to the second.
 	firstPause, longestPause = time.Second, 10 * time.Second
-	// fairTime is what a call must have been given for its running out of time to
-	// say something about the webhook, unless it had its own timeout.
+	// fairTime is the least time with which a call that timed out counts as a failure of the
+	// webhook, when the API request left the call less than the webhook's own timeout.
 	fairTime = time.Second
 )
 
-// breaker remembers whether a webhook server can be reached. While its circuit
-// is open, one call at a time is let through to try it, after a pause. It is safe
-// for concurrent use; while all is well it costs one atomic read.
+// breaker remembers whether a webhook server can be reached. While its circuit is open, one
+// call at a time tries the server, after a pause. A breaker is safe for concurrent use. While
+// the server has no failures, allow costs one atomic read.
 type breaker struct {
 	mode Breaker
-	// name is the name of the server in a Circuit, and observe is called with each change; nil for none.
+	// name is the name of the server in a Circuit. observe, if not nil, is called with each
+	// change of the circuit.
 	name    string
 	observe func(Circuit)
 	// troubled is set from the first failure to the next success.
 	troubled atomic.Bool
 	mu       struct {
 		sync.Mutex
-		// failures are those in a row, since is when the first of them ended, last
-		// what the latest was.
+		// failures counts the failures in a row. since is when the first of them ended, and
+		// last is the latest of them.
 		failures int
 		since    time.Time
 		last     *Failure
 		open     bool
-		// probing is set while a call tries the server. The next one may when
-		// until has come, or when the server's endpoints are not those of before.
+		// probing is set while a call tries the server. The next call may try it at the time
+		// until, or earlier if the server's endpoints have changed.
 		probing bool
 		pause   time.Duration
 		until   time.Time
 		at      uint64
-		// retired is set when nobody will ask any more.
+		// retired is set when no call will use the breaker any more.
 		retired bool
 	}
 }
@@ -79,12 +80,12 @@ type Circuit struct {
 	// when the circuit was closed.
 	Failures int
 	Since    time.Time
-	// Err is how the latest of them failed; nil when the circuit was closed.
+	// Err is the error of the latest failed call; nil when the circuit was closed.
 	Err error
 }
 
-// allow reports whether a call may be made: nil, or an *openError. probe means that
-// it tries the server on behalf of all.
+// allow returns nil if a call may be made, and an *openError if not. probe reports whether the
+// call tries the server while the circuit is open.
 func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err error) {
 	if !b.troubled.Load() {
 		return false, nil
@@ -109,13 +110,14 @@ func (b *breaker) allow(now time.Time, endpoints []string) (probe bool, err erro
 type outcome uint8
 
 const (
-	// unknown: nothing, such as when the client left.
+	// unknown: the call says nothing about the server, for example because the client left.
 	unknown outcome = iota
 	reached
 	failed
 )
 
-// judge says what a call tells, which failed with e unless that is nil.
+// judge returns what a call says about the server. e is how the call failed, nil if it
+// succeeded.
 func (m Breaker) judge(e *Failure) outcome {
 	switch {
 	case e == nil || e.Class != Transport || !e.TimedOut && !e.Dial:
@@ -130,7 +132,8 @@ func (m Breaker) judge(e *Failure) outcome {
 	return failed
 }
 
-// record takes down what came of a call that was allowed.
+// record notes the outcome of a call that was allowed, and reports a change of the circuit to
+// observe.
 func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) {
 	if b.mode == BreakerOff || o != failed && !b.troubled.Load() {
 		return
@@ -140,7 +143,8 @@ func (b *breaker) record(now time.Time, o outcome, probe bool, endpoints []strin
 	}
 }
 
-// change is record without telling anybody; it returns what there is to tell.
+// change is record without the call of observe; it returns the change of the circuit, nil if
+// there is none.
 func (b *breaker) change(now time.Time, o outcome, probe bool, endpoints []string, e *Failure) *Circuit {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +189,7 @@ func (b *breaker) reset() (change *Circuit) {
 	return change
 }
 
-// retire ends the breaker's life: its circuit counts no more.
+// retire closes the circuit, and makes the breaker ignore all later outcomes.
 func (b *breaker) retire() {
 	b.mu.Lock()
 	change := b.reset()
@@ -198,7 +202,7 @@ func (b *breaker) retire() {
 
 var placeSeed = maphash.MakeSeed()
 
-// placeOf stands for a set of endpoints, in whichever order.
+// placeOf returns a hash of a set of endpoints; their order does not matter.
 func placeOf(endpoints []string) uint64 {
 	var place uint64
 	for _, e := range endpoints {
@@ -207,13 +211,13 @@ func placeOf(endpoints []string) uint64 {
 	return place
 }
 
-// openError says that a call was not made because those before it failed.
+// openError means that a call was not made because the calls before it failed.
 type openError struct {
 	target   string
 	failures int
 	since    time.Time
 	last     *Failure
-	// again is when the server is tried next; 0 while it is being tried.
+	// again is the time until the next trial call; 0 while a trial call is running.
 	again time.Duration
 }
 

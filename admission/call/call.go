@@ -28,7 +28,7 @@ const (
 	defaultMaxHeaderBytes   = 1 << 20
 	defaultMaxTargets       = 200 // S8.7
 	defaultMaxInFlight      = 200
-	// defaultTimeout is that of a hook without one (S3.4).
+	// defaultTimeout is the timeout of a hook that has none of its own (S3.4).
 	defaultTimeout = 30 * time.Second
 )
 
@@ -38,32 +38,32 @@ type Options struct {
 	Resolver Resolver
 	// Credentials authenticate this server to webhooks. Nil means anonymous.
 	Credentials *Credentials
-	// Proxy returns the proxy for a request, or nil for none. It sees services by
-	// their names. Nil means that of the environment: HTTPS_PROXY and NO_PROXY
-	// (S8.8).
+	// Proxy returns the proxy for a request, or nil for none. The URL of a request to a service
+	// has the service's name as host. A nil Proxy means the proxy of the environment:
+	// HTTPS_PROXY and NO_PROXY (S8.8).
 	Proxy func(*http.Request) (*url.URL, error)
 	// Dial opens connections. Nil means TCP with a timeout of 30 s (S8.10).
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// MaxHeaderBytes bounds the headers of an answer. Zero means 1 MiB.
 	MaxHeaderBytes int64
-	// MaxInFlight limits the concurrent calls to one webhook server;
-	// further ones wait, the one with the earliest deadline first, as long as what
-	// waits for all servers is not more than 256 MiB. Zero means 200.
+	// MaxInFlight limits the concurrent calls to one webhook server; further calls wait, and
+	// the one with the earliest deadline goes first. The bodies of all waiting calls together
+	// are at most 256 MiB; a call beyond that fails. Zero means 200.
 	MaxInFlight int
-	// Breaker says which failures in a row make a webhook server be skipped until
-	// it answers again. Zero means BreakerConnect.
+	// Breaker says which failures count against a webhook server: after several of them in a
+	// row, the server is skipped until it answers again. Zero means BreakerConnect.
 	Breaker Breaker
-	// Observe, if not nil, is called when a webhook server is skipped from now on,
-	// and when it is no longer. It must be quick.
+	// Observe, if not nil, is called when the Caller begins to skip a webhook server, and when
+	// it stops skipping the server. Observe must be quick.
 	Observe func(Circuit)
 
-	// Wrap, if not nil, wraps what sends the requests to one webhook server. It must not send a
+	// Wrap, if not nil, wraps the transport to one webhook server. The wrapper must not send a
 	// request twice.
 	Wrap func(http.RoundTripper) http.RoundTripper
 
-	// Tests set what follows. maxResponseBytes is the size beyond which an answer is an error,
-	// after decompression; the caller of Post bounds the answer where it is read. maxTargets is how
-	// many webhook servers are remembered, with their idle connections.
+	// Only tests set the fields below. maxResponseBytes is the size beyond which an answer is
+	// an error, after decompression; the caller of Post bounds the answer where it is read.
+	// maxTargets is how many webhook servers are remembered, with their idle connections.
 	maxResponseBytes int64
 	maxTargets       int
 }
@@ -72,11 +72,11 @@ type Options struct {
 type Caller struct {
 	options Options
 	targets targets
-	// waiting is what waits for a place at any of the targets.
+	// waiting counts the bodies of calls that wait for a place at any of the targets.
 	waiting bodies
 }
 
-// New returns a Caller. It is an error when a limit is negative.
+// New returns a Caller. A negative limit is an error.
 func New(o Options) (*Caller, error) {
 	if o.MaxHeaderBytes < 0 || o.MaxInFlight < 0 {
 		return nil, errors.New("limits of a webhook caller must not be negative")
@@ -120,8 +120,8 @@ func (c *Caller) Close() { c.targets.close() }
 type Invocation struct {
 	// Hook is the webhook to call.
 	Hook *registration.Entry
-	// Body is the review to send. Nil means that the hook lists no version that is
-	// known here, which is an error of its own (S3.6).
+	// Body is the review to send. Nil means that the hook lists no version that this package
+	// knows; Call then fails with class NoVersion (S3.6).
 	Body *review.Body
 	// UID is the review's uid, which the answer must repeat.
 	UID types.UID
@@ -129,30 +129,29 @@ type Invocation struct {
 	Mutating bool
 	// Timeout is how long the call may take; zero means the hook's own timeout.
 	Timeout time.Duration
-	// Facts is what Call finds out besides the answer.
+	// Facts is what Call finds out in addition to the answer.
 	Facts Facts
 }
 
-// Facts are what is to be recorded of a call besides its outcome.
+// Facts are what metrics and traces record of a call in addition to its outcome.
 type Facts struct {
 	// Sent reports whether the whole review was written to a connection.
 	Sent bool
-	// Host is the host that the webhook's certificate has to be valid for, and
-	// Deprecated names what is deprecated about it: MissingSAN, InsecureSHA1. Both are
-	// empty when there is nothing.
+	// Host is the host that the webhook's certificate has to be valid for, and Deprecated names
+	// what is deprecated about the certificate: MissingSAN, InsecureSHA1. Both fields are empty
+	// when nothing is deprecated.
 	Host       string
 	Deprecated []string
 }
 
-// Call sends a review and returns the answer, checked by [review.Decode], or the
-// reason why there is none. It takes at most the hook's timeout, counted from now,
-// and no longer than ctx allows (S7.7). A webhook is sent at most one request
-// (S7.13).
+// Call sends a review and returns the answer, checked by [review.Decode], or the reason why
+// there is none. Call takes at most the hook's timeout, counted from now, and no longer than
+// ctx allows (S7.7). It sends at most one request (S7.13).
 //
-// A webhook server that could not be reached several times in a row is not called
-// until it answers again, and one that is called too often at once is not called
-// by those who cannot wait (see Options.Breaker and Options.MaxInFlight). These
-// are errors of the classes CircuitOpen and Busy.
+// When a webhook server could not be reached several times in a row, Call fails with class
+// CircuitOpen until the server answers again (Options.Breaker). When too many calls of the
+// server are running and this call has no time to wait, Call fails with class Busy
+// (Options.MaxInFlight).
 func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *Error) {
 	h := inv.Hook
 	if inv.Body == nil {
@@ -166,8 +165,8 @@ func (c *Caller) Call(ctx context.Context, inv *Invocation) (*review.Response, *
 	return a.response, nil
 }
 
-// admissionCall delivers a review. Its parts are one value, so that they cost one
-// allocation.
+// admissionCall delivers a review. The exchange and the review are one value, so that they cost
+// one allocation.
 type admissionCall struct {
 	exchange
 	inv      *Invocation
@@ -201,7 +200,7 @@ func (a *admissionCall) read(ctx context.Context, answer *http.Response) (Class,
 		a.response = response
 		return 0, nil
 	case ctx.Err() != nil:
-		// A server that sees us leave may end its answer early.
+		// A server that notices a cancelled request may end its answer early.
 		return Transport, fmt.Errorf("reading the answer: %w", ctx.Err())
 	case errors.As(err, new(*apierrors.StatusError)):
 		return HTTPStatus, err
@@ -232,7 +231,7 @@ func Address(cc *registration.ClientConfig) (*url.URL, error) {
 	return u, nil
 }
 
-// rooted returns a clean path that begins with a slash. A path that is like that costs no
+// rooted returns a clean path that begins with a slash. A path that is already clean costs no
 // allocation.
 func rooted(p string) string {
 	if strings.HasPrefix(p, "/") {

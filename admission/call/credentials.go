@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// Credentials say how to authenticate to which webhook. Nil Credentials
-// authenticate to none. They are immutable, but the certificate and token files
-// that they name are read again whenever they change (S8.18).
+// Credentials say how to authenticate to which webhook. Nil Credentials authenticate to no
+// webhook. Credentials are immutable, but the certificate and token files that they name are
+// read again whenever the files change (S8.18).
 type Credentials struct {
 	users map[string]*clientcmdapi.AuthInfo
 	// current names the user of the current context; empty means none.
@@ -29,11 +29,11 @@ type Credentials struct {
 	inCluster func() (*rest.Config, error)
 }
 
-// LoadCredentials reads the users of a kubeconfig file, its contexts and its
-// current context; clusters do not matter (S8.12). Relative file names in it are
-// relative to it (S8.18). An empty path gives credentials without users. A file
-// that cannot be read or decoded is an error, with which a server should not start
-// (S8.19); users that cannot work are found out when they are needed (S8.17).
+// LoadCredentials reads the users of a kubeconfig file, its contexts and its current context;
+// clusters do not matter (S8.12). Relative file names in the kubeconfig are relative to its
+// directory (S8.18). An empty path gives credentials without users. A file that cannot be read
+// or decoded is an error, with which a server should not start (S8.19). An error in a user is
+// reported when the user is needed (S8.17).
 func LoadCredentials(path string) (*Credentials, error) {
 	c := &Credentials{inCluster: rest.InClusterConfig}
 	if path == "" {
@@ -53,7 +53,7 @@ func LoadCredentials(path string) (*Credentials, error) {
 	return c, nil
 }
 
-// readKubeconfig reads a kubeconfig, whose users then know which file they are from.
+// readKubeconfig reads a kubeconfig, and notes in each user which file it is from.
 func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	data, err := files.Read(path, files.Configuration)
 	if err != nil {
@@ -72,9 +72,9 @@ func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// WithClientCertificate returns credentials like c, nil included, that present a
-// client certificate to the webhooks that c has no user for (S12.13). It is an
-// error when the files do not hold a certificate and its key.
+// WithClientCertificate returns credentials like c, nil included, that present a client
+// certificate to the webhooks that c has no user for (S12.13). The files must hold a
+// certificate and its key; else the result is an error.
 func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credentials, error) {
 	if _, err := readPair(certFile, keyFile); err != nil {
 		return nil, fmt.Errorf("reading the client certificate for webhooks: %w", err)
@@ -90,7 +90,7 @@ func (c *Credentials) WithClientCertificate(certFile, keyFile string) (*Credenti
 
 // identity is what Credentials found for a target. The zero identity is anonymous.
 type identity struct {
-	// name is unlike that of any other identity of the same Credentials.
+	// name is unique among the identities of the same Credentials.
 	name string
 	info *clientcmdapi.AuthInfo
 	pod  *rest.Config
@@ -175,8 +175,8 @@ func (c *Credentials) find(target string) (string, *clientcmdapi.AuthInfo) {
 // secretFiles are the files of an identity that are read again when they change.
 type secretFiles struct{ token, cert, key string }
 
-// config returns what a client needs to take on the identity, apart from what is in
-// files.
+// config returns the client configuration for the identity, and the files that have the rest of
+// it.
 func (id *identity) config() (*rest.Config, secretFiles, error) {
 	switch {
 	case id.pod != nil:
@@ -219,7 +219,7 @@ func (id *identity) config() (*rest.Config, secretFiles, error) {
 			path string
 			data []byte
 		}{{cfg.CertFile, cfg.CertData}, {cfg.KeyFile, cfg.KeyData}} {
-			// The library reads it.
+			// The client library reads the file itself.
 			if file.path != "" && len(file.data) == 0 {
 				if err := files.Check(file.path, files.Configuration); err != nil {
 					return nil, secretFiles{}, err

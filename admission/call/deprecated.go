@@ -56,12 +56,13 @@ func signedWithSHA1(err error) bool {
 	if !errors.As(err, &unknown) {
 		return false
 	}
-	// Only the text says why an authority was not a candidate.
+	// Only the error's text says why an authority was not a candidate.
 	_, algorithm, found := strings.Cut(unknown.Error(), "insecure algorithm ")
 	return found && strings.Contains(algorithm, "SHA1")
 }
 
-// usesSHA1 leaves out roots, whose signature nobody looks at.
+// usesSHA1 reports whether a certificate is signed with SHA-1. It leaves out roots, because
+// verification ignores their signatures.
 func usesSHA1(c *x509.Certificate) bool {
 	switch c.SignatureAlgorithm {
 	case x509.SHA1WithRSA, x509.ECDSAWithSHA1:

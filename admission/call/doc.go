@@ -9,9 +9,9 @@
 // *[Error], the one type for all failures of a webhook. Package dispatch decides whether
 // such an error rejects the API request; [Error.Status] is the text of the rejection.
 //
-// [Caller.Post] is what Call is built on, for webhooks that are not admission
-// webhooks: it sends any body the same way and has the answer read. Its error is a
-// [*Failure], the part of an Error that says nothing about admission.
+// [Caller.Post] is for webhooks that are not admission webhooks. It sends any body in the same
+// way as Call, and the caller reads the answer. Its error is a [*Failure], the part of an Error
+// that says nothing about admission.
 //
 // # Addresses
 //
@@ -28,15 +28,15 @@
 //
 // # Webhook servers that are down or slow
 //
-// After five failed attempts in a row to connect to a server, a Caller does not call it
-// until it answers again. One call at a time tries it, after a second at first and ten
-// seconds at most, or at once when its endpoints have changed (type [Breaker]). Of the calls
-// to one server, at most Options.MaxInFlight run at the same time; further ones wait
-// for a slot, the one with the earliest deadline first, and a call fails immediately
-// if it cannot meet its deadline. [Caller.Targets] says how it stands.
+// After five failed attempts in a row to connect to a server, a Caller does not call it until
+// it answers again. One call at a time tries it, after a second at first and ten seconds at
+// most, or at once when its endpoints have changed (type [Breaker]). Of the calls to one
+// server, at most Options.MaxInFlight run at the same time; further ones wait for a slot, the
+// one with the earliest deadline first, and a call fails immediately if it cannot meet its
+// deadline. [Caller.Targets] returns the state of each server.
 //
 // # Concurrency
 //
-// A Caller, Credentials and resolvers are safe for concurrent use. A Caller keeps
-// idle connections open until they are 90 s old; [Caller.Close] ends that.
+// A Caller, Credentials and resolvers are safe for concurrent use. A Caller keeps a connection
+// open until it has been idle for 90 s; [Caller.Close] closes idle connections at once.
 package call

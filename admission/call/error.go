@@ -21,10 +21,10 @@ const (
 	// Client: the hook cannot be called as it is configured, such as with a CA
 	// bundle that is not PEM, or with credentials that cannot be used.
 	Client
-	// Transport: there is no complete answer. No connection, a certificate that
-	// is not trusted, a timeout, a connection that broke.
+	// Transport: there is no complete answer, because there was no connection, the certificate
+	// is not trusted, the call timed out, or the connection broke.
 	Transport
-	// HTTPStatus: the answer is an HTTP error, or a Status in place of a review.
+	// HTTPStatus: the answer is an HTTP error, or a Status instead of a review.
 	HTTPStatus
 	// Answer: the answer is not an AdmissionReview of the version asked for.
 	Answer
@@ -37,7 +37,8 @@ const (
 	// PatchFailed: the patch does not apply, or its result is not an object of the
 	// kind (S5.6, S7.15).
 	PatchFailed
-	// SideEffects: the hook declares none, and the request is a dry run.
+	// SideEffects: the request is a dry run, and the hook does not declare whether it has side
+	// effects.
 	SideEffects
 	// Panic: the code that called the webhook panicked (S7.12).
 	Panic
@@ -88,8 +89,7 @@ type Failure struct {
 	To *registration.ClientConfig
 	// Class is the step it failed at.
 	Class Class
-	// URL is what was called, with its timeout parameter; empty when it did not
-	// come to that.
+	// URL is the URL that was called, with its timeout parameter; empty when no URL was called.
 	URL string
 	// Endpoints are the addresses that were tried, in order; only for services
 	// that a resolver knows.
@@ -101,8 +101,8 @@ type Failure struct {
 	// Elapsed is the time from the start of the call to its failure, and Limit
 	// the time it was given; both zero when nothing was called.
 	Elapsed, Limit time.Duration
-	// RequestLimited reports whether Limit is what the API request had left, less than
-	// the hook's own timeout.
+	// RequestLimited reports whether Limit is the time that the API request had left, because
+	// it was less than the hook's own timeout.
 	RequestLimited bool
 	// TimedOut reports whether Limit passed.
 	TimedOut bool
@@ -122,8 +122,8 @@ func Failed(hook *registration.Entry, class Class, cause error) *Error {
 // Unwrap returns the cause.
 func (e *Failure) Unwrap() error { return e.Cause }
 
-// Error returns what happened: the detail of S7.4, and after it what the cause
-// leaves out. It does not name the webhook; [Error.Status] does.
+// Error returns what happened: the detail of S7.4, and then facts that the cause does not have.
+// The text does not name the webhook; that of [Error.Status] does.
 func (e *Failure) Error() string {
 	var b strings.Builder
 	b.WriteString(classes[e.Class].opening)
@@ -134,7 +134,7 @@ func (e *Failure) Error() string {
 	return b.String()
 }
 
-// reason is Error without what stands before the cause.
+// reason returns the text of Error from the cause on.
 func (e *Failure) reason() string {
 	var b strings.Builder
 	e.explain(&b)
@@ -171,7 +171,7 @@ func (e *Failure) explain(b *strings.Builder) {
 // put a megabyte into a status line or into the message of a Status.
 const maxText = 2 << 10
 
-// cut returns text, without its end when it is longer than most bytes.
+// cut returns text, shortened to at most most bytes if it is longer.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -187,11 +187,11 @@ func roots(to *registration.ClientConfig) string {
 	return "a root of the system, since clientConfig.caBundle is empty"
 }
 
-// Status returns the rejection of an API request whose webhook failed and whose
-// failure policy is Fail: code 500, reason InternalError, a message that names the
-// webhook, its configuration and what to look at (S7.2, S7.12, S7.15). That of a
-// webhook that is Busy asks the client to come back: nothing was called. When the API request
-// had no more time, it is code 504, reason Timeout (S7.8).
+// Status returns the rejection of an API request whose webhook failed and whose failure policy
+// is Fail: code 500, reason InternalError, a message that names the webhook, its configuration
+// and what to check (S7.2, S7.12, S7.15). With class Busy, the status asks the client to retry,
+// because the webhook was not called. When the API request had no more time, the code is 504
+// and the reason is Timeout (S7.8).
 func (e *Error) Status() *apierrors.StatusError {
 	h := e.Hook
 	opening := fmt.Sprintf("failed calling webhook %q: ", h.Name)
@@ -213,7 +213,7 @@ func (e *Error) Status() *apierrors.StatusError {
 	return status
 }
 
-// busyRetrySeconds is when a client may come back whose request was rejected
+// busyRetrySeconds is after how many seconds a client may retry a request that was rejected
 // because a webhook was busy.
 const busyRetrySeconds = 1
 

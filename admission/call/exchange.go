@@ -27,13 +27,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// parcel is what an exchange delivers, and who reads the answer.
+// parcel has the body that an exchange sends, and reads the answer.
 type parcel interface {
-	// size is that of the body in bytes; open returns the body, anew for each call,
-	// and its size.
+	// size returns the size of the body in bytes. open returns a new reader of the body at each
+	// call, and its size.
 	size() int64
 	open() (io.ReadCloser, int64)
-	// read takes the answer, whose body the exchange closes. An error comes with its
+	// read reads the answer; the exchange closes its body. read returns an error with its
 	// class.
 	read(ctx context.Context, answer *http.Response) (Class, error)
 }
@@ -43,8 +43,8 @@ type parcel interface {
 type exchange struct {
 	parcel parcel
 	to     *registration.ClientConfig
-	// limit is the webhook's timeout, 0 for the default; deliver makes it what the
-	// call is given.
+	// limit is the webhook's timeout, 0 for the default. deliver reduces it to the time that
+	// the API request has left.
 	limit time.Duration
 	// tellTimeout tells the webhook how long it has, in the query (S3.3).
 	tellTimeout bool
@@ -57,28 +57,29 @@ type exchange struct {
 	requestLimited bool
 	deadline       time.Time
 
-	// tried are the endpoints so far, left how many are still to come.
+	// tried are the endpoints that were tried so far, and left is how many are still to be
+	// tried.
 	tried []string
 	left  int
-	// connected is set as soon as there is a connection for the request.
+	// connected is set as soon as the request has a connection.
 	connected atomic.Bool
 	// sent is set when the whole request was written.
 	sent atomic.Bool
-	// entered is when the call got its place, zero until then; probe reports whether it
-	// tries the server for all.
+	// entered is when the call got its place among the slots, zero until then. probe reports
+	// whether the call tries the server while its circuit is open.
 	entered time.Time
 	probe   bool
-	// endpoints are all there are.
+	// endpoints are all endpoints of the server.
 	endpoints []string
 	trace     httptrace.ClientTrace
 }
 
-// failure is how a call of x failed.
+// failure returns a Failure of this exchange.
 func (x *exchange) failure(class Class, cause error) *Failure {
 	return &Failure{To: x.to, Class: class, Cause: cause, Code: classes[class].code}
 }
 
-// deliver sends a parcel and has the answer read, in the time it has. Nil means that
+// deliver sends a parcel and makes it read the answer, within the time limit. Nil means that
 // both succeeded.
 func (c *Caller) deliver(ctx context.Context, x *exchange) (failure *Failure) {
 	started := time.Now()
@@ -184,8 +185,8 @@ func (x *exchange) enter(ctx context.Context) (Class, error) {
 	return 0, nil
 }
 
-// leave gives back what enter took. known reports whether the call came to an end
-// that says something, failure being how it failed, if it did.
+// leave gives back the place that enter took, and records the outcome of the call. known is
+// false if the call panicked; failure is nil if it succeeded.
 func (x *exchange) leave(failure *Failure, known bool) {
 	if x.entered.IsZero() {
 		return
@@ -201,8 +202,8 @@ func (x *exchange) leave(failure *Failure, known bool) {
 
 type exchangeKey struct{}
 
-// HookOf returns the webhook that a request is sent to; nil for a request of something else. It is
-// for what Options.Wrap puts around the transport.
+// HookOf returns the webhook that a request is sent to; nil for a request that Call did not
+// make. It is for the transport that Options.Wrap returns.
 func HookOf(r *http.Request) *registration.Entry {
 	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	if x == nil {
@@ -234,7 +235,7 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 			x.sent.Store(true)
 		}
 		if err == nil && ctx.Err() != nil {
-			// A server that learns that we leave may begin an answer then.
+			// A server may begin its answer when it notices that the request was cancelled.
 			answer.Body.Close()
 			return nil, ctx.Err()
 		}
@@ -244,8 +245,8 @@ func (c *Caller) send(ctx context.Context, x *exchange) (*http.Response, error) 
 	}
 }
 
-// resolve returns where to connect to. Proxies are given the name of a service
-// and find its endpoint themselves.
+// resolve returns the endpoints to connect to. A proxy gets the name of the service and finds
+// the endpoint itself.
 func (c *Caller) resolve(ctx context.Context, x *exchange) ([]string, error) {
 	s := x.to.Service
 	if s == nil {
@@ -297,9 +298,9 @@ func (x *exchange) request(ctx context.Context, endpoint string) *http.Request {
 
 var propagators = tracing.Propagators()
 
-// traced returns the headers of a request to a webhook with what names the request that it is
-// called for, as far as there is that: the trace context (S3.18) and the audit ID (S3.20). It
-// changes no headers that it is given.
+// traced returns the headers of a request to a webhook together with those that identify the
+// API request: the trace context (S3.18) and the audit ID (S3.20), if there are any. It does
+// not modify its argument.
 func traced(ctx context.Context, headers http.Header) http.Header {
 	spans := oteltrace.SpanContextFromContext(ctx).IsValid() || baggage.FromContext(ctx).Len() > 0
 	id := audit.GetAuditIDTruncated(ctx)
@@ -316,8 +317,8 @@ func traced(ctx context.Context, headers http.Header) http.Header {
 	return headers
 }
 
-// dial keeps a connection attempt inside the call that wants it, and leaves time
-// for the endpoints still to come. net/http lets attempts outlive their request.
+// dial ends a connection attempt when the call that began it ends, and leaves time for the
+// endpoints that are still to be tried. net/http by itself lets attempts outlive their request.
 func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		until := x.deadline.Add(graceAfterDeadline)
@@ -331,11 +332,11 @@ func (c *Caller) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return c.options.Dial(ctx, network, addr)
 }
 
-// graceAfterDeadline lets a call end by its own deadline rather than by that of its
-// last connection attempt, so that it is known to have timed out.
+// graceAfterDeadline lets a call end by its own deadline rather than by that of its last
+// connection attempt, so that the error is a timeout of the call.
 const graceAfterDeadline = 100 * time.Millisecond
 
-// tooLargeError says that an answer is larger than allowed.
+// tooLargeError means that an answer is larger than allowed.
 type tooLargeError struct{ max int64 }
 
 func (e *tooLargeError) Error() string {
@@ -358,7 +359,7 @@ func readAll(b *bytes.Buffer, answer *http.Response, most int64) error {
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// putBuffer keeps a buffer for the next answer unless it is an unusual one.
+// putBuffer keeps a buffer for the next answer unless it is unusually large.
 func putBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
@@ -366,8 +367,8 @@ func putBuffer(b *bytes.Buffer) {
 	}
 }
 
-// isCertificateError reports whether the error says that a server was not trusted, which another
-// connection would not change.
+// isCertificateError reports whether the error means that the server's certificate is not
+// trusted. Another connection would not change that.
 func isCertificateError(err error) bool {
 	var verification *tls.CertificateVerificationError
 	return errors.As(err, &verification)

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/files"
 )
 
-// stamp reports whether a file is still the one that was read.
+// stamp identifies the state of a file, so that a change can be noticed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -62,8 +62,8 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// refresh reads the files if they changed, and reports whether there is another
-// certificate now. Until both files belong together the one before stays.
+// refresh reads the files if they changed, and reports whether there is another certificate
+// now. While the two files do not belong together, the certificate of before stays in use.
 func (f *certificateFiles) refresh() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,8 +99,7 @@ type tokenFile struct {
 	}
 }
 
-// read returns the token. A token read before is good as long as the file cannot
-// be read.
+// read returns the token. While the file cannot be read, read returns the token of before.
 func (f *tokenFile) read() (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,7 @@ type Delivery struct {
 	// has in the query, as with reviews (S3.3).
 	Timeout     time.Duration
 	TellTimeout bool
-	// Header is sent with the body, besides the credentials. It must not change. Nil
+	// Header is sent with the body, in addition to the credentials. It must not change. Nil
 	// means none.
 	Header http.Header
 	Body   []byte
@@ -26,14 +26,14 @@ type Delivery struct {
 	// reads. Post closes the body afterwards, and returns the error of Read as the
 	// cause of a Failure of the class Answer.
 	Read func(ctx context.Context, answer *http.Response) error
-	// Facts is what Post finds out besides the answer.
+	// Facts is what Post finds out in addition to the answer.
 	Facts Facts
 }
 
-// Post sends a body to a webhook and has the answer read, as [Caller.Call] does with
-// reviews: at most one request, to the first endpoint that a connection can be made
-// to, within Timeout and no longer than ctx allows, when the webhook server's circuit
-// and its bound of calls permit. Nil means that Read got the answer and had no error.
+// Post sends a body to a webhook and passes the answer to Read. Like [Caller.Call], it sends at
+// most one request, to the first endpoint that it can connect to, takes at most Timeout and no
+// longer than ctx allows, and fails if the webhook server's circuit is open or too many calls
+// of the server are running. Nil means that Read got the answer and returned no error.
 func (c *Caller) Post(ctx context.Context, d *Delivery) *Failure {
 	p := post{delivery: d}
 	p.parcel, p.to, p.limit, p.tellTimeout, p.base, p.facts = &p, d.To, d.Timeout, d.TellTimeout, d.Header, &d.Facts

@@ -9,10 +9,10 @@ import (
 
 // Resolver finds the endpoints of a service.
 type Resolver interface {
-	// Resolve returns at least one host:port to connect to, in the order to try
-	// them, or an error that names the service. Port is the service's port, or 0
-	// for hooks that name none (S8.4). It is asked for every call, so it should
-	// be quick, and must be safe for concurrent use.
+	// Resolve returns at least one host:port to connect to, in the order to try them, or an
+	// error that names the service. Port is the service's port, or 0 for hooks that name none
+	// (S8.4). A Caller calls Resolve for every call of a webhook, so Resolve should be quick.
+	// It must be safe for concurrent use.
 	Resolve(ctx context.Context, namespace, name string, port int32) ([]string, error)
 }
 

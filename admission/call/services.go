@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ServiceResolver is a [Resolver] for servers that know the objects of a cluster:
-// it goes by EndpointSlices, Endpoints and external names, in the order of S8.4. It
-// never returns a cluster IP: without a service proxy nothing answers there. The
-// functions are usually methods of listers; their results are only read.
+// ServiceResolver is a [Resolver] for servers that have the objects of a cluster: it uses
+// EndpointSlices, Endpoints and external names, in the order of S8.4. It never returns a
+// cluster IP, because a cluster IP does not answer without a service proxy. The functions are
+// usually methods of listers; the resolver does not modify their results.
 type ServiceResolver struct {
 	// Service returns a Service, or an error. Required.
 	Service func(namespace, name string) (*corev1.Service, error)
@@ -85,8 +85,8 @@ func servicePort(s *corev1.Service, port int32) (*corev1.ServicePort, error) {
 	return nil, fmt.Errorf("service %s/%s has no port %d, only %s", s.Namespace, s.Name, port, strings.Join(known, ", "))
 }
 
-// externalName goes to the port asked for: an external name has no endpoints that
-// a targetPort could be one of, and often no ports at all.
+// externalName returns the external name with the port that the hook names. It ignores
+// targetPort: an external name has no endpoints, and the Service often lists no ports at all.
 func (r ServiceResolver) externalName(s *corev1.Service, port int32) ([]string, error) {
 	if s.Spec.ExternalName == "" {
 		return nil, fmt.Errorf("service %s/%s is of type ExternalName and has no externalName", s.Namespace, s.Name)

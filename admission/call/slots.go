@@ -23,19 +23,20 @@ type slots struct {
 		sync.Mutex
 		taken int
 		queue waiters
-		// usual is what a call took lately; since is when the set of running calls
-		// changed last.
+		// usual is about how long a call took lately; since is when the set of running calls
+		// last changed.
 		usual time.Duration
 		since time.Time
 	}
 }
 
-// usualWeight is how much of the estimate of usual the next call replaces.
+// usualWeight says how fast usual follows new calls: each call replaces 1/usualWeight of it.
 const usualWeight = 8
 
-// take waits for a place until the deadline, which is that of ctx, or longer than
-// it; the call has a body of that size. The error is a *busyError or that of ctx.
-// waited reports that there was none at once. The caller must give its place back.
+// take waits for a place until ctx ends. deadline is the deadline of ctx or later, and size is
+// the size of the call's body. waited reports whether the call had to wait. The error is a
+// *busyError, or that of ctx if it was cancelled. Without an error, the caller must give the
+// place back.
 func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (waited bool, err error) {
 	s.mu.Lock()
 	if s.mu.taken < s.max {
@@ -65,7 +66,7 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.index < 0 {
-		// The place came too late.
+		// The call got its place too late, and passes it on.
 		s.pass(time.Now())
 	} else {
 		heap.Remove(&s.mu.queue, w.index)
@@ -76,8 +77,8 @@ func (s *slots) take(ctx context.Context, now, deadline time.Time, size int64) (
 	return true, &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), waited: deadline.Sub(now)}
 }
 
-// give gives back a place after a call that took so long; leave does so without a
-// call.
+// give gives back a place after a call, and notes how long the call took. leave gives back a
+// place without a call.
 func (s *slots) give(now time.Time, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,7 @@ func (s *slots) leave() {
 	s.pass(time.Now())
 }
 
-// pass gives a place to who needs it first. The lock is held.
+// pass gives a place to the waiting call with the earliest deadline. The lock is held.
 func (s *slots) pass(now time.Time) {
 	s.mu.since = now
 	if len(s.mu.queue) == 0 {
@@ -104,8 +105,9 @@ func (s *slots) pass(now time.Time) {
 	close(heap.Pop(&s.mu.queue).(*waiter).granted)
 }
 
-// foresee says when a call has too little time to wait and to be answered. Calls
-// have been running since mu.since at least. The lock is held.
+// foresee returns an error if a call has too little time to wait for a place and for its
+// answer. Its estimate of how long a call takes is never less than the time since mu.since,
+// because all running calls have lasted that long. The lock is held.
 func (s *slots) foresee(now, deadline time.Time) error {
 	each := max(s.mu.usual, now.Sub(s.mu.since))
 	before := 1
@@ -121,26 +123,27 @@ func (s *slots) foresee(now, deadline time.Time) error {
 	return &busyError{target: s.name, taken: s.max, waiting: len(s.mu.queue), each: each, left: left}
 }
 
-// state returns the calls that run, those that wait, and what a call took lately.
+// state returns how many calls run, how many wait, and how long a call took lately.
 func (s *slots) state() (taken, waiting int, usual time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.taken, len(s.mu.queue), s.mu.usual
 }
 
-// maxWaitingBodies bounds the bodies of the calls of a Caller that wait, in bytes.
-// The requests that are judged keep them and, decoded, some times as much; a
-// thousand reviews of 256 KiB may wait, or as many small ones as there are requests.
+// maxWaitingBodies bounds the bodies of the calls of a Caller that wait, in bytes. Each waiting
+// request keeps its body in memory, and its decoded objects, which take several times as much.
+// The bound allows for a thousand reviews of 256 KiB, or for more reviews that are smaller.
 const maxWaitingBodies = 256 << 20
 
-// bodies is how many bytes wait to be sent, to whatever server. It is safe for
-// concurrent use; nil has no bound.
+// bodies counts the bytes that wait to be sent, to any server. It is safe for concurrent use;
+// nil has no bound.
 type bodies struct {
 	max  int64
 	held atomic.Int64
 }
 
-// hold counts a body in, unless there is too much with it; drop counts it out.
+// hold adds a body to the count unless the sum would exceed the bound, and reports whether it
+// did. drop subtracts a body.
 func (b *bodies) hold(size int64) bool {
 	if b == nil {
 		return true
@@ -191,15 +194,15 @@ func (q *waiters) Pop() any {
 	return w
 }
 
-// busyError says that a call was not made because too many are running.
+// busyError means that a call was not made because too many are running.
 type busyError struct {
 	target         string
 	taken, waiting int
-	// each is what a call takes and left what this one was given, when it was
-	// foreseen that that is too little; otherwise waited is how long it waited.
+	// each is how long a call takes, and left how long this call had, if take did not wait
+	// because left was too short. Otherwise waited is how long the call waited.
 	each, left, waited time.Duration
-	// size is that of the call's body when the bodies of those that wait, to any
-	// server, would exceed the bound with it.
+	// size is the size of the call's body if, with this body, the bodies of all waiting calls
+	// would exceed the bound. bodies is the bound.
 	size, bodies int64
 }
 

@@ -8,38 +8,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// TargetState reports whether a webhook server is called.
+// TargetState says whether calls to a webhook server are made.
 type TargetState string
 
 const (
 	// TargetClosed: calls are made; the circuit is closed.
 	TargetClosed TargetState = "Closed"
-	// TargetOpen: calls are not made, since those before failed; the circuit is
-	// open.
+	// TargetOpen: calls are not made, because earlier calls failed; the circuit is open.
 	TargetOpen TargetState = "Open"
-	// TargetProbing: as TargetOpen, and one call tries the server again.
+	// TargetProbing: the circuit is open, and one call is trying the server again.
 	TargetProbing TargetState = "Probing"
 )
 
-// Target is how it stands with a webhook server that was called lately.
+// Target is the state of a webhook server that was called lately.
 type Target struct {
-	// Name is where it is, HOST:PORT as the hook has it; NAME.NAMESPACE.svc:PORT
-	// for a service. Hooks that have another CA bundle for the same place have
-	// another target of the same name.
+	// Name is the address of the server, HOST:PORT as the hook has it; NAME.NAMESPACE.svc:PORT
+	// for a service. Hooks with the same address and different CA bundles or credentials have
+	// different targets with the same name.
 	Name string
-	// State reports whether it is called.
+	// State says whether calls to the server are made.
 	State TargetState
-	// Failures is how many calls have failed in a row, of those that count for
-	// the Breaker; Since is when the first of them ended, LastError what the
-	// latest was. They are zero when the last call succeeded.
+	// Failures is how many failures that count for the Breaker came in a row. Since is when the
+	// first of them ended, and LastError is the latest. All are zero when the last call
+	// succeeded.
 	Failures  int
 	Since     time.Time
 	LastError string
-	// NextAttempt is when it is tried again at the latest, if State is
-	// TargetOpen and there are requests.
+	// NextAttempt is when the next call may try the server again, if State is TargetOpen. A
+	// change of the server's endpoints makes that earlier.
 	NextAttempt time.Time
-	// InFlight is how many calls are running, Waiting how many wait for a
-	// place, Latency what a call took lately.
+	// InFlight is how many calls are running, Waiting how many wait for a place, and Latency
+	// how long a call took lately.
 	InFlight, Waiting int
 	Latency           time.Duration
 }
@@ -62,8 +61,7 @@ func (c *Caller) Targets() []Target {
 	return list
 }
 
-// TargetOf returns the one that a hook's calls go to, false if it was not called
-// lately.
+// TargetOf returns the Target that a hook's calls go to, false if it was not called lately.
 func (c *Caller) TargetOf(h *registration.Entry) (Target, bool) {
 	u, err := Address(&h.ClientConfig)
 	if err != nil {

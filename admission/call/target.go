@@ -30,8 +30,8 @@ const (
 	writeBufferSize = 16 << 10
 )
 
-// key is what hooks must have in common to share connections (S8.7): where the
-// webhook is, how it is recognized, and who we are to it.
+// key is what hooks must have in common to share connections (S8.7): the address of the
+// webhook, the CA bundle that it is verified with, and this server's credentials.
 type key struct {
 	service  bool
 	host     string
@@ -39,14 +39,14 @@ type key struct {
 	identity string
 }
 
-// target is everything that calls to one webhook server share. State and
-// limits per webhook server belong here.
+// target is everything that calls to one webhook server share: its connections, state and
+// limits.
 type target struct {
 	key       key
 	transport *http.Transport
-	// rt is transport with what authenticates a request around it.
+	// rt is transport, wrapped in what authenticates requests.
 	rt http.RoundTripper
-	// token and certificate are nil unless they are in files.
+	// token and certificate are nil unless the credentials are in files.
 	token       *tokenFile
 	certificate *certificateFiles
 
@@ -107,8 +107,8 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 		DialContext:         dial,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: tlsHandshakeTimeout,
-		// As many as may be in use: with fewer, load closes and opens connections
-		// all the time, and a handshake costs more than many calls.
+		// As many idle connections as calls may run. With fewer, a loaded server would close
+		// and open connections all the time, and a handshake costs more than many calls.
 		MaxIdleConnsPerHost:    c.options.MaxInFlight,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: c.options.MaxHeaderBytes,
@@ -128,8 +128,8 @@ func (c *Caller) newTarget(k key, u *url.URL, id identity) (*target, error) {
 	return t, nil
 }
 
-// clientOf takes from client-go what its configuration means for TLS, for dialing
-// and for requests; wrap is nil when requests are sent as they are.
+// clientOf asks client-go what a configuration means for TLS, for dialing and for requests. The
+// wrapper is nil when requests are sent as they are.
 func (c *Caller) clientOf(cfg *rest.Config) (*tls.Config, dialFunc, func(http.RoundTripper) (http.RoundTripper, error), error) {
 	dial := c.dial
 	if cfg.ExecProvider != nil {
@@ -142,8 +142,8 @@ func (c *Caller) clientOf(cfg *rest.Config) (*tls.Config, dialFunc, func(http.Ro
 	if tc.DialHolder != nil && tc.DialHolder.Dial != nil {
 		dial = tc.DialHolder.Dial
 	}
-	// Roots are ours to say. The name only keeps the library from answering that
-	// defaults will do.
+	// rootsOf sets the roots. The server name is a placeholder: without it the library may
+	// return nil, which means defaults.
 	tc.TLS.CAFile, tc.TLS.CAData, tc.TLS.ServerName = "", nil, "any"
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
@@ -161,9 +161,9 @@ func impersonates(i *transport.ImpersonationConfig) bool {
 	return i.UserName != "" || i.UID != "" || len(i.Groups) > 0 || len(i.Extra) > 0
 }
 
-// rootsOf returns the certificates a server must be signed by: exactly the bundle,
-// with the roots that came with the credentials if there are any (S8.5); nil, the
-// system's, when there is neither.
+// rootsOf returns the roots for verifying a server's certificate: exactly the bundle, and the
+// roots of the credentials if there are any (S8.5). It returns nil, which means the system's
+// roots, when there are neither.
 func rootsOf(cfg *rest.Config, bundle string) (*x509.CertPool, error) {
 	given := cfg.CAData
 	if len(given) == 0 && cfg.CAFile != "" {
@@ -197,8 +197,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// proxyFor keeps proxies away from the endpoints of services: whether a service is
-// reached by proxy goes by its name (S8.8).
+// proxyFor keeps requests to the endpoints of services from going through a proxy: only the
+// name of a service decides whether a proxy is used (S8.8).
 func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
 	if !k.service {
 		return c.options.Proxy
@@ -211,8 +211,8 @@ func (c *Caller) proxyFor(k key) func(*http.Request) (*url.URL, error) {
 	}
 }
 
-// requestHeaders returns the headers of the next request, base and what authenticates
-// it, after making sure that it will use the current credentials.
+// requestHeaders returns the headers of the next request: base, and those that authenticate the
+// request. It reads changed credential files first.
 func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	if t.certificate != nil && t.certificate.refresh() {
 		t.transport.CloseIdleConnections()
@@ -232,7 +232,7 @@ func (t *target) requestHeaders(base http.Header) (http.Header, error) {
 	return headers, nil
 }
 
-// retire closes what is idle, now and whenever the last running call ends.
+// retire closes idle connections, now and whenever the last running call ends.
 func (t *target) retire() {
 	t.retired.Store(true)
 	t.breaker.retire()

@@ -56,8 +56,8 @@ func (ts *targets) use(e *list.Element) *target {
 	return t
 }
 
-// add puts a target in unless there is one by now, and returns the one to use and
-// the one that had to leave, if any.
+// add puts a target into the cache unless there is one with its key by now. It returns the
+// target to use, and the one that was dropped, if any.
 func (ts *targets) add(made *target) (t, dropped *target, err error) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

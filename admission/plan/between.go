@@ -22,8 +22,8 @@ func (r *Request) WritesStatus() bool {
 	return r.Operation == admission.Update && r.Subresource == "status"
 }
 
-// StatusOnly returns a copy of the stored object with the status of what was sent; nil when
-// one of them has none that can be found. Neither is changed.
+// StatusOnly returns a copy of the stored object with the status of the sent one. It returns
+// nil when either is nil, their types differ, or the type has no status. It changes neither.
 func StatusOnly(sent, stored runtime.Object) runtime.Object {
 	if sent == nil || stored == nil {
 		return nil
@@ -53,15 +53,15 @@ func StatusOnly(sent, stored runtime.Object) runtime.Object {
 	return out
 }
 
-// sampleSuffix is an end of a name as the server generates it: five characters, which nobody
-// can know before the request.
+// sampleSuffix stands for the end of a name that the server generates: five characters, which
+// are not known before the request.
 const sampleSuffix = "b2c4d"
 
 var ofNamespaces = schema.GroupResource{Resource: "namespaces"}
 
-// generate gives a new object the name that the server generates between the passes: the
-// mutating plugins see a request without a name, the validating ones see the name (S3.15),
-// and a new namespace has its label then.
+// generate gives a new object a name, as a server does between the passes. Mutating plugins see
+// a request without a name, and validating plugins see the name (S3.15). A new namespace also
+// gets its label.
 func (b *builder) generate() {
 	object := b.input.Objects.Newest()
 	if !b.input.Generates || b.request.Operation != admission.Create || b.request.Subresource != "" || b.request.Name != "" || object == nil {
@@ -87,7 +87,7 @@ func (b *builder) generate() {
 	b.request = &request
 }
 
-// validate rejects an object that is not valid once the mutating pass is over.
+// validate rejects an object that is not valid after the mutating pass.
 func (b *builder) validate() {
 	if b.over || b.input.Validate == nil {
 		return
@@ -107,9 +107,9 @@ func (b *builder) validate() {
 	}
 }
 
-// decide is Decide for a candidate of a pass. Between the passes, the server gives back to
-// the object of a status request what such a request does not change: the spec, and of the
-// metadata more or less, by kind. What depends on it is unknown.
+// decide is Decide for a candidate of a pass. Between the passes, the server undoes what a
+// status request must not change: the spec, and parts of the metadata that depend on the kind.
+// In the validating pass, a decision that depends on these parts is unknown.
 func (b *builder) decide(ctx context.Context, pass registration.Pass, c *Candidate) Decision {
 	d := c.Decide(ctx, b.request, b.input)
 	if pass == registration.MutatingPass || b.input.Status == nil || d.Unknown {

@@ -15,29 +15,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// Candidate is one entry whose rules match a request, in the order in which it is to be
-// considered. Whether it applies is decided at its turn, since selectors and
-// conditions look at the object as what came before left it (S2.20).
+// Candidate is one entry whose rules match a request. Decide says at the candidate's turn
+// whether the entry applies, because selectors and conditions see the object as earlier steps
+// left it (S2.20).
 type Candidate struct {
 	Entry *snapshot.Entry
 	// Rule is the index of the rule that matched.
 	Rule int
-	// Resource, Subresource and Kind are what a review says the request is
-	// about; they differ from the request's own when Equivalent (S2.24).
+	// Resource, Subresource and Kind are those in a review. When Equivalent is true, they
+	// differ from the request's own (S2.24).
 	Resource    schema.GroupVersionResource
 	Subresource string
 	Kind        schema.GroupVersionKind
 	Equivalent  bool
-	// Err is why the invocation kind is not known (S2.26); it rejects the
-	// request once the selectors have matched. Decide returns it then.
+	// Err is why the kind for the review is not known (S2.26). Decide returns it when the
+	// selectors match, and it then rejects the request.
 	Err error
-	// Exclusion is what the administrator's rules make of the entry for the request; nil for
-	// nothing (S23).
+	// Exclusion is what the administrator's exclusion rules do to the entry for this request;
+	// nil for nothing (S23).
 	Exclusion *exclusion.Exclusion
 }
 
-// Forgives reports whether a request goes on without the candidate's entry if that fails: its
-// failure policy is Ignore, or a rule of the administrator says so (S23.6).
+// Forgives reports whether a request goes on if the candidate's entry fails, because its
+// failure policy is Ignore or an exclusion rule of the administrator ignores failures (S23.6).
 func (c *Candidate) Forgives() bool { return Forgives(c.Entry.Entry) || c.Exclusion.Forgives() }
 
 // Timeout returns how long one call of the candidate's webhook may take (S23.7).
@@ -46,19 +46,19 @@ func (c *Candidate) Timeout() time.Duration { return c.Exclusion.Timeout(c.Entry
 // Equivalents knows which resources are the same objects under another group or
 // version (S2.23). A server's runtime.EquivalentResourceMapper is one.
 type Equivalents interface {
-	// EquivalentResourcesFor returns the equivalents of a resource, in the order
-	// in which they are tried; the resource itself may be among them.
+	// EquivalentResourcesFor returns the equivalents of a resource. Rules are compared with
+	// them in this order. The resource itself may be among them.
 	EquivalentResourcesFor(resource schema.GroupVersionResource, subresource string) []schema.GroupVersionResource
 	// KindFor returns the kind of the objects of a resource, empty when not known.
 	KindFor(resource schema.GroupVersionResource, subresource string) schema.GroupVersionKind
 }
 
-// Candidates returns the entries of a source whose rules match a request, in order.
-// Exempt requests have none, or only entries of manifest files. Nil equivalents mean that no
-// resource has any.
+// Candidates returns the entries of a source whose rules match a request, in order. Exempt
+// requests have no candidates, or only entries of manifest files. A nil Equivalents means that
+// no resource has equivalents.
 //
-// When there are none, nothing is allocated, and the cost does not depend on how many
-// entries there are.
+// When there are no candidates, Candidates allocates nothing, and its cost does not depend on
+// the number of entries.
 func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e Equivalents) []Candidate {
 	table := s.Table(source)
 	reach := ReachOf(source, r.Kind, r.Resource.GroupResource(), r.Reviews)
@@ -76,7 +76,8 @@ func Candidates(s *snapshot.Snapshot, source registration.Source, r *Request, e 
 	return list
 }
 
-// exclude returns what the administrator's rules make of the entries of a source.
+// exclude returns what the administrator's exclusion rules do to the entries of a source for a
+// request.
 func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *exclusion.Exclusion {
 	rules := s.Exclusions()
 	if rules == nil {
@@ -88,8 +89,8 @@ func exclude(s *snapshot.Snapshot, source registration.Source, r *Request) *excl
 	})
 }
 
-// candidates returns the entries of a table that are in reach and whose rules match a
-// request.
+// candidates returns the entries of a table that are within reach and have a rule that matches
+// the request.
 func candidates(table *snapshot.Table, r *Request, e Equivalents, reach Reach) []Candidate {
 	// The array is on the stack, and enough for what matches a request in practice.
 	var array [64]int32
@@ -129,8 +130,8 @@ func candidates(table *snapshot.Table, r *Request, e Equivalents, reach Reach) [
 	return list
 }
 
-// equivalentsOf returns the equivalents of the request's resource, none if no entry of
-// the table cares.
+// equivalentsOf returns the equivalents of the request's resource, none if no entry of the
+// table has matchPolicy Equivalent.
 func equivalentsOf(table *snapshot.Table, r *Request, e Equivalents) []schema.GroupVersionResource {
 	if e == nil || !table.HasEquivalent() {
 		return nil
@@ -138,9 +139,9 @@ func equivalentsOf(table *snapshot.Table, r *Request, e Equivalents) []schema.Gr
 	return e.EquivalentResourcesFor(r.Resource, r.Subresource)
 }
 
-// match compares an entry's rules with a request: with its own resource first, then
-// with the equivalents, the first rule first (S2.22). Rules that exclude win, and mean
-// equivalent resources if those of the entry do (S14.4).
+// match compares an entry's rules with a request: with its own resource first, then with the
+// equivalents, the first rule first (S2.22). Rules that exclude take precedence, and also match
+// equivalent resources if the entry has matchPolicy Equivalent (S14.4).
 func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
 	excluding, ok := matchRules(h.Exclude, h, r, target, others, e)
 	if ok && excluding.Err == nil {
@@ -157,7 +158,7 @@ func match(h *snapshot.Entry, r *Request, target *snapshot.Target, others []sche
 	return c, matched
 }
 
-// matchRules returns which of some rules of an entry matches.
+// matchRules returns the candidate for the first of some rules of an entry that matches.
 func matchRules(rules []registration.Rule, h *snapshot.Entry, r *Request, target *snapshot.Target, others []schema.GroupVersionResource, e Equivalents) (Candidate, bool) {
 	for i := range rules {
 		if mismatch(&rules[i], r, target) == matches {
@@ -184,7 +185,7 @@ func matchEquivalent(rules []registration.Rule, h *snapshot.Entry, r *Request, t
 			t := *target
 			t.Resource = other
 			t.Namespaced = namespaced(r, other)
-			// Upstream asks for the kind before it compares names (S14.8).
+			// Upstream looks up the kind before it compares names (S14.8).
 			differs := mismatch(&rules[i], r, &t)
 			if differs != matches && differs != wrongName {
 				continue
@@ -218,11 +219,11 @@ func (e *unknownKindError) Error() string {
 // so there is nothing to initialize (S11.19).
 const mirrorPod = "kubernetes.io/config.mirror"
 
-// Initializers returns the initializers that the new object of a request gets, in order
-// (S11.5 to S11.7). Of several with the same name, the first one applies. Nothing is
-// allocated when there are none. The caller of this function checks two cases in which the
-// result does not count: the client has sent a list of initializers, which stands instead, or a
-// rule of the administrator skips all initializers.
+// Initializers returns the initializers that the new object of a request gets, in order (S11.5
+// to S11.7). Of several with the same name, the first one applies. Nothing is allocated when
+// there are none. The result does not count in two cases, which the caller must check: the
+// client sent a list of initializers, which is then used, or an exclusion rule of the
+// administrator skips all initializers.
 func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Candidate {
 	if notInitialized(r, object) != None {
 		return nil
@@ -237,8 +238,8 @@ func Initializers(s *snapshot.Snapshot, r *Request, object runtime.Object) []Can
 	return list
 }
 
-// notInitialized says why no initializer applies to a request, whatever is registered:
-// None if some may.
+// notInitialized returns the reason why no initializer can apply to a request, and None if some
+// may.
 func notInitialized(r *Request, object runtime.Object) Code {
 	switch {
 	case Exempt(r.Kind, r.Resource.GroupResource()):

@@ -22,15 +22,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Objects are the two objects of a request, as *objects.Set has them. A type whose objects
-// stay as they are embeds Unchanging.
+// Objects are the two objects of a request. *objects.Set implements it. A type whose objects
+// never change embeds Unchanging.
 type Objects interface {
-	// Newest returns the object as it is now, Old the stored one; nil when the request
-	// has none. Their version does not matter.
+	// Newest returns the object as it is now, and Old the stored one; nil when the request has
+	// none. They may be in any version.
 	Newest() runtime.Object
 	Old() runtime.Object
-	// Seen returns both in a kind, as users see them. An error that is ErrUnknown says
-	// that they cannot be converted here.
+	// Seen returns both objects in a kind, as users see them. An error that is ErrUnknown means
+	// that this process cannot convert them.
 	Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error)
 	// Pend makes the newest object wait for the initializers, in order.
 	Pend([]*registration.Entry)
@@ -38,11 +38,11 @@ type Objects interface {
 	Complete(change func(metav1.Object))
 	// Changed notes that a compiled-in plugin may have changed the newest object.
 	Changed()
-	// Settle brings the request's own object up to date after what Input.Change changed.
+	// Settle brings the request's own object up to date after changes by Input.Change.
 	Settle() error
 }
 
-// Unchanging is the part of Objects that changes them, for objects that stay as they are.
+// Unchanging has the methods of Objects that change objects. They do nothing.
 type Unchanging struct{}
 
 // Pend implements Objects.
@@ -57,13 +57,13 @@ func (Unchanging) Changed() {}
 // Settle implements Objects.
 func (Unchanging) Settle() error { return nil }
 
-// ErrUnknown is the error of an Input that cannot answer. A test that depends on the
-// answer is then unknown: the plan says neither that the entry applies nor that it does
+// ErrUnknown is the error of an Input that does not know a fact. The result of a test that
+// needs the fact is then unknown: the plan says neither that the entry applies nor that it does
 // not.
 var ErrUnknown = errors.New("unknown")
 
-// AsWritten returns the objects of a request that are known in the kinds they were
-// written in, and cannot be converted. Either may be nil.
+// AsWritten returns the objects of a request in the kinds in which they were written. They
+// cannot be converted to other kinds. Either may be nil.
 func AsWritten(object, old runtime.Object) Objects { return &written{object: object, old: old} }
 
 type written struct {
@@ -83,86 +83,85 @@ func (w *written) Seen(kind schema.GroupVersionKind) (object, old runtime.Object
 	return w.object, w.old, nil
 }
 
-// Input is what selectors and conditions look at.
+// Input has the facts that selectors, conditions and policies use.
 type Input struct {
 	// Objects are the objects of the request. It must be set.
 	Objects Objects
-	// Status, if set, are the objects of a request that writes a status, as validating
-	// webhooks see them if nothing but the status of what was sent counts. It is for plans:
-	// while a request runs, the server has decided what counts.
+	// Status is for plans about requests that write a status. If set, it has the objects that
+	// validating webhooks see if the server takes nothing but the status of the sent object.
 	Status Objects
-	// Generates reports whether the server generates names between the passes. It is for plans.
+	// Generates is for plans. It reports whether the server generates names between the passes.
 	Generates bool
-	// Validate returns why the object is not valid once the mutating pass is over. It must not
-	// change the object. It is for plans. Nil means that it is not known.
+	// Validate is for plans. It returns why the object is not valid after the mutating pass,
+	// and must not change the object. A nil Validate means that the plan does not know.
 	Validate func(ctx context.Context, object runtime.Object) error
-	// NamespaceLabels returns the labels of a namespace. When there is none of that
-	// name, the error is the API status NotFound. It is asked only for an entry with
-	// a namespaceSelector. Nil means that there are no namespaces.
+	// NamespaceLabels returns the labels of a namespace. If the namespace does not exist, the
+	// error is the API status NotFound. It is called only for entries with a namespaceSelector.
+	// Nil means that there are no namespaces.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
-	// Namespace returns a namespace with all that policies see of it. It is asked for every
-	// policy that is to be evaluated about an object in a namespace. The error of one that
-	// does not exist is the API status NotFound. Nil means that there are no namespaces.
+	// Namespace returns a namespace for the variable namespaceObject. It is called when a
+	// policy is evaluated about an object in a namespace. If the namespace does not exist, the
+	// error is the API status NotFound. Nil means that there are no namespaces.
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Params has the objects that policies refer to. Nil means that no kind is known.
 	Params Params
-	// Change changes Objects as mutating policies say. Nil means that it is not known what
-	// becomes of them.
+	// Change makes the changes of mutating policies to Objects. Nil means that the result of
+	// these changes is unknown.
 	Change Changer
-	// Fork returns objects of their own in a kind, which may be changed as Objects may, and what
-	// changes them: what soft policies change is found out and thrown away (S28.7). Nil means
-	// what a nil Change means.
+	// Fork returns a copy of Objects in a kind, and a Changer for the copy. Soft policies
+	// change the copy, which is then discarded (S28.7). A nil Fork means that the result of
+	// these changes is unknown.
 	Fork func(kind schema.GroupVersionKind) (Objects, Changer, error)
-	// Authorizer is asked by conditions that ask it; with nil they fail.
+	// Authorizer answers conditions that use the variable authorizer; with nil these fail.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// UserUnknown and RightsUnknown, if set, say why it cannot be seen who makes the
-	// request, and what the caller may do. Match conditions that look at it are then
+	// UserUnknown, if set, says why the user who makes the request is unknown, and
+	// RightsUnknown why the user's permissions are. Match conditions that use them are then
 	// unknown.
 	UserUnknown, RightsUnknown string
-	// NamespaceUnknown, if set, says why the namespace of the request cannot be seen. Policies
-	// with an expression that looks at it are then unknown; Namespace is not asked for others.
+	// NamespaceUnknown, if set, says why the namespace of the request is unknown. Policies with
+	// an expression that uses the namespace are then unknown. Namespace is not called for other
+	// policies.
 	NamespaceUnknown string
 }
 
-// Decision is what Decide found: the entry applies, or it is Unknown whether it does, or
-// Err rejects the request; else it does not apply, and Reason says why.
+// Decision is the result of Decide. Either the entry applies, or that is Unknown, or Err
+// rejects the request, or the entry does not apply and Reason says why.
 type Decision struct {
 	// Applies reports whether the entry applies.
 	Applies bool
-	// Unknown reports whether the Input could not say what had to be known.
+	// Unknown reports whether the Input did not know a fact that was needed.
 	Unknown bool
 	// Reason says which test the entry failed, or which test could not be made. It is
 	// zero when the entry applies.
 	Reason Reason
-	// Err is what the request is rejected with. It is an API status, and rejects the
-	// request whatever the failure policy is (S2.3); or it is a *ConditionError of an
-	// entry with failure policy Fail (S2.32).
+	// Err rejects the request. It is an API status that does not depend on the failure policy
+	// (S2.3), or a *ConditionError of an entry with failure policy Fail (S2.32).
 	Err error
 	// Forgiven is the *ConditionError of an entry with failure policy Ignore, which does
 	// not apply (S2.32).
 	Forgiven error
-	// Evaluated reports whether match conditions were evaluated, which took Elapsed, and
-	// ConditionErrors counts the expressions that failed.
+	// Evaluated reports whether match conditions were evaluated. Elapsed is how long this took,
+	// and ConditionErrors counts the expressions that failed.
 	Evaluated       bool
 	Elapsed         time.Duration
 	ConditionErrors int
-	// Enforced says how hard an entry is that applies, or would reject the request.
+	// Enforced says how hard the entry is, if it applies or would reject the request.
 	Enforced Enforced
-	// Spared is what the request would be rejected with if the entry were hard: it is soft, and
-	// does not apply (S28.2).
+	// Spared is the error that would reject the request if the entry were hard. The entry is
+	// soft, and does not apply (S28.2).
 	Spared error
 }
 
-// Forgives reports whether the failure policy of an entry lets a request go on without it when
-// it failed. It is where the failure policy is applied, and the only place (S7.1 to S7.3,
-// S2.32, S11.47). Exclusion rules come on top of it, in Candidate.Forgives.
+// Forgives reports whether the failure policy of an entry lets a request go on when the entry
+// failed. No other code applies the failure policy (S7.1 to S7.3, S2.32, S11.47).
+// Candidate.Forgives adds the exclusion rules.
 func Forgives(e *registration.Entry) bool { return e.FailurePolicy == registration.Ignore }
 
-// Decide says whether the candidate's entry applies. r is the request that the
-// candidate was found for.
+// Decide says whether the candidate's entry applies. r must be the request for which Candidates
+// returned the candidate.
 //
-// An error in a selector is held back until it is clear that nothing else spares
-// the entry (S2.2).
+// An error in a selector counts only if no other test shows that the entry does not apply
+// (S2.2).
 func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision {
 	d := c.selected(ctx, r, in)
 	if d.Applies && c.Entry.Conditions != nil {
@@ -176,7 +175,7 @@ func (c *Candidate) Decide(ctx context.Context, r *Request, in *Input) Decision 
 	return d
 }
 
-// selected is the decision of the administrator's rules and of the selectors.
+// selected is the decision by exclusion rules and selectors alone.
 func (c *Candidate) selected(ctx context.Context, r *Request, in *Input) Decision {
 	if c.Exclusion.Skips() {
 		return Decision{Reason: Reason{Code: ExclusionRule, entry: c.Entry, rule: c.Exclusion.Skip}}
@@ -210,7 +209,7 @@ func failed(reason Reason, err error) Decision {
 	return Decision{Reason: reason, Err: err}
 }
 
-// selectNamespace asks the namespaceSelector (S2.10 to S2.17).
+// selectNamespace applies the namespaceSelector (S2.10 to S2.17).
 func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Input) (Reason, bool, error) {
 	isNamespace := r.Resource.Group == "" && r.Resource.Resource == "namespaces"
 	if (r.Namespace == "" || r.ClusterScoped) && !isNamespace {
@@ -241,9 +240,9 @@ func selectNamespace(ctx context.Context, h *snapshot.Entry, r *Request, in *Inp
 	return Reason{Code: NamespaceNotSelected, entry: h, request: r, labels: found}, false, nil
 }
 
-// namespaceLabels returns the labels of the request's namespace. A Namespace that
-// is written has its new labels (S2.12). One that is gone from the source while it
-// is deleted has those it was stored with.
+// namespaceLabels returns the labels of the request's namespace. For a write of a Namespace
+// they are its new labels (S2.12). For the deletion of a Namespace that no longer exists they
+// are the labels of the stored object.
 func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace bool) (labels.Labels, error) {
 	if isNamespace && r.Subresource == "" && (r.Operation == admission.Create || r.Operation == admission.Update) {
 		found, ok := labelsOf(in.Objects.Newest())
@@ -267,7 +266,7 @@ func namespaceLabels(ctx context.Context, r *Request, in *Input, isNamespace boo
 	return labels.Set(found), err
 }
 
-// selectObject asks the objectSelector (S2.18, S2.19).
+// selectObject applies the objectSelector (S2.18, S2.19).
 func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 	if h.ObjectSelector == nil {
 		return Reason{Code: BadSelector, entry: h}, false, apierrors.NewInternalError(h.ObjectSelectorError)
@@ -286,7 +285,7 @@ func selectObject(h *snapshot.Entry, in *Input) (Reason, bool, error) {
 	return Reason{Code: ObjectNotSelected, entry: h, labels: found, oldLabels: old}, false, nil
 }
 
-// evaluate asks the match conditions (S2.29 to S2.36).
+// evaluate evaluates the match conditions (S2.29 to S2.36).
 func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decision {
 	if in.UserUnknown != "" || in.RightsUnknown != "" {
 		if err := in.unseen("match condition", c.Entry.MatchConditions); err != nil {
@@ -303,7 +302,7 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 		if slices.ContainsFunc(c.Entry.MatchConditions, looks) {
 			return failed(reason, err)
 		}
-		// The conditions do not need what is not known.
+		// The conditions do not use the objects.
 		object, old = nil, nil
 	}
 	result := c.Entry.Conditions.Eval(ctx, expression.NewRequest(&expression.Input{
@@ -339,8 +338,8 @@ func (c *Candidate) evaluate(ctx context.Context, r *Request, in *Input) Decisio
 	return d
 }
 
-// unseen is ErrUnknown if an expression looks at what the Input does not know; kind says
-// what the expressions are.
+// unseen returns ErrUnknown if an expression uses a fact that the Input does not know. kind
+// names the kind of the expressions.
 func (in *Input) unseen(kind string, conditions []registration.MatchCondition) error {
 	for _, c := range conditions {
 		user, rights := expression.LooksAtCaller(c.Expression)
@@ -359,31 +358,30 @@ func (in *Input) unseen(kind string, conditions []registration.MatchCondition) e
 // does not apply (S2.32).
 type ConditionError struct {
 	Entry *registration.Entry
-	// Resource and Name are what the request is about.
+	// Resource and Name are those of the request.
 	Resource schema.GroupResource
 	Name     string
-	// Err is what went wrong in all expressions together. errors.Is reports whether it
-	// is expression.ErrOutOfBudget.
+	// Err joins the errors of all expressions. It may wrap expression.ErrOutOfBudget.
 	Err error
 }
 
-// Error says what the status says.
+// Error returns the message of the status.
 func (e *ConditionError) Error() string { return e.forbidden().Error() }
 
-// Unwrap returns what went wrong.
+// Unwrap returns Err.
 func (e *ConditionError) Unwrap() error { return e.Err }
 
-// Status is the 403 of a request that is rejected for it.
+// Status returns the 403 status that rejects the request.
 func (e *ConditionError) Status() metav1.Status { return e.forbidden().Status() }
 
 func (e *ConditionError) forbidden() *apierrors.StatusError {
 	return apierrors.NewForbidden(e.Resource, e.Name, e.Err)
 }
 
-// Beforehand says what keeps a webhook that applies from being called, whatever is the
-// matter with its server: the zero Reason when nothing does. Final reports whether the request
-// is rejected for it whatever the failure policy is (S7.6); otherwise the webhook has
-// failed (S3.6, S7.4).
+// Beforehand returns the reason why a webhook that applies cannot be called, whatever the state
+// of its server is; the zero Reason if it can be called. final reports whether the request is
+// rejected regardless of the failure policy (S7.6). Otherwise the webhook has failed, and the
+// failure policy decides (S3.6, S7.4).
 func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
 	w := c.Entry.Webhook
 	switch {
@@ -400,9 +398,8 @@ func (c *Candidate) Beforehand(r *Request) (reason Reason, final bool) {
 	return Reason{}, false
 }
 
-// Outcome says what becomes of a webhook that applies, before its server is asked: it is called,
-// or its failure is ignored, or the request is rejected. It is the same for a plan and for
-// the run.
+// Outcome says what happens at a webhook that applies: the webhook is called, its failure is
+// ignored, or the request is rejected. Plans and running requests use the same function.
 func (c *Candidate) Outcome(r *Request) (Effect, Reason) {
 	switch reason, final := c.Beforehand(r); {
 	case reason.Code == None:
@@ -414,8 +411,8 @@ func (c *Candidate) Outcome(r *Request) (Effect, Reason) {
 	}
 }
 
-// ReviewVersion returns the version of AdmissionReview that the webhook is sent, the
-// first that it lists and the source has; ok is false when there is none (S3.6).
+// ReviewVersion returns the version of AdmissionReview for the webhook: the first that the
+// webhook lists and that the source has. ok is false when there is none (S3.6).
 func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
 	if c.Entry.Source == registration.External {
 		return review.V1alpha1, true
@@ -423,14 +420,14 @@ func (c *Candidate) ReviewVersion() (version review.Version, ok bool) {
 	return review.Choose(c.Entry.ReviewVersions)
 }
 
-// MayGoAhead reports whether the webhook may be called before its turn, with the object as
-// it is then: one call too many does no harm, by its own word.
+// MayGoAhead reports whether the webhook may be called before its turn. The webhook must
+// declare that an additional call does no harm.
 func (c *Candidate) MayGoAhead() bool {
 	w := c.Entry.Webhook
 	return w != nil && w.MayReinvoke && w.SideEffects == "None"
 }
 
-// AsksAuthorizer reports whether an expression asks what the caller may do.
+// AsksAuthorizer reports whether an expression uses the variable authorizer.
 func AsksAuthorizer(text string) bool {
 	_, rights := expression.LooksAtCaller(text)
 	return rights

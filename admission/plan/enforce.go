@@ -18,7 +18,7 @@ type Enforced struct {
 	Rule string `json:"rule,omitempty"`
 }
 
-// String says what follows, for people.
+// String describes the effect, for people.
 func (e Enforced) String() string {
 	by := "annotation " + registration.EnforcementAnnotation
 	if e.Rule != "" {
@@ -31,7 +31,7 @@ func (e Enforced) String() string {
 	return fmt.Sprintf("enforcement %s (%s): %s", e.Mode, by, follows)
 }
 
-// applied is nil for what is hard.
+// applied returns a copy of e, nil if it is hard.
 func (e Enforced) applied() *Enforced {
 	if !e.Mode.Soft() {
 		return nil
@@ -39,9 +39,10 @@ func (e Enforced) applied() *Enforced {
 	return &e
 }
 
-// enforced returns how hard the candidate's entry is for a request. Each binding of a policy has a
-// word for itself, and without one that of its policy counts. What is wrong with a policy as a whole
-// is as hard as the hardest of its bindings (S28.6): binding is nil then, and for other entries.
+// enforced returns how hard the candidate's entry is for a request. A binding has the
+// enforcement of its own annotation, or else that of its policy. An error of a whole policy has
+// the enforcement of the policy's hardest binding (S28.6): then binding is nil. It is also nil
+// for entries that are not policies.
 func (c *Candidate) enforced(ctx context.Context, r *Request, in *Input, binding *snapshot.Entry) Enforced {
 	if c.Entry.Bindings == nil || binding != nil {
 		return c.enforcedOne(ctx, r, in, binding)
@@ -83,8 +84,8 @@ func (c *Candidate) enforcedOne(ctx context.Context, r *Request, in *Input, bind
 	return Enforced{Mode: own.Mode}
 }
 
-// reached reports whether a rollout has come to the namespace of a request. What cannot be read
-// counts as reached, so that nothing gets through because of it.
+// reached reports whether a rollout has reached the namespace of a request. A namespace that
+// cannot be read counts as reached, so that the error cannot make an entry soft.
 func (r *Request) reached(ctx context.Context, in *Input, rollout *registration.Rollout) bool {
 	isNamespace := r.Resource.Group == "" && r.Resource.Resource == "namespaces"
 	namespace := r.Namespace

@@ -16,14 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Judgement is what a ValidatingAdmissionPolicy makes of a request.
+// Judgement is the result of a policy for a request.
 type Judgement struct {
 	Matched
-	// Evaluations are in the order in which their bindings come first: one for each param,
-	// however many bindings lead to it.
+	// Evaluations are the evaluations of the policy, in the order of their first bindings. A
+	// validating policy has one for each param, even if several bindings lead to it.
 	Evaluations []Evaluation
-	// Consequences are what follows of all that was found and is not as it should be, by
-	// binding, then by param, then by expression.
+	// Consequences are the effects of all violations and errors, by binding, then by param,
+	// then by expression.
 	Consequences []Consequence
 }
 
@@ -32,56 +32,59 @@ type Evaluation struct {
 	Param Param
 	policy.Result
 	Start time.Time
-	// Groups are the groups of bindings that lead to it; nil for a mutating policy.
+	// Groups are the groups of bindings that lead to the evaluation; nil for a mutating policy.
 	Groups []*snapshot.Group
 
-	// Binding leads to the evaluation of a mutating policy: the object changes in between,
-	// so that bindings share none.
+	// Binding is the binding that leads to the evaluation of a mutating policy. Bindings of a
+	// mutating policy share no evaluations, because the object changes in between.
 	Binding *snapshot.Entry
-	// Mutations are those of a mutating policy, in order; none when a condition is false, or
-	// there is no object to change.
+	// Mutations are the results of a mutating policy's mutations, in order; none when a
+	// condition is false, or there is no object to change.
 	Mutations []Mutation
 	// Spared reports whether nothing but the conditions was evaluated, because this is the second
 	// mutating pass and the evaluation need not be repeated (S18.26).
 	Spared bool
 	// Failure is why a mutating policy could not be evaluated at all.
 	Failure error
-	// Enforced says how hard the binding of a mutating policy is. If it is soft, nothing of what
-	// the mutations changed is left.
+	// Enforced says how hard the binding of a mutating policy is. If it is soft, the changes of
+	// the mutations are discarded.
 	Enforced Enforced
 }
 
-// Consequence is what one binding makes of one finding. It rejects the request, or does
-// not.
+// Consequence is the effect of one violation or error by one binding. It may reject the
+// request.
 type Consequence struct {
 	Policy *snapshot.Entry
-	// Binding is nil for what is wrong with the policy, whichever binding applies.
+	// Binding is nil for an error of the policy, which does not depend on the binding.
 	Binding *snapshot.Entry
-	// Param is the one that the policy was evaluated with; nil if it was not evaluated.
+	// Param is the param with which the policy was evaluated; nil if it was not evaluated.
 	Param *Param
 	Code  Code
-	// Finding is the finding of a validation, and Annotation the audit annotation that
-	// cannot be evaluated; nil if it is not about one.
+	// Finding is the finding of a validation, and Annotation the audit annotation that cannot
+	// be evaluated; nil if the consequence is not about one.
 	Finding    *policy.Finding
 	Annotation *policy.Annotation
-	// Mutation is the mutation that failed; nil if it is not about one.
+	// Mutation is the mutation that failed; nil if the consequence is not about one.
 	Mutation *Mutation
 	// Message and Reason are for the user.
 	Message string
 	Reason  metav1.StatusReason
-	// Forgiven reports whether the failure policy is Ignore, and nothing follows (S17.6).
+	// Forgiven reports whether the consequence has no effect because the failure policy is
+	// Ignore (S17.6).
 	Forgiven bool
-	// Denies, Warns and Audits tell what follows. Actions are those of the binding, in
-	// order; they are nil if they do not count (S17.13).
+	// Denies, Warns and Audits report whether the consequence rejects the request, warns the
+	// client and is in the audit event. Actions are the actions of the binding, in order; nil
+	// if they do not count (S17.13).
 	Denies, Warns, Audits bool
 	Actions               []v1.ValidationAction
-	// Enforced says how hard the binding is, or the policy where there is no binding. Spared
-	// reports whether this would deny the request if that were hard.
+	// Enforced says how hard the binding is, or the policy if there is no binding. Spared
+	// reports whether the consequence would reject the request if the binding or policy were
+	// hard.
 	Enforced Enforced
 	Spared   bool
 }
 
-// soften lets what denies a request warn of it or record it, as the mode says (S28.6).
+// soften turns a rejection into a warning or an audit record, if the mode is soft (S28.6).
 func (c *Consequence) soften(e Enforced) {
 	if c.Enforced = e; !e.Mode.Soft() || c.Forgiven {
 		return
@@ -97,7 +100,7 @@ func (c *Consequence) soften(e Enforced) {
 	c.Actions, c.Warns, c.Audits = list, slices.Contains(list, v1.Warn), slices.Contains(list, v1.Audit)
 }
 
-// Text is the message of a rejection (S17.15, S18.24).
+// Text returns the message of a rejection (S17.15, S18.24).
 func (c *Consequence) Text() string {
 	if c.Policy.Source == registration.MutatingPolicies {
 		if c.Binding == nil {
@@ -135,7 +138,7 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 		j.soften(ctx, r, values.in)
 		return nil
 	}
-	// of has the evaluation of each param of each group; one group has one usually.
+	// A cell is an evaluation of a group. Most policies have one group with one evaluation.
 	type cell struct{ group, evaluation int }
 	var cells []cell
 	quiet := true
@@ -215,15 +218,15 @@ func (j *Judgement) judge(ctx context.Context, r *Request, values *Values) error
 	return nil
 }
 
-// spared reports whether all bindings of a group are soft: what keeps them from being evaluated
-// rejects nothing.
+// spared reports whether all bindings of a group are soft. An error that prevents their
+// evaluation then does not reject the request.
 func (j *Judgement) spared(ctx context.Context, r *Request, in *Input, g *MatchedGroup) bool {
 	return !slices.ContainsFunc(g.Bindings, func(b *snapshot.Entry) bool {
 		return !j.Candidate.enforced(ctx, r, in, b).Mode.Soft()
 	})
 }
 
-// soften applies to all consequences how hard their bindings are.
+// soften applies the enforcement of their bindings to all consequences.
 func (j *Judgement) soften(ctx context.Context, r *Request, in *Input) {
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
@@ -231,8 +234,9 @@ func (j *Judgement) soften(ctx context.Context, r *Request, in *Input) {
 	}
 }
 
-// evaluation returns the place of the evaluation of a param among the first n, which are those of
-// other groups: the params of one are distinct. It is -1 when there is none.
+// evaluation returns the place of the evaluation with a param among the first n, and -1 if
+// there is none. The first n belong to earlier groups; the params within one group are
+// distinct.
 func (j *Judgement) evaluation(p *Param, n int) int {
 	return slices.IndexFunc(j.Evaluations[:n], func(e Evaluation) bool {
 		return e.Param.NamespacedName == p.NamespacedName && (e.Param.Object == nil) == (p.Object == nil)
@@ -250,14 +254,14 @@ func (j *Judgement) evaluate(ctx context.Context, r *Request, values *Values, p 
 	return e
 }
 
-// quiet reports whether nothing follows of an evaluation.
+// quiet reports whether an evaluation has no consequences.
 func (e *Evaluation) quiet() bool {
 	return !slices.ContainsFunc(e.Findings, func(f policy.Finding) bool { return !f.Holds() }) &&
 		!slices.ContainsFunc(e.Annotations, func(a policy.Annotation) bool { return a.Err != nil })
 }
 
-// configuration is what follows of a configuration error: the failure policy decides, and
-// the actions of bindings do not count (S17.13).
+// configuration returns the consequence of a configuration error: the failure policy decides,
+// and the actions of bindings do not count (S17.13).
 func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error) Consequence {
 	c := Consequence{
 		Policy: j.Candidate.Entry, Binding: binding, Code: code, Message: err.Error(), Reason: metav1.StatusReasonInvalid,
@@ -267,7 +271,7 @@ func (j *Judgement) configuration(binding *snapshot.Entry, code Code, err error)
 	return c
 }
 
-// follow adds what a binding makes of an evaluation.
+// follow adds the consequences of an evaluation by one binding.
 func (j *Judgement) follow(binding *snapshot.Entry, e *Evaluation) {
 	base := Consequence{Policy: j.Candidate.Entry, Binding: binding, Param: &e.Param}
 	forgives := j.Candidate.Forgives()
@@ -302,7 +306,7 @@ func (j *Judgement) follow(binding *snapshot.Entry, e *Evaluation) {
 	}
 }
 
-// act says what the actions of a binding do (S17.11).
+// act sets the effects of the actions of a binding (S17.11).
 func (c *Consequence) act(b *registration.Binding) {
 	c.Actions = b.Actions
 	for _, action := range b.Actions {
@@ -317,8 +321,8 @@ func (c *Consequence) act(b *registration.Binding) {
 	}
 }
 
-// Denied returns the texts of all consequences that reject the request, and the reason of
-// the first; none when it may go on.
+// Denied returns the texts of all consequences that reject the request, and the reason of the
+// first one; there are no texts if the request may go on.
 func Denied(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
 	for i := range judgements {
 		for k := range judgements[i].Consequences {
@@ -335,14 +339,14 @@ func Denied(judgements []Judgement) (texts []string, reason metav1.StatusReason)
 	return texts, reason
 }
 
-// Skipped is why a policy was not evaluated and nothing follows.
+// Skipped returns the reason why a policy was not evaluated and has no consequences.
 func (j *Judgement) Skipped() Reason {
 	if !j.Applies {
 		return j.Reason
 	}
-	// The reason of a binding says more when it is the only one.
+	// If the policy has only one binding, the binding's reason says more.
 	if len(j.Candidate.Entry.Bindings.All) == 1 && len(j.Groups) == 1 {
-		// A binding without a rule for the request is not looked at.
+		// A binding without a rule for the request does not count.
 		if g := &j.Groups[0]; !g.Applies && g.Reason.Code != NoRule && g.Reason.Code != Excluded {
 			return g.Reason
 		} else if g.Applies && len(g.Params) == 0 {

@@ -25,8 +25,8 @@ func labelsOf(obj runtime.Object) (labels.Labels, bool) {
 	return labels.Set(m.GetLabels()), true
 }
 
-// rawLabels are the labels of an unstructured object, where they are: nothing is
-// copied. A value that is not a string does not count as a label.
+// rawLabels are the labels of an unstructured object, without a copy. A value that is not a
+// string does not count as a label.
 type rawLabels map[string]any
 
 func (l rawLabels) Has(key string) bool {

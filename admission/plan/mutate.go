@@ -22,19 +22,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Mutation is what one mutation of a MutatingAdmissionPolicy did.
+// Mutation is the result of one mutation of a MutatingAdmissionPolicy.
 type Mutation struct {
-	// Index is its place in the policy.
+	// Index is the place of the mutation in the policy.
 	Index int
-	// Outcome is what the expression gave; Err also says why that could not be applied.
-	// Elapsed covers both.
+	// Outcome is the outcome of the expression. Err may also be why its value could not be
+	// applied. Elapsed covers evaluating and applying.
 	policy.Outcome
-	// Changed reports whether the object is another one afterwards.
+	// Changed reports whether the mutation changed the object.
 	Changed bool
 }
 
-// Patch is what the expression gave, as the operations of a JSON patch; nil when it gave
-// nothing to change.
+// Patch returns the value of the expression as the operations of a JSON patch; nil when there
+// is nothing to change.
 func (m *Mutation) Patch() []byte {
 	if m.Change == nil || m.Change.Empty() {
 		return nil
@@ -50,31 +50,33 @@ func (m *Mutation) Patch() []byte {
 // snapshots (S18.26).
 type Invocation struct {
 	Policy, Binding string
-	// Namespace and Name are those of the param; empty when there is none.
+	// Namespace and Name are those of the param; empty when there is no param.
 	Namespace, Name string
 }
 
 // Round decides which evaluations of mutating policies take place in one of the two
 // mutating passes over a request, and counts them.
 type Round interface {
-	// Wanted reports whether an evaluation whose conditions are true goes on (S18.26).
+	// Wanted reports whether an evaluation whose conditions are true continues with its
+	// mutations (S18.26).
 	Wanted(Invocation) bool
 	// Repeats reports whether this is the second pass.
 	Repeats() bool
-	// Invoked is called for each that went on. It says whether it may be repeated, and whether it
-	// changed the object (S18.27).
+	// Invoked is called for each evaluation that continued. repeats reports whether the
+	// evaluation may be repeated, and changed whether it changed the object (S18.27).
 	Invoked(i Invocation, repeats, changed bool)
 }
 
-// Changer changes the object of a request, as *objects.Set does. Changed reports whether the
-// object is another one than before. An error that is ErrUnknown says that it is not known
-// here what becomes of the object.
+// Changer changes the object of a request, as *objects.Set does. changed reports whether the
+// object differs from before. An error that is ErrUnknown means that the result of the change
+// is unknown.
 type Changer func(kind schema.GroupVersionKind, change *mutation.Change) (changed bool, err error)
 
 // Mutate evaluates the mutating policies of candidates about a request, one binding and one
-// param after the other, and changes the object as each says (S18.2, S18.3). All are
-// matched before the first one changes anything (S14.13). A nil Round wants everything.
-// At the end in.Objects are settled, so that the request's own object is up to date (S18.7).
+// param after the other, and makes their changes to the object (S18.2, S18.3). All policies are
+// matched before the first one changes anything (S14.13). With a nil Round, all evaluations
+// continue. At the end Mutate settles in.Objects, so that the request's own object is up to
+// date (S18.7).
 //
 // The error is an API status that rejects the request, whatever the failure policies are
 // (S17.5).
@@ -117,15 +119,15 @@ func Mutate(ctx context.Context, candidates []Candidate, r *Request, e Equivalen
 	return list, nil
 }
 
-// invocation is one evaluation that is due.
+// invocation is one evaluation that is to be made.
 type invocation struct {
 	judgement *Judgement
 	binding   *snapshot.Entry
 	param     Param
 }
 
-// invocations appends the evaluations of a policy, in order, and adds what is wrong with its
-// configuration.
+// invocations appends the evaluations of a policy, in order, and adds the consequences of
+// configuration errors.
 func (j *Judgement) invocations(steps []invocation, values *Values) []invocation {
 	if j.Err != nil {
 		j.Consequences = []Consequence{j.misconfigured(nil, j.Reason.Code, j.Err)}
@@ -167,7 +169,7 @@ func (j *Judgement) invocations(steps []invocation, values *Values) []invocation
 	return steps
 }
 
-// misconfigured is what follows of a configuration error of a mutating policy (S18.24).
+// misconfigured returns the consequence of a configuration error of a mutating policy (S18.24).
 func (j *Judgement) misconfigured(binding *snapshot.Entry, code Code, err error) Consequence {
 	c := j.configuration(binding, code, err)
 	c.Reason = metav1.StatusReasonForbidden
@@ -179,13 +181,13 @@ type mutator struct {
 	ctx     context.Context
 	request *Request
 	in      *Input
-	// values are those of the object as it is now.
+	// values are the values of the object as it is now.
 	values *Values
 	round  Round
 }
 
-// invoke evaluates a policy for one binding and one param: conditions, then whether it is
-// wanted in this round, then mutations (S18.5).
+// invoke evaluates a policy for one binding and one param: first its conditions, then
+// Round.Wanted, then its mutations (S18.5).
 func (m *mutator) invoke(step invocation) {
 	j := step.judgement
 	c := j.Candidate
@@ -234,7 +236,7 @@ func (m *mutator) invoke(step invocation) {
 			}
 			changed = true
 			if in.Request, err = m.values.Of(c.Kind); err != nil {
-				// The object was changed in this very kind.
+				// The object was just changed in this kind, so it can be converted.
 				panic(fmt.Sprintf("an object in %s cannot be had in that kind: %v", c.Kind, err))
 			}
 		}
@@ -244,9 +246,9 @@ func (m *mutator) invoke(step invocation) {
 	}
 }
 
-// fork returns a mutator of objects of its own, for a binding that is soft: nothing of what it
-// changes is left. It is nil if there is nothing to do: the second round repeats what follows from
-// changes, and there are none.
+// fork returns a mutator of a copy of the object, for a soft binding, whose changes are
+// discarded. It returns nil in the second round, which has nothing to repeat for a soft
+// binding.
 func (m *mutator) fork(kind schema.GroupVersionKind, e *Evaluation) *mutator {
 	if m.round != nil && m.round.Repeats() {
 		e.Spared = true
@@ -287,8 +289,8 @@ func keyOf(p, binding *snapshot.Entry, param *Param) Invocation {
 	return Invocation{Policy: p.Configuration, Binding: binding.Configuration, Namespace: param.Namespace, Name: param.Name}
 }
 
-// bare returns the param as mutating policies see it: one of a built-in kind says neither
-// its version nor its kind (S15.11, D78).
+// bare returns the param as mutating policies see it: a param of a built-in kind has no
+// apiVersion and no kind (S15.11, D78).
 func (p *Param) bare() runtime.Object {
 	if p.Object == nil || p.Object.GetObjectKind().GroupVersionKind().Empty() {
 		return p.Object
@@ -308,11 +310,11 @@ func (p *Param) bare() runtime.Object {
 	return object
 }
 
-// Changed reports whether the object is another one now.
+// Changed must be called after the object has changed: it drops the cached values.
 func (v *Values) Changed() { v.kinds = v.kinds[:0] }
 
-// follows adds what follows of the evaluations of a mutating policy: all errors are kept,
-// whatever came after them (S18.24).
+// follows adds the consequences of the evaluations of a mutating policy. It keeps all errors,
+// also those that later evaluations came after (S18.24).
 func (j *Judgement) follows() {
 	for i := range j.Evaluations {
 		e := &j.Evaluations[i]
@@ -346,8 +348,9 @@ func (j *Judgement) follows() {
 	}
 }
 
-// Refused returns the texts of all that rejects the request after Mutate, configuration
-// errors first, and the reason of the first; none when the request may go on (S18.24).
+// Refused returns the texts of all consequences that reject the request after Mutate,
+// configuration errors first, and the reason of the first one; none when the request may go on
+// (S18.24).
 func Refused(judgements []Judgement) (texts []string, reason metav1.StatusReason) {
 	for _, configuration := range []bool{true, false} {
 		for i := range judgements {
@@ -366,8 +369,8 @@ func Refused(judgements []Judgement) (texts []string, reason metav1.StatusReason
 	return texts, reason
 }
 
-// MutationDenial is what a request is rejected with for mutating policies. Unlike those of
-// PolicyDenial, the code is 403 whatever the reason is (S18.24, F23).
+// MutationDenial returns the rejection of a request by mutating policies. Unlike with
+// PolicyDenial, its code is always 403 (S18.24, F23).
 func (r *Request) MutationDenial(object runtime.Object, reason metav1.StatusReason, messages []string) *apierrors.StatusError {
 	err := r.PolicyDenial(object, reason, messages)
 	err.ErrStatus.Code, err.ErrStatus.Message = 403, messages[0]

@@ -40,8 +40,8 @@ type Link struct {
 	Hidden string
 }
 
-// Acting returns the link of the plugin that acts on a source. hidden says of sources why
-// their entries cannot be seen.
+// Acting returns the link of the plugin that acts on a source. hidden has the sources whose
+// entries the caller may not see, each with the reason.
 func Acting(source registration.Source, hidden map[registration.Source]string) Link {
 	d := source.Descriptor()
 	l := Link{Plugin: d.Plugin, Source: d, Hidden: hidden[source]}
@@ -306,11 +306,11 @@ type Explanation struct {
 	Message string `json:"message"`
 }
 
-// New makes the plan of a request that goes through a chain. With all, the plan also has
-// what does not apply, each with the reason. It decides by the same functions that
-// admission runs by, and calls no webhook; I/O happens only in what the Input and the
-// links have for it. in.Objects get what is known to change: the initializers of a new object,
-// what a Judge changes, and, if in.Generates, a name that stands for the generated one.
+// New makes the plan of a request that goes through a chain. With all, the plan also has what
+// does not apply, each with the reason. It decides by the same functions that admission runs
+// by, and calls no webhook; I/O happens only in what the Input and the links do for it. New
+// makes the changes to in.Objects that can be predicted: the initializers of a new object, the
+// changes of a Judge, and, if in.Generates, a name that stands for the generated one.
 func New(ctx context.Context, chain []Link, s *snapshot.Snapshot, r *Request, e Equivalents, in *Input, all bool) *Plan {
 	b := &builder{
 		ctx: ctx, snapshot: s, request: r, equivalents: e, input: in, all: all,
@@ -338,10 +338,10 @@ type builder struct {
 	input       *Input
 	all         bool
 	plan        *Plan
-	// constraints are what the entries of a source ask of their order, once it was looked at.
+	// constraints are what the entries of a source ask of their order; order sets them.
 	constraints map[registration.Source][]registration.Constraint
 	// unseen are compiled-in plugins, and unlisted plugins with registrations, that may have
-	// changed the object in a way that nobody sees.
+	// changed the object in a way that the plan cannot predict.
 	unseen, unlisted []string
 	// over is set when the request is rejected.
 	over  bool
@@ -389,7 +389,8 @@ func (b *builder) compiled(pass registration.Pass, l *Link) {
 	}
 }
 
-// hidden adds a step of which nothing can be seen.
+// hidden adds a step for a plugin whose entries, or the resources that it reads, the caller may
+// not see.
 func (b *builder) hidden(pass registration.Pass, l *Link) {
 	b.plan.Steps = append(b.plan.Steps, Step{
 		Pass: pass.String(), Plugin: l.Plugin, Effect: Undecided,
@@ -422,9 +423,8 @@ func (b *builder) judge(pass registration.Pass, l *Link) []byte {
 	return patch
 }
 
-// unsure says why a rejection of the object, as far as it can be seen, need not be one; empty when
-// it is certain. Compiled-in plugins change nothing by which others judge, but for policies and
-// those that depend on others.
+// unsure returns why a predicted rejection is not certain; empty when it is certain. Changes by
+// compiled-in plugins matter only to policies, and to plugins that depend on others.
 func (b *builder) unsure(dependsOnOthers bool) string {
 	list := b.unlisted
 	if dependsOnOthers {
@@ -436,7 +436,7 @@ func (b *builder) unsure(dependsOnOthers bool) string {
 	return ", unless " + strings.Join(list, " or ") + " changes the object"
 }
 
-// reject notes what the request is rejected with; the first rejection counts.
+// reject notes the rejection of the request; the first rejection counts.
 func (b *builder) reject(message string) {
 	if !b.over {
 		b.over, b.plan.Rejection = true, message
@@ -558,7 +558,7 @@ func (b *builder) parallel(l *Link) {
 	}
 }
 
-// withdraw takes back what was chosen, of the steps from first on.
+// withdraw removes the steps of the chosen entries, among the steps from first on.
 func (b *builder) withdraw(first int, chosen []Entry) {
 	kept := b.plan.Steps[:first]
 	for _, step := range b.plan.Steps[first:] {
@@ -663,8 +663,8 @@ func (b *builder) decided(l *Link, c *Candidate, d *Decision) *Step {
 	return &step
 }
 
-// effect sets what a step does whose webhook applies, and returns the reason if it is not
-// to call the webhook. Objects are converted first, as for the call.
+// effect sets the effect of a step whose webhook applies, and returns the reason if the effect
+// is not Call. Objects are converted first, as for a call.
 func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 	if _, _, err := b.input.Objects.Seen(c.Kind); err != nil && !errors.Is(err, ErrUnknown) {
 		soft := d.Enforced.Mode.Soft()
@@ -682,7 +682,7 @@ func (b *builder) effect(step *Step, c *Candidate, d *Decision) Reason {
 	return reason
 }
 
-// skip adds an entry that does not apply.
+// skip adds the step of an entry that does not apply.
 func (b *builder) skip(l *Link, e *snapshot.Entry, reason Reason) {
 	b.plan.Steps = append(b.plan.Steps, Step{
 		Pass: l.Source.Pass.String(), Plugin: l.Plugin, Entry: entryOf(e), Effect: Skip,
@@ -718,7 +718,7 @@ func (b *builder) step(l *Link, c *Candidate) Step {
 	return step
 }
 
-// order says what is asked of the place of an entry among those of its source (S5.31).
+// order returns the wishes about the place of an entry among those of its source (S5.31).
 func (b *builder) order(e *snapshot.Entry) []string {
 	constraints, known := b.constraints[e.Source]
 	if !known {

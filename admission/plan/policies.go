@@ -99,8 +99,8 @@ type SkippedBinding struct {
 	Reason  Explanation `json:"reason"`
 }
 
-// policies adds the policies of a plugin. All of them are evaluated, whatever the others
-// say (S17.3). Mutating ones change the object for all that follows.
+// policies adds the policies of a plugin. All of them are evaluated, even if one rejects the
+// request (S17.3). Mutating policies change the object for all later steps.
 func (b *builder) policies(l *Link) {
 	candidates := Candidates(b.snapshot, l.Source.Source, b.request, b.equivalents)
 	if b.over {
@@ -249,7 +249,7 @@ func (j *Judgement) allForgiven() bool {
 	return true
 }
 
-// explanation says what the first consequence is that counts most.
+// explanation returns the code and message of the first consequence that counts most.
 func (j *Judgement) explanation() *Explanation {
 	first := j.denies()
 	c := &j.Consequences[max(first, 0)]
@@ -327,7 +327,7 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 	return out
 }
 
-// mutations adds what the mutations of an evaluation do, and what that comes to.
+// mutations adds the mutations of an evaluation, and its verdict.
 func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 	if e.Binding == nil {
 		return
@@ -395,8 +395,8 @@ func (p *Param) text() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// Details say what a policy found that is not as it should be, what its bindings make of
-// that, and which bindings do not apply, one line each; none for other steps.
+// Details returns one line for each violation and error of a policy, for each of their
+// consequences, and for each binding that does not apply; none for other steps.
 func (s *Step) Details() []string {
 	var list []string
 	for _, text := range s.Order {
@@ -472,7 +472,7 @@ func (m *PolicyMutation) detail(e *PolicyEvaluation) string {
 	return fmt.Sprintf("%s (cost %d of %d)", text, m.Cost, m.CostLimit)
 }
 
-// Summary says in a few words what the evaluations of a policy come to; empty for other
+// Summary describes the results of a policy's evaluations in a few words; empty for other
 // steps.
 func (s *Step) Summary() string {
 	if s.Effect != Evaluate || len(s.Evaluations) == 0 {

@@ -22,14 +22,14 @@ import (
 )
 
 // Params has the objects that policies refer to, as fresh as the registrations (S20.8). Its
-// methods end with the context. An error that is ErrUnknown says that the objects cannot be
-// seen.
+// methods end with the context. An error that is ErrUnknown means that the caller may not see
+// the objects.
 type Params interface {
 	// Scope reports whether the objects of a kind are in namespaces, and whether the kind is
 	// served at all.
 	Scope(ctx context.Context, kind schema.GroupVersionKind) (namespaced, served bool, err error)
-	// Get returns the object of a name; namespace is empty for a kind that is not in
-	// namespaces. The error of one that does not exist is the API status NotFound.
+	// Get returns the object with a name; namespace is empty for a cluster-scoped kind. If the
+	// object does not exist, the error is the API status NotFound.
 	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
 	// List returns the objects that a selector selects, by name.
 	List(ctx context.Context, kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]runtime.Object, error)
@@ -43,9 +43,8 @@ type Param struct {
 	Object runtime.Object
 }
 
-// PolicyError is why it cannot be found out what a policy or one of its bindings says about
-// a request: a configuration error, for which the failure policy decides, and no action of
-// a binding counts (S17.13).
+// PolicyError is a configuration error: a policy or one of its bindings could not be evaluated
+// for a request. The failure policy decides, and no action of a binding counts (S17.13).
 type PolicyError struct {
 	Policy *registration.Entry
 	// Binding is nil for an error of the policy, whichever binding would apply.
@@ -53,7 +52,7 @@ type PolicyError struct {
 	Err     error
 }
 
-// Error says what upstream says.
+// Error returns upstream's text.
 func (e *PolicyError) Error() string {
 	if e.Binding == nil {
 		return fmt.Sprintf("failed to configure policy: %v", e.Err)
@@ -61,10 +60,10 @@ func (e *PolicyError) Error() string {
 	return fmt.Sprintf("failed to configure binding: %v", e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
-// Matched is a policy that is for a request, with what its bindings say about that.
+// Matched is a policy that is a candidate for a request, with its bindings.
 type Matched struct {
 	Candidate *Candidate
 	// Decision is about the policy: when it does not apply, or Err is the configuration
@@ -80,13 +79,13 @@ type MatchedGroup struct {
 	*snapshot.Group
 	// Decision is about each of the bindings: Err is their configuration error.
 	Decision
-	// Params are those that the policy is evaluated with, by namespace and name (S15.12);
-	// one without an Object when there are no params to be had, and none when the bindings
-	// are satisfied without an evaluation (S15.7).
+	// Params are the params with which the policy is evaluated, by namespace and name (S15.12).
+	// There is one without an Object when the policy is evaluated without a param, and none
+	// when the bindings are satisfied without an evaluation (S15.7).
 	Params []Param
 }
 
-// bindings says what the bindings of a policy say about a request.
+// bindings returns the decisions of a policy and its bindings about a request.
 func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in *Input, all bool) Matched {
 	m := Matched{Candidate: c, Decision: c.selected(ctx, r, in)}
 	if m.Err != nil {
@@ -138,7 +137,8 @@ func (c *Candidate) bindings(ctx context.Context, r *Request, e Equivalents, in 
 	return m
 }
 
-// unseenBy is ErrUnknown if an expression of a policy looks at what the Input does not know.
+// unseenBy returns ErrUnknown if an expression of a policy uses a fact that the Input does not
+// know.
 func (in *Input) unseenBy(e *registration.Entry) error {
 	list := slices.Clone(e.MatchConditions)
 	add := func(what, text string) {
@@ -232,7 +232,7 @@ var (
 	errNoParamRef     = errors.New("one of name or selector must be provided")
 )
 
-// params returns what a binding has its policy evaluated with (S15.1 to S15.7).
+// params returns the params with which a binding's policy is evaluated (S15.1 to S15.7).
 func (c *Candidate) params(ctx context.Context, p *snapshot.Entry, namespaced bool, r *Request, in *Input) ([]Param, Code, error) {
 	kind, ref := p.Entry.Policy.ParamKind, c.Entry.Entry.Binding.ParamRef
 	if kind == nil || ref == nil {
@@ -282,11 +282,11 @@ func (c *Candidate) params(ctx context.Context, p *snapshot.Entry, namespaced bo
 	return params, None, nil
 }
 
-// noParam is what a policy without params is evaluated with.
+// noParam is the param of a policy without params.
 var noParam [1]Param
 
-// Values are what policies see of a request as it is at one time. Policies that matched
-// the same kind share those of that kind.
+// Values are the values of a request for policies, until the object changes. Policies that
+// matched the same kind share the values in that kind.
 type Values struct {
 	request *Request
 	in      *Input
@@ -364,8 +364,8 @@ func (r *Request) input(in *Input, kind schema.GroupVersionKind, object, old run
 	}
 }
 
-// PolicyDenial is what a request is rejected with for what a policy says: the first of the
-// messages, with the code of its reason, and all of them as causes (S17.15 to S17.17).
+// PolicyDenial returns the rejection of a request by policies: the first message, with the code
+// of its reason, and all messages as causes (S17.15 to S17.17).
 func (r *Request) PolicyDenial(object runtime.Object, reason metav1.StatusReason, messages []string) *apierrors.StatusError {
 	err := apierrors.NewForbidden(r.Resource.GroupResource(), r.nameOf(object), errors.New(messages[0]))
 	if reason == "" {
@@ -391,7 +391,7 @@ func codeOf(reason metav1.StatusReason) int32 {
 	return 422
 }
 
-// nameOf is what a rejection calls the object (S17.16).
+// nameOf returns the name of the object in a rejection (S17.16).
 func (r *Request) nameOf(object runtime.Object) string {
 	if r.Name != "" {
 		return r.Name

@@ -130,8 +130,8 @@ var codes = [...]string{
 // String names the code, for output that programs read. The name of None is empty.
 func (c Code) String() string { return codes[c] }
 
-// Reason is why an entry does not apply or cannot act. It keeps what it needs to say
-// so; the text is made by String, so that a reason nobody reads costs nothing.
+// Reason is why an entry does not apply or cannot act. It keeps the facts, and only String
+// makes the text, so that a reason that is not read costs little.
 type Reason struct {
 	Code Code
 
@@ -198,7 +198,7 @@ func (r Reason) String() string {
 	panic(fmt.Sprintf("reason %s has no text", r.Code))
 }
 
-// asked names what the entry is one of.
+// asked names the kind of the entry.
 func (r Reason) asked() string {
 	if r.entry != nil && r.entry.Entry.Policy != nil {
 		return "policies are never evaluated"
@@ -267,14 +267,14 @@ func (r Reason) noRule() string {
 	return s
 }
 
-// noKinds knows no kinds, for callers that do not need any.
+// noKinds is an Equivalents without kinds, for callers that do not need them.
 type noKinds struct{ Equivalents }
 
 func (noKinds) KindFor(schema.GroupVersionResource, string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{}
 }
 
-// wanted describes the part of a rule that is against the target.
+// wanted describes the part of a rule that does not match the target.
 func wanted(r *registration.Rule, request *Request, t *snapshot.Target) string {
 	switch mismatch(r, request, t) {
 	case wrongResource:

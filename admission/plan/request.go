@@ -64,7 +64,8 @@ type Reach uint8
 const (
 	// Everything: those of manifest files and those of the API.
 	Everything Reach = iota
-	// Manifests: only those of manifest files, which nobody repairs through the API (S21.16).
+	// Manifests: only those of manifest files, which users cannot repair through the API
+	// (S21.16).
 	Manifests
 	// Nothing: none.
 	Nothing

@@ -14,7 +14,7 @@ import (
 type part uint8
 
 const (
-	// matches: no part of the rule is against it.
+	// matches: every part of the rule matches.
 	matches part = iota
 	wrongResource
 	wrongOperation
@@ -76,9 +76,8 @@ func targetOf(r *Request) snapshot.Target {
 	}
 }
 
-// RuleMatches reports whether one rule matches a request about its own resource (S2.5 to
-// S2.8). What applies to a request is decided by Candidates; this is for those who ask what
-// a rule is good for.
+// RuleMatches reports whether one rule matches a request about its own resource (S2.5 to S2.8).
+// It is for explaining single rules. Candidates decides which entries apply to a request.
 func RuleMatches(rule *registration.Rule, r *Request) bool {
 	t := targetOf(r)
 	return mismatch(rule, r, &t) == matches

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Convert returns a webhook configuration in a version, v1 or v1beta1. Every
-// field has its counterpart (S1.2), and nothing is defaulted. The result is obj
-// itself if it has the version, and otherwise shares memory with it. The error
-// says that obj is not a webhook configuration, or the version unknown.
+// Convert returns a webhook configuration in a version, v1 or v1beta1. Every field has its
+// counterpart (S1.2), and nothing is defaulted. The result is obj itself if it has the version,
+// and otherwise shares memory with obj. It is an error if obj is not a webhook configuration,
+// or the version is unknown.
 func Convert(obj runtime.Object, version string) (runtime.Object, error) {
 	switch version {
 	case "v1":

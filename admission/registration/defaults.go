@@ -9,10 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// Default fills in the fields that the writer of a registration object left out,
-// as the object's own version has it (S1.2, S1.9, S1.32), and makes the verbs of external
-// hooks operations (S1.31). Other objects, and
-// unstructured ones, stay as they are.
+// Default sets the fields that the writer of a registration object left out to the defaults of
+// the object's version (S1.2, S1.9, S1.32), and moves the verbs of external hooks to operations
+// (S1.31). It does not change other objects, nor unstructured ones.
 func Default(obj runtime.Object) {
 	switch c := obj.(type) {
 	case *v1.MutatingWebhookConfiguration:
@@ -57,7 +56,7 @@ func Default(obj runtime.Object) {
 			fill(&h.FailurePolicy, v1alpha1.Ignore)
 			fill(&h.NamespaceSelector, metav1.LabelSelector{})
 			for j := range h.Rules {
-				// Both together are an error, which validation reports (S1.31).
+				// Validation reports an error if a rule has both operations and verbs (S1.31).
 				if r := &h.Rules[j]; len(r.Operations) == 0 {
 					r.Operations, r.Verbs = r.Verbs, nil
 				}
@@ -80,8 +79,8 @@ func Default(obj runtime.Object) {
 	}
 }
 
-// defaultMatch fills in what a policy or binding says about the requests that it is for
-// (S13.6, S13.7).
+// defaultMatch sets the defaults of the matchConstraints of a policy, or the matchResources of
+// a binding (S13.6, S13.7).
 func defaultMatch(m *v1.MatchResources) {
 	if m == nil {
 		return
@@ -109,7 +108,7 @@ func defaultBeta(failure **v1beta1.FailurePolicyType, match **v1beta1.MatchPolic
 	}
 }
 
-// defaultSelection fills in what v1 and v1beta1 agree on. Rules have the same
+// defaultSelection sets the defaults that v1 and v1beta1 have in common. Rules have the same
 // type in both.
 func defaultSelection(namespaces, objects **metav1.LabelSelector, rules []v1.RuleWithOperations) {
 	fill(namespaces, metav1.LabelSelector{})

@@ -3,11 +3,11 @@
 //
 // # Kinds
 //
-// The group admissionregistration.k8s.io has four kinds that matter here.
-// MutatingWebhookConfiguration and ValidatingWebhookConfiguration are served as
-// v1 and v1beta1, with the types of k8s.io/api. InitializerConfiguration and
-// ExternalAdmissionHookConfiguration are v1alpha1, with the types of the
-// subpackage. AddToScheme makes all of them known to a scheme, and FromContent
+// The group admissionregistration.k8s.io has four kinds of webhooks and initializers, and four
+// kinds of policies and their bindings. MutatingWebhookConfiguration and
+// ValidatingWebhookConfiguration are served as v1 and v1beta1, with the types of k8s.io/api.
+// InitializerConfiguration and ExternalAdmissionHookConfiguration are served as v1alpha1, with
+// the types of the subpackage. AddToScheme makes all of them known to a scheme, and FromContent
 // makes typed objects of decoded JSON or YAML.
 //
 // # For the server that stores registrations

@@ -13,18 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The annotations of a webhook configuration, an admission policy or a binding that let its
-// enforcement start soft (S28). A kube-apiserver ignores them.
+// The annotations that make the enforcement of a webhook configuration, an admission policy or
+// a binding soft (S28). A kube-apiserver ignores them.
 const (
-	// EnforcementAnnotation has a Mode, or WEBHOOK=Mode for single webhooks, with commas
-	// between them (S28.1).
+	// EnforcementAnnotation has a Mode, or a list of WEBHOOK=Mode for single webhooks,
+	// separated by commas (S28.1).
 	EnforcementAnnotation = "gatehouse.dev/enforcement"
-	// RolloutAnnotation says in which namespaces an entry that is soft is hard already: a share,
-	// such as 25%, or a selector of the namespaces' labels (S28.3).
+	// RolloutAnnotation says in which namespaces a soft entry is hard already: in a share of
+	// them, such as 25%, or in those whose labels a selector matches (S28.3).
 	RolloutAnnotation = "gatehouse.dev/rollout"
 )
 
-// Mode says what becomes of a request that an entry would reject or change (S28.2).
+// Mode says what happens to a request that an entry would reject or change (S28.2).
 type Mode string
 
 // The modes. The zero Mode is ModeDeny.
@@ -32,9 +32,10 @@ const (
 	// ModeDeny rejects and changes requests, as a kube-apiserver does.
 	ModeDeny Mode = "Deny"
 	// ModeWarn lets the request go on as if the entry did not exist. The client gets a warning
-	// in place of a rejection.
+	// instead of a rejection.
 	ModeWarn Mode = "Warn"
-	// ModeAudit is the same, and only traces, audit events and metrics know it.
+	// ModeAudit lets the request go on, too. Only traces, audit events and metrics have the
+	// rejection.
 	ModeAudit Mode = "Audit"
 )
 
@@ -44,19 +45,21 @@ var Modes = []Mode{ModeDeny, ModeWarn, ModeAudit}
 // Soft reports whether a request goes on as if the entry did not exist.
 func (m Mode) Soft() bool { return m == ModeWarn || m == ModeAudit }
 
-// Enforcement is what the annotations of an object say of one of its entries.
+// Enforcement is what the annotations of an object say about one of its entries.
 type Enforcement struct {
-	// Mode is ModeDeny only where the object says so: a binding says it against its policy.
+	// Mode is ModeDeny only if the annotation says so. A binding can say Deny to override its
+	// policy.
 	Mode Mode
-	// Rollout says where the entry is hard already; nil for nowhere.
+	// Rollout says in which namespaces the entry is hard already; nil means in none.
 	Rollout *Rollout
 }
 
 // Rollout is a part of the namespaces: a share of them, or those that a selector selects.
 type Rollout struct {
-	// Selector selects labels of namespaces; nil for a share.
+	// Selector matches the labels of namespaces; nil for a share.
 	Selector labels.Selector
-	// percent is the share, of namespaces by the hash of their name and of salt.
+	// percent is the share. The hash of its name and of salt decides whether a namespace
+	// belongs to it.
 	percent uint64
 	salt    string
 }
@@ -64,16 +67,16 @@ type Rollout struct {
 // Percent returns the share, from 0 to 100; it is 0 with a Selector.
 func (r *Rollout) Percent() int { return int(r.percent) }
 
-// Share reports whether a namespace belongs to the share. It always says the same of the same
-// name, and a namespace of a share belongs to each larger one (S28.3). No name is in a share
-// below 100 %.
+// Share reports whether a namespace belongs to the share. The result is always the same for the
+// same name, and a namespace of a share belongs to each larger share (S28.3). The empty name
+// belongs only to a share of 100 %.
 func (r *Rollout) Share(namespace string) bool {
 	if namespace == "" || r.percent >= 100 {
 		return r.percent >= 100
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(r.salt + "/" + namespace))
-	// The last step spreads names that differ in their last letter only.
+	// spread separates names that differ in their last letter only.
 	return spread(h.Sum64())%100 < r.percent
 }
 
@@ -87,8 +90,9 @@ func spread(x uint64) uint64 {
 	return x ^ x>>32
 }
 
-// enforcementOf reads the annotations of an object about an entry of a name; nil when they say
-// nothing about it. What cannot be read counts as absent: an entry is soft only by words that are clear.
+// enforcementOf reads the annotations of an object about the entry with a name; nil when they
+// say nothing about it. An annotation that cannot be parsed counts as absent, so that a typing
+// error cannot make an entry soft.
 func enforcementOf(meta *metav1.ObjectMeta, name string) *Enforcement {
 	value, ok := meta.Annotations[EnforcementAnnotation]
 	if !ok {
@@ -143,8 +147,8 @@ func parseRollout(text, salt string) (*Rollout, error) {
 }
 
 // ValidateEnforcement returns what is wrong with the annotations of an object about its
-// enforcement (S28.4). names are those of its webhooks; nil for an object that is one entry. What
-// was stored before may stay; old is nil for a new object.
+// enforcement (S28.4). names are the names of its webhooks; nil for an object that is one
+// entry. Annotations that are stored already may stay; old is nil for a new object.
 func ValidateEnforcement(obj, old metav1.Object, names []string) field.ErrorList {
 	var errs field.ErrorList
 	annotations := obj.GetAnnotations()

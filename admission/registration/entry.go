@@ -9,46 +9,47 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/condition"
 )
 
-// FailurePolicy says what becomes of a request when its webhook cannot be asked.
+// FailurePolicy says what happens to a request when a webhook or a policy fails.
 type FailurePolicy string
 
 const (
-	// Ignore lets the request go on without the webhook.
+	// Ignore lets the request go on as if the webhook or policy did not exist.
 	Ignore FailurePolicy = "Ignore"
 	// Fail rejects the request.
 	Fail FailurePolicy = "Fail"
 )
 
-// Entry is one thing that a registration object registers, whichever kind and API
-// version it was written in: where it comes from, which requests it is for, and what
-// is done with them. All defaults are filled in: an Entry is complete, and nothing that
-// reads one knows about versions. Entries are immutable after conversion.
+// Entry is one webhook, initializer, policy or binding that a registration object registers:
+// where it comes from, which requests it matches, and its action. An Entry has all defaults and
+// is the same for all API versions, so that its readers need not know versions. Entries are
+// immutable after conversion.
 type Entry struct {
 	Origin
 	// Match is never nil; entries may share one.
 	*Match
-	// FailurePolicy says what becomes of a request when the action cannot be
-	// completed; it is never empty.
+	// FailurePolicy says what happens to a request when the action cannot be completed; it is
+	// never empty.
 	FailurePolicy FailurePolicy
-	// Order is what is asked of the order among the entries of the source; nil for nothing.
+	// Order says before and after which entries of its source the entry wants to act; nil when
+	// it does not say.
 	Order *Order
-	// Enforcement is how soft the entry is by its own object's word; nil when that says nothing,
-	// and the entry is hard (S28).
+	// Enforcement is what the entry's object says about its enforcement; nil when the object
+	// says nothing (S28).
 	Enforcement *Enforcement
-	// The action is the one of these that is not nil.
+	// The action: one of these is not nil.
 	*Webhook
 	*Initializer
 	Policy  *Policy
 	Binding *Binding
 }
 
-// Origin says where an entry comes from, and tells it from all others.
+// Origin says where an entry comes from, and identifies it.
 type Origin struct {
 	// Source is the registration kind.
 	Source Source
 	// Configuration is the metadata.name of the registration object.
 	Configuration string
-	// ConfigurationUID and ConfigurationVersion are its uid and resourceVersion.
+	// ConfigurationUID and ConfigurationVersion are the uid and resourceVersion of the object.
 	ConfigurationUID     types.UID
 	ConfigurationVersion string
 	// Index is the position in the registration object's list, from 0.
@@ -76,17 +77,17 @@ func (o *Origin) String() string {
 	return o.Configuration + "/" + o.Name
 }
 
-// Match selects requests. It is the same for every source.
+// Match selects requests. All sources use the same type.
 type Match struct {
-	// Rules say which operations on which resources are wanted; any may match. Those of a
-	// binding may be empty, which means all that its policy wants (S14.5).
+	// Rules say which operations on which resources match; one matching rule is enough. A
+	// binding without rules matches everything that its policy matches (S14.5).
 	Rules []Rule
-	// Exclude are rules about requests that are not wanted, whatever Rules say.
+	// Exclude are rules about requests that do not match, even if Rules match them.
 	Exclude []Rule
 	// Equivalent is matchPolicy: true for Equivalent, false for Exact.
 	Equivalent bool
-	// NamespaceSelector and ObjectSelector: nil selects nothing (S1.3), empty
-	// selects everything. Sources without one have an empty one.
+	// NamespaceSelector and ObjectSelector: nil selects nothing (S1.3), and an empty selector
+	// selects everything. Entries of a source without such a field have an empty selector.
 	NamespaceSelector *metav1.LabelSelector
 	ObjectSelector    *metav1.LabelSelector
 	// MatchConditions are CEL expressions that must all be true.
@@ -97,8 +98,8 @@ type Match struct {
 type Webhook struct {
 	// ClientConfig says where the webhook is.
 	ClientConfig ClientConfig
-	// SideEffects is None, NoneOnDryRun, Some or Unknown; empty when the stored
-	// object had none, which is an error on dry run (S7.4).
+	// SideEffects is None, NoneOnDryRun, Some or Unknown; empty when the stored object does not
+	// have the field, which is an error on dry run (S7.4).
 	SideEffects string
 	// Timeout is how long one call may take, 1 s to 30 s.
 	Timeout time.Duration
@@ -109,23 +110,24 @@ type Webhook struct {
 	MayReinvoke bool
 }
 
-// Initializer is the action of adding a name to metadata.initializers.pending of a new
-// object. The name is that of the entry.
+// Initializer is the action of adding a name to metadata.initializers.pending of a new object.
+// The name is Origin.Name.
 type Initializer struct {
-	// Parallel reports whether it may act at the same time as its neighbours.
+	// Parallel reports whether the initializer may act at the same time as its neighbours in
+	// the order.
 	Parallel bool
-	// Finalizer is what the object gets together with the name; empty means nothing.
+	// Finalizer is the finalizer that the object gets together with the name; empty means none.
 	Finalizer string
 }
 
-// Rule selects requests by what they do to which resource. Every list is
-// matched with the wildcards of S2.5 to S2.8.
+// Rule selects requests by operation and resource. Every list is matched with the wildcards of
+// S2.5 to S2.8.
 type Rule struct {
 	Operations  []string
 	APIGroups   []string
 	APIVersions []string
 	Resources   []string
-	// ResourceNames are the names of the objects that are meant; empty means all.
+	// ResourceNames are the names of the objects that the rule matches; empty means all.
 	ResourceNames []string
 	// Scope is "Cluster", "Namespaced" or "*"; never empty.
 	Scope string

@@ -31,9 +31,9 @@ func parseInitializers(obj runtime.Object) ([]*Entry, bool) {
 	return entries, true
 }
 
-// creating returns an initializer's rule as a rule about the creation of main
-// resources, which is what initializers are for (S11.7, S11.15). An entry with a slash
-// never matches an initializer, except "*/*", another way to write "*".
+// creating returns an initializer's rule as a rule about the creation of main resources,
+// because initializers apply to nothing else (S11.7, S11.15). An entry with a slash never
+// matches an initializer, except "*/*", another way to write "*".
 func creating(r *v1alpha1.Rule) Rule {
 	out := Rule{Operations: []string{"CREATE"}, APIGroups: r.APIGroups, APIVersions: r.APIVersions, Scope: "*"}
 	for _, entry := range r.Resources {

@@ -29,11 +29,11 @@ const (
 	MutatingBindingKind   = "MutatingAdmissionPolicyBinding"
 )
 
-// StaticSuffix ends the names of registrations of manifest files, and no others (S13.13,
-// S21.8).
+// StaticSuffix ends the names of all registrations of manifest files, and of no registrations
+// of the API (S13.13, S21.8).
 const StaticSuffix = ".static.k8s.io"
 
-// IsStaticName reports whether a name is one of a registration of a manifest file.
+// IsStaticName reports whether a name is that of a registration of a manifest file.
 func IsStaticName(name string) bool { return strings.HasSuffix(name, StaticSuffix) }
 
 // AddToScheme makes the registration kinds of all versions known to a scheme.
@@ -46,9 +46,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// FromContent makes a typed registration object of decoded JSON, by its
-// apiVersion and kind. Unknown fields are dropped. The error says that the kind
-// is none of this package, or which field has the wrong type.
+// FromContent makes a typed registration object of decoded JSON, by its apiVersion and kind. It
+// drops unknown fields. The error says that the kind is not one of this package, or which field
+// has the wrong type.
 func FromContent(content map[string]any) (runtime.Object, error) {
 	gvk := (&unstructured.Unstructured{Object: content}).GroupVersionKind()
 	obj := newObject(gvk)
@@ -61,9 +61,9 @@ func FromContent(content map[string]any) (runtime.Object, error) {
 	return obj, nil
 }
 
-// Parse makes of decoded JSON or YAML, as a user writes it, the object that a server
-// would store: typed, with all defaults. It does not validate. The errors are those
-// of FromContent.
+// Parse turns decoded JSON or YAML, as a user writes it, into the object that a server would
+// store: typed, with all defaults. Parse does not validate. The errors are those of
+// FromContent.
 func Parse(content map[string]any) (runtime.Object, error) {
 	obj, err := FromContent(content)
 	if err == nil {
@@ -105,8 +105,8 @@ func newObject(gvk schema.GroupVersionKind) runtime.Object {
 	return nil
 }
 
-// SourceOf returns the source whose kind an object has, in any version, typed or
-// unstructured; ok is false for other objects.
+// SourceOf returns the source of an object by its kind, in any version, typed or unstructured.
+// ok is false for objects that are not registrations.
 func SourceOf(obj runtime.Object) (s Source, ok bool) {
 	switch o := obj.(type) {
 	case *v1.MutatingWebhookConfiguration, *v1beta1.MutatingWebhookConfiguration:
@@ -144,7 +144,7 @@ func typed(obj runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-// unknown is the error of who was given something else than a registration.
+// unknown returns the error of a function that got an object that is not a registration.
 func unknown(obj runtime.Object) error {
 	return fmt.Errorf("%T is not a registration", obj)
 }

@@ -14,21 +14,22 @@ import (
 )
 
 // The annotations of a MutatingWebhookConfiguration or MutatingAdmissionPolicy that say which
-// others of its kind act earlier and later: names, with commas between them (S5.29, S18.33).
-// A kube-apiserver ignores them.
+// others of its kind act earlier and later: names, separated by commas (S5.29, S18.33). A
+// kube-apiserver ignores them.
 const (
 	AfterAnnotation  = "gatehouse.dev/after"
 	BeforeAnnotation = "gatehouse.dev/before"
 )
 
-// Order is what an entry asks of the order in which those of its source act. Initializers
-// name initializers; the others name objects, and all entries of an object ask the same.
+// Order says before and after which entries of its source an entry wants to act. Initializers
+// name other initializers. Webhooks and policies name objects, and all entries of an object
+// have the same Order.
 type Order struct {
-	// After and Before name those that act earlier and later.
+	// After names those that act earlier than this entry, and Before those that act later.
 	After, Before []string
 }
 
-// orderOf reads the annotations of an object; nil when they ask for nothing.
+// orderOf reads the order from the annotations of an object; nil when it has none.
 func orderOf(meta metav1.Object) *Order {
 	o := &Order{After: named(meta, AfterAnnotation), Before: named(meta, BeforeAnnotation)}
 	if o.After == nil && o.Before == nil {
@@ -37,7 +38,7 @@ func orderOf(meta metav1.Object) *Order {
 	return o
 }
 
-// named returns the names in an annotation, without that of the object itself.
+// named returns the names in an annotation, without the name of the object itself.
 func named(meta metav1.Object, annotation string) []string {
 	value, ok := meta.GetAnnotations()[annotation]
 	if !ok {
@@ -53,8 +54,8 @@ func named(meta metav1.Object, annotation string) []string {
 }
 
 // ValidateOrder returns what is wrong with the annotations of an object about its order: names
-// that no object can have, and its own (S5.30). What was stored before may stay; old is nil for
-// a new object.
+// that no object can have, and the object's own name (S5.30). Annotations that are stored
+// already may stay; old is nil for a new object.
 func ValidateOrder(obj, old metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, annotation := range []string{AfterAnnotation, BeforeAnnotation} {
@@ -77,24 +78,24 @@ func ValidateOrder(obj, old metav1.Object) field.ErrorList {
 	return errs
 }
 
-// Constraint is something that is asked of the order: Earlier acts before Later.
+// Constraint is one wish about the order: Earlier acts before Later.
 type Constraint struct {
 	Earlier, Later string
-	// By is the entry that asks for it, one of the two; of the entries of an object, the
-	// first one.
+	// By is the entry that has the wish, one of the two. If an object with several entries has
+	// the wish, By is its first entry.
 	By *Entry
-	// earlier and later are the places of the two blocks.
+	// earlier and later are the places in the list of the two blocks.
 	earlier, later int
 }
 
-// Granted reports whether the list that the constraint was found in has this order. Of wishes
-// that contradict each other, one is not granted.
+// Granted reports whether the list that the constraint was found in has this order. When wishes
+// contradict each other, one of them is not granted.
 func (c Constraint) Granted() bool { return c.earlier < c.later }
 
-// Concerns reports whether an entry is one of the two.
+// Concerns reports whether an entry is Earlier or Later.
 func (c Constraint) Concerns(e *Entry) bool { return e.Place() == c.Earlier || e.Place() == c.Later }
 
-// String says it in words.
+// String describes the constraint in words.
 func (c Constraint) String() string {
 	text, annotation := fmt.Sprintf("%q is before %q", c.Earlier, c.Later), BeforeAnnotation
 	if c.By.Place() == c.Later {
@@ -114,9 +115,9 @@ func (e *Entry) Place() string {
 	return e.Configuration
 }
 
-// Ordered returns the entries of an object of a resource, as far as their order needs them:
-// initializers, and what stands for the webhooks of an object or for a policy if the object
-// asks for an order. It returns none for all other objects.
+// Ordered returns the entries of an object that matter for the order: all initializers of a
+// configuration. For a MutatingWebhookConfiguration or a MutatingAdmissionPolicy that asks for
+// an order, it returns one entry that stands for the object. It returns none for other objects.
 func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
 	if resource.Group != GroupName {
 		return nil
@@ -142,8 +143,8 @@ func Ordered(resource schema.GroupResource, obj runtime.Object) []*Entry {
 	return entries
 }
 
-// blocks splits a list into what moves as a whole: each initializer, and all entries of one
-// object.
+// blocks splits a list into blocks that move as a whole: single initializers, or all entries of
+// one object.
 func blocks(list []*Entry) [][]*Entry {
 	var out [][]*Entry
 	for i, e := range list {
@@ -156,8 +157,8 @@ func blocks(list []*Entry) [][]*Entry {
 	return out
 }
 
-// Constraints lists what the entries of a source ask of their order, in the order of the
-// list. Names that are not in it mean nothing.
+// Constraints returns the wishes of the entries of a source about their order, in the order of
+// the list. Names that are not in the list have no effect.
 func Constraints(list []*Entry) []Constraint {
 	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
 		return nil
@@ -179,7 +180,7 @@ func constraints(list [][]*Entry) []Constraint {
 		if by.Order == nil {
 			continue
 		}
-		// The block that asks for it need not be the first of its name.
+		// The block that has the wish need not be the first block of its name.
 		for _, name := range by.Order.After {
 			if other, ok := first[name]; ok {
 				found = append(found, Constraint{name, by.Place(), by, other, at})
@@ -195,10 +196,10 @@ func constraints(list [][]*Entry) []Constraint {
 }
 
 // Arrange puts entries of one source into the order in which they act. The list comes in the
-// order of their names (S5.1, S11.5, S18.2), and stays in it except where one must come
-// earlier than one that stands before it: it is then moved right before that one. The entries
-// of one object of webhooks stay together. Names that are not in the list mean nothing. Of
-// wishes that contradict each other one is not granted.
+// order of their names (S5.1, S11.5, S18.2). An entry that must come earlier than one that
+// stands before it moves right before that one; all others keep their places. The webhooks of
+// one object stay together. Names that are not in the list have no effect. When wishes
+// contradict each other, one of them is not granted.
 func Arrange(list []*Entry) []*Entry {
 	if !slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
 		return list
@@ -208,7 +209,7 @@ func Arrange(list []*Entry) []*Entry {
 	if len(wishes) == 0 {
 		return list
 	}
-	// earlier has, per place, the places that must come earlier.
+	// earlier has for each place the places that must come earlier.
 	earlier := make([][]int, len(blocks))
 	for _, c := range wishes {
 		earlier[c.later] = append(earlier[c.later], c.earlier)

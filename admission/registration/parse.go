@@ -11,13 +11,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// Entries returns what an object registers, in its order. The object is of one of the
-// kinds of Sources, in any of their versions, typed or unstructured.
+// Entries returns the entries of a registration object, in the order of the object. The object
+// has one of the kinds of Sources, in any of their versions, typed or unstructured.
 //
-// The object should have been defaulted. Where it was not, an absent failure
-// policy counts as Fail, for v1alpha1 as Ignore (S7.1), an absent matchPolicy as
-// Exact, an absent timeout as the default of the version, and an absent selector
-// selects nothing (S1.3).
+// The object should have its defaults. Without them, an absent failure policy counts as Fail,
+// or as Ignore in v1alpha1 (S7.1), an absent matchPolicy as Exact, an absent timeout as the
+// default of the version, and an absent selector selects nothing (S1.3).
 //
 // The entries share memory with the object. The error says that the object is not a
 // registration, or cannot be read.
@@ -44,7 +43,7 @@ func parseMutating(obj runtime.Object) ([]*Entry, bool) {
 	return nil, false
 }
 
-// inOrder adds what the annotations of an object ask of the order of its entries.
+// inOrder gives the entries of an object the order that its annotations ask for.
 func inOrder(meta *metav1.ObjectMeta, entries []*Entry) []*Entry {
 	if order := orderOf(meta); order != nil {
 		for _, e := range entries {
@@ -64,7 +63,8 @@ func parseValidating(obj runtime.Object) ([]*Entry, bool) {
 	return nil, false
 }
 
-// validatingAsMutating gives a validating webhook the type that has every field.
+// validatingAsMutating returns a validating webhook as a mutating one, whose type has every
+// field.
 func validatingAsMutating(w *v1.ValidatingWebhook) v1.MutatingWebhook {
 	return v1.MutatingWebhook{
 		Name:                    w.Name,
@@ -144,7 +144,8 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 		})
 		h.FailurePolicy = FailurePolicy(or(w.FailurePolicy, v1alpha1.Ignore))
 		h.NamespaceSelector, h.ObjectSelector = w.NamespaceSelector, &metav1.LabelSelector{}
-		// Its review has no field for a dry run, nor can it declare side effects (S12.16).
+		// The v1alpha1 review has no field for a dry run, and the hook cannot declare side
+		// effects (S12.16).
 		h.SideEffects = string(v1.SideEffectClassUnknown)
 		h.Timeout = 30 * time.Second
 		h.ReviewVersions = []string{"v1alpha1"}
@@ -153,7 +154,7 @@ func parseExternal(obj runtime.Object) ([]*Entry, bool) {
 	return entries, true
 }
 
-// newEntry makes an entry with what tells it apart. seen counts the names so far.
+// newEntry makes an entry with its Origin. seen counts the entries of each name so far.
 func newEntry(source Source, meta *metav1.ObjectMeta, index int, name string, seen map[string]int) *Entry {
 	seen[name]++
 	e := &Entry{Match: &Match{}, Origin: Origin{

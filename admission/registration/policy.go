@@ -12,11 +12,12 @@ import (
 
 // Policy is the action of judging or changing an object by CEL expressions.
 type Policy struct {
-	// ParamKind is the kind of the objects that its bindings may refer to; nil when the
-	// policy has no params. If ParamKindError is set, the kind cannot be read.
+	// ParamKind is the kind of the objects that the policy's bindings may refer to; nil when
+	// the policy has no params. If ParamKindError is set, paramKind cannot be parsed.
 	ParamKind      *schema.GroupVersionKind
 	ParamKindError error
-	// Variables may be used by all that follows, each by those after it (S16.10).
+	// Variables may be used by later variables and by all other expressions except match
+	// conditions (S16.10).
 	Variables []Variable
 	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
 	Validations      []Validation
@@ -40,7 +41,7 @@ type Validation struct {
 	Message string
 	// MessageExpression is empty when there is none.
 	MessageExpression string
-	// Reason is that of the rejection; it is never empty (S17.8).
+	// Reason is the reason of the rejection; it is never empty (S17.8).
 	Reason metav1.StatusReason
 }
 
@@ -52,8 +53,8 @@ type AuditAnnotation struct {
 
 // Mutation is an expression that says how the object is changed.
 type Mutation struct {
-	// JSONPatch reports whether the value is a list of operations; otherwise it is an object
-	// that is merged.
+	// JSONPatch reports whether the value is a list of JSON patch operations. Otherwise the
+	// value is an apply configuration.
 	JSONPatch  bool
 	Expression string
 }
@@ -62,26 +63,25 @@ type Mutation struct {
 type Binding struct {
 	// PolicyName names the policy.
 	PolicyName string
-	// ParamRef says which params the policy is evaluated with; nil when the binding names
-	// none.
+	// ParamRef says with which params the policy is evaluated; nil when the binding names none.
 	ParamRef *ParamRef
-	// Actions are what is done about a violation, in order; ValidatingBindings only.
+	// Actions say what happens after a violation, in order; ValidatingBindings only.
 	Actions []v1.ValidationAction
 }
 
-// ParamRef says which objects are params: that of a name, or all that a selector selects.
+// ParamRef says which objects are params: the one with a name, or all that a selector selects.
 type ParamRef struct {
 	Name     string
 	Selector *metav1.LabelSelector
-	// Namespace is where they are; empty means that of the request, for a kind in
-	// namespaces (S15.4).
+	// Namespace is the namespace of the params. Empty means the namespace of the request, if
+	// the kind is namespaced (S15.4).
 	Namespace string
-	// DenyMissing reports whether it is an error when there are none (S15.7).
+	// DenyMissing reports whether it is an error when there are no params (S15.7).
 	DenyMissing bool
 }
 
-// IsPolicy reports whether a resource is one of those that no policy judges, so that a
-// broken one can always be repaired (S14.16).
+// IsPolicy reports whether a resource holds admission policies or their bindings. No policy
+// judges these, so that a broken policy can always be repaired (S14.16).
 func IsPolicy(resource schema.GroupResource) bool {
 	if resource.Group != GroupName {
 		return false
@@ -138,7 +138,7 @@ func parseMutatingPolicy(obj runtime.Object) ([]*Entry, bool) {
 	return inOrder(&c.ObjectMeta, []*Entry{e}), true
 }
 
-// changing returns the operations of a list that have an object to change.
+// changing returns the operations of a list except deletions, which have no object to change.
 func changing(operations []string) []string {
 	if slices.Contains(operations, "*") {
 		return []string{"CREATE", "UPDATE", "CONNECT"}
@@ -167,7 +167,7 @@ func parseMutatingBinding(obj runtime.Object) ([]*Entry, bool) {
 	return nil, false
 }
 
-// newPolicy makes an entry with what all policies have. Nothing of it is ever empty:
+// newPolicy makes an entry with the fields that all policies have. Its Match is never nil:
 // absent constraints match nothing.
 func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicyType, match *v1.MatchResources, conditions []v1.MatchCondition, kind *v1.ParamKind, variables []v1.Variable) *Entry {
 	e := whole(source, meta)
@@ -188,7 +188,7 @@ func newPolicy(source Source, meta *metav1.ObjectMeta, failure *v1.FailurePolicy
 func newBinding(source Source, meta *metav1.ObjectMeta, policy string, ref *v1.ParamRef, match *v1.MatchResources) *Entry {
 	e := whole(source, meta)
 	e.Binding = &Binding{PolicyName: policy}
-	// The policy that it puts into force has the failure policy that counts.
+	// The failure policy of the policy counts, not that of the binding.
 	e.FailurePolicy = Fail
 	e.NamespaceSelector, e.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
 	if match != nil {
@@ -208,7 +208,7 @@ func whole(source Source, meta *metav1.ObjectMeta) *Entry {
 	return newEntry(source, meta, 0, "", map[string]int{})
 }
 
-// matching returns which requests a policy or binding is for.
+// matching returns the Match of a policy or binding.
 func matching(m *v1.MatchResources, conditions []MatchCondition) *Match {
 	return &Match{
 		Rules: each(m.ResourceRules, namedRule), Exclude: each(m.ExcludeResourceRules, namedRule),

@@ -59,26 +59,27 @@ func (p Pass) String() string {
 	return "validating"
 }
 
-// Descriptor says everything about a source that the engine needs to know. To add a
-// source, add a row to the table of Sources, and its action to Entry.
+// Descriptor has the properties of a source. To add a source, add a row to the table sources,
+// and its action to Entry.
 type Descriptor struct {
 	Source Source
 	// Kind is the kind of the registration object, Resource its name in URLs.
 	Kind     string
 	Resource string
-	// Versions are those it is served in, the preferred one first.
+	// Versions are the API versions of the kind, the preferred one first.
 	Versions []string
 	// Noun names the configuration in messages (S11.11).
 	Noun string
-	// Plugin is the admission plugin that acts on the entries, and Pass when.
+	// Plugin is the admission plugin that acts on the entries, and Pass the pass in which it
+	// acts.
 	Plugin string
 	Pass   Pass
-	// Policies reports whether the entries are admission policies. They are in force by the
-	// entries of Bindings, another source.
+	// Policies reports whether the entries are admission policies. The entries of Bindings,
+	// another source, put them into force.
 	Policies bool
 	Bindings Source
-	// Binds reports whether the entries put policies into force, which are those of Bound,
-	// and do nothing themselves.
+	// Binds reports whether the entries are bindings, which put policies of the source Bound
+	// into force and have no action of their own.
 	Binds bool
 	Bound Source
 	// Manifests reports whether manifest files may register entries, too (S21.6).
@@ -91,8 +92,7 @@ type Descriptor struct {
 // String returns the kind of the source's registration objects.
 func (s Source) String() string { return s.Descriptor().Kind }
 
-// Descriptor returns what there is to know about the source. The caller must not
-// change it.
+// Descriptor returns the properties of the source. The caller must not change them.
 func (s Source) Descriptor() *Descriptor { return &sources[s] }
 
 // sources has a row for every Source.

@@ -20,9 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 )
 
-// Validate returns what is wrong with a registration object that is to be created
-// (S1.6, S1.10 to S1.35). It must have been defaulted. An object of another type
-// is an internal error.
+// Validate returns what is wrong with a registration object that is to be created (S1.6, S1.10
+// to S1.35). The object must have its defaults. An object of another type is an internal error.
 func Validate(obj runtime.Object) field.ErrorList {
 	if c, ok := asWebhooks(obj); ok {
 		return c.validate(strictness{sideEffects: !c.beta, versions: true, names: !c.beta, selectors: true})
@@ -30,10 +29,10 @@ func Validate(obj runtime.Object) field.ErrorList {
 	return validateAlpha(obj, nil)
 }
 
-// ValidateUpdate returns what is wrong with a registration object that is to
-// replace a stored one. A value that was accepted when the stored object was
-// written, and would not be today, may stay (S1.24). Both must have been defaulted; their
-// versions may differ. An object of another type is an internal error.
+// ValidateUpdate returns what is wrong with a registration object that is to replace a stored
+// one. A value that the stored object has may stay even if it is not accepted any more (S1.24).
+// Both objects must have their defaults; their versions may differ. An object of another type
+// is an internal error.
 func ValidateUpdate(obj, old runtime.Object) field.ErrorList {
 	if c, ok := asWebhooks(obj); ok {
 		o, ok := asWebhooks(old)
@@ -90,26 +89,26 @@ func asWebhooks(obj runtime.Object) (*webhookList, bool) {
 	return nil, false
 }
 
-// strictness says which of the younger checks apply.
+// strictness says which checks apply, of those that an object stored earlier may fail.
 type strictness struct {
 	// sideEffects forbids Some and Unknown.
 	sideEffects bool
-	// versions wants a review version that this server speaks.
+	// versions requires a review version that this server supports.
 	versions bool
-	// names wants the names of the webhooks to differ.
+	// names requires that the names of the webhooks differ.
 	names bool
-	// selectors wants the values in selectors to be possible ones.
+	// selectors requires that the values in selectors are valid label values.
 	selectors bool
-	// conditionsUnchanged spares the match conditions.
+	// conditionsUnchanged turns off the check of the match conditions.
 	conditionsUnchanged bool
-	// before is the metadata that is stored; nil for a new object.
+	// before is the metadata of the stored object; nil for a new object.
 	before metav1.Object
 	// stored are expressions that are stored already.
 	stored map[string]bool
 }
 
-// strictness returns the checks that a stored configuration passes, which then
-// apply to the one that replaces it (S1.24).
+// strictness returns the checks that a stored configuration passes. They apply to the
+// configuration that replaces it (S1.24).
 func (c *webhookList) strictness() strictness {
 	s := strictness{before: c.meta, sideEffects: true, versions: true, names: true, selectors: true, stored: map[string]bool{}}
 	names := make(map[string]bool, len(c.webhooks))
@@ -209,7 +208,7 @@ func (s *strictness) webhook(w *v1.MutatingWebhook, path *field.Path) field.Erro
 	return errs
 }
 
-// oneOf reports a value that is present and not supported (S1.20).
+// oneOf returns an error for a value that is present and not supported (S1.20).
 func oneOf[T ~string](path *field.Path, value *T, supported []string) field.ErrorList {
 	if value == nil || slices.Contains(supported, string(*value)) {
 		return nil

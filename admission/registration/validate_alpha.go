@@ -56,8 +56,8 @@ func validateMeta(meta *metav1.ObjectMeta) field.ErrorList {
 	return apivalidation.ValidateObjectMeta(meta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 }
 
-// validateInitializers checks the list of an InitializerConfiguration (S1.26 to
-// S1.29). stored has the names that the stored object has.
+// validateInitializers checks the list of an InitializerConfiguration (S1.26 to S1.29). stored
+// has the names of the initializers in the stored object.
 func validateInitializers(list []v1alpha1.Initializer, stored map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names, finalizers := make(map[string]bool, len(list)), map[string]bool{}
@@ -83,8 +83,8 @@ func validateInitializers(list []v1alpha1.Initializer, stored map[string]bool) f
 	return errs
 }
 
-// validateFinalizer checks the finalizer of an initializer (S1.39). seen has those of the
-// initializers before it, and gets this one.
+// validateFinalizer checks the finalizer of an initializer (S1.39), and adds it to seen, which
+// has the finalizers of earlier initializers.
 func validateFinalizer(name string, seen map[string]bool, path *field.Path) field.ErrorList {
 	if name == "" {
 		return nil
@@ -116,7 +116,7 @@ func validateNeighbours(names []string, own string, path *field.Path) field.Erro
 	return errs
 }
 
-// validateNewPolicy allows Fail only to what was stored before, so that nobody can
+// validateNewPolicy allows Fail only for hooks that are stored already, so that a user cannot
 // block a cluster with a hook that never worked (S1.27, S1.28, S1.34).
 func validateNewPolicy(policy *v1alpha1.FailurePolicyType, stored bool, path *field.Path) field.ErrorList {
 	if stored {

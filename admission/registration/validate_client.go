@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateClientConfig checks where a webhook is (S1.12). The CA bundle is not
-// checked (S1.16).
+// validateClientConfig checks the address of a webhook (S1.12). It does not check the CA bundle
+// (S1.16).
 func validateClientConfig(c *v1.WebhookClientConfig, path *field.Path) field.ErrorList {
 	switch {
 	case (c.URL == nil) == (c.Service == nil):
@@ -66,7 +66,7 @@ func validateService(namespace, name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validatePath checks the path at a service; nil and empty are the root (S1.15).
+// validatePath checks the path of a service; nil and empty mean the root (S1.15).
 func validatePath(p *string, path *field.Path) field.ErrorList {
 	text := or(p, "")
 	switch text {

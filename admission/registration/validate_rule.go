@@ -55,8 +55,8 @@ func validateGroupVersions(path *field.Path, groups, versions []string) field.Er
 	return errs
 }
 
-// validateResources checks the resources of a rule that may name subresources
-// (S1.18). An entry is reported when one before it covers it.
+// validateResources checks the resources of a rule that may name subresources (S1.18). It
+// reports an entry that an earlier entry covers.
 func validateResources(path *field.Path, resources []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(resources) == 0 {
@@ -88,8 +88,8 @@ func validateResources(path *field.Path, resources []string) field.ErrorList {
 	return errs
 }
 
-// validateMainResources checks the resources of a rule that must not name
-// subresources: an initializer's (S1.26).
+// validateMainResources checks the resources of an initializer's rule, which must not name
+// subresources (S1.26).
 func validateMainResources(path *field.Path, resources []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(resources) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration/v1alpha1"
 )
 
-// IsVirtual reports whether a resource is one of the reviews that are answered and
-// never stored, and of which hooks are never asked (S2.41).
+// IsVirtual reports whether a resource is a review, which the server answers and never stores.
+// No hook is called for it (S2.41).
 func IsVirtual(resource schema.GroupResource) bool {
 	switch resource.Group {
 	case "authentication.k8s.io":
@@ -27,8 +27,8 @@ func IsVirtual(resource schema.GroupResource) bool {
 	return false
 }
 
-// Warnings returns what the writer of a registration object should know, although
-// the object is stored: the rules that name virtual resources (S1.36).
+// Warnings returns warnings for the writer of a valid registration object: one for each virtual
+// resource that a rule names (S1.36).
 func Warnings(obj runtime.Object) []string {
 	var warnings []string
 	warn := func(path *field.Path, from string, groups, resources []string) {

@@ -7,18 +7,19 @@ import (
 )
 
 const (
-	// maxReadTimeout is how long the answer to a read is of use: a store that has much to
-	// do answers late, and each attempt that is given up is one more that it has to answer.
+	// maxReadTimeout is how long a Refresher accepts the answer to a read. An overloaded store
+	// answers late, and to give up an attempt early means one more read that the store has to
+	// answer.
 	maxReadTimeout = 30 * time.Second
-	// maxAttempts bounds the reads that have no answer yet; the oldest one ends when there
-	// are more.
+	// maxAttempts bounds the reads that have no answer yet; when there would be more, the
+	// oldest one is cancelled.
 	maxAttempts = 16
 )
 
-// attempts are the reads that a Refresher began and that have no answer yet. They belong to
-// the goroutine of Run.
+// attempts are the reads that a Refresher began and that have no answer yet. Only the goroutine
+// of Run uses them.
 type attempts struct {
-	// answers has room for all of them.
+	// answers has room for the answers of all attempts.
 	answers chan attempt
 	begun   int
 	open    []attempt
@@ -39,7 +40,7 @@ func newAttempts() attempts {
 	return attempts{answers: make(chan attempt, 2*maxAttempts), running: &sync.WaitGroup{}}
 }
 
-// begin begins a read, the answer to which is sent to answers, and returns its number.
+// begin begins a read and returns its number. The read sends its answer to answers.
 func (a *attempts) begin(ctx context.Context, reader Reader, since Version, begin time.Time) int {
 	if len(a.open) == maxAttempts {
 		a.open[0].cancel()
@@ -60,7 +61,8 @@ func (a *attempts) begin(ctx context.Context, reader Reader, since Version, begi
 	return one.number
 }
 
-// over forgets an attempt that has its answer, and ends those before it when it succeeded.
+// over forgets an attempt that has its answer. If the attempt succeeded, over cancels those
+// that began earlier.
 func (a *attempts) over(answered attempt) {
 	answered.cancel()
 	var open []attempt
@@ -76,7 +78,7 @@ func (a *attempts) over(answered attempt) {
 	a.open = open
 }
 
-// end ends all attempts.
+// end cancels all attempts.
 func (a *attempts) end() {
 	for _, one := range a.open {
 		one.cancel()

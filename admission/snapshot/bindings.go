@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Bindings are the bindings of one policy, by name. Those that are for the same requests
-// and name the same params are one Group: a match of one of them is a match of all.
-// It is immutable.
+// Bindings are the bindings of one policy, by name. Bindings that match the same requests and
+// name the same params are one Group: if one of them matches a request, all do. Bindings are
+// immutable.
 type Bindings struct {
 	// All are the bindings, by name.
 	All []*Entry
@@ -26,15 +26,15 @@ type Bindings struct {
 	table Table
 }
 
-// Group is bindings that differ in nothing but their name and what they do about a
-// violation.
+// Group is bindings that differ in nothing but their names and actions.
 type Group struct {
 	// Bindings are by name; there is at least one.
 	Bindings []*Entry
 }
 
-// Table finds groups by the rules of their bindings. Its entries stand for the Groups, in
-// the same order. The rules of a single group are not filed.
+// Table returns the table that finds groups by the rules of their bindings. Its entries stand
+// for the Groups, in the same order. If there is only one group, the table does not file its
+// rules.
 func (b *Bindings) Table() *Table { return &b.table }
 
 func newBindings(list []*Entry) *Bindings {
@@ -65,12 +65,12 @@ type bound struct {
 	policy string
 }
 
-// bindingsOf are the bindings of a policy, which need not be there.
+// bindingsOf are the bindings of a policy, which need not exist.
 type bindingsOf struct {
 	list ordered[*Entry]
-	// common are actions that many of the bindings have.
+	// common are values that the entries of bindings may share.
 	common []*registration.Binding
-	// packed is how many of those that were added to the list are packed.
+	// packed is how many of the bindings that were added to the list are packed.
 	packed int
 	// made is nil when the list has changed.
 	made *Bindings
@@ -89,11 +89,11 @@ func (c *Compiler) bind(key id, e *Entry) {
 	b.list.add(e)
 }
 
-// A pack has at least fewest bindings, and most at most: it is kept as long as one of them is.
+// A pack has from fewest to most bindings. Its memory is kept as long as one of them is in use.
 const fewest, most = 16, 128
 
-// pack puts the bindings that were just compiled next to each other. One by one they lie among
-// what was needed to make them, and hold twice their memory.
+// pack copies the bindings that were just compiled into one block of memory. Without this, each
+// lies between temporary values of its compilation, and the bindings take twice the memory.
 func (c *Compiler) pack() {
 	for place, b := range c.bound {
 		if len(b.list.added) < b.packed {
@@ -127,10 +127,10 @@ func (c *Compiler) pack() {
 				compiled[i].Entry = one
 				key := id{source: place.source, name: one.Configuration}
 				if c.bindings[key] != e {
-					// It is another one of its name.
+					// Another binding of the same name has replaced this one.
 					continue
 				}
-				// The key is to hold the text of the pack, too.
+				// The key must refer to the text of the pack, too.
 				delete(c.bindings, key)
 				c.bindings[key] = &compiled[i]
 				part[i] = &compiled[i]
@@ -139,10 +139,10 @@ func (c *Compiler) pack() {
 	}
 }
 
-// mostCommon bounds how many kinds of actions are looked through.
+// mostCommon bounds how many other bindings share compares a binding with.
 const mostCommon = 8
 
-// share returns a binding that is equal, one that others have if possible.
+// share returns an equal binding, one that other bindings use already if possible.
 func (b *bindingsOf) share(one *registration.Binding) *registration.Binding {
 	for _, other := range b.common {
 		if other.ParamRef == one.ParamRef && slices.Equal(other.Actions, one.Actions) {
@@ -163,7 +163,7 @@ func (c *Compiler) unbind(key id, e *Entry) {
 	c.alike.release(e.Selectors)
 }
 
-// changed returns the bindings that one is among, of which some change.
+// changed returns the bindings of the same policy as e, and marks them as changed.
 func (c *Compiler) changed(e *Entry) *bindingsOf {
 	place := bound{e.Source, e.Binding.PolicyName}
 	b := c.bound[place]
@@ -226,24 +226,24 @@ func (c *Compiler) bindingTable(source registration.Source, local *Local, last *
 	})}
 }
 
-// alike are the selectors of the bindings that are for the same requests and name the same
-// params, by what they match.
+// alike are the selectors that bindings share, by a hash of what the bindings match and of the
+// params that they name.
 type alike map[[sum]byte]*Selectors
 
-// sum is how many bytes of a hash tell what bindings match.
+// sum is how many bytes of that hash are kept.
 const sum = 16
 
-// shared is what bindings have in common that have the same Selectors.
+// shared is what the bindings with the same Selectors have in common.
 type shared struct {
 	sum      [sum]byte
 	match    *registration.Match
 	paramRef *registration.ParamRef
-	// users is how many they are. It belongs to the Compiler.
+	// users is how many bindings have the Selectors. Only the Compiler uses it.
 	users int
 }
 
-// share has a binding share what it matches with those that match the same, and returns its
-// selectors.
+// share returns the selectors of a binding: those of a binding that matches the same if there
+// is one, else new ones.
 func (a alike) share(h *registration.Entry) *Selectors {
 	text, err := json.Marshal([]any{h.Match, h.Binding.ParamRef})
 	if err != nil {
@@ -262,16 +262,16 @@ func (a alike) share(h *registration.Entry) *Selectors {
 	return s
 }
 
-// release forgets what only this binding had.
+// release forgets the selectors when their last binding is gone.
 func (a alike) release(s *Selectors) {
 	if s.shared.users--; s.shared.users == 0 {
 		delete(a, s.shared.sum)
 	}
 }
 
-// Bound returns the policy that a binding puts into force; nil when there is none of that
-// name. Policies of manifest files are bound by bindings of files, and the others by bindings
-// of the API (S21.15).
+// Bound returns the policy that a binding puts into force; nil when no policy has that name.
+// Bindings of manifest files bind policies of files, and bindings of the API bind policies of
+// the API (S21.15).
 func (s *Snapshot) Bound(binding *Entry) *Entry {
 	table := s.Table(binding.Source.Descriptor().Bound)
 	policies := table.entries[table.manifests:]

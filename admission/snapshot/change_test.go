@@ -170,7 +170,7 @@ func crowd(policies, bindings int, own bool) []apiruntime.Object {
 	return list
 }
 
-// live is what is alive on the heap.
+// live returns how much memory is alive on the heap.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -42,9 +42,9 @@ type list struct {
 	err       error
 }
 
-// Read implements Reader. A kind that the server answers with 404 or 403 is
-// disabled (S11.12). A read that finds what the one before found decodes no
-// objects. The error names the first kind that could not be listed.
+// Read implements Reader. A kind that the server answers with 404 or 403 is disabled (S11.12).
+// A read that finds the same as the read before decodes no objects. The error names the first
+// kind that could not be listed.
 func (c *ClientReader) Read(ctx context.Context, since Version) (Registrations, error) {
 	kinds := registration.Sources()
 	lists := make([]list, len(kinds))
@@ -110,14 +110,14 @@ func (c *ClientReader) list(ctx context.Context, k registration.Descriptor) list
 	return l
 }
 
-// decode appends the objects of the list. Their own kind and version need not be
-// there.
+// decode appends the objects of the list. The objects themselves need not have a kind and
+// version.
 func (l *list) decode(objects *[]runtime.Object) error {
 	if len(l.items) == 0 {
 		return nil
 	}
 	var items []any
-	// This one tells integers from other numbers.
+	// utiljson distinguishes integers from other numbers.
 	if err := utiljson.Unmarshal(l.items, &items); err != nil {
 		return err
 	}
@@ -138,8 +138,9 @@ func (l *list) decode(objects *[]runtime.Object) error {
 	return nil
 }
 
-// earlier returns the earlier one of two revisions, which are numbers in practice, of which an
-// empty one is none: what was read has everything up to then.
+// earlier returns the earlier of two revisions, which are numbers in practice. An empty
+// revision does not count. Lists of two revisions together contain every write up to the
+// earlier one.
 func earlier(a, b string) string {
 	if a == "" || b != "" && cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(b, a)) < 0 {
 		return b

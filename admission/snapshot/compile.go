@@ -18,30 +18,30 @@ import (
 )
 
 // Compile makes a snapshot of registrations, which are not Partial and have no Rest. An object
-// that cannot be understood is left out and reported in Problems; it can only be one that was stored
-// without validation.
+// that cannot be understood is left out and reported in Problems; only an object that was
+// stored without validation can be like that.
 func Compile(r Registrations) *Snapshot {
 	return new(Compiler).Compile(r)
 }
 
-// Compiler makes snapshots, one after the other, and reuses of the last one what
-// has not changed (S2.37). It keeps no object. Its zero value is ready. It is for one
-// goroutine.
+// Compiler makes snapshots, one after the other. It reuses the parts of the last snapshot that
+// have not changed (S2.37), and keeps no registration object. Its zero value is ready. Only one
+// goroutine may use a Compiler.
 type Compiler struct {
-	// objects are what was made of all objects but bindings, which are in bindings.
+	// objects has the compiled form of all objects except bindings, which are in bindings.
 	objects  map[id]*compiled
 	bindings map[id]*Entry
 	// strange are the objects of other kinds.
 	strange []*compiled
-	// broken is how many of objects cannot be understood.
+	// broken is how many of the objects cannot be understood.
 	broken int
 	// lists have the objects of each source, by name.
 	lists [sources]ordered[*compiled]
-	// bound has the bindings of each policy, and rebound has the sources of which some have
-	// changed.
+	// bound has the bindings of each policy. rebound has the sources of bindings of which some
+	// have changed.
 	bound   map[bound]*bindingsOf
 	rebound [sources]bool
-	// alike is what bindings have in common.
+	// alike has the selectors that bindings share.
 	alike alike
 	// expressions are shared by all snapshots.
 	expressions expression.Cache
@@ -51,24 +51,24 @@ type Compiler struct {
 	witness func(*registration.Entry) expression.Witness
 }
 
-// sources is how many there are.
+// sources is how many sources there are.
 const sources = int(registration.MutatingBindings) + 1
 
-// id tells an object from all others. Objects that are in no cluster may have the same name:
-// copy counts them.
+// id identifies an object. Objects that are not in a cluster may have the same name: copy
+// distinguishes them.
 type id struct {
 	source registration.Source
 	copy   uint16
 	name   string
 }
 
-// compiled is what became of one object. It is never changed.
+// compiled is one object in compiled form. It is never changed.
 type compiled struct {
 	id
-	// uid and version say exactly which state of which object it is; empty when unknown.
+	// uid and version identify the state of the object that was compiled; empty when unknown.
 	uid     types.UID
 	version string
-	// generation is that of a policy.
+	// generation is the generation of a policy.
 	generation int64
 	entries    []*Entry
 	err        error
@@ -81,8 +81,9 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 	return c.finish(r, seen)
 }
 
-// CompileAll is Compile for registrations that may have a Rest. When the error is that of the
-// Rest, changes of the version that was compiled before can still be compiled.
+// CompileAll is Compile for registrations that may have a Rest. When Rest fails, CompileAll
+// returns its error, and Change still works with changes of the version that was compiled
+// before.
 func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
 	seen := c.begin()
 	c.take(r.Objects, seen)
@@ -94,7 +95,7 @@ func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, 
 	return c.finish(r, seen), nil
 }
 
-// seen are the objects that are there.
+// seen are the objects that exist now.
 type seen map[id]struct{}
 
 func (c *Compiler) begin() seen {
@@ -102,7 +103,7 @@ func (c *Compiler) begin() seen {
 	return seen{}
 }
 
-// take compiles some of the objects that are there.
+// take compiles some of the objects, and notes that they exist.
 func (c *Compiler) take(objects []runtime.Object, seen seen) {
 	for _, obj := range objects {
 		source, ok := registration.SourceOf(obj)
@@ -123,7 +124,7 @@ func (c *Compiler) take(objects []runtime.Object, seen seen) {
 	c.pack()
 }
 
-// finish forgets what is not there and makes a snapshot.
+// finish forgets the objects that do not exist any more and makes a snapshot.
 func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 	c.retain(func(key id) bool {
 		_, ok := seen[key]
@@ -132,8 +133,9 @@ func (c *Compiler) finish(r Registrations, seen seen) *Snapshot {
 	return c.assemble(&r)
 }
 
-// Change makes a snapshot of registrations that are Partial, and differ as they say from those
-// that were compiled last. It returns nil when they cannot: compile all of them then.
+// Change makes a snapshot of registrations that are Partial: the ones that were compiled last,
+// with their Changes. It returns nil when the two do not fit together; the caller must then
+// compile all registrations.
 func (c *Compiler) Change(r Registrations) *Snapshot {
 	for _, change := range r.Changes {
 		key := id{source: change.Source, name: change.Name}
@@ -163,7 +165,8 @@ func (c *Compiler) Change(r Registrations) *Snapshot {
 	return c.assemble(&r)
 }
 
-// known says which state of an object was compiled.
+// known returns the uid and version of an object that was compiled; ok is false for an object
+// that was not.
 func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
 	if e := c.bindings[key]; e != nil {
 		return e.ConfigurationUID, e.ConfigurationVersion, true
@@ -174,7 +177,8 @@ func (c *Compiler) known(key id) (uid types.UID, version string, ok bool) {
 	return "", "", false
 }
 
-// put compiles an object, unless it is known. file is the manifest file that it is in, if any.
+// put compiles an object, unless this state of it is compiled already. file is the manifest
+// file that has the object, if any.
 func (c *Compiler) put(key id, obj runtime.Object, file string) {
 	if m, ok := obj.(metav1.Object); ok && m.GetUID() != "" && m.GetResourceVersion() != "" {
 		uid, version, _ := c.known(key)
@@ -247,8 +251,8 @@ func (c *Compiler) assemble(r *Registrations) *Snapshot {
 		if d.Binds {
 			continue
 		}
-		// Policies refer to their bindings. Those of manifest files are bound to policies of
-		// files already (S21.15), and come before all others (S21.13).
+		// Policies refer to their bindings. Policies of manifest files have their bindings,
+		// also of files, already (S21.15), and come before all others (S21.13).
 		manifests := static.Entries(d.Source)
 		t := Table{manifests: len(manifests)}
 		for _, e := range manifests {
@@ -274,7 +278,7 @@ func (c *Compiler) assemble(r *Registrations) *Snapshot {
 	return s
 }
 
-// problems are the objects that cannot be understood, by name.
+// problems returns the errors of objects that cannot be understood, by name.
 func (c *Compiler) problems() []error {
 	if c.broken == 0 && len(c.strange) == 0 {
 		return nil
@@ -298,7 +302,7 @@ func byID(a, b *compiled) int {
 }
 
 // arrange puts the entries of the objects of a source into the order in which they act. With
-// namesOnly, only that of initializers is asked for.
+// namesOnly, only initializers can ask for another order than that of names.
 func arrange(objects []*compiled, namesOnly bool) []*Entry {
 	entries := make([]*Entry, 0, len(objects))
 	asked := false
@@ -346,8 +350,8 @@ func (c *Compiler) compile(key id, obj runtime.Object) *compiled {
 	return o
 }
 
-// inherit takes over what a policy evaluates from the same policy as it was compiled before,
-// if only its metadata or its status has changed: the costs that were measured stay.
+// inherit takes over the compiled expressions of a policy from its earlier state, if only its
+// metadata or its status has changed since. This keeps the costs that were measured.
 func (o *compiled) inherit(before *compiled) {
 	if before == nil || len(o.entries) != 1 || len(before.entries) != 1 || o.entries[0].Policy == nil {
 		return
@@ -404,8 +408,9 @@ func parse(name string, s *metav1.LabelSelector) (labels.Selector, error) {
 	return selector, nil
 }
 
-// add gives an entry its position and its bindings. An entry that has others in an earlier
-// snapshot is copied: that one may still be in use.
+// add gives an entry its position and its bindings. If an earlier snapshot has the entry with
+// another position or other bindings, add copies the entry, because that snapshot may still be
+// in use.
 func (t *Table) add(h *Entry, bindings *Bindings, last *Table) {
 	position := len(t.entries)
 	switch before := last.at(position); {
@@ -426,7 +431,8 @@ func (t *Table) at(position int) *Entry {
 	return nil
 }
 
-// file files the entries by their rules, as in the last table if these are the same.
+// file files the entries by their rules. It takes the index of the last table if the rules are
+// the same.
 func (t *Table) file(last *Table) {
 	if len(t.entries) == len(last.entries) && !slices.ContainsFunc(t.entries, func(e *Entry) bool {
 		before := last.entries[e.Position]
@@ -445,7 +451,7 @@ func (t *Table) file(last *Table) {
 // inactive reports whether an entry cannot apply: no rule finds it then.
 func (e *Entry) inactive() bool { return e.Entry.Policy != nil && e.Bindings == nil }
 
-// find has an entry found by its rules.
+// find files an entry by its rules, so that lookups find it.
 func (t *Table) find(e *Entry) {
 	rules := e.Rules
 	if e.Binding != nil && len(rules) == 0 {
@@ -457,15 +463,16 @@ func (t *Table) find(e *Entry) {
 	}
 }
 
-// everything are the rules of a binding that has none (S14.5).
+// everything is the rules of a binding that has none of its own (S14.5).
 var everything = []registration.Rule{{
 	Operations: []string{"*"}, APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: "*",
 }}
 
-// ordered is a list that changes little by little. Its zero value is empty.
+// ordered is a sorted list of which few elements change at a time. Its zero value is empty.
 type ordered[T comparable] struct {
 	list []T
-	// added are not yet in the list, and removed are yet in it.
+	// added are elements that are not yet in the list, and removed are elements that are still
+	// in it.
 	added   []T
 	removed map[T]struct{}
 }
@@ -479,7 +486,7 @@ func (o *ordered[T]) remove(x T) {
 	o.removed[x] = struct{}{}
 }
 
-// take returns the list, in order. It is never changed afterwards.
+// take returns the list, in order. The returned slice never changes.
 func (o *ordered[T]) take(compare func(T, T) int) []T {
 	if len(o.added) == 0 && len(o.removed) == 0 {
 		return o.list

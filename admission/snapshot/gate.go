@@ -13,14 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// ReasonLoadingConfiguration is the reason of the status that a request gets when
-// there is no snapshot it may be judged by.
+// ReasonLoadingConfiguration is the reason of the status that a request gets when there is no
+// snapshot that may judge it.
 const ReasonLoadingConfiguration metav1.StatusReason = "LoadingConfiguration"
 
-// Subject is the request that wants a snapshot.
+// Subject describes the request that needs a snapshot.
 type Subject struct {
-	// Source is whose entries the request is to be judged by: each says in its own
-	// words that there is no snapshot.
+	// Source has the entries that the request is to be judged by. The message of a
+	// NotReadyError depends on it.
 	Source    registration.Source
 	Resource  schema.GroupResource
 	Operation admission.Operation
@@ -31,7 +31,7 @@ type Subject struct {
 type NotReadyError struct {
 	Subject Subject
 	// Never reports whether no read has succeeded yet. Otherwise Since is when the last
-	// one that did began.
+	// successful read began.
 	Never bool
 	Since time.Time
 	// Err is why the last read failed; nil when it did not fail but has not ended,
@@ -41,7 +41,7 @@ type NotReadyError struct {
 
 var errNotRead = errors.New("configuration is not ready")
 
-// notReady says why there is no snapshot.
+// notReady returns the error that says why there is no snapshot.
 func (r *Refresher) notReady(subject Subject) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *Refresher) notReady(subject Subject) error {
 	return e
 }
 
-// cause is the last error, or what stands for it.
+// cause returns the last error, or a text when there is none.
 func (e *NotReadyError) cause() error {
 	switch {
 	case e.Err != nil:
@@ -63,12 +63,12 @@ func (e *NotReadyError) cause() error {
 	return fmt.Errorf("no read that began after %s has succeeded", e.Since.UTC().Format(time.RFC3339))
 }
 
-// pending reports whether there is nothing to report but that it takes time.
+// pending reports whether the first read for initializers has neither ended nor failed yet.
 func (e *NotReadyError) pending() bool {
 	return e.Subject.Source == registration.Initializing && e.Never && e.Err == nil
 }
 
-// Error says what the status says.
+// Error returns the message of the status.
 func (e *NotReadyError) Error() string {
 	if e.pending() {
 		return fmt.Sprintf("Waiting for initialization configuration to load: %v", errNotRead)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Target is what rules are compared with.
+// Target is the part of a request that rules are compared with.
 type Target struct {
 	Operation   admission.Operation
 	Resource    schema.GroupVersionResource
@@ -20,8 +20,8 @@ type Target struct {
 	Namespaced bool
 }
 
-// index finds hooks by their rules. Its contract: it may return hooks that do not
-// match, never miss one that does.
+// index finds hooks by their rules. It may return hooks that do not match a request, but never
+// misses a hook that does.
 //
 // A rule is filed under every combination of its groups, versions and resources,
 // wildcards as they are written. A lookup tries the target's own group, version and
@@ -41,8 +41,8 @@ const (
 
 // bucket has the hooks of one key.
 type bucket struct {
-	// main is for requests without subresource, subresources for those with one,
-	// and anySubresource for those with any.
+	// main has the hooks for requests without a subresource, subresources those for one
+	// subresource, and anySubresource those for requests with any subresource or none.
 	main           lists
 	subresources   map[string]*lists
 	anySubresource lists
@@ -109,7 +109,7 @@ func (b *bucket) add(position int32, sub string, r *registration.Rule) {
 	case "":
 		b.main.add(position, r)
 	case "*":
-		// The empty subresource is one of them (S2.7).
+		// A rule for all subresources also matches requests without one (S2.7).
 		b.main.add(position, r)
 		b.anySubresource.add(position, r)
 	default:
@@ -189,7 +189,7 @@ func (x *index) candidates(dst []int32, t *Target) []int32 {
 	return dst
 }
 
-// collect appends a list, and counts those that were not empty.
+// collect appends a list, and counts the lists that were not empty.
 func collect(dst []int32, found int, list []int32) ([]int32, int) {
 	if len(list) > 0 {
 		found++

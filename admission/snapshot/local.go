@@ -18,19 +18,19 @@ type Manifest struct {
 	File string
 }
 
-// Local is what judges requests and does not come from the API. It is immutable, and its
-// nil value is nothing.
+// Local has what judges requests and does not come from the API: manifest files and exclusion
+// rules. It is immutable. Nil has neither.
 type Local struct {
 	static *Snapshot
 	hashes map[string]string
-	// exclusions are those of the server.
+	// exclusions are the exclusion rules of the server.
 	exclusions *exclusion.Rules
 }
 
 // NewLocal compiles manifests, which may come in any order. A binding must find its policy
-// among them, and there must be one object of a name and kind. hashes say which state of the
-// files they are, by plugin. The error names the object that cannot be read; only one that
-// was not validated has one.
+// among them, and no two objects may have the same name and kind. hashes identify the state of
+// the files, by plugin. The error names an object that cannot be understood; this happens only
+// to objects that were not validated.
 func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 	var c Compiler
 	for _, m := range manifests {
@@ -49,7 +49,7 @@ func NewLocal(manifests []Manifest, hashes map[string]string) (*Local, error) {
 	return l, nil
 }
 
-// WithExclusions returns what is local with exclusion rules in place of those that it has.
+// WithExclusions returns a copy of l whose exclusion rules are rules.
 func (l *Local) WithExclusions(rules *exclusion.Rules) *Local {
 	out := &Local{exclusions: rules}
 	if l != nil {
@@ -63,7 +63,7 @@ func (l *Local) WithExclusions(rules *exclusion.Rules) *Local {
 	return out
 }
 
-// Static returns what the manifests register; nil for nothing.
+// Static returns the registrations of the manifests; nil when there are none.
 func (l *Local) Static() *Snapshot {
 	if l == nil {
 		return nil
@@ -80,7 +80,8 @@ func (l *Local) Hashes() map[string]string {
 	return l.hashes
 }
 
-// Names returns the registration objects of the manifests, as resource.name, in order.
+// Names returns the names of the registration objects of the manifests, as resource.name, in
+// order.
 func (l *Local) Names() []string {
 	static := l.Static()
 	if static == nil {

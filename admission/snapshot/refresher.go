@@ -17,20 +17,21 @@ import (
 
 // Reader reads registrations from where they are stored.
 type Reader interface {
-	// Read reads all registrations. It is consistent: the result reflects every
-	// write that was acknowledged before Read was called. since is the Version of
-	// the read before, empty when there is none; when nothing has changed, Read
-	// may return Unchanged instead of the objects, and when little has changed, Partial
-	// and what it was. It must end when the context does. Two reads may run at the same
-	// time. An error that is ErrUnanswered says that the store may answer later.
+	// Read reads all registrations. It is consistent: the result reflects every write that was
+	// acknowledged before Read was called. since is the Version of the read before, empty when
+	// there is none; when nothing has changed, Read may return Unchanged instead of the
+	// objects, and when little has changed, Partial and Changes. Read must end when the context
+	// does. Several reads may run at the same time. An error that is ErrUnanswered means that
+	// the store may answer later.
 	Read(ctx context.Context, since Version) (Registrations, error)
 }
 
-// ErrUnanswered is what an error of a Reader is that says only that the store did not answer
-// yet. Requests wait for the answer as long as they may last.
+// ErrUnanswered is wrapped by errors of a Reader that mean only that the store has not answered
+// yet. Requests then wait for the answer until their deadline.
 var ErrUnanswered = errors.New("the store did not answer")
 
-// mayAnswer reports whether the store may answer after it gave an error, or none at all.
+// mayAnswer reports whether the store may still answer, given the error of the last read, which
+// may be nil.
 func mayAnswer(err error) bool {
 	return err == nil || errors.Is(err, ErrUnanswered) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -39,9 +40,8 @@ func mayAnswer(err error) bool {
 type Options struct {
 	// Reader must be set.
 	Reader Reader
-	// Interval is the time from the beginning of one read to the beginning of the
-	// next. Zero means 1 s (S11.8). A quarter of it after one that fails another one
-	// begins.
+	// Interval is the time from the beginning of one read to the beginning of the next. Zero
+	// means 1 s (S11.8). After a failed read, the next one begins after a quarter of that.
 	Interval time.Duration
 	// MaxStaleness is how long ago the last successful read may have begun. Zero
 	// means 5 s (S11.10).
@@ -52,38 +52,38 @@ type Options struct {
 	// (request.WithReceivedTimestamp), else when Acquire is called. One read serves
 	// all requests that wait. Reads should be cheap then.
 	Strict bool
-	// Local, when set, returns what does not come from the API. It is asked before every
-	// read; after a change, call Poke. What it returns must not change.
+	// Local, when set, returns what does not come from the API. The Refresher calls Local
+	// before every read; after a change, call Poke. The returned value must not change.
 	Local func() *Local
 	// Observer, when set, is called by Run with the outcome of every read.
 	Observer func(Read)
-	// Witness, when set, returns who is shown how the expressions of an entry are evaluated.
+	// Witness, when set, returns the Witness that sees how the expressions of an entry are
+	// evaluated.
 	Witness func(*registration.Entry) expression.Witness
 
-	// readTimeout is how long one read may take until it counts as failed and another one
-	// begins. Its answer is used all the same when it comes within maxReadTimeout. Zero, as
-	// everywhere but in tests, means so long that after a read that hangs there is time for
-	// another before MaxStaleness is over: 2 s with the defaults.
+	// readTimeout is how long a read may take until it counts as failed and another one begins.
+	// An answer that comes later, but within maxReadTimeout, is used all the same. Only tests
+	// set readTimeout. Zero means a time that leaves room, after a read that hangs, for another
+	// read before MaxStaleness is over: 2 s with the defaults.
 	readTimeout time.Duration
 }
 
-// patience is how long Acquire waits for a snapshot when there is none that may be used, counted
-// from the first request that had to wait (S11.13). While the store does not answer, a
-// request whose context has a deadline waits until then.
+// patience is how long Acquire waits when no snapshot may be used, counted from the first
+// request that had to wait (S11.13). While the store does not answer, a request whose context
+// has a deadline waits until then.
 const patience = 4 * time.Second
 
 // Read is the outcome of one read.
 type Read struct {
-	// Begin and Latency tell when it began and how long it took, compiling
-	// included.
+	// Begin is when the read began, and Latency how long it took, compiling included.
 	Begin   time.Time
 	Latency time.Duration
-	// Err is why it failed; nil when it succeeded.
+	// Err is why the read failed; nil when it succeeded.
 	Err error
-	// Late reports whether it succeeded after it counted as failed, because it took longer than
-	// its time.
+	// Late reports whether the read succeeded after it had counted as failed, because it took
+	// longer than a read may.
 	Late bool
-	// Snapshot is the one in use after it; nil when there is none yet.
+	// Snapshot is the snapshot in use after the read; nil when there is none yet.
 	Snapshot *Snapshot
 	// Changed reports whether the read found other registrations than the one before.
 	Changed bool
@@ -100,16 +100,16 @@ type Refresher struct {
 	// attempts are the reads that Run began.
 	attempts attempts
 
-	// mu guards what follows; nothing is waited for while it is held.
+	// mu guards the fields below. No goroutine waits for anything while it holds mu.
 	mu struct {
 		sync.Mutex
-		// next is closed by the next success, and by the next error that says more than
-		// that there was no answer.
+		// next is closed by the next read that succeeds, and by the next one that fails with
+		// another error than a missing answer.
 		next chan struct{}
 		// err is why the last read failed; nil when it succeeded, or there was none.
 		err error
-		// succeeded is when the last success was, and waiting when the first request
-		// after it had to wait, if that is later.
+		// succeeded is when a read last succeeded. waiting is when the first request after that
+		// had to wait; it is not later than succeeded if none had to.
 		succeeded, waiting time.Time
 	}
 }
@@ -137,8 +137,8 @@ func NewRefresher(o Options) (*Refresher, error) {
 	return r, nil
 }
 
-// retries is how often a read that fails at once is tried in an Interval: requests
-// may wait for the first one that does not.
+// retries is how many reads begin in an Interval while they fail at once: requests may be
+// waiting for the first read that succeeds.
 const retries = 4
 
 // Run reads until the context ends, and returns the context's error.
@@ -172,9 +172,9 @@ func (r *Refresher) Run(ctx context.Context) error {
 	}
 }
 
-// Poke makes the next read begin now, rather than when its time has come. A watch
-// on the registrations may call it, so that changes are seen at once; nothing
-// depends on it. It does not block.
+// Poke makes the next read begin now instead of at its regular time. A watch on the
+// registrations may call Poke, so that changes are seen at once, but need not. Poke does not
+// block.
 func (r *Refresher) Poke() {
 	select {
 	case r.poke <- struct{}{}:
@@ -182,8 +182,8 @@ func (r *Refresher) Poke() {
 	}
 }
 
-// refresh reads once, and returns the version that is now known, and why the read
-// failed if it did.
+// refresh reads once. It returns the version of the registrations that the Compiler has now,
+// and the error of the read.
 func (r *Refresher) refresh(ctx context.Context, compiler *Compiler, version Version, begin time.Time) (Version, error) {
 	local := r.local()
 	found, began, err := r.read(ctx, version, begin)
@@ -197,15 +197,15 @@ func (r *Refresher) local() *Local {
 	return r.options.Local()
 }
 
-// helps reports whether a read that took longer than it should has found what is newer than
-// what is in use.
+// helps reports whether a late read succeeded and found registrations that are newer than those
+// in use.
 func (r *Refresher) helps(late attempt, version Version) bool {
 	last := r.current.Load()
 	return late.err == nil && late.since == version && (last == nil || late.begin.After(last.ReadAt))
 }
 
-// use takes in what a read found that began at the given time, or its error. It returns what
-// refresh does.
+// use compiles what a read found and puts the snapshot into use, or notes the error of the
+// read, which began at the given time. Its results are those of refresh.
 func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version, begin time.Time, local *Local, found Registrations, err error, late bool) (Version, error) {
 	last := r.current.Load()
 	changed := false
@@ -221,7 +221,7 @@ func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version
 	found.Local = local
 	if err == nil && s == nil && (last == nil || version == "" || !found.Unchanged && found.Version != version) {
 		if s, err = compiler.CompileAll(ctx, found); err != nil {
-			// The compiler has some of another version.
+			// The compiler has objects of two versions.
 			version = ""
 		}
 	}
@@ -249,8 +249,8 @@ func (r *Refresher) use(ctx context.Context, compiler *Compiler, version Version
 	return version, err
 }
 
-// read reads, and waits for that as long as a read may take. What it returns may be the late
-// answer to an attempt before, which is why it says when that began.
+// read begins a read, and waits as long as a read may take. It may return the late answer to an
+// earlier attempt, and therefore also returns when that attempt began.
 func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (Registrations, time.Time, error) {
 	own := r.attempts.begin(ctx, r.options.Reader, since, begin)
 	timer := time.NewTimer(r.options.readTimeout)
@@ -270,7 +270,8 @@ func (r *Refresher) read(ctx context.Context, since Version, begin time.Time) (R
 	}
 }
 
-// failed notes why a read failed, and wakes who waits if that is not worth it any more.
+// failed notes why a read failed, and wakes the waiting requests if they should not wait any
+// longer.
 func (r *Refresher) failed(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,7 +281,7 @@ func (r *Refresher) failed(err error) {
 	}
 }
 
-// succeed puts a snapshot into use and wakes who waits for it.
+// succeed puts a snapshot into use and wakes the requests that wait for it.
 func (r *Refresher) succeed(s *Snapshot) {
 	r.current.Store(s)
 	r.mu.Lock()
@@ -291,12 +292,12 @@ func (r *Refresher) succeed(s *Snapshot) {
 	r.mu.succeeded = time.Now()
 }
 
-// Current returns the last good snapshot, however old (S11.9); nil before the
-// first. It is for looking at, not for judging requests.
+// Current returns the last good snapshot, however old (S11.9); nil before the first. It is for
+// inspection, not for judging requests.
 func (r *Refresher) Current() *Snapshot { return r.current.Load() }
 
-// Static returns what manifest files register, nil for nothing. It needs no read, so that
-// the files judge requests about registrations of the API at any time (S21.17).
+// Static returns the registrations of manifest files, nil when there are none. It needs no
+// read, so that the files judge requests about registrations of the API at any time (S21.17).
 func (r *Refresher) Static() *Snapshot {
 	if r.options.Local == nil {
 		return nil
@@ -304,9 +305,8 @@ func (r *Refresher) Static() *Snapshot {
 	return r.options.Local().Static()
 }
 
-// Await makes the next read begin now, and returns nil when the snapshot in use is
-// good enough; that may be the one in use already. Otherwise the error says why it
-// is not: the context has ended, or Run has.
+// Await makes the next read begin now, and returns nil when the snapshot in use is enough; that
+// may be the case already. An error means that the context or Run has ended before.
 func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) error {
 	for poked := false; ; poked = true {
 		r.mu.Lock()
@@ -331,8 +331,8 @@ func (r *Refresher) Await(ctx context.Context, enough func(*Snapshot) bool) erro
 	}
 }
 
-// The part of a request's time that is kept for saying why it cannot be judged is a
-// tenth of it and at most maxAnswering.
+// Acquire keeps a tenth of a request's time, and at most maxAnswering, for the answer that says
+// why the request cannot be judged.
 const (
 	answeringShares = 10
 	maxAnswering    = 500 * time.Millisecond
@@ -340,19 +340,18 @@ const (
 
 var errOver = errors.New("reading registrations has stopped")
 
-// Acquire returns a snapshot that a request may be judged by. If there is none, it
-// waits for the next read that succeeds, and then returns a *NotReadyError, which is the
-// API status that the client is to get (S11.11). While the store does not answer, it waits
-// until the context ends. When reads fail for another reason, or the context has no
-// deadline, it waits a few seconds at most. Once a request has waited that long without a
-// snapshot, later requests are refused at once (S11.13). Normally it takes about a hundred
-// nanoseconds.
+// Acquire returns a snapshot that may judge a request. If there is none, Acquire waits for the
+// next read that succeeds. If none succeeds in time, it returns a *NotReadyError, which is the
+// API status for the client (S11.11). While the store does not answer, it waits until the
+// context ends. When reads fail for another reason, or the context has no deadline, it waits a
+// few seconds at most. Once a request has waited that long without a snapshot, later requests
+// are refused at once (S11.13). Normally it takes about a hundred nanoseconds.
 func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, error) {
 	now := time.Now()
 	began := now
 	if r.options.Strict {
-		// Of the passes that judge a request, the first one waits and the others find
-		// what it waited for.
+		// Of the passes that judge a request, the first one waits, and the later ones find the
+		// snapshot that it waited for.
 		if received, ok := request.ReceivedTimestampFrom(ctx); ok {
 			began = received
 		}
@@ -363,9 +362,9 @@ func (r *Refresher) Acquire(ctx context.Context, subject Subject) (*Snapshot, er
 	return r.await(ctx, subject, began, now)
 }
 
-// usable returns the snapshot in use if a request that began at the given time, and asked
-// for one at another, may be judged by it now. A read that began after it asked is never
-// too old for it, however long it took.
+// usable returns the snapshot in use if it may judge a request now. began is when the request
+// began, and asked when it called Acquire. A snapshot whose read began after asked is never too
+// old for the request, however long the read took.
 func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 	s := r.current.Load()
 	if s == nil {
@@ -380,8 +379,8 @@ func (r *Refresher) usable(began, asked, now time.Time) *Snapshot {
 func (r *Refresher) await(ctx context.Context, subject Subject, began, asked time.Time) (*Snapshot, error) {
 	next, end := r.wait(ctx, began)
 	if r.options.Strict {
-		// The read that follows begins after the request did. Should it fail, the
-		// next regular one takes its place.
+		// The read that Poke starts begins after the request did. If it fails, the next regular
+		// read takes its place.
 		r.Poke()
 	}
 	timer := time.NewTimer(time.Until(end))
@@ -406,8 +405,8 @@ func (r *Refresher) await(ctx context.Context, subject Subject, began, asked tim
 	return nil, r.notReady(subject)
 }
 
-// wait returns what is closed by the next success, or when waiting has no sense any more,
-// and when a request that began at the given time stops waiting for it.
+// wait returns a channel that is closed when the next read succeeds, or when waiting is
+// pointless. end is when a request that began at the given time stops waiting.
 func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan struct{}, end time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -419,7 +418,8 @@ func (r *Refresher) wait(ctx context.Context, began time.Time) (next <-chan stru
 	}
 	end = r.mu.waiting.Add(patience)
 	if deadline, limited := ctx.Deadline(); limited {
-		// At the deadline itself the server says that the time is over, and not why.
+		// At the deadline itself, the server would answer with a time-out that does not say
+		// why.
 		deadline = deadline.Add(-min(deadline.Sub(began)/answeringShares, maxAnswering))
 		if mayAnswer(r.mu.err) || deadline.Before(end) {
 			end = deadline

@@ -196,7 +196,8 @@ func (s *script) Read(_ context.Context, since Version) (Registrations, error) {
 	return s.answers[len(s.since)-1]()
 }
 
-// When changes do not fit what is known, everything is read, again if that fails.
+// When changes do not fit the compiled registrations, the Refresher reads everything, and again
+// if that read fails.
 func TestAfterChangesThatDoNotFitEverythingIsRead(t *testing.T) {
 	all := func(version Version, hooks ...string) func() (Registrations, error) {
 		return func() (Registrations, error) {
@@ -590,7 +591,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}
 }
 
-// TestAwait proves S11.8 for those who wait for what they know is stored.
+// TestAwait proves S11.8 for callers that wait for a write of which they know.
 func TestAwait(t *testing.T) {
 	hooks := func(n int) func(*Snapshot) bool {
 		return func(s *Snapshot) bool { return len(s.Entries(registration.Validating)) == n }

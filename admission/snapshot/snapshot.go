@@ -21,30 +21,31 @@ type Entry struct {
 	// Position is the place in the whole ordered list of entries of the same
 	// Source, from 0 (S5.1, S5.25).
 	//
-	// That of a binding counts the groups of its policy, and is of use to package snapshot
-	// and its Table only.
+	// The Position of a binding is the place of its group in its policy. Only package snapshot
+	// and its Table use it.
 	Position int
 	// Selectors are never nil. The bindings of a Group share them.
 	*Selectors
-	// Conditions are the compiled match conditions of a webhook; nil when there are none.
-	// Those of a policy are in Policy.
+	// Conditions are the compiled match conditions of a webhook; nil when there are none. The
+	// match conditions of a policy are in Policy.
 	Conditions *condition.Set
-	// Policy is what a policy evaluates, and Bindings are those that put it into force; a
-	// policy without any does nothing (S14.18). Both are nil for all other entries.
+	// Policy has the compiled expressions of a policy, and Bindings are the bindings that put
+	// it into force; a policy without bindings does nothing (S14.18). Both are nil for all
+	// other entries.
 	Policy   *policy.Policy
 	Bindings *Bindings
 }
 
 // Selectors are the parsed selectors of an entry.
 type Selectors struct {
-	// NamespaceSelector and ObjectSelector: one that cannot be parsed is nil, and its error
-	// says why (S2.2).
+	// NamespaceSelector and ObjectSelector are nil when they cannot be parsed; the error says
+	// why (S2.2).
 	NamespaceSelector      labels.Selector
 	NamespaceSelectorError error
 	ObjectSelector         labels.Selector
 	ObjectSelectorError    error
-	// ParamSelector is that of a binding's paramRef; nil when it has none, or when
-	// ParamSelectorError says why it cannot be parsed.
+	// ParamSelector is the selector of a binding's paramRef. It is nil when there is none, or
+	// when it cannot be parsed; ParamSelectorError says why.
 	ParamSelector      labels.Selector
 	ParamSelectorError error
 
@@ -54,11 +55,10 @@ type Selectors struct {
 
 // Registrations is what one consistent read found.
 type Registrations struct {
-	// Version identifies what was read. Two reads with the same Version found the
-	// same. Empty means that nobody knows: every read is then news.
+	// Version identifies what was read. Two reads with the same Version found the same. Empty
+	// means that the version is not known: every read then counts as a change.
 	Version Version
-	// Unchanged reports whether Version is the one the reader was asked to compare with;
-	// Objects are then not needed.
+	// Unchanged reports whether Version is the since of the Read; Objects are then not needed.
 	Unchanged bool
 	// Revision is the storage revision of the read, for people.
 	Revision string
@@ -69,30 +69,31 @@ type Registrations struct {
 	// Rest reads the objects that are not among Objects and calls a function with them, some
 	// at a time; nil when there are no more. It may take longer than a Read.
 	Rest func(ctx context.Context, take func([]runtime.Object)) error
-	// Partial reports whether Changes are all that differs from the Version that the reader was
-	// asked to compare with. Objects are not needed then.
+	// Partial reports whether Changes are all differences from the since of the Read. Objects
+	// are not needed then.
 	Partial bool
 	Changes []Change
-	// Kept, if it is not nil, are the objects besides those of Changes; all others are gone.
-	// If an object of them is not the one of that Version, the version was of another past.
+	// Kept, if not nil, lists the objects that exist in addition to those of Changes; all
+	// others were deleted. If one of these objects differs from what was compiled last, the
+	// store has another history, and all objects must be read.
 	Kept []Kept
 	// Disabled names the kinds that could not be read because the API is switched
 	// off or the reader is not allowed to (S11.12). They count as empty.
 	Disabled []string
 	// Forbidden are those of Disabled that the reader is not allowed to read.
 	Forbidden []string
-	// NamesOnly reports whether the server whose registrations these are ignores what objects ask
-	// of the order of webhooks and policies, as a kube-apiserver does (S5.29).
+	// NamesOnly reports whether the server that enforces these registrations ignores what
+	// objects ask of the order of webhooks and policies, as a kube-apiserver does (S5.29).
 	NamesOnly bool
 	// Local is what does not come from the API; nil for nothing. A Refresher sets it.
 	Local *Local
 }
 
-// Change is what became of one object.
+// Change is the change of one object.
 type Change struct {
 	Source registration.Source
 	Name   string
-	// Object is as it is now, typed; nil when it was deleted.
+	// Object is the object as it is now, typed; nil when it was deleted.
 	Object runtime.Object
 }
 
@@ -100,7 +101,7 @@ type Change struct {
 type Kept struct {
 	Source registration.Source
 	Name   string
-	// Version is its resourceVersion.
+	// Version is the object's resourceVersion.
 	Version string
 }
 
@@ -117,12 +118,12 @@ type Snapshot struct {
 	// Disabled names the kinds that are switched off or not readable; they count as
 	// empty (S11.12).
 	Disabled []string
-	// NamesOnly is that of the Registrations.
+	// NamesOnly is Registrations.NamesOnly.
 	NamesOnly bool
 	// Problems are the objects that could not be understood, and count as empty.
 	Problems []error
 
-	// local is what did not come from the API.
+	// local is Registrations.Local.
 	local *Local
 	// sources are indexed by registration.Source; there are fewer in the zero Snapshot.
 	sources []Table
@@ -131,12 +132,12 @@ type Snapshot struct {
 // Table has entries, and finds them by their rules. It is immutable.
 type Table struct {
 	entries []*Entry
-	// listed makes the entries when they are first asked for, if it is set: there may be
-	// very many bindings, and nothing judges by a list of them all.
+	// listed, if set, makes the entries when Entries is first called: there may be very many
+	// bindings, and judging a request needs no list of them all.
 	listed func() []*Entry
-	// parts are the entries then, by policy, each part in order of name.
+	// parts are the entries if listed is set: one part for each policy, in order of name.
 	parts [][]*Entry
-	// exact has all entries that can apply, equivalent those whose rules also mean
+	// exact has all entries that can apply. equivalent has the entries whose rules also match
 	// equivalent resources.
 	exact      index
 	equivalent index
@@ -144,7 +145,8 @@ type Table struct {
 	manifests int
 }
 
-// Local returns what is in the snapshot and does not come from the API; nil for nothing.
+// Local returns the part of the snapshot that does not come from the API; nil when there is
+// none.
 func (s *Snapshot) Local() *Local { return s.local }
 
 // Exclusions returns the exclusion rules of the server; nil for none (S23).
@@ -163,8 +165,8 @@ func (s *Snapshot) Table(source registration.Source) *Table {
 	return &s.sources[source]
 }
 
-// Entries returns everything of a source, in the order in which it acts (S5.1,
-// S11.5). The caller must not change the slice.
+// Entries returns all entries of a source, in the order in which they act (S5.1, S11.5). The
+// caller must not change the slice.
 func (s *Snapshot) Entries(source registration.Source) []*Entry {
 	return s.Table(source).Entries()
 }
@@ -184,8 +186,8 @@ func (t *Table) Configuration(name string) *Entry {
 	return nil
 }
 
-// find returns the entry of an object of a name, nil when there is none. Entries are by name
-// unless some of them ask for another order.
+// find returns the entry of the object with a name, nil when there is none. Entries are sorted
+// by name unless some of them ask for another order.
 func find(list []*Entry, name string) *Entry {
 	i, ok := slices.BinarySearchFunc(list, name, func(e *Entry, name string) int { return strings.Compare(e.Configuration, name) })
 	if !ok && slices.ContainsFunc(list, func(e *Entry) bool { return e.Order != nil }) {
@@ -198,8 +200,8 @@ func find(list []*Entry, name string) *Entry {
 	return list[i]
 }
 
-// Constraints lists what the entries of a source ask of their order, in this order. Those of
-// manifest files and those of the API ask for nothing of each other.
+// Constraints lists what the entries of a source ask of their order, in this order. Entries of
+// manifest files and entries of the API do not constrain each other.
 func (s *Snapshot) Constraints(source registration.Source) []registration.Constraint {
 	if s.NamesOnly && source != registration.Initializing {
 		return nil
@@ -216,8 +218,8 @@ func (s *Snapshot) Constraints(source registration.Source) []registration.Constr
 	return list
 }
 
-// Initializer returns the initializer of a name that acts, nil when none of that name
-// is registered. Of several with the same name, the first one acts (S11.6).
+// Initializer returns the initializer with a name, nil when none is registered. Of several with
+// the same name, it returns the first one, which is the one that acts (S11.6).
 func (s *Snapshot) Initializer(name string) *Entry {
 	for _, e := range s.Entries(registration.Initializing) {
 		if e.Name == name {
@@ -239,16 +241,15 @@ func (t *Table) Entries() []*Entry {
 // others (S21.13).
 func (t *Table) Manifests() int { return t.manifests }
 
-// Candidates appends to dst the positions of the entries that a rule may make match the
-// target itself, ascending and without repeats. It does not allocate unless dst has to
-// grow.
+// Candidates appends to dst the positions of the entries of which a rule may match the target
+// itself, ascending and without repeats. It does not allocate unless dst has to grow.
 func (t *Table) Candidates(dst []int32, target *Target) []int32 {
 	return t.exact.candidates(dst, target)
 }
 
-// EquivalentCandidates is like Candidates, for the entries with matchPolicy
-// Equivalent only. The target is a resource that is equivalent to the requested
-// one. The result is ascending if dst is empty; else what it appends is.
+// EquivalentCandidates is like Candidates, for the entries with matchPolicy Equivalent only.
+// The target is a resource that is equivalent to the requested one. The positions that it
+// appends are ascending.
 func (t *Table) EquivalentCandidates(dst []int32, target *Target) []int32 {
 	return t.equivalent.candidates(dst, target)
 }

@@ -25,13 +25,13 @@ const (
 	// FailedOpenMutationPrefix names mutating webhooks that failed and were
 	// ignored (S5.27).
 	FailedOpenMutationPrefix = "failed-open.mutation.webhook.admission.k8s.io/"
-	// FailedOpenValidatingPrefix is the same for validating webhooks (S6.7).
+	// FailedOpenValidatingPrefix names validating webhooks that failed and were ignored (S6.7).
 	FailedOpenValidatingPrefix = "failed-open.validating.webhook.admission.k8s.io/"
-	// FailedOpenExternalPrefix is the same for external admission hooks
+	// FailedOpenExternalPrefix names external admission hooks that failed and were ignored
 	// (S12.18).
 	FailedOpenExternalPrefix = "failed-open.external.webhook.admission.k8s.io/"
-	// DiscardedPrefix names mutating webhooks that were sent a review ahead of their turn
-	// whose answer was not used. The value is the fate of the answer.
+	// DiscardedPrefix names mutating webhooks that got a review ahead of their turn and whose
+	// answer was not used. The value is the fate of the answer.
 	DiscardedPrefix = "discarded.webhook.gatehouse.dev/"
 	// SparedPrefix begins the keys that say what a soft webhook or policy would have rejected or
 	// changed (S28.8). The name of the plugin comes before the round.
@@ -41,14 +41,14 @@ const (
 	ExclusionAnnotationPrefix = "exclusions.gatehouse.dev/"
 )
 
-// failedOpen are the prefixes for what failed and was ignored, by source.
+// failedOpen are the prefixes for entries that failed and were ignored, by source.
 var failedOpen = [...]string{
 	registration.Mutating:   FailedOpenMutationPrefix,
 	registration.Validating: FailedOpenValidatingPrefix,
 	registration.External:   FailedOpenExternalPrefix,
 }
 
-// maxLoggedKey bounds, in bytes, what the log repeats of a key that was dropped.
+// maxLoggedKey bounds, in bytes, how much of a dropped key is in the log.
 const maxLoggedKey = 2 << 10
 
 type mutationAnnotation struct {
@@ -64,9 +64,9 @@ type patchAnnotation struct {
 	PatchType     string          `json:"patchType"`
 }
 
-// annotate adds the trace to the request's audit event. The indices of mutating
-// hooks count all hooks there are, those of the others only the hooks that
-// matched the request (S5.25, S6.7).
+// annotate adds the run to the request's audit event. The index of a mutating hook counts all
+// mutating hooks; the index of another hook counts only the hooks that matched the request
+// (S5.25, S6.7).
 func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run) {
 	mutating := t.Source.Descriptor().Pass == registration.MutatingPass
 	for i := range t.Calls {
@@ -103,8 +103,8 @@ func (p *Publisher) annotate(ctx context.Context, a admission.Attributes, t *Run
 	}
 }
 
-// annotateDiscarded names the webhooks whose answers were not used. One that was sent
-// several reviews has one annotation.
+// annotateDiscarded names the webhooks whose answers were not used. A webhook that got several
+// reviews has one annotation.
 func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attributes, t *Run) {
 	if len(t.Discarded) == 0 {
 		return
@@ -125,9 +125,9 @@ func (p *Publisher) annotateDiscarded(ctx context.Context, a admission.Attribute
 	}
 }
 
-// add logs what the audit event refuses: a key that is not a qualified name, or a
-// second, different value for one (S4.17). The value is the webhook's and not
-// for the log.
+// add adds an annotation to the audit event. It logs an annotation that the event refuses,
+// because the key is not a qualified name, or has another value already (S4.17). The log does
+// not get the value, which is the webhook's.
 func (p *Publisher) add(ctx context.Context, a admission.Attributes, h *registration.Origin, key, value string, level audit.Level) {
 	if err := a.AddAnnotationWithLevel(key, value, level); err != nil {
 		p.complaints.log(ctx, h, nil, "Dropped an audit annotation", "key", key[:min(len(key), maxLoggedKey)])

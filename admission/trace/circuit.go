@@ -9,21 +9,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Circuit is the event that a webhook server is not called from now on, or is called
-// again.
+// Circuit is the event that the circuit of a webhook server opens, so that the server is not
+// called any more, or closes.
 type Circuit struct {
 	// Target is the webhook server, HOST:PORT.
 	Target string
-	// Open reports whether it is not called. Then Failures is how many calls have failed in a
-	// row, the first at Since, the latest with Err.
+	// Open reports whether the circuit opens. If it does, Failures is how many calls have
+	// failed in a row, the first at Since, the latest with Err.
 	Open     bool
 	Failures int
 	Since    time.Time
 	Err      error
 }
 
-// openCircuits is what the process serves; engines in one process have one
-// registry.
+// openCircuits is the gauge that the process serves. Engines in one process share it.
 var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
 	g := metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "circuit_open",
@@ -34,7 +33,8 @@ var openCircuits = sync.OnceValue(func() *metrics.GaugeVec {
 	return g
 })
 
-// Circuits returns what counts and logs the circuits of a plugin's webhook servers.
+// Circuits returns a function that counts and logs changes of the circuits of a plugin's
+// webhook servers.
 func Circuits(plugin string) func(Circuit) {
 	gauge := openCircuits()
 	return func(c Circuit) {

@@ -47,8 +47,8 @@ var deprecations = map[string]deprecation{
 	},
 }
 
-// CountDeprecations counts what is deprecated about the certificate of a host that a
-// webhook is at, by the names above, and notes it in the audit event of ctx.
+// CountDeprecations counts the deprecated properties of the certificate of a webhook's host,
+// and notes them in the audit event of ctx. names are those above.
 func CountDeprecations(ctx context.Context, host string, names []string) {
 	for _, name := range names {
 		d := deprecations[name]
@@ -63,10 +63,9 @@ func noteDeprecations(ctx context.Context, c *Call) {
 	}
 }
 
-// deprecatedCounter returns a counter of that name that is registered when it is first
-// counted, when every package is initialized: upstream's package for webhooks,
-// where it is linked in, has registered the same ones by then, and insists on
-// being the first.
+// deprecatedCounter returns a function that registers a counter when it is first called. By
+// then every package is initialized: upstream's package for webhooks, if it is linked in, has
+// registered the same counters, and panics unless it is the first to do so.
 func deprecatedCounter(name, help string) func() *metrics.Counter {
 	return sync.OnceValue(func() *metrics.Counter {
 		c := metrics.NewCounter(&metrics.CounterOpts{
@@ -86,7 +85,7 @@ func deprecatedCounter(name, help string) func() *metrics.Counter {
 	})
 }
 
-// Register makes metrics show before they count.
+// Register registers metrics, so that they are served before their first count.
 func Register() {
 	discarded()
 	validatingMetrics()

@@ -1,19 +1,19 @@
 // Package trace records what admission did with a request.
 //
-// A Trace covers one request: the steps of all plugins, in both passes and all rounds. The
-// step of a plugin that acts on what is registered has a Run: which webhooks were called,
-// in which order, what each answered, how the answer was used, what followed from the
-// failure policies of webhooks that failed, and which initializers the object got. A
-// Trace is plain data, and can be read without the snapshot that it was made with.
+// A Trace covers one request: the steps of all plugins, in both passes and all rounds. The step
+// of a plugin that acts on registrations has a Run: which webhooks were called, in which order,
+// what each answered, how the answer was used, what followed from the failure policies of
+// webhooks that failed, and which initializers the object got. A Trace is plain data, and can
+// be read without the snapshot that it was made with.
 //
-// Package dispatch writes a Run while it runs its part of a plan, and hands it to a
-// Publisher when that is over. The Publisher adds it to the Trace of the request, if
-// admission.Traced has made one, and otherwise makes one of it.
+// Package dispatch writes a Run while it runs its part of a plan, and hands the complete Run to
+// a Publisher. The Publisher adds the Run to the Trace of the request, if admission.Traced has
+// made one, and otherwise makes a Trace of this Run alone.
 //
 // # Readers
 //
-// Everything that can be observed of admission comes from runs, by one function for each
-// reader. No other code counts or logs it:
+// All metrics, annotations, logs and other reports about admission come from runs, by one
+// function for each reader. No other code counts or logs what a run has:
 //
 //   - metrics (S10), named as dashboards for Kubernetes expect;
 //   - audit annotations (S5.25 to S5.27, S6.7, S12.18, S4.17);
@@ -24,7 +24,6 @@
 //
 // # Concurrency
 //
-// A Trace is safe for concurrent use. A Run has one writer until it is published, but for
-// calls that run at the same time, each of which writes to its own element of Calls. After
-// that a Run is read only.
+// A Trace is safe for concurrent use. A Run has one writer until it is published, except that
+// concurrent calls each write to their own element of Calls. A published Run is read only.
 package trace

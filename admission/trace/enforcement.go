@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// maxSpared bounds, in bytes, what a warning or an audit annotation repeats of a message.
+// maxSpared bounds, in bytes, how much of a message is in a warning or an audit annotation.
 const maxSpared = 1 << 10
 
 // Enforcement says how hard a webhook or a policy was for a request (S28).
@@ -36,7 +36,7 @@ func (e Enforcement) String() string {
 	return fmt.Sprintf("enforcement %s", e.Mode)
 }
 
-// record is nil for what was hard.
+// record returns the Enforcement for a Record, nil if it was hard.
 func (e Enforcement) record() *Enforcement {
 	if !e.Mode.Soft() {
 		return nil
@@ -55,8 +55,8 @@ type sparedAnnotation struct {
 	Message string `json:"message,omitempty"`
 }
 
-// publishSpared lets the readers read what soft webhooks and policies would have done: warnings,
-// audit annotations and metrics (S28.8).
+// publishSpared reports what soft webhooks and policies would have done, in warnings, audit
+// annotations and metrics (S28.8).
 func (p *Publisher) publishSpared(ctx context.Context, a admission.Attributes, t *Run) {
 	d := t.Source.Descriptor()
 	n := 0

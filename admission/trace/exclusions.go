@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxExcluded is how many entries are listed of each rule, in a record and an annotation.
+// maxExcluded bounds how many entries of each rule a record and an annotation list.
 const maxExcluded = 100
 
 // excludedAnnotation is what one rule did.

@@ -19,30 +19,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// MaxText is how much of a text that a webhook wrote, or that describes an error, is in a
-// Record, in bytes.
+// MaxText bounds, in bytes, how much of a text from a webhook, or of an error, is in a Record.
 const MaxText = 2 << 10
 
-// Outcome is what admission came to for a request.
+// Outcome is the result of admission for a request.
 type Outcome string
 
 // The outcomes.
 const (
-	// OutcomeAllowed: the request could go on, and every webhook and policy was asked.
+	// OutcomeAllowed: the request could go on, and every webhook and policy gave a verdict.
 	OutcomeAllowed Outcome = "Allowed"
 	// OutcomeFailedOpen: the request could go on, and at least one webhook or policy was
-	// ignored because it could not be asked.
+	// ignored because it failed.
 	OutcomeFailedOpen Outcome = "FailedOpen"
 	// OutcomeDenied: a webhook, a policy or a plugin rejected the request.
 	OutcomeDenied Outcome = "Denied"
-	// OutcomeFailed: the request was rejected because somebody could not be asked.
+	// OutcomeFailed: the request was rejected because a webhook, a policy or a plugin failed.
 	OutcomeFailed Outcome = "Failed"
 )
 
-// Outcomes are all of them.
+// Outcomes are all values of Outcome.
 var Outcomes = []Outcome{OutcomeAllowed, OutcomeFailedOpen, OutcomeDenied, OutcomeFailed}
 
-// Outcome is what admission came to so far.
+// Outcome returns the result of admission so far.
 func (t *Trace) Outcome() Outcome {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -428,8 +427,8 @@ func (t *Trace) Record(o RecordOptions) Record {
 	return r
 }
 
-// AboutSecrets reports whether the objects of a resource or subresource hold secrets, so
-// that what webhooks say of them is not for everybody who may read traces.
+// AboutSecrets reports whether the objects of a resource or subresource hold secrets, so that
+// not every user who may read traces may read what webhooks say about them.
 func AboutSecrets(r schema.GroupResource, subresource string) bool {
 	switch r {
 	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}:
@@ -442,7 +441,8 @@ func AboutSecrets(r schema.GroupResource, subresource string) bool {
 
 // writer makes the parts of a Record.
 type writer struct {
-	// redact leaves out the values of patches, secret all that may come from the object.
+	// redact leaves out the values of patches, and secret all texts that may come from the
+	// object.
 	redact, secret bool
 }
 
@@ -525,7 +525,7 @@ func (w writer) call(c *Call) CallRecord {
 	if !w.secret {
 		return out
 	}
-	// The webhook got the secret, and may have written it anywhere.
+	// The webhook got the secret, and any text of the webhook may contain it.
 	if c.Err != nil && c.UID != "" {
 		out.Error = withheld
 	}
@@ -538,7 +538,7 @@ func (w writer) call(c *Call) CallRecord {
 	return out
 }
 
-// edits are what the patch of a change is about, if that is shown.
+// edits returns the edits of a change, unless they are redacted.
 func (w writer) edits(c Change, patch []byte) []Edit {
 	if w.redact {
 		return nil
@@ -546,21 +546,21 @@ func (w writer) edits(c Change, patch []byte) []Edit {
 	return c.Edits(patch)
 }
 
-// patch returns the operations of a patch that was applied, and so can be read, with what
-// they were about.
+// patch returns the operations of a patch, each with its edit. The patch was applied, so it can
+// be parsed.
 func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 	if len(data) == 0 {
 		return nil
 	}
 	var list []PatchOperation
 	if err := json.Unmarshal(data, &list); err != nil {
-		// An applied patch that the standard library reads otherwise than the patch
-		// library does must not cost the rest of the record.
+		// If the standard library cannot read a patch that the patch library could, the rest of
+		// the record is still made.
 		return []PatchOperation{{Op: "unknown", Path: "", Value: json.RawMessage(`"` + fmt.Sprint(len(data)) + ` bytes"`)}}
 	}
 	for i := range list {
 		p := &list[i]
-		// A webhook may have written members of these names.
+		// The patch of a webhook may have members with these names.
 		p.Field, p.Was, p.WasBytes = "", nil, 0
 		switch {
 		case w.redact:
@@ -577,8 +577,8 @@ func (w writer) patch(data []byte, edits []Edit) []PatchOperation {
 	return list
 }
 
-// member is the part of a path that names a member of an object, without what is below
-// it: the keys of a secret are not for everybody. Metadata is.
+// member shortens a path to the part that names a member of the object, because deeper paths
+// contain the keys of a secret. Paths in metadata stay whole.
 func member(path string) string {
 	if strings.HasPrefix(path, "/metadata/") || !strings.HasPrefix(path, "/") {
 		return path
@@ -587,7 +587,7 @@ func member(path string) string {
 	return "/" + name
 }
 
-// text is what an error says, in at most MaxText bytes.
+// text returns the message of an error, in at most MaxText bytes.
 func text(err error) string {
 	if err == nil {
 		return ""
@@ -597,7 +597,7 @@ func text(err error) string {
 
 func cut(s string) string { return Cut(s, MaxText) }
 
-// Cut shortens a text to that many bytes, and says so.
+// Cut shortens a text to most bytes, with a mark at the end that says so.
 func Cut(s string, most int) string {
 	const mark = " [...]"
 	if len(s) <= most {

@@ -186,7 +186,8 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 	return out
 }
 
-// said is a text that may come of the object, unless it is about configuration.
+// said returns a text, or withheld if the object has secrets and the text may come from the
+// object. Texts about configuration do not.
 func (w writer) said(s string, configuration bool) string {
 	if w.secret && !configuration && s != "" {
 		return withheld

@@ -11,18 +11,16 @@ import (
 )
 
 const (
-	// logEvery is how long nothing is logged of a webhook that was logged already
-	// in the same words.
+	// logEvery is the least time between two lines about a webhook with the same words.
 	logEvery = time.Second
-	// maxLogged bounds how many such lines are remembered; beyond it, all are
+	// maxLogged bounds how many of these lines are remembered; when there are more, all are
 	// forgotten.
 	maxLogged = 1024
 )
 
-// complaints is the log about webhooks. A webhook that fails does so for every
-// request: of each complaint about it one line is logged in logEvery, with the count
-// of those that were left out before it. Only metrics
-// count the complaints left out after the last line.
+// complaints is the log about webhooks. A webhook that fails usually fails for every request.
+// For each complaint, at most one line is logged in logEvery, with the count of the lines that
+// were left out before it. Only metrics count complaints that are left out after the last line.
 //
 // It is safe for concurrent use; its zero value is ready.
 type complaints struct {
@@ -32,7 +30,7 @@ type complaints struct {
 	}
 }
 
-// complaint is what a line is about, whatever the request was.
+// complaint identifies the subject of a line, which does not depend on the request.
 type complaint struct {
 	source              registration.Source
 	configuration, name string
@@ -44,7 +42,7 @@ type logged struct {
 	leftOut int
 }
 
-// log writes a line of the severity error, which is shown at every verbosity.
+// log writes a line with severity error, which appears at every verbosity.
 func (l *complaints) log(ctx context.Context, h *registration.Origin, err error, message string, more ...any) {
 	leftOut, due := l.due(complaint{h.Source, h.Configuration, h.Name, message}, time.Now())
 	if !due {

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// The values of the label type differ between metrics; dashboards rely on each
-// as it is (S10.1).
+// callType returns the label type of the metrics of calls. Its values differ from those of
+// other metrics; dashboards rely on the difference (S10.1).
 func callType(p registration.Pass) string {
 	if p == registration.MutatingPass {
 		return "admit"
@@ -31,8 +31,8 @@ func exclusionType(p registration.Pass) string {
 // conditionKind is the label kind of the match condition metrics.
 const conditionKind = "webhook"
 
-// count feeds the metrics of calls and match conditions (S10.2 to S10.4). Those
-// of plugins and passes are counted where the chain is built.
+// count updates the metrics of calls and match conditions (S10.2 to S10.4). The Chain of
+// package admission updates those of plugins and passes.
 func count(ctx context.Context, a admission.Attributes, t *Run) {
 	pass := t.Source.Descriptor().Pass
 	kind := callType(pass)
@@ -84,7 +84,8 @@ func errorType(v Verdict) metrics.WebhookRejectionErrorType {
 	}
 }
 
-// discarded counts what no other metric does: they count answers that were used.
+// discarded counts the answers that were not used. The other metrics count only answers that
+// were used.
 var discarded = sync.OnceValue(func() *basemetrics.CounterVec {
 	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 		Namespace: "gatehouse", Subsystem: "admission_webhook", Name: "discarded_reviews_total",

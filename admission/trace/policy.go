@@ -35,8 +35,8 @@ type Judgement struct {
 type Evaluation struct {
 	// Param names the object that was param; nil when there was none.
 	Param *Param
-	// Bindings are the names of bindings that lead to it, MaxBindings at most, and More
-	// counts the others.
+	// Bindings are the names of the bindings that lead to the evaluation, MaxBindings at most.
+	// More counts the others.
 	Bindings []string
 	More     int
 	Start    time.Time
@@ -58,8 +58,8 @@ type Evaluation struct {
 	// whether there are none because the evaluation need not be repeated in the second round.
 	Mutations []Mutation
 	Spared    bool
-	// Enforcement says how hard the binding of a mutating policy was. If it was soft, nothing of
-	// what the mutations changed was left.
+	// Enforcement says how hard the binding of a mutating policy was. If it was soft, the
+	// changes of its mutations were discarded.
 	Enforcement Enforcement
 	// Err is why a mutating policy could not be evaluated at all.
 	Err error
@@ -77,18 +77,20 @@ func (e *Evaluation) Mutated() bool {
 
 // Mutation is one mutation that was evaluated.
 type Mutation struct {
-	// Index is its place in the policy, Type is ApplyConfiguration or JSONPatch.
+	// Index is the place of the mutation in the policy, Type is ApplyConfiguration or
+	// JSONPatch.
 	Index int
 	Type  string
-	// Patch is what is to be changed, as the operations of a JSON patch; those of an apply
-	// configuration have the op merge. It is nil when there is nothing to change, or Err is
-	// why that is not known.
+	// Patch is the change that the expression gave, as the operations of a JSON patch; those of
+	// an apply configuration have the op merge. It is nil when there is nothing to change, or
+	// when the expression failed with Err.
 	Patch []byte
 	// Edits are what the operations of a JSON patch were about, if it changed the object.
 	Edits []Edit
-	// Changed reports whether the object is another one afterwards.
+	// Changed reports whether the mutation changed the object.
 	Changed bool
-	// WouldPatch is what a mutation of a soft binding would have changed, and did not (S28.7).
+	// WouldPatch is the change that a mutation would have made if its binding were hard
+	// (S28.7).
 	WouldPatch []byte
 	// Err is why nothing was changed.
 	Err     error
@@ -112,22 +114,22 @@ func (p *Param) String() string {
 
 // Validation is one validation that was evaluated.
 type Validation struct {
-	// Index is its place in the policy; Whole reports whether it stands for all that were not
-	// evaluated, and there is no index.
+	// Index is the place of the validation in the policy. Whole reports whether this element
+	// stands for all validations that were not evaluated; Index then means nothing.
 	Index int
 	Whole bool
-	// Violated reports whether it is false. Err is why it could not be evaluated.
+	// Violated reports whether the expression is false. Err is why it could not be evaluated.
 	Violated bool
 	Err      error
-	// Message is what the user gets about it; empty when it holds.
+	// Message is the message for the user; empty when the validation holds.
 	Message string
-	// Expression is what it says; empty when it holds.
+	// Expression is the expression's source; empty when the validation holds.
 	Expression string
 	Cost       uint64
 	Latency    time.Duration
 }
 
-// Verdict names what came of the validation: holds, violated or failed.
+// Verdict names the result of the validation: holds, violated or failed.
 func (v *Validation) Verdict() string {
 	switch {
 	case v.Violated:
@@ -141,7 +143,7 @@ func (v *Validation) Verdict() string {
 // Annotation is one audit annotation that was evaluated.
 type Annotation struct {
 	Key string
-	// Value is empty when nothing is recorded; Err is why there is no value.
+	// Value is empty when nothing is recorded. Err is why the value could not be evaluated.
 	Value string
 	Err   error
 	Cost  uint64
@@ -149,28 +151,28 @@ type Annotation struct {
 
 // Consequence is what one binding made of one thing that is not as it should be.
 type Consequence struct {
-	// Binding is empty for what is wrong with the policy itself. Param is nil if it is not
+	// Binding is empty if the policy itself is wrong. Param is nil if the consequence is not
 	// about an evaluation.
 	Binding string
 	Param   *Param
-	// Code is that of package plan. Configuration reports whether the policy could not be
-	// evaluated, Index is the place of the expression, and Key the audit annotation, if it
-	// is about one.
+	// Code is a Code of package plan. Configuration reports whether the policy could not be
+	// evaluated. Index is the place of the expression, and Key the key of the audit annotation,
+	// if the consequence is about one.
 	Code          string
 	Configuration bool
 	Index         int
 	Key           string
-	// Message is what the user gets, Reason the reason of a rejection.
+	// Message is the message for the user, and Reason the reason of a rejection.
 	Message string
 	Reason  metav1.StatusReason
-	// Actions are those of the binding that count, in order. Denied reports whether the request
-	// is rejected for it, Forgiven that nothing follows, because the failure policy is
-	// Ignore.
+	// Actions are the binding's actions that count, in order. Denied reports whether the
+	// consequence rejects the request, and Forgiven whether it has no effect because the
+	// failure policy is Ignore.
 	Actions  []string
 	Denied   bool
 	Forgiven bool
-	// Enforcement says how hard the binding was, or the policy where there is no binding. Spared
-	// reports whether the request would have been rejected if that were hard.
+	// Enforcement says how hard the binding was, or the policy if there is no binding. Spared
+	// reports whether the request would have been rejected if the binding or policy were hard.
 	Enforcement Enforcement
 	Spared      bool
 	Latency     time.Duration
@@ -193,7 +195,7 @@ func (j *Judgement) Denied() bool {
 	return false
 }
 
-// Forgiven reports whether something failed that the failure policy lets pass.
+// Forgiven reports whether an error was ignored because of the failure policy.
 func (j *Judgement) Forgiven() bool {
 	for i := range j.Consequences {
 		if j.Consequences[i].Forgiven {
@@ -254,8 +256,8 @@ func (j *Judgement) String() string {
 	return b.String()
 }
 
-// mutations writes what the mutations of a mutating policy did, one line for each. Those
-// that failed are among the consequences.
+// mutations writes what the mutations of a mutating policy did, one line for each. Failed
+// mutations are among the consequences.
 func (e *Evaluation) mutations(b *strings.Builder) {
 	for i := range e.Mutations {
 		m := &e.Mutations[i]
@@ -277,7 +279,7 @@ func (e *Evaluation) mutations(b *strings.Builder) {
 	}
 }
 
-// changes says what a mutating policy did.
+// changes describes what a mutating policy changed.
 func (j *Judgement) changes() string {
 	changed, spared := 0, 0
 	for i := range j.Evaluations {

@@ -28,7 +28,7 @@ const ValidationFailureAnnotation = "validation.policy.admission.k8s.io/validati
 // maxFailures is how many violations the annotation lists.
 const maxFailures = 50
 
-// validationFailure is one of them.
+// validationFailure is one of the violations in the annotation.
 type validationFailure struct {
 	Message           string   `json:"message"`
 	Policy            string   `json:"policy"`
@@ -37,8 +37,8 @@ type validationFailure struct {
 	ValidationActions []string `json:"validationActions"`
 }
 
-// publishPolicies lets the readers read what policies did: metrics, warnings, audit
-// annotations and the log (S17.11, S17.18 to S17.23).
+// publishPolicies reports what policies did, in metrics, warnings, audit annotations and the
+// log (S17.11, S17.18 to S17.23).
 func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes, t *Run) {
 	var failures []validationFailure
 	for i := range t.Judgements {
@@ -83,7 +83,7 @@ func (p *Publisher) publishPolicies(ctx context.Context, a admission.Attributes,
 	}
 }
 
-// annotatePolicy records the values of the policy's audit annotations: the distinct ones of
+// annotatePolicy records the distinct values that each of the policy's audit annotations has in
 // all evaluations (S17.19).
 func (p *Publisher) annotatePolicy(ctx context.Context, a admission.Attributes, j *Judgement) {
 	var keys []string
@@ -107,14 +107,15 @@ func (p *Publisher) annotatePolicy(ctx context.Context, a admission.Attributes, 
 	}
 }
 
-// policyMetrics are those of one kind of policies.
+// policyMetrics are the metrics of one kind of policies.
 type policyMetrics struct {
 	checks  *basemetrics.CounterVec
 	latency *basemetrics.HistogramVec
 }
 
-// validatingMetrics are those of upstream, by name, labels and help (S17.21). A program that
-// has upstream's plugin in it has them already: then they are the same ones.
+// validatingMetrics have the names, labels and help of upstream's metrics (S17.21). In a
+// program that contains upstream's plugin, upstream has registered them already, and both
+// plugins use the same metrics.
 var validatingMetrics = sync.OnceValue(func() *policyMetrics {
 	const namespace, subsystem = "apiserver", "validating_admission_policy"
 	labels := []string{"policy", "policy_binding", "error_type", "enforcement_action"}
@@ -133,7 +134,8 @@ var validatingMetrics = sync.OnceValue(func() *policyMetrics {
 	}
 })
 
-// registered registers a metric, and returns the one that counts: it may be there already.
+// registered registers a metric and returns it. If such a metric is registered already, it
+// returns that one.
 func registered[M basemetrics.Registerable](m M) M {
 	err := legacyregistry.Register(m)
 	var there prometheus.AlreadyRegisteredError
@@ -148,8 +150,7 @@ func registered[M basemetrics.Registerable](m M) M {
 	return m
 }
 
-// evaluations counts the outcome of every evaluation, which upstream's metrics leave out
-// (F19).
+// evaluations counts the outcomes of all evaluations, which upstream's metrics leave out (F19).
 var evaluations = sync.OnceValue(func() *basemetrics.CounterVec {
 	c := basemetrics.NewCounterVec(&basemetrics.CounterOpts{
 		Namespace: "gatehouse", Subsystem: "admission_policy", Name: "evaluations_total",
@@ -160,8 +161,8 @@ var evaluations = sync.OnceValue(func() *basemetrics.CounterVec {
 	return c
 })
 
-// policyKind is the label kind of the metrics of match conditions, and policyType that of
-// type, for both kinds of policies (S17.23).
+// policyKind and policyType are the labels kind and type of the metrics of match conditions,
+// for both kinds of policies (S17.23).
 const policyKind, policyType = "policy", "validate"
 
 func countPolicy(ctx context.Context, a admission.Attributes, source registration.Source, j *Judgement) {
@@ -212,7 +213,7 @@ func countPolicy(ctx context.Context, a admission.Attributes, source registratio
 	}
 }
 
-// mutatingMetrics are those of upstream, by name, labels and help (S18.31); see
+// mutatingMetrics have the names, labels and help of upstream's metrics (S18.31); see
 // validatingMetrics.
 var mutatingMetrics = sync.OnceValue(func() *policyMetrics {
 	const namespace, subsystem = "apiserver", "mutating_admission_policy"
@@ -232,8 +233,8 @@ var mutatingMetrics = sync.OnceValue(func() *policyMetrics {
 	}
 })
 
-// countMutations counts every mutation, those among them whose errors the failure policy
-// let pass (S18.31).
+// countMutations counts every mutation, also those whose errors were ignored because of the
+// failure policy (S18.31).
 func countMutations(ctx context.Context, j *Judgement, e *Evaluation) {
 	for i := range e.Mutations {
 		mutation, class := &e.Mutations[i], "no_error"
@@ -246,7 +247,7 @@ func countMutations(ctx context.Context, j *Judgement, e *Evaluation) {
 	}
 }
 
-// outcome is that of an evaluation, for the metric.
+// outcome returns the outcome of an evaluation, for the metric.
 func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
 	failed := e.Err != nil || slices.ContainsFunc(e.Annotations, func(a Annotation) bool { return a.Err != nil }) ||
 		slices.ContainsFunc(e.Mutations, func(m Mutation) bool { return m.Err != nil })
@@ -267,7 +268,7 @@ func (e *Evaluation) outcome(policy registration.FailurePolicy) string {
 	return "admitted"
 }
 
-// errorClass is what upstream makes of a message (S17.22).
+// errorClass returns the error class that upstream's metrics derive from a message (S17.22).
 func errorClass(message string) string {
 	switch {
 	case strings.HasPrefix(message, "compilation"):

@@ -11,27 +11,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Publisher lets every reader read traces. It remembers what it logged lately, so
-// there is one for all requests. It is safe for concurrent use; its zero value is
-// ready.
+// Publisher passes runs to every reader. It remembers what it logged lately, so use one
+// Publisher for all requests. It is safe for concurrent use; its zero value is ready.
 type Publisher struct {
-	// Observer, if set, is given the trace of a request when it is complete. It must not
-	// change the trace, and the request waits for it. It may be called by several requests
-	// at the same time.
+	// Observer, if set, receives a trace of each run that is published with a context without a
+	// trace. Observer must not change the trace, and the request waits for Observer. Several
+	// requests may call Observer at the same time.
 	Observer func(*Trace)
 
 	complaints complaints
 }
 
-// Publish lets every reader read a run: metrics, the audit event behind a,
-// the warnings of the response, the log, the latency trackers of ctx; and adds it to the
-// trace of the request that ctx carries. Call it once, when the run is complete.
+// Publish passes a run to every reader: metrics, the audit event behind a, the warnings of the
+// response, the log, and the latency trackers of ctx. It adds the run to the trace that ctx
+// carries. Call Publish once, when the run is complete.
 func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run) {
 	switch whole := FromContext(ctx); {
 	case whole != nil:
 		whole.Add(t.Step())
 	case p.Observer != nil:
-		// Nobody follows the request: its run is a trace of its own.
+		// The request has no trace, so the run gets a trace of its own.
 		alone := New()
 		alone.Start = t.Start
 		alone.Add(t.Step())
@@ -61,14 +60,14 @@ func (p *Publisher) Publish(ctx context.Context, a admission.Attributes, t *Run)
 	track(ctx, t)
 }
 
-// Observed reports whether the runs of a request are kept: the context has a trace, or there
-// is an observer. What only a trace shows need not be found out otherwise.
+// Observed reports whether the runs of a request are kept, because the context has a trace or
+// there is an observer. If not, callers need not find out what only a trace shows.
 func (p *Publisher) Observed(ctx context.Context) bool {
 	return p.Observer != nil || FromContext(ctx) != nil
 }
 
-// logForgiven logs failures that do not reject the request: the response has those that
-// do.
+// logForgiven logs failures that do not reject the request. Failures that reject it are in the
+// response.
 func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 	switch {
 	case c.Panic != nil:
@@ -79,7 +78,7 @@ func (p *Publisher) logForgiven(ctx context.Context, t *Run, c *Call) {
 		klog.FromContext(ctx).V(2).Info("Webhook call cancelled because the client of the request disconnected",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration)
 	case c.Ignored && c.Skipped:
-		// That its server is skipped was logged when that began.
+		// A line was logged when the server's circuit opened.
 		klog.FromContext(ctx).V(2).Info("Webhook server is unreachable; skipping the webhook because its failurePolicy is Ignore",
 			"webhook", c.Entry.Name, "configuration", c.Entry.Configuration, "err", c.Err)
 	case c.Ignored:

@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// The memory of a value besides its own fields: the headers of its allocations, its room
-// to grow, and the strings that only it holds.
+// The memory of a value, with an estimate for the headers of its allocations, its spare
+// capacity, and the strings that only the value holds.
 const (
 	sizeOfTrace  = int(unsafe.Sizeof(Trace{})) + 512
 	sizeOfStep   = int(unsafe.Sizeof(Step{})) * 2
 	sizeOfRun    = int(unsafe.Sizeof(Run{})) + 128
 	sizeOfCall   = int(unsafe.Sizeof(Call{})) * 3 / 2
 	sizeOfString = 32
-	// sizeOfError is an error with the chain of its causes.
+	// sizeOfError estimates an error with the chain of its causes.
 	sizeOfError = 1 << 10
 )
 
-// Size is about how many bytes of memory the trace keeps from being freed. Names that
-// belong to registrations are not counted: they are there anyway.
+// Size returns about how many bytes of memory the trace keeps from being freed. Names that
+// belong to registrations are not counted, because the snapshot keeps them anyway.
 func (t *Trace) Size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,8 @@ func sizeOf(err error) int {
 	return sizeOfError + len(err.Error())
 }
 
-// size is about how much memory a judgement takes. The texts of expressions are those of
-// the policy.
+// size returns about how much memory a judgement takes. The texts of expressions are not
+// counted, because they belong to the policy.
 func (j *Judgement) size() int {
 	size := int(unsafe.Sizeof(*j))
 	for i := range j.Evaluations {

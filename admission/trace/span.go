@@ -11,17 +11,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// slowCall is how long a call must take to be named in the log of slow requests.
+// slowCall is how long a call must take to be in the log of slow requests.
 const slowCall = 100 * time.Millisecond
 
-// tracerName says which library made a span.
+// tracerName names the library that makes the spans.
 const tracerName = "github.com/gatehouse-dev/gatehouse/admission"
 
-// StartStep opens the span of what a plugin does in one pass, if the request is traced.
-// The plugin is to run with the context that it returns; the function that it returns ends
-// the span and must be called once, with what the plugin rejected the request with. Round
-// is 0, or 1 when the mutating plugins are run again. For a request that is not traced,
-// nothing is allocated.
+// StartStep opens the span of what a plugin does in one pass, if the request is traced. The
+// plugin must run with the returned context. The returned function ends the span; call it once,
+// with the error of the plugin. round is 0, or 1 when the mutating plugins run again. For a
+// request that is not traced, StartStep allocates nothing.
 func StartStep(ctx context.Context, plugin string, pass registration.Pass, round int) (context.Context, func(error)) {
 	request := oteltrace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -45,7 +44,7 @@ func nothing(error) {}
 // CallSpan is the span of a call. End must be called once, when the call's outcome is
 // recorded.
 type CallSpan struct {
-	// outer is the context of the step, inner that of the call.
+	// outer is the context of the step, and inner the context of the call.
 	outer, inner context.Context
 	run          *Run
 	call         *Call
@@ -54,9 +53,9 @@ type CallSpan struct {
 }
 
 // StartSpan opens the span of a call that is about to be made in a run, if the request is
-// traced. The context it returns is the one to call with. Slow calls become an event of
-// the request's own span besides, which is what the log of slow requests shows. For a
-// request that is not traced, nothing is allocated.
+// traced. The call must use the returned context. A slow call also becomes an event of the
+// request's own span, and the log of slow requests shows this event. For a request that is not
+// traced, StartSpan allocates nothing.
 func StartSpan(ctx context.Context, t *Run, c *Call) (context.Context, CallSpan) {
 	s := CallSpan{outer: ctx, run: t, call: c}
 	if oteltrace.SpanFromContext(ctx).IsRecording() {

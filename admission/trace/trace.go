@@ -37,7 +37,7 @@ type Request struct {
 // all rounds, in the order in which they ended. A request about several objects, such
 // as the deletion of a collection, has the steps of all of them.
 //
-// It is safe for concurrent use. A run is read-only once it was added, and points to
+// A Trace is safe for concurrent use. A run is read-only once it was added, and refers to
 // nothing outside of the trace.
 type Trace struct {
 	// ID names the trace, Start is when the request came.
@@ -76,31 +76,31 @@ type Step struct {
 	Object  types.NamespacedName
 	Start   time.Time
 	Latency time.Duration
-	// Err is what the plugin rejected the request with; nil means that it may go on.
+	// Err is the error with which the plugin rejected the request; nil means that the request
+	// may go on.
 	Err error
-	// Change is what a compiled-in plugin changed of the object; nil for nothing.
+	// Change is what a compiled-in plugin changed in the object; nil if it changed nothing.
 	Change Change
-	// Run is what a plugin did that acts on what is registered; nil for a plugin that is
-	// compiled in.
+	// Run is what a plugin that acts on registrations did; nil for a compiled-in plugin.
 	Run *Run
 }
 
-// Change is what a compiled-in plugin changed of an object. Most changes are never looked
-// at: the request has the cost of two copies, and the reader that of the patch.
+// Change is what a compiled-in plugin changed in an object. Most changes are never read. So the
+// request only copies the object, and the patch is computed when it is read.
 type Change interface {
-	// Patch is the change as a JSON patch of the request's kind; nil for none.
+	// Patch returns the change as a JSON patch of the request's kind; nil if nothing changed.
 	Patch() []byte
-	// Edits are what the operations of that patch are about.
+	// Edits describes the operations of that patch, with the fields and the earlier values.
 	Edits(patch []byte) []Edit
-	// Size is about how many bytes of memory the change keeps from being freed.
+	// Size returns about how many bytes of memory the change keeps from being freed.
 	Size() int
 }
 
-// Edit says what an operation of a patch was about.
+// Edit names the field that an operation of a patch changed, and its earlier value.
 type Edit = review.Edit
 
-// Patch is what a compiled-in plugin changed of the object, as a JSON patch of the
-// request's kind; nil for nothing.
+// Patch returns what a compiled-in plugin changed in the object, as a JSON patch of the
+// request's kind; nil if it changed nothing.
 func (s *Step) Patch() []byte {
 	if s.Change == nil {
 		return nil
@@ -128,8 +128,8 @@ func FromContext(ctx context.Context) *Trace {
 	return t
 }
 
-// fewSteps is how many steps a request about a small object has, usualSteps how many most
-// requests have at most, those about pods among them.
+// fewSteps is the number of steps of a request about a simple object. usualSteps is enough for
+// most requests, also those about pods.
 const fewSteps, usualSteps = 2, 16
 
 // Add adds a step.
@@ -149,9 +149,9 @@ func (t *Trace) Add(s Step) {
 	}
 }
 
-// Note says what the request is about. The first call counts. A later one adds what was
-// not known before, such as a name that was generated; when it is about another object,
-// the trace has no name and no uid.
+// Note sets the subject of the trace. The first call counts. A later call adds what was not
+// known before, such as a generated name. If a later call is about another object, the trace
+// has no name and no uid.
 func (t *Trace) Note(s Subject) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -166,12 +166,12 @@ func (t *Trace) Note(s Subject) {
 	}
 }
 
-// Subject is what the request was about.
+// Subject returns what the request was about.
 func (t *Trace) Subject() Subject {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.mu.known {
-		// Nobody noted it: the runs know.
+		// Note was not called: take the subject of a run.
 		for i := range t.mu.steps {
 			if run := t.mu.steps[i].Run; run != nil {
 				return Subject{Request: run.Request}
@@ -181,23 +181,23 @@ func (t *Trace) Subject() Subject {
 	return t.mu.about
 }
 
-// Late has f called after each step that is added from now on. A request that was
-// answered because its time was over still has some.
+// Late makes the trace call f after each step that is added from now on. Steps may still be
+// added when the server answered a request because its time was over.
 func (t *Trace) Late(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.late = f
 }
 
-// Len returns how many steps there are so far.
+// Len returns the number of steps so far.
 func (t *Trace) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.mu.steps)
 }
 
-// Judged reports whether admission has begun to judge the request. It may come to an end
-// without a step, when nothing applies.
+// Judged reports whether admission has begun to judge the request. A judged request has no
+// steps when nothing applies to it.
 func (t *Trace) Judged() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,8 +225,8 @@ func (t *Trace) Latency() time.Duration {
 	return t.mu.latency
 }
 
-// Own is how long admission itself took: the time of all steps, without the time in which
-// a webhook had been sent a review and not yet answered it.
+// Own returns how long admission itself took: the time of all steps, without the time in which
+// it waited for a webhook's answer.
 func (t *Trace) Own() time.Duration {
 	var own time.Duration
 	for _, s := range t.Steps() {
@@ -238,46 +238,47 @@ func (t *Trace) Own() time.Duration {
 	return max(own, 0)
 }
 
-// Run is what a plugin did that acts on what is registered, in one pass over one object.
+// Run is what a plugin that acts on registrations did in one pass over one object.
 type Run struct {
 	Request Request
-	// Source says whose entries acted, and with it the plugin and the pass.
+	// Source is the source of the entries that acted. It also determines the plugin and the
+	// pass.
 	Source registration.Source
 	// Round is 0, or 1 when the mutating plugins are run again (S5.16).
 	Round int
-	// Revision and ReadAt tell the snapshot that was used: the storage revision
-	// of the registrations, and when the read that gave them began.
+	// Revision and ReadAt identify the snapshot that was used: the storage revision of the
+	// registrations, and when their read began.
 	Revision string
 	ReadAt   time.Time
-	// Start and Latency are of the whole run.
+	// Start and Latency cover the whole run.
 	Start   time.Time
 	Latency time.Duration
 
-	// Calls are the webhooks that were selected, in the order in which their
-	// answers count. A webhook whose call was refused beforehand is among them.
+	// Calls are the webhooks that were selected, in the order in which their answers count.
+	// Webhooks whose call was refused beforehand are among them.
 	Calls []Call
 	// Discarded are the calls that were made ahead of turn and whose answers were not
 	// used.
 	Discarded []Call
 	// Judgements are what policies did, in order.
 	Judgements []Judgement
-	// Pending are the names of the initializers that the object was given.
+	// Pending are the names of the initializers that the object got.
 	Pending []string
-	// Initializing are the names of the initializers whose turn it was when the request
-	// wrote an uninitialized object: those that it completed, or else the first ones.
-	// Written is what the request changed of the object, as a JSON patch of the request's
-	// kind; nil for nothing. Edits are what its operations were about.
+	// Initializing are the names of the initializers whose turn it was when the request wrote
+	// an uninitialized object: those that it completed, or else the first ones. Written is what
+	// the request changed in the object, as a JSON patch of the request's kind; nil if it
+	// changed nothing. Edits describe the operations of Written.
 	Initializing []string
 	Written      []byte
 	Edits        []Edit
 	// Conditions are the match conditions that were evaluated, in order.
 	Conditions []Condition
-	// Skips are the entries that were looked at and did not apply, with the reason,
-	// when the run was asked for them; otherwise nil.
+	// Skips are the entries that were looked at and did not apply, with the reason, if
+	// Options.Skips of package admission is set; otherwise nil.
 	Skips []Skip
 	// Exclusions are what the administrator's rules did (S23.9).
 	Exclusions []Exclusion
-	// Err is what the plugin returned; nil means the request may go on.
+	// Err is the error that the plugin returned; nil means that the request may go on.
 	Err error
 }
 
@@ -290,7 +291,7 @@ func (r *Run) Step() Step {
 	}
 }
 
-// waiting is how long at least one webhook was being called.
+// waiting returns for how long at least one call of a webhook was running.
 func (r *Run) waiting() time.Duration {
 	calls := make([]*Call, 0, len(r.Calls))
 	for i := range r.Calls {
@@ -315,16 +316,16 @@ func (r *Run) waiting() time.Duration {
 	return sum
 }
 
-// Verdict is what came of a call.
+// Verdict is the result of a call.
 type Verdict uint8
 
 const (
-	// Allowed: the webhook was asked and has no objection.
+	// Allowed: the webhook answered and has no objection.
 	Allowed Verdict = iota
-	// Denied: the webhook was asked and objects (S4.11).
+	// Denied: the webhook answered and objects (S4.11).
 	Denied
-	// Failed: the webhook could not be asked, or gave an answer that cannot be
-	// used. This, and only this, is what the failure policy is about (S7.1).
+	// Failed: the webhook could not be called, or its answer cannot be used. The failure policy
+	// applies to this verdict only (S7.1).
 	Failed
 	// Refused: the request is rejected for a reason of this server's own, such
 	// as a dry run that the webhook does not support (S7.6). The failure policy
@@ -347,7 +348,7 @@ func (v Verdict) String() string {
 	panic(fmt.Sprintf("unknown verdict %d", v))
 }
 
-// Turn says when a hook was called, relative to its place in the order.
+// Turn says when a hook was called, relative to its turn in the order of hooks.
 type Turn uint8
 
 const (
@@ -355,8 +356,8 @@ const (
 	InTurn Turn = iota
 	// Ahead: called before its turn, with the object that it would have got.
 	Ahead
-	// Again: called before its turn, and once more in turn, because the object
-	// had changed in between. The first answer was thrown away.
+	// Again: called before its turn, and once more in turn, because the object had changed in
+	// between. The first answer was discarded.
 	Again
 )
 
@@ -398,8 +399,8 @@ type Call struct {
 	Subresource string
 	Equivalent  bool
 
-	// ReviewVersion is the version of the AdmissionReview that was sent, and
-	// UID the review's uid; both are empty when none was sent.
+	// ReviewVersion is the version of the AdmissionReview that was sent, and UID the review's
+	// uid; both are empty when no review was sent.
 	ReviewVersion string
 	UID           types.UID
 	Start         time.Time
@@ -409,15 +410,14 @@ type Call struct {
 	Sent bool
 	// Fate says whether the answer was used.
 	Fate Fate
-	// Host is the host that the webhook's certificate has to be valid for; empty when
-	// the certificate was not seen. Deprecated are the names of what is deprecated about the certificate.
+	// Host is the host that the webhook's certificate has to be valid for; empty when the
+	// certificate was not seen. Deprecated names what is deprecated about the certificate.
 	Host       string
 	Deprecated []string
 
 	Verdict Verdict
-	// Code is the HTTP status code that stands for the outcome: 200 when
-	// allowed, the denial's own, the cause's when the call failed, 0 when
-	// refused (S10.2).
+	// Code is the HTTP status code of the outcome: 200 when allowed, the code of the denial
+	// when denied, the code of the cause when the call failed, and 0 when refused (S10.2).
 	Code int
 	// Err is why the call did not end as allowed.
 	Err error
@@ -425,31 +425,32 @@ type Call struct {
 	Ignored bool
 	// Enforcement says how hard the webhook was.
 	Enforcement Enforcement
-	// ClientGone reports whether the call failed because nobody waits for the
-	// request any more (S7.10).
+	// ClientGone reports whether the call failed because the client no longer waited for the
+	// request (S7.10).
 	ClientGone bool
-	// Skipped reports whether nothing was called, because the webhook's server could
-	// not be reached several times in a row.
+	// Skipped reports whether the webhook was not called because its server could not be
+	// reached several times in a row.
 	Skipped bool
-	// Class names the step at which a call failed, such as "Transport", and Reason the
-	// code of package plan where it has one for it.
+	// Class names the step at which a call failed, such as "Transport". Reason is the Code of
+	// package plan for the failure, if there is one.
 	Class  string
 	Reason string
-	// Panic is what the call panicked with, and Stack where; nil when it did
-	// not.
+	// Panic is the value that the call panicked with, and Stack the stack of the panic; nil
+	// when the call did not panic.
 	Panic any
 	Stack []byte
 
-	// Patch is the JSON patch that was applied; nil when there was none, or it
-	// was empty. Mutated reports whether it changed the object (S5.5), and Edits are then what its
-	// operations were about.
+	// Patch is the JSON patch that was applied; nil when there was none, or it was empty.
+	// Mutated reports whether the patch changed the object (S5.5); if so, Edits describe its
+	// operations.
 	Patch   []byte
 	Edits   []Edit
 	Mutated bool
-	// WouldPatch is the JSON patch of a soft webhook that would have changed the object, and
-	// Edits what its operations were about; nil when there was none. It was not applied (S28.7).
+	// WouldPatch is the JSON patch with which a soft webhook would have changed the object, and
+	// Edits describe its operations; nil when there was none. The patch was not applied
+	// (S28.7).
 	WouldPatch []byte
-	// Warnings and AuditAnnotations are the webhook's, as sent.
+	// Warnings and AuditAnnotations are those of the webhook's answer, unchanged.
 	Warnings         []string
 	AuditAnnotations map[string]string
 }
@@ -465,8 +466,8 @@ func (c *Call) Spared() bool {
 	return c.Verdict != Allowed && !c.Ignored && c.Enforcement.Mode.Soft()
 }
 
-// sparedBefore reports whether a soft webhook was not called since one of its tests could not be
-// made. A hard one would not be among the calls.
+// sparedBefore reports whether a soft webhook was not called because one of its tests could not
+// be made. A hard webhook in this case is not among the calls.
 func (c *Call) sparedBefore() bool {
 	return c.UID == "" && c.Class == "" && c.Reason == "" && c.Spared()
 }
@@ -474,7 +475,7 @@ func (c *Call) sparedBefore() bool {
 // Condition is one evaluation of a hook's match conditions.
 type Condition struct {
 	Entry registration.Origin
-	// Latency is how long it took.
+	// Latency is how long the evaluation took.
 	Latency time.Duration
 	// Errors counts the expressions that failed (S2.33).
 	Errors int
@@ -488,7 +489,7 @@ type Condition struct {
 // Skip is an entry that does not apply.
 type Skip struct {
 	Entry registration.Origin
-	// Code names the test that it failed, as package plan does.
+	// Code names the test that the entry failed, as package plan does.
 	Code string
 	// Reason is a sentence for people.
 	Reason string
@@ -499,8 +500,8 @@ type Exclusion struct {
 	// Rule is the name of the rule, and Effect its effect: skip, ignoreFailures or
 	// capTimeout.
 	Rule, Effect string
-	// Entries are those that were skipped, whose failures were ignored, or whose webhooks had
-	// less time than by their own word.
+	// Entries are the entries that were skipped, whose failures were ignored, or whose webhooks
+	// had less time than they ask for.
 	Entries []registration.Origin
 }
 
@@ -515,9 +516,8 @@ func (x *Exclusion) Did() string {
 	return "cut the time of"
 }
 
-// String describes the trace for people: each step, and under it what it did, one line for
-// each webhook. Times and the ID are left out: two traces of the same events have the same
-// text.
+// String describes the trace for people: each step, and below it one line for each webhook.
+// Times and the ID are left out, so that two traces of the same events have the same text.
 func (t *Trace) String() string {
 	var b strings.Builder
 	for _, s := range t.Steps() {
@@ -603,11 +603,11 @@ func (r *Run) String() string {
 	return b.String()
 }
 
-// DeniedCause is the type of the causes that a rejection has for every further
-// webhook that rejects the same request (S6.4).
+// DeniedCause is the type of the causes of a rejection; there is one for each further webhook
+// that rejects the same request (S6.4).
 const DeniedCause metav1.CauseType = "AdmissionWebhookDenied"
 
-// causes are the further rejections that an API status lists.
+// causes returns the further rejections that an API status lists.
 func causes(err error) []string {
 	var status interface{ Status() metav1.Status }
 	if !errors.As(err, &status) || status.Status().Details == nil {

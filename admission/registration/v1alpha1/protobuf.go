@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The kinds in protobuf, by the numbers in the tags of their fields. Numbers below
-// 1000 are those of Kubernetes 1.7 to 1.9, those from 1000 on are of fields that it
-// did not have. Marshal and Unmarshal are what the serializers of the library ask
-// for; there are never many of these objects, so they need no generated code.
+// The kinds in protobuf. Field numbers are in the tags of the fields: numbers below 1000 are
+// those of Kubernetes 1.7 to 1.9, and numbers from 1000 on belong to fields that Kubernetes did
+// not have. The serializers of the library call Marshal and Unmarshal. There are never many of
+// these objects, so the methods use reflection and no generated code.
 
 // Marshal returns the object in protobuf.
 func (in *InitializerConfiguration) Marshal() ([]byte, error) { return marshal(in) }
@@ -27,18 +27,18 @@ func (in *ExternalAdmissionHookConfiguration) Marshal() ([]byte, error) { return
 // Marshal returns the list in protobuf.
 func (in *ExternalAdmissionHookConfigurationList) Marshal() ([]byte, error) { return marshal(in) }
 
-// Unmarshal adds what data has in protobuf to the object.
+// Unmarshal adds the fields in data, which is protobuf, to the object.
 func (in *InitializerConfiguration) Unmarshal(data []byte) error { return unmarshal(data, in) }
 
-// Unmarshal adds what data has in protobuf to the list.
+// Unmarshal adds the fields in data, which is protobuf, to the list.
 func (in *InitializerConfigurationList) Unmarshal(data []byte) error { return unmarshal(data, in) }
 
-// Unmarshal adds what data has in protobuf to the object.
+// Unmarshal adds the fields in data, which is protobuf, to the object.
 func (in *ExternalAdmissionHookConfiguration) Unmarshal(data []byte) error {
 	return unmarshal(data, in)
 }
 
-// Unmarshal adds what data has in protobuf to the list.
+// Unmarshal adds the fields in data, which is protobuf, to the list.
 func (in *ExternalAdmissionHookConfigurationList) Unmarshal(data []byte) error {
 	return unmarshal(data, in)
 }
@@ -159,7 +159,7 @@ func parseMessage(data []byte, v reflect.Value) error {
 
 var errWireType = errors.New("it has the wrong wire type")
 
-// parseField reads the value of a field, which is known to be complete.
+// parseField reads the value of a field. data is known to be complete.
 func parseField(wireType protowire.Type, data []byte, v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Pointer:

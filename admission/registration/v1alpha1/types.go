@@ -80,8 +80,8 @@ type Rule struct {
 	Resources []string `json:"resources,omitempty" protobuf:"bytes,3,rep,name=resources"`
 }
 
-// FailurePolicyType says what becomes of a request when somebody who should have
-// been asked did not answer.
+// FailurePolicyType says what happens to a request when a webhook fails, or to an object when
+// an initializer does not act in time.
 type FailurePolicyType string
 
 const (

@@ -31,9 +31,9 @@ type program struct {
 	most expression.Most
 }
 
-// Compile makes the set of conditions, with the expressions of a cache; scope says what
-// they may use. An expression that does not compile does no harm until it is evaluated
-// (S2.33). Of no conditions it makes nil.
+// Compile makes the set of conditions, with the expressions of a cache; scope says what they
+// may use. An expression that does not compile fails only when it is evaluated (S2.33). Without
+// conditions, Compile returns nil.
 func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condition) *Set {
 	if len(conditions) == 0 {
 		return nil
@@ -46,14 +46,15 @@ func Compile(cache *expression.Cache, scope expression.Scope, conditions []Condi
 	return s
 }
 
-// Watch has a witness shown the evaluations. It is called before the set is used.
+// Watch shows the evaluations of the set to a witness. Call it before the set is used.
 func (s *Set) Watch(w expression.Witness) {
 	if s != nil {
 		s.witness = w
 	}
 }
 
-// Errors says which conditions do not compile, by their place; nil when all do.
+// Errors returns the errors of the conditions that do not compile, by their place; nil when all
+// compile.
 func (s *Set) Errors() map[int]error {
 	if s == nil {
 		return nil
@@ -70,7 +71,7 @@ func (s *Set) Errors() map[int]error {
 	return errs
 }
 
-// Costs calls f with what each condition cost so far.
+// Costs calls f with the highest cost of each condition so far.
 func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Most)) {
 	if s == nil {
 		return
@@ -80,7 +81,7 @@ func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Mos
 	}
 }
 
-// Result is what the conditions of a hook say about a request:
+// Result is the result of the conditions of a hook for a request:
 //
 //	False       Err      the hook is
 //	""          nil      asked: all conditions are true
@@ -91,21 +92,21 @@ func (s *Set) Costs(f func(i int, e *expression.Expression, most *expression.Mos
 type Result struct {
 	// False is the first condition that is false, nil when none is.
 	False *Condition
-	// Err is what went wrong, in one sentence (S2.33). errors.Is reports whether it
-	// is expression.ErrOutOfBudget.
+	// Err is the error of the conditions, in one sentence (S2.33). It may wrap
+	// expression.ErrOutOfBudget.
 	Err error
 	// Errors counts the expressions that failed, up to the false one. Running out
 	// of budget is not counted.
 	Errors int
-	// Cost is what the expressions cost that were evaluated.
+	// Cost is the cost of the expressions that were evaluated.
 	Cost uint64
 	// Elapsed is how long the evaluation took.
 	Elapsed time.Duration
 }
 
-// Eval evaluates the conditions in order, and ends at the first false one. A
-// failing expression does not end it, since a later one may be false. params is what the
-// conditions of a policy see under that name; nil is null.
+// Eval evaluates the conditions in order, and ends at the first false one. A failing expression
+// does not end the evaluation, because a later one may be false. params is the value of the
+// variable params for the conditions of a policy; nil is null.
 func (s *Set) Eval(ctx context.Context, r *expression.Request, own schema.GroupVersionResource, params runtime.Object) Result {
 	if s == nil {
 		return Result{}

@@ -2,9 +2,9 @@
 // decide, last of all, whether a hook is asked about a request.
 //
 // Compile turns the conditions of one hook or policy into a Set, once per version of its
-// registration (S2.37). Eval evaluates a Set for one request and says which condition is
-// false, or what went wrong; it does not know of failure policies. Package
-// expression decides what an expression may use, and what it sees of a request.
+// registration (S2.37). Eval evaluates a Set for one request and says which condition is false,
+// or which error happened; failure policies are not its concern. Package expression decides
+// which variables and functions an expression may use, and their values for a request.
 //
 // # Limits
 //

@@ -10,16 +10,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// ahead calls mutating hooks before their turn, with the object as it is now. If
-// nothing has changed the object when the turn comes, the answer is the one the
-// hook would give then, and it counts; otherwise it is discarded, and the hook
-// is called again (S5.28). Only hooks are called ahead that promise that a call too many
-// does no harm: sideEffects None and reinvocationPolicy IfNeeded.
+// ahead calls mutating hooks before their turn, with the object as it is now. If the object has
+// not changed when the turn comes, the answer is the one that the hook would give then, and it
+// counts. Otherwise the answer is discarded, and the hook is called again (S5.28). Only hooks
+// that promise that an additional call does no harm are called ahead: those with sideEffects
+// None and reinvocationPolicy IfNeeded.
 //
-// The verdict on a request is the same with and without it.
+// The verdict on a request is the same with and without calls ahead.
 type ahead struct {
 	run *run
-	// decisions has, per step, what was found for the object of a generation.
+	// decisions has the decision of each step for the object of one generation.
 	decisions []decision
 	flights   []flight
 }
@@ -29,14 +29,14 @@ type flight struct {
 	generation int
 	cancel     context.CancelFunc
 	done       chan struct{}
-	// The fields that follow are written before done is closed.
+	// The fields below are written before done is closed.
 	call     trace.Call
 	response *review.Response
 	status   *apierrors.StatusError
 }
 
-// consider decides whether the hook of a step applies to the object as it is.
-// The outcome is remembered until the object changes.
+// consider decides whether the hook of a step applies to the object as it is. The decision is
+// remembered until the object changes.
 func (a *ahead) consider(ctx context.Context, i int) *decision {
 	d := &a.decisions[i]
 	if !d.made || d.generation != a.run.objects.Generation() {
@@ -46,9 +46,8 @@ func (a *ahead) consider(ctx context.Context, i int) *decision {
 	return d
 }
 
-// launch starts the calls that can go ahead while the hook of step i, which is
-// prepared, is called.
-// wanted says which steps are considered at all in this round.
+// launch starts the calls that can go ahead while the hook of step i, which is prepared, is
+// called. wanted reports whether a step is considered at all in this round.
 func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) bool) {
 	r := a.run
 	if r.options.Serial {
@@ -59,7 +58,7 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 		last--
 	}
 	if !a.soft(i) && r.rejects(&r.steps[i]) {
-		// The turn of those behind it does not come.
+		// The hook certainly rejects the request, so later steps do not get their turn.
 		return
 	}
 	quiet := 1.0
@@ -67,8 +66,8 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 		step := &r.steps[j]
 		if j > i {
 			if r.objects.ConvertsTo(step.Kind) {
-				// To convert the object may change it. That has to wait for this
-				// step's turn, and so do those behind it.
+				// Converting the object may change it. The conversion has to wait for this
+				// step's turn, and so do the later steps.
 				return
 			}
 			d := a.consider(ctx, j)
@@ -94,7 +93,8 @@ func (a *ahead) launch(ctx context.Context, i int, wanted func(*plan.Candidate) 
 	}
 }
 
-// soft reports whether the hook of a step, which was considered, neither rejects nor changes.
+// soft reports whether the hook of a step is soft, so that it neither rejects requests nor
+// changes objects. The step must have been considered.
 func (a *ahead) soft(i int) bool { return a.decisions[i].enforced.Mode.Soft() }
 
 // rejects reports whether the hook of a step that applies is certain to reject the request,
@@ -122,7 +122,7 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	}
 	ready, err := r.prepare(step)
 	if err != nil {
-		// The turn comes to the same error.
+		// The call in turn meets the same error, and reports it.
 		r.forecast.giveBack()
 		return false
 	}
@@ -131,7 +131,7 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	}
 	f := &a.flights[j]
 	if f.done != nil {
-		// An earlier answer, for an object that is no more.
+		// An earlier answer, for an object that has changed since.
 		a.discard(f, trace.Superseded)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -144,8 +144,8 @@ func (a *ahead) fly(ctx context.Context, j int) bool {
 	return true
 }
 
-// take returns the answer of a call that went ahead and counts, and writes its
-// record to c; ok is false when the hook has to be called in turn.
+// take returns the answer of a call ahead if it counts, and writes the record of the call to c.
+// ok is false when the hook has to be called in turn.
 func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *apierrors.StatusError, ok bool) {
 	if a.flights == nil || a.flights[j].done == nil {
 		return nil, nil, false
@@ -166,7 +166,7 @@ func (a *ahead) take(j int, c *trace.Call) (response *review.Response, status *a
 	return f.response, f.status, true
 }
 
-// discard ends a call whose answer is of no use, and puts it on record.
+// discard cancels a call whose answer is not used, and records it.
 func (a *ahead) discard(f *flight, fate trace.Fate) {
 	f.cancel()
 	<-f.done
@@ -175,7 +175,7 @@ func (a *ahead) discard(f *flight, fate trace.Fate) {
 	f.done = nil
 }
 
-// land ends the calls whose turn did not come.
+// land discards the calls whose turn did not come.
 func (a *ahead) land() {
 	for i := range a.flights {
 		if f := &a.flights[i]; f.done != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// patience is how long a pass may take before its request steps aside, and how
-// long a call may take not to be slow.
+// patience is how long a pass may take before its request steps aside. A call that takes longer
+// counts as slow.
 const patience = 100 * time.Millisecond
 
-// stepAside lets the request of a pass step aside when the pass takes long, which
-// means that it waits for webhooks; at once when a hook it may call was slow the
-// last time. The function it returns ends that.
+// stepAside calls Options.StepAside when the pass has taken longer than patience, because it
+// then waits for webhooks, or at once when the last call of one of its hooks was slow. The
+// returned function calls the function that Options.StepAside returned, if it was called.
 func (r *run) stepAside(ctx context.Context) (end func()) {
 	if r.options.StepAside == nil {
 		return func() {}
@@ -48,12 +48,11 @@ func (r *run) stepAside(ctx context.Context) (end func()) {
 	}
 }
 
-// maxSlow bounds how many hooks are remembered as slow; beyond it, all are
-// forgotten.
+// maxSlow bounds how many hooks are remembered; when there are more, all are forgotten.
 const maxSlow = 1024
 
-// slowHooks are those whose last call was slow, or is. It is safe for concurrent use, and
-// costs one atomic read while there are none.
+// slowHooks are the hooks whose last or current call is slow. It is safe for concurrent use,
+// and costs one atomic read while there are none.
 type slowHooks struct {
 	n  atomic.Int64
 	mu struct {
@@ -76,8 +75,7 @@ func (s *slowHooks) has(steps []plan.Candidate) bool {
 	return false
 }
 
-// expect makes all hooks of a pass slow that takes long, until it is known which of
-// them are.
+// expect marks all hooks of a slow pass as slow, until note knows which of them are.
 func (s *slowHooks) expect(steps []plan.Candidate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

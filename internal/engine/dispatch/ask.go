@@ -30,7 +30,7 @@ var errNoSideEffects = errors.New("Webhook SideEffects is nil")
 type ready struct {
 	step *plan.Candidate
 	form *objects.Form
-	// body is nil when the hook knows no version of the review.
+	// body is nil when the hook accepts no version of the review that this server has.
 	body *review.Body
 }
 
@@ -67,12 +67,12 @@ func (r *run) prepare(step *plan.Candidate) (ready, error) {
 	return ready{step, f, body}, nil
 }
 
-// ask calls a hook and reads its answer, except for the patch. It writes down
-// what happened in c, and returns the response of a hook that allows the request,
-// or what the call alone would reject it with.
+// ask calls a hook and reads its answer, except for the patch. It writes down what happened in
+// c, and returns the response of a hook that allows the request, or the rejection by this call
+// alone.
 //
-// It does not touch the run's objects: several hooks may be asked at once. later
-// is as in budget.
+// ask does not touch the run's objects, so several hooks may be called at once. later is the
+// parameter of budget.limit.
 func (r *run) ask(ctx context.Context, to ready, c *trace.Call, later int) (response *review.Response, status *apierrors.StatusError) {
 	c.Start = time.Now()
 	defer func() {
@@ -126,8 +126,8 @@ func fail(step *plan.Candidate, c *trace.Call, class call.Class, cause error) *a
 	return failWith(c, call.Failed(step.Entry.Entry, class, cause))
 }
 
-// reasons are the codes of package plan for what keeps a webhook from being called at
-// run time.
+// reasons are the codes of package plan for classes of errors with which a webhook was not
+// called.
 var reasons = map[call.Class]plan.Code{
 	call.NoVersion:   plan.NoReviewVersion,
 	call.CircuitOpen: plan.CircuitOpen,
@@ -145,7 +145,7 @@ func failWith(c *trace.Call, err *call.Error) *apierrors.StatusError {
 	return err.Status()
 }
 
-// refuse records that the request is rejected whatever the failure policy.
+// refuse records that the request is rejected regardless of the failure policy.
 func refuse(c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
 	c.Verdict, c.Code, c.Err = trace.Refused, 0, status
 	return status

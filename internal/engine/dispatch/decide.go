@@ -9,12 +9,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// decision is whether a hook is called for the object as it is at one generation.
+// decision says whether a hook is called for the object of one generation.
 type decision struct {
 	made       bool
 	generation int
 	applies    bool
-	// err is an API status that the request is rejected with.
+	// err is an API status that rejects the request.
 	err error
 	// enforced says how hard the hook is.
 	enforced plan.Enforced
@@ -50,7 +50,7 @@ func (r *run) decide(ctx context.Context, step *plan.Candidate) decision {
 	return d
 }
 
-// note puts a decision on record.
+// note adds a decision to the record.
 func (r *run) note(d *decision) {
 	if d.condition != nil {
 		r.trace.Conditions = append(r.trace.Conditions, *d.condition)
@@ -63,8 +63,8 @@ func (r *run) note(d *decision) {
 	}
 }
 
-// sparedBefore is the record of a soft hook that is not called, for a reason that would reject the
-// request if the hook were hard.
+// sparedBefore returns the record of a soft hook that is not called because of an error. The
+// error would reject the request if the hook were hard.
 func (r *run) sparedBefore(step *plan.Candidate, e plan.Enforced, err error) *trace.Call {
 	c := r.record(step, len(r.trace.Calls))
 	c.Start, c.Verdict, c.Err, c.Enforcement = time.Now(), trace.Refused, err, enforcement(e)

@@ -18,7 +18,7 @@ import (
 
 // Options say how a Dispatcher works.
 type Options struct {
-	// Source is whose hooks are run. Its zero value is registration.Mutating.
+	// Source is the source of the hooks. Its zero value is registration.Mutating.
 	Source registration.Source
 	// Plugin is the name under which the state of reinvocation is kept in a
 	// request; it must be the same in both passes over it.
@@ -28,19 +28,19 @@ type Options struct {
 	// NamespaceLabels returns the labels of a namespace, or the API status
 	// NotFound (S2.15). It must be set.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
-	// Authorizer is what the variable authorizer of match conditions asks; nil
-	// makes conditions that use it fail.
+	// Authorizer answers the variable authorizer of match conditions. With nil, conditions that
+	// use the variable fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Serial turns calls ahead of turn off.
 	Serial bool
 	// Skips records in the trace why hooks were not called.
 	Skips bool
-	// StepAside is called when a pass over the request of ctx has taken 100 ms, or
-	// when it begins if one of its hooks took that long the last time; and what it
-	// returns when the pass is over. Meanwhile the request waits for webhooks, and
-	// need not count among those that a server handles. Nil means that nothing is called.
+	// StepAside, if set, is called when a pass over the request of ctx has taken 100 ms, or at
+	// its beginning if one of its hooks took that long the last time. The Dispatcher calls the
+	// returned function when the pass is over. In between, the request waits for webhooks, and
+	// a server need not count it among its concurrent requests.
 	StepAside func(ctx context.Context) (back func())
-	// Publisher is given the record of every run; it must be set.
+	// Publisher receives the record of every run; it must be set.
 	Publisher *trace.Publisher
 }
 
@@ -77,9 +77,8 @@ type run struct {
 	trace   *trace.Run
 }
 
-// Run runs the part of a plan that is the dispatcher's: its source's candidates, in
-// order. It returns what the request is to be rejected with: nil or an API status. req is
-// what the attributes say.
+// Run runs the candidates of the dispatcher's source, in order. It returns nil, or the API
+// status that rejects the request. req must be plan.NewRequest of the attributes.
 //
 // In the mutating pass the attributes' object is left as the hooks changed it;
 // after an error its content is undefined.
@@ -145,8 +144,7 @@ func (r *run) pass(ctx context.Context) error {
 	return r.validate(ctx)
 }
 
-// record starts the record of a step's call. matched counts the hooks that
-// matched before.
+// record starts the record of a step's call. matched counts the earlier hooks that matched.
 func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 	return trace.Call{
 		Entry:         step.Entry.Origin,
@@ -161,8 +159,9 @@ func (r *run) record(step *plan.Candidate, matched int) trace.Call {
 	}
 }
 
-// judge returns what the request is rejected with after a call, by the failure policy
-// (S7.1 to S7.3) and by how hard the hook is (S28.2). status is what the call alone says.
+// judge returns the rejection of the request after a call, nil if the request goes on. It
+// applies the failure policy (S7.1 to S7.3) and the enforcement of the hook (S28.2) to status,
+// which is the rejection by the call alone.
 func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *apierrors.StatusError {
 	if c.Verdict == trace.Failed && step.Forgives() {
 		c.Ignored = true
@@ -174,7 +173,7 @@ func judge(step *plan.Candidate, c *trace.Call, status *apierrors.StatusError) *
 	return status
 }
 
-// late is what a request gets that ran out of time.
+// late returns the error of a request that ran out of time.
 func late() error {
 	return apierrors.NewTimeoutError("request did not complete within requested timeout", 0)
 }

@@ -1,5 +1,5 @@
-// Package dispatch runs a plan: it calls the hooks that apply to a request, makes
-// of the object what they want, and decides whether the request may go on.
+// Package dispatch runs a plan: it calls the hooks that apply to a request, changes the object
+// as they ask, and decides whether the request may go on.
 //
 // Its part of a plan is the list of candidates that package plan found in a snapshot for
 // a request: entries of one source whose rules match, in order. Package plan makes
@@ -8,15 +8,14 @@
 //
 // # The mutating pass
 //
-// Hooks are called one after the other (S5.1). At its turn, a step's selectors
-// and conditions look at the object as the hooks before left it, and decide
-// whether the hook is called. A patch is applied to the object in the kind the
-// hook was sent (S5.4). The first rejection ends the pass. A pass may be run once
-// more; what it must know of the first one lies in the request's reinvocation
-// context (S5.16 to S5.24).
+// Hooks are called one after the other (S5.1). At its turn, a step's selectors and conditions
+// see the object as the earlier hooks left it, and decide whether the hook is called. A patch
+// is applied to the object in the kind of the review (S5.4). The first rejection ends the pass.
+// A pass may run once more; the request's reinvocation context keeps what the second pass must
+// know of the first one (S5.16 to S5.24).
 //
-// Hooks that promise to do no harm may be called before their turn; the type
-// ahead says when, and why nobody can tell from the result.
+// Hooks that promise that an additional call does no harm may be called before their turn; the
+// type ahead says when, and why the result is the same.
 //
 // # The validating pass
 //
@@ -27,12 +26,10 @@
 //
 // # What is done once
 //
-// The object is converted once per kind and encoded once per kind, however many
-// hooks want it, until a hook changes it; the reviews sent to hooks of the same
-// version share those bytes (package objects). A request's time is divided in
-// one place, type budget. Everything that happened is written into a
-// trace.Run, which is where metrics, audit annotations, warnings and the log
-// are read from.
+// Until a hook changes the object, it is converted and encoded only once per kind. The reviews
+// for hooks share those bytes (package objects). Only the type budget divides a request's time.
+// A trace.Run records everything that happened; metrics, audit annotations, warnings and the
+// log are read from it.
 //
 // # Concurrency
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
 )
 
-// exclusions puts on record what the administrator's rules did in a run of webhooks (S23.9).
+// exclusions records what the administrator's exclusion rules did in a run of webhooks (S23.9).
 // All steps have the same rules.
 func (r *run) exclusions() {
 	x := r.steps[0].Exclusion
@@ -26,7 +26,7 @@ func (r *run) exclusions() {
 		}
 	}
 	for i := range t.Conditions {
-		// The failure of conditions is not on record with the policy.
+		// The record of a condition's failure does not have the failure policy.
 		if c := &t.Conditions[i]; c.Err != nil && r.policy(&c.Entry) != registration.Ignore {
 			ignored = append(ignored, c.Entry)
 		}
@@ -41,7 +41,7 @@ func (r *run) exclusions() {
 	t.Exclusions = appendExclusion(t.Exclusions, x.CapTimeout, cut)
 }
 
-// policy is the failure policy of an entry of the run.
+// policy returns the failure policy of an entry of the run.
 func (r *run) policy(o *registration.Origin) registration.FailurePolicy {
 	for i := range r.steps {
 		if r.steps[i].Entry.Origin == *o {
@@ -60,7 +60,7 @@ func called(t *trace.Run, o *registration.Origin) bool {
 	return false
 }
 
-// excludedPolicies is the same for a run of policies.
+// excludedPolicies records what the exclusion rules did in a run of policies.
 func excludedPolicies(t *trace.Run, judgements []plan.Judgement) {
 	if len(judgements) == 0 || judgements[0].Candidate.Exclusion == nil {
 		return
@@ -81,7 +81,7 @@ func excludedPolicies(t *trace.Run, judgements []plan.Judgement) {
 	t.Exclusions = appendExclusion(t.Exclusions, x.IgnoreFailures, ignored)
 }
 
-// forgave reports whether nothing follows of something that failed.
+// forgave reports whether a failure of the policy was ignored.
 func forgave(j *plan.Judgement) bool {
 	for i := range j.Consequences {
 		if j.Consequences[i].Forgiven {
@@ -98,7 +98,7 @@ func appendExclusion(list []trace.Exclusion, rule *exclusion.Rule, entries []reg
 	return append(list, trace.Exclusion{Rule: rule.Name, Effect: string(rule.Effect), Entries: entries})
 }
 
-// Skipped is the record of candidates that a rule skips.
+// Skipped returns the record of candidates that a rule skips.
 func Skipped(candidates []plan.Candidate) trace.Exclusion {
 	rule := candidates[0].Exclusion.Skip
 	x := trace.Exclusion{Rule: rule.Name, Effect: string(rule.Effect)}

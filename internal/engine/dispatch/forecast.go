@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// unknownHabit is how likely a hook that was not seen yet is taken to change
-	// the object, and habitWeight how much of that estimate the next observation
-	// replaces. Some twenty-five quiet calls make a hook quiet.
+	// unknownHabit is the first estimate of how likely a hook changes the object. habitWeight
+	// is the part of the estimate that each observation replaces. About twenty-five calls
+	// without a change make a hook quiet.
 	unknownHabit = 0.5
 	habitWeight  = 1.0 / 16
-	// quietEnough is how likely it must be that nothing happens to the object
-	// before a hook's turn comes, for it to be called ahead.
+	// quietEnough is how likely it must be that the object does not change before a hook's
+	// turn, so that the hook is called ahead.
 	quietEnough = 0.9
-	// wasteAllowed is the part of all calls that may turn out to be wasted;
-	// maxCredit bounds how many unused chances are saved up. It is also how many
-	// calls are ahead of turn at once: those of 25 requests with ten such hooks.
+	// wasteAllowed is the part of all calls that may be discarded. maxCredit bounds the credit
+	// that can be saved up, and so also how many calls are ahead of turn at once: those of 25
+	// requests with ten such hooks.
 	wasteAllowed = 0.1
 	maxCredit    = 256
-	// maxHabits bounds the memory; beyond it, learning starts over.
+	// maxHabits bounds how many estimates are kept; when there are more, learning starts over.
 	maxHabits = 8192
 )
 
@@ -30,14 +30,14 @@ const (
 type forecast struct {
 	mu struct {
 		sync.Mutex
-		// habits are the estimates of how likely a hook disturbs what comes
-		// after it: changes the object, or rejects the request.
+		// habits are the estimates of how likely a hook disturbs later hooks, because it
+		// changes the object or rejects the request.
 		habits map[habit]float64
 		credit float64
 	}
 }
 
-// habit is what an estimate is kept for: one hook, one kind of request.
+// habit is the key of an estimate: one hook and one kind of request.
 type habit struct {
 	hook                  identity
 	operation             string
@@ -94,7 +94,7 @@ func (f *forecast) take() bool {
 	return true
 }
 
-// giveBack returns the credit of a call ahead of turn that was of use.
+// giveBack returns the credit of a call ahead of turn that was not discarded.
 func (f *forecast) giveBack() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

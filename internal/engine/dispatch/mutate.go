@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// mutate calls the hooks that apply one after the other, each with the object as
-// the one before left it. The first that rejects ends the pass (S5.13).
+// mutate calls the hooks that apply one after the other, each with the object as the earlier
+// hooks left it. The first rejection ends the pass (S5.13).
 func (r *run) mutate(ctx context.Context) error {
 	again := r.a.GetReinvocationContext()
 	memory := remembered(again, r.options.Plugin)
@@ -26,8 +26,8 @@ func (r *run) mutate(ctx context.Context) error {
 	defer ahead.land()
 	for i := range r.steps {
 		step := &r.steps[i]
-		// Whether it applies is asked in the second pass, too, for hooks that are not to
-		// be called again: a test that cannot be made rejects the request (S2.36).
+		// The second pass also decides about hooks that it does not call again, because a test
+		// that cannot be made rejects the request (S2.36).
 		d := ahead.consider(ctx, i)
 		r.note(d)
 		if d.err != nil {
@@ -59,7 +59,7 @@ func (r *run) mutate(ctx context.Context) error {
 			return err
 		}
 		if (c.Ignored || soft) && ctx.Err() != nil {
-			// Nobody waits for the rest (S7.8).
+			// The time of the request is over, so later hooks are not called (S7.8).
 			return late()
 		}
 	}
@@ -75,8 +75,8 @@ func (r *run) mutate(ctx context.Context) error {
 	return nil
 }
 
-// call calls the hook of step i, unless that was done ahead, and uses its answer.
-// It returns the record, and what the request is rejected with.
+// call calls the hook of step i, unless a call ahead has its answer already, and uses the
+// answer. It returns the record, and the rejection of the request, if any.
 func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead *ahead) (*trace.Call, error) {
 	r.trace.Calls = append(r.trace.Calls, r.record(to.step, len(r.trace.Calls)))
 	c := &r.trace.Calls[len(r.trace.Calls)-1]
@@ -94,8 +94,8 @@ func (r *run) call(ctx context.Context, i int, to ready, e plan.Enforced, ahead 
 	return c, nil
 }
 
-// settle brings the request's own object up to date. That can only go wrong
-// with what a hook made of it, so the error names the last one that did.
+// settle brings the request's own object up to date. This can fail only because of a change by
+// a hook, so the error names the last hook that changed the object.
 func (r *run) settle() error {
 	err := r.objects.Settle()
 	if err == nil {

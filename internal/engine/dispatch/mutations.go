@@ -16,10 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
-// Mutate evaluates the policies of a request that a rule matches, and changes the request's
-// object as they say. It returns what the request is to be rejected with: nil or an API
-// status. req is what the attributes say. After an error the content of the object is
-// undefined.
+// Mutate evaluates the policies that are candidates for a request, and makes their changes to
+// the request's object. It returns nil, or the API status that rejects the request. req must be
+// plan.NewRequest of the attributes. After an error the content of the object is undefined.
 func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	now := time.Now()
 	record := &trace.Run{
@@ -51,7 +50,7 @@ func (p *Policies) Mutate(ctx context.Context, a admission.Attributes, o admissi
 	return err
 }
 
-// changer changes the objects of a request, by the schemas of kinds.
+// changer returns a Changer of the objects of a request, which uses the schemas of kinds.
 func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
 	return func(kind schema.GroupVersionKind, change *mutation.Change) (bool, error) {
 		f, err := set.As(kind)
@@ -62,7 +61,8 @@ func changer(set *objects.Set, schemas mutation.Schemas) plan.Changer {
 	}
 }
 
-// forker returns the objects of a request on their own, and what changes them.
+// forker returns a function for plan.Input.Fork: it copies the objects of a request, and
+// returns a Changer for the copy.
 func forker(set *objects.Set, schemas mutation.Schemas) func(schema.GroupVersionKind) (plan.Objects, plan.Changer, error) {
 	return func(kind schema.GroupVersionKind) (plan.Objects, plan.Changer, error) {
 		fork, err := set.Fork(kind)
@@ -87,7 +87,7 @@ func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req
 		return judgements, req.MutationDenial(in.Objects.Newest(), reason, texts)
 	}
 	if r.changed {
-		// Also what made the last change may be repeated (S18.28, D53, D54).
+		// The evaluation that made the last change may be repeated, too (S18.28, D53, D54).
 		r.memory.markInvoked()
 	}
 	if !r.second {
@@ -98,7 +98,7 @@ func (p *Policies) mutate(ctx context.Context, o admission.ObjectInterfaces, req
 	return judgements, nil
 }
 
-// mutated fills in what traces say of the mutations of an evaluation.
+// mutated adds the mutations of an evaluation to its trace.
 func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	out.Spared, out.Err, out.Enforcement = e.Spared, e.Failure, enforcement(e.Enforced)
 	if len(e.Mutations) > 0 {
@@ -121,7 +121,7 @@ func mutated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	}
 }
 
-// round is one of the two mutating passes over a request, as far as policies repeat.
+// round implements plan.Round for one of the two mutating passes over a request.
 type round struct {
 	memory  *memory
 	second  bool

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// patch applies the patch of a response to the object of to, and makes the result
-// the newest object. It returns what the call rejects with if the patch cannot be
-// used; the object is then as before (S5.12).
+// patch applies the patch of a response to the object of to, and makes the result the newest
+// object. If the patch cannot be used, it returns the rejection by the call, and the object
+// stays as before (S5.12).
 func (r *run) patch(to ready, c *trace.Call, response *review.Response) (status *apierrors.StatusError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -35,7 +35,7 @@ func (r *run) patch(to ready, c *trace.Call, response *review.Response) (status 
 	}
 	set, form := r.objects, to.form
 	if c.Enforcement.Mode.Soft() {
-		// What would change is found out, and thrown away (S28.7).
+		// A soft hook changes a copy, which is then discarded (S28.7).
 		if set, err = r.objects.Fork(to.step.Kind); err == nil {
 			form, err = set.As(to.step.Kind)
 		}

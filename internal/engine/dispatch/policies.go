@@ -21,23 +21,24 @@ import (
 
 // PolicyOptions say how a Policies works.
 type PolicyOptions struct {
-	// Source is whose policies are run.
+	// Source is the source of the policies.
 	Source registration.Source
-	// NamespaceLabels returns the labels of a namespace, Namespace all that policies see of
-	// one; or the API status NotFound. Both must be set.
+	// NamespaceLabels returns the labels of a namespace, and Namespace the object for the
+	// variable namespaceObject. If the namespace does not exist, both return the API status
+	// NotFound. Both must be set.
 	NamespaceLabels func(ctx context.Context, name string) (map[string]string, error)
 	Namespace       func(ctx context.Context, name string) (*corev1.Namespace, error)
 	// Params has the objects that policies refer to; nil means that no kind is known.
 	Params plan.Params
-	// Schemas has the schemas of the kinds that mutating policies change; without one, an
-	// apply configuration is an error.
+	// Schemas has the schemas of the kinds that mutating policies change; without a schema, an
+	// apply configuration fails.
 	Schemas mutation.Schemas
-	// Authorizer is what the variable authorizer asks; nil makes expressions that use it
+	// Authorizer answers the variable authorizer. With nil, expressions that use the variable
 	// fail.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Skips records in the trace why policies were not evaluated.
 	Skips bool
-	// Publisher is given the record of every run; it must be set.
+	// Publisher receives the record of every run; it must be set.
 	Publisher *trace.Publisher
 }
 
@@ -59,8 +60,8 @@ func NewPolicies(o PolicyOptions) (*Policies, error) {
 	return &Policies{options: o}, nil
 }
 
-// Validate evaluates the policies of a request that a rule matches, and returns what the
-// request is to be rejected with: nil or an API status. req is what the attributes say.
+// Validate evaluates the policies that are candidates for a request. It returns nil, or the API
+// status that rejects the request. req must be plan.NewRequest of the attributes.
 func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces, snap *snapshot.Snapshot, req *plan.Request, steps []plan.Candidate) error {
 	now := time.Now()
 	record := &trace.Run{
@@ -87,20 +88,20 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	return err
 }
 
-// input is what policies look at in one run.
+// input returns the Input of policies in one run.
 func (p *Policies) input(a admission.Attributes, set *objects.Set) *plan.Input {
 	in := &plan.Input{
 		Objects: set, NamespaceLabels: p.options.NamespaceLabels, Namespace: p.options.Namespace, Params: p.options.Params,
 	}
 	if p.options.Authorizer != nil {
-		// Equal questions are asked once (S16.13).
+		// The authorizer answers each distinct question only once (S16.13).
 		in.Authorizer = cached.NewCachingAuthorizer(p.options.Authorizer)
 	}
 	return in
 }
 
-// note puts a judgement on record. One of a policy that does not apply, or of which no
-// binding does, is a skip.
+// note records a judgement. A policy is recorded as a skip if it or none of its bindings
+// applies.
 func (p *Policies) note(t *trace.Run, j *plan.Judgement) {
 	if len(j.Evaluations) == 0 && len(j.Consequences) == 0 {
 		if p.options.Skips {
@@ -112,7 +113,7 @@ func (p *Policies) note(t *trace.Run, j *plan.Judgement) {
 	t.Judgements = append(t.Judgements, record(j))
 }
 
-// record is what traces say of a judgement.
+// record returns a judgement as traces have it.
 func record(j *plan.Judgement) trace.Judgement {
 	c := j.Candidate
 	out := trace.Judgement{
@@ -131,7 +132,7 @@ func record(j *plan.Judgement) trace.Judgement {
 	return out
 }
 
-// evaluated fills in what traces say of an evaluation.
+// evaluated sets out to an evaluation as traces have it.
 func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	*out = trace.Evaluation{
 		Param: paramOf(&e.Param), Start: e.Start, Latency: e.Elapsed, Cost: e.Cost,
@@ -175,7 +176,7 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 	}
 }
 
-// followed is what traces say of a consequence.
+// followed returns a consequence as traces have it.
 func followed(c *plan.Consequence) trace.Consequence {
 	out := trace.Consequence{
 		Param: paramOf(c.Param), Code: c.Code.String(), Configuration: c.Param == nil,

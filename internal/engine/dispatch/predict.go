@@ -9,20 +9,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// Prediction is a request that is not made, and what a plan of it looks at.
+// Prediction is a request that is only planned, with the Input of its plan.
 type Prediction struct {
-	// Attributes are those of the request, with an object of their own, which the plan may
+	// Attributes are those of the request, with a copy of its object, which the plan may
 	// change.
 	Attributes admission.Attributes
 	Request    plan.Request
-	// Input has the objects, and what changes them. The caller adds what it knows besides.
+	// Input has the objects and the functions that change them. The caller sets the other
+	// fields.
 	Input *plan.Input
 }
 
-// Predict prepares a plan of a request; the objects of its attributes are not changed. set
-// makes the objects that plans look at. prepares reports whether the server prepares an object between
-// the passes: it generates names, and takes nothing but the status of an object that was sent
-// for its status.
+// Predict prepares a plan of a request. It does not change the objects of the attributes. set
+// makes the Objects of the plan. prepares reports whether the server prepares an object between
+// the passes: it generates names, and takes nothing but the status from an object that was sent
+// to the status subresource.
 func Predict(a admission.Attributes, schemas mutation.Schemas, prepares bool, set func(admission.Attributes) plan.Objects) *Prediction {
 	var object runtime.Object
 	if a.GetObject() != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/objects"
 )
 
-// identity tells hooks apart across snapshots (S5.2), and evaluations of mutating policies
+// identity identifies hooks across snapshots (S5.2), and evaluations of mutating policies
 // (S18.26).
 type identity struct {
 	configuration, name string
 	ordinal             int
 	static              bool
-	// invocation is that of a policy.
+	// invocation is set for an evaluation of a policy.
 	invocation plan.Invocation
 }
 
@@ -26,16 +26,15 @@ func identityOf(h *registration.Origin) identity {
 	return identity{configuration: h.Configuration, name: h.Name, ordinal: h.Ordinal, static: h.Static()}
 }
 
-// memory is what the second mutating pass over a request must know of the
-// first. It lives in the request's reinvocation context, under the plugin's
-// name (S5.24).
+// memory is what the second mutating pass over a request must know of the first. The request's
+// reinvocation context keeps it under the plugin's name (S5.24).
 type memory struct {
-	// invoked are the hooks that may be called again, were called, and are not
-	// marked since; marked are those to call in the second pass (S5.18).
+	// invoked are the hooks that were called, may be called again, and are not marked. marked
+	// are the hooks to call in the second pass (S5.18).
 	invoked []identity
 	marked  []identity
-	// kind and object are the object at the end of the first pass, encoded.
-	// They are kept only if there is an invoked hook.
+	// object is the object at the end of the first pass, encoded in kind. Both are set only if
+	// invoked is not empty.
 	kind   schema.GroupVersionKind
 	object []byte
 }
@@ -50,9 +49,9 @@ func remembered(rc admission.ReinvocationContext, plugin string) *memory {
 	return m
 }
 
-// called notes that a hook was called, whatever came of it (S5.19), and whether it may be
-// called again. mutated reports whether it changed the object: if so, those before it are
-// marked, but not itself (S5.18, S18.27).
+// called notes that a hook was called, even if the call failed (S5.19). repeats reports whether
+// the hook may be called again, and mutated whether it changed the object. If it did, called
+// marks the hooks that were invoked earlier, but not this one (S5.18, S18.27).
 func (m *memory) called(id identity, repeats, mutated bool) {
 	if mutated {
 		m.markInvoked()
@@ -78,7 +77,7 @@ func (m *memory) keep(s *objects.Set) error {
 	if len(m.invoked) == 0 {
 		return nil
 	}
-	// Any kind serves that the object was sent in.
+	// Any kind in which the object was sent can be compared.
 	m.kind, _ = s.Kind()
 	object, err := m.encode(s)
 	m.object = object

@@ -11,9 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
-// validate calls every hook that applies, all at the same time, and waits for
-// all of them. Selectors and conditions come first: an error there means that none is
-// called (S6.1).
+// validate calls every hook that applies, all at the same time, and waits for all of them.
+// Selectors and conditions are evaluated first: after an error there, no hook is called (S6.1).
 func (r *run) validate(ctx context.Context) error {
 	var (
 		chosen []ready
@@ -52,7 +51,7 @@ func (r *run) validate(ctx context.Context) error {
 		calls[i] = r.record(to.step, i)
 		calls[i].Enforcement = enforcement(modes[i])
 	}
-	// Soft hooks that could not be called are on record already.
+	// The record already has the soft hooks that could not be called.
 	before := len(r.trace.Calls)
 	r.trace.Calls = append(r.trace.Calls, calls...)
 	calls = r.trace.Calls[before:]
@@ -80,7 +79,7 @@ func (r *run) validate(ctx context.Context) error {
 	return first
 }
 
-// addCause lists a further rejection in the one that is returned.
+// addCause adds a further rejection to the causes of the first one.
 func addCause(first, further *apierrors.StatusError) {
 	if first.ErrStatus.Details == nil {
 		first.ErrStatus.Details = &metav1.StatusDetails{}

@@ -1,6 +1,6 @@
 // Package exclusion has the rules by which the administrator of a server keeps webhooks,
-// external hooks, policies and initializers away from some requests, or lets these go on
-// when one of them fails (S23).
+// external hooks, policies and initializers away from some requests, ignores their failures,
+// shortens the timeouts of webhooks, or sets how hard entries are enforced (S23, S28.5).
 //
-// What a rule does to a request is decided in package plan.
+// Package plan applies the rules to requests.
 package exclusion

@@ -18,19 +18,20 @@ type Effect string
 
 // The effects.
 const (
-	// Skip: nothing of the plugins is asked about the request (S23.5).
+	// Skip: no entry of the plugins applies to the request (S23.5).
 	Skip Effect = "skip"
-	// IgnoreFailures: what fails is treated as if its failure policy were Ignore (S23.6).
+	// IgnoreFailures: an entry that fails is treated as if its failure policy were Ignore
+	// (S23.6).
 	IgnoreFailures Effect = "ignoreFailures"
 	// CapTimeout: a call of a webhook takes timeoutSeconds at most (S23.7).
 	CapTimeout Effect = "capTimeout"
-	// Deny, Warn and Audit: this is the mode of the entries, whatever their annotations say (S28.5).
+	// Deny, Warn and Audit: the entries have this mode, whatever their annotations say (S28.5).
 	Deny  Effect = "deny"
 	Warn  Effect = "warn"
 	Audit Effect = "audit"
 )
 
-// modes are those of the effects that have one.
+// modes are the modes of the effects that set one.
 var modes = map[Effect]registration.Mode{Deny: registration.ModeDeny, Warn: registration.ModeWarn, Audit: registration.ModeAudit}
 
 // Rule is one entry of exclusionRules in the AdmissionConfiguration. A request must match
@@ -40,10 +41,10 @@ type Rule struct {
 	Name string `json:"name"`
 	// Effect is skip, ignoreFailures, capTimeout, deny, warn or audit.
 	Effect Effect `json:"effect"`
-	// TimeoutSeconds is that of capTimeout, from 1 to 29.
+	// TimeoutSeconds is the timeout of the effect capTimeout, from 1 to 29.
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
-	// Plugins are the names of the plugins that the rule is about; empty means all that
-	// the effect can be about.
+	// Plugins are the names of the plugins that the rule concerns; empty means all plugins that
+	// support the effect.
 	Plugins []string `json:"plugins,omitempty"`
 	// Configurations are the names of the objects that register the entries of a rule with the
 	// effect deny, warn or audit: configurations, policies and bindings; empty means all.
@@ -62,7 +63,7 @@ type Rule struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// Timeout is what a call may take at most; 0 if the rule does not say.
+// Timeout returns how long a call may take at most; 0 if the rule does not say.
 func (r *Rule) Timeout() time.Duration { return time.Duration(r.TimeoutSeconds) * time.Second }
 
 // Rules are all rules of a server, in order. They are immutable; nil has none.
@@ -76,7 +77,7 @@ func (r *Rules) List() []Rule {
 	return r.list
 }
 
-// plugins are those that rules can be about, and the effects that each knows.
+// plugins are the plugins that rules can concern, and the effects that each supports.
 var plugins = map[string][]Effect{
 	registration.InitializersPlugin:     {Skip},
 	registration.MutatingPolicyPlugin:   {Skip, IgnoreFailures, Deny, Warn, Audit},
@@ -95,7 +96,7 @@ var (
 	}
 )
 
-// New checks rules, and returns them. The error names each field and value, and says what
+// New checks rules, and returns them. The error names each wrong field and value, and says what
 // to write instead (S23.2).
 func New(list []Rule) (*Rules, error) {
 	var errs field.ErrorList
@@ -183,8 +184,9 @@ func (r *Rule) check(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// selects reports whether the rule is about some requests only. All resources without their
-// subresources are all that is created, and everybody is in one of two groups.
+// selects reports whether the rule selects only a part of the requests. A list of all resources
+// without their subresources does not count, because every created object is in a main
+// resource. The group system:authenticated does not count either.
 func (r *Rule) selects() bool {
 	everything := len(r.Resources) == 0 || slices.Contains(r.Resources, "*/*") || slices.Contains(r.Resources, "*")
 	any := len(r.APIGroups) == 0 || slices.Contains(r.APIGroups, "*")
@@ -192,7 +194,7 @@ func (r *Rule) selects() bool {
 	return !everything || !any || !everybody || len(r.Namespaces)+len(r.Names)+len(r.Users)+len(r.Configurations) > 0
 }
 
-// Request is what rules look at.
+// Request is the part of a request that rules are compared with.
 type Request struct {
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation                    string
@@ -202,17 +204,18 @@ type Request struct {
 	User user.Info
 }
 
-// Exclusion is what the rules make of one plugin for one request. Its nil value is nothing.
+// Exclusion has the rules that match one plugin and one request. Nil means that none matches.
 type Exclusion struct {
-	// Skip, IgnoreFailures and CapTimeout are the rules that have the effect; nil for none.
-	// Of several, the first one counts, and the shortest time.
+	// Skip, IgnoreFailures and CapTimeout are the rules with these effects; nil for none. Of
+	// several rules with one effect the first one counts, and for CapTimeout the one with the
+	// shortest time.
 	Skip, IgnoreFailures, CapTimeout *Rule
 	// Modes are the rules that say how hard entries are, in order.
 	Modes []*Rule
 }
 
-// For returns what the rules make of a plugin for a request, nil for nothing. It allocates
-// only when a rule matches.
+// For returns the rules that match a plugin and a request, nil if none does. It allocates only
+// when a rule matches.
 func (r *Rules) For(plugin string, q *Request) *Exclusion {
 	if r == nil {
 		return nil
@@ -228,7 +231,7 @@ func (r *Rules) For(plugin string, q *Request) *Exclusion {
 		}
 		switch rule.Effect {
 		case Skip:
-			// There is nothing left for other rules.
+			// Other rules cannot have an effect on skipped entries.
 			return &Exclusion{Skip: rule}
 		case IgnoreFailures:
 			if out.IgnoreFailures == nil {
@@ -245,7 +248,7 @@ func (r *Rules) For(plugin string, q *Request) *Exclusion {
 	return out
 }
 
-// concerns reports whether the rule is about a plugin.
+// concerns reports whether the rule concerns a plugin.
 func (r *Rule) concerns(plugin string) bool {
 	if len(r.Plugins) > 0 {
 		return slices.Contains(r.Plugins, plugin)
@@ -260,7 +263,7 @@ func (r *Rule) matches(q *Request) bool {
 		in(r.Namespaces, q.Namespace) && in(r.Names, q.Name) && r.byUser(q.User)
 }
 
-// in reports whether a list has a value, or does not matter.
+// in reports whether a list is empty or has a value.
 func in(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
 
 // aboutResource compares resources as rules of webhooks do (S2.7).
@@ -290,14 +293,15 @@ func (r *Rule) byUser(u user.Info) bool {
 	return slices.ContainsFunc(u.GetGroups(), func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// Skips reports whether nothing of the plugin is asked.
+// Skips reports whether the entries of the plugin are skipped.
 func (x *Exclusion) Skips() bool { return x != nil && x.Skip != nil }
 
 // Forgives reports whether failures are ignored.
 func (x *Exclusion) Forgives() bool { return x != nil && x.IgnoreFailures != nil }
 
-// Mode returns how hard the rules have an entry that one of some objects registers, and the rule
-// that says so; nil if none does. The hardest counts (S28.5).
+// Mode returns the mode that the rules give an entry, and the rule that gives it; nil if none
+// does. configurations are the objects that register the entry. The hardest mode counts
+// (S28.5).
 func (x *Exclusion) Mode(configurations ...string) (registration.Mode, *Rule) {
 	if x == nil || x.Modes == nil {
 		return "", nil
@@ -315,7 +319,7 @@ func (x *Exclusion) Mode(configurations ...string) (registration.Mode, *Rule) {
 	return "", nil
 }
 
-// Timeout returns what a call that may take a time by its own word may take.
+// Timeout returns how long a call may take whose own timeout is own.
 func (x *Exclusion) Timeout(own time.Duration) time.Duration {
 	if x == nil || x.CapTimeout == nil {
 		return own

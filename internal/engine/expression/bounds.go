@@ -18,23 +18,23 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// Limits of what values may take (S16.23). The limits of cost count steps: a call that costs a
-// few units may make a value of gigabytes.
+// Limits of the memory of values (S16.23). The limits of cost count steps, and a call that
+// costs a few units may make a value of gigabytes.
 const (
-	// MaxValue is how many bytes a value may have that a function makes, an element of a list
-	// counted as 16.
+	// MaxValue bounds the bytes of a value that a function makes. An element of a list counts
+	// as 16.
 	MaxValue = 16 << 20
-	// MaxMade is how many bytes all these values of a Run may have.
+	// MaxMade bounds the bytes of all these values of a Run.
 	MaxMade = 64 << 20
 	// element is what an element of a list counts as.
 	element = 16
-	// small is up to where a value is not counted.
+	// small is the size up to which a value is not counted.
 	small = 256
 )
 
-// makers are the functions that make texts and lists as large as their arguments or larger.
-// Each value says in advance how large the result may be at most; nil for a function whose
-// result is not larger than the arguments, or costs as much as it is large.
+// makers are the functions that make texts and lists as large as their arguments or larger. The
+// value returns a bound for the size of the result before the call; nil for a function whose
+// result is not larger than its arguments, or whose cost is as large as its result.
 var makers = map[string]func(args []ref.Val) int{
 	"replace": sizeOfReplaced, "join": sizeOfJoined, "format": sizeOfFormatted, "split": sizeOfSplit,
 	"lists.range": sizeOfRange, "flatten": sizeOfFlat,
@@ -42,9 +42,9 @@ var makers = map[string]func(args []ref.Val) int{
 	"string": nil, "bytes": nil, "distinct": nil, "sort": nil, "@sortByAssociatedKeys": nil, "reverse": nil, "slice": nil,
 }
 
-// bounded returns the option that makes a program keep to the limits.
+// bounded returns the option that makes a program observe the limits.
 func bounded(env *cel.Env) cel.ProgramOption {
-	// Functions copies a table of all, and most expressions call none of these.
+	// Functions copies the table of all functions, and most expressions call none of makers.
 	declared := sync.OnceValue(env.Functions)
 	return cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
@@ -67,8 +67,9 @@ func bounded(env *cel.Env) cel.ProgramOption {
 	})
 }
 
-// boundedSum is a call of "+": numbers and times need no bound, and a list refers to those that
-// it is made of, as each step of the macros map and filter makes one.
+// boundedSum bounds a call of "+". Sums of numbers and times need no bound. A sum of lists
+// refers to its operands and does not copy their elements; each step of the macros map and
+// filter makes such a list.
 func boundedSum(call interpreter.InterpretableCall) interpreter.InterpretableV2 {
 	switch call.OverloadID() {
 	case "", standard.AddString, standard.AddBytes, standard.AddList:
@@ -77,7 +78,7 @@ func boundedSum(call interpreter.InterpretableCall) interpreter.InterpretableV2 
 	return call
 }
 
-// operation is what a call calls; nil when that is not known in advance.
+// operation returns the function that a call calls; nil when it is not known before the call.
 func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall) functions.FunctionOp {
 	bindings, err := declared.Bindings()
 	if err != nil {
@@ -85,7 +86,7 @@ func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall)
 	}
 	wanted := call.OverloadID()
 	if wanted == "" {
-		// The types are known only when it is called.
+		// The types of the arguments are known only at the call.
 		wanted = call.Function()
 	}
 	for _, b := range bindings {
@@ -104,24 +105,26 @@ func operation(declared *decls.FunctionDecl, call interpreter.InterpretableCall)
 	return nil
 }
 
-// exceed ends an evaluation as its limit of cost does.
+// exceed ends an evaluation in the same way as the limit of cost.
 func exceed() {
 	panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: "operation cancelled: actual cost limit exceeded"})
 }
 
-// metered counts what a call makes.
+// metered is a call that counts the size of its result.
 type metered struct {
 	interpreter.InterpretableCall
-	// refers says that a list that the call makes has no elements of its own.
+	// refers reports whether a list that the call makes only refers to other lists.
 	refers bool
-	// op is what is called with args if estimate allows; nil to call it without asking.
+	// op is the function to call with args if estimate allows; nil to make the call without an
+	// estimate.
 	op       functions.FunctionOp
 	args     []interpreter.InterpretableV2
 	estimate func(args []ref.Val) int
 }
 
-// call calls op as the interpreter does: one argument or two are evaluated whether they err or
-// not, which shows in the cost, and more of them up to the first one that errs.
+// call calls op as the interpreter does. Of one or two arguments it evaluates all, even after
+// an error, because this shows in the cost. Of more arguments it evaluates those up to the
+// first error.
 func (m *metered) call(frame *interpreter.ExecutionFrame) ref.Val {
 	var failed ref.Val
 	values := make([]ref.Val, len(m.args))
@@ -170,7 +173,7 @@ func (m *metered) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (m *metered) Eval(vars interpreter.Activation) ref.Val { return m.Exec(interpreter.AsFrame(vars)) }
 
-// sizeOf is what a value counts as.
+// sizeOf returns the size with which a value counts.
 func sizeOf(value ref.Val) int {
 	switch v := value.(type) {
 	case types.String:
@@ -195,8 +198,8 @@ func text(args []ref.Val, i int) string {
 	return string(s)
 }
 
-// times returns how often a function that has found something so often acts, at most as often as
-// its argument says, if it has one.
+// times returns how often a function acts that has found matches: found, or less if its
+// optional argument i is a lower limit.
 func times(found int, args []ref.Val, i int) int {
 	if i < len(args) {
 		if most, ok := args[i].(types.Int); ok && most >= 0 && int64(most) < int64(found) {
@@ -260,7 +263,8 @@ func sizeOfFlat(args []ref.Val) int {
 	return total
 }
 
-// flat adds the elements of a list, down to a depth, until there are too many.
+// flat adds the number of elements of a list to total, down to a depth, until total is too
+// large.
 func flat(value ref.Val, depth types.Int, total *int) {
 	list, ok := value.(traits.Lister)
 	if !ok || depth <= 0 {
@@ -293,7 +297,8 @@ func sizeOfFormatted(args []ref.Val) int {
 	return total
 }
 
-// printed adds how long the text of a value may be, until it is too long.
+// printed adds the largest possible length of a value's text to total, until total is too
+// large.
 func printed(value ref.Val, total *int) {
 	// The longest text of a number or of a time is that of an int in base 2.
 	const scalar = 64

@@ -5,14 +5,14 @@ import (
 	"weak"
 )
 
-// Cache makes expressions, and makes equal ones once. It remembers what somebody still
-// uses, and nothing else. Its zero value is ready.
+// Cache makes expressions, and makes equal ones only once. It keeps only expressions that are
+// still in use. Its zero value is ready.
 type Cache struct {
 	mu struct {
 		sync.Mutex
 		expressions map[key]weak.Pointer[Expression]
 		variables   map[string]weak.Pointer[Variables]
-		// swept is how many there were after the last look for what is not used any more.
+		// swept is how many expressions and variables were left after the last sweep.
 		swept int
 	}
 }
@@ -58,7 +58,8 @@ func (c *Cache) Len() int {
 	return len(c.mu.expressions)
 }
 
-// sweep forgets what is not used any more, once there is twice as much as the last time.
+// sweep forgets expressions and variables that are not used any more, once there are twice as
+// many as after the last sweep.
 func (c *Cache) sweep() {
 	n := len(c.mu.expressions) + len(c.mu.variables)
 	if n < 2*c.mu.swept || n < 64 {

@@ -19,7 +19,7 @@ import (
 // counts: at PerExpression it can be more than half a minute.
 const constantLimit = PerExpression / 20
 
-// Analysis says of an expression what is known before there is a request. It compiles the
+// Analysis says what is known about an expression before there is a request. It compiles the
 // expression once, and is safe for concurrent use.
 type Analysis struct {
 	e    *Expression
@@ -29,7 +29,7 @@ type Analysis struct {
 	env     *cel.Env
 	err     error
 
-	// program is made for those who ask for constants.
+	// program is made when Constant is first called.
 	program func() (cel.Program, error)
 }
 
@@ -45,7 +45,7 @@ func (a *Analysis) compile() {
 		}
 		checked, issues := env.Compile(a.e.text)
 		if issues != nil {
-			// The expression itself says it in the words of a write.
+			// The error of the expression has the words that a write of the expression gets.
 			a.err = a.e.Err()
 			return
 		}
@@ -76,22 +76,21 @@ func (a *Analysis) Err() error {
 	return a.err
 }
 
-// Known is what is known of requests before there are any.
+// Known is what is known about all requests in advance.
 type Known struct {
 	// Operation is the operation of all of them, empty if they have several.
 	Operation string
 	// Group and Resource are those of request.resource; nil if there are several.
 	Group, Resource *string
 	// Namespace reports whether namespaceObject is the namespace, as in policies. In the
-	// conditions of webhooks it is null.
+	// conditions of webhooks namespaceObject is null.
 	Namespace bool
 }
 
-// Constant evaluates the expression with what is known, everything else being unknown. If
-// its outcome depends on nothing else, known is true, and value or err is the outcome of
-// every request. It evaluates in the way of Eval, with unknown values in the place of what
-// requests bring. Nothing is known of an expression that is expensive to evaluate, nor if ctx ends
-// before the evaluation does.
+// Constant evaluates the expression as Eval does, with the known values, and with unknown
+// values for everything else. If the outcome depends only on known values, known is true, and
+// value or err is the outcome for every request. known is false for an expression that is
+// expensive to evaluate, and if ctx ends before the evaluation.
 func (a *Analysis) Constant(ctx context.Context, k *Known) (value ref.Val, err error, known bool) {
 	if a.compile(); a.err != nil {
 		return nil, nil, false
@@ -184,9 +183,9 @@ func (k *Known) activation() (vars map[string]any, unknown []*cel.AttributePatte
 	return vars, unknown
 }
 
-// What Cost assumes besides the size of lists. An API server bounds an object as a whole, so
-// that the lists in the elements of a long list are short: a pod of 200 containers with 5
-// variables each is as large as pods become. Params are written by hand.
+// The assumptions of Cost in addition to the size of lists. An API server bounds an object as a
+// whole, so the lists in the elements of a long list are short: a pod of 200 containers with 5
+// variables each is about the largest possible. Params are written by hand.
 const (
 	nestedSize = 5
 	paramsSize = 20
@@ -203,8 +202,8 @@ func (a *Analysis) Cost(size uint64) uint64 {
 	if a.compile(); a.err != nil {
 		return 0
 	}
-	// Most of what expressions see has no type. The first estimate finds out what they loop
-	// over, and the second estimate distinguishes lists from texts by that.
+	// Most values in expressions have no type. The first estimate finds out over which values
+	// they loop, so that the second estimate can distinguish lists from texts.
 	known := estimator{&library.CostEstimator{SizeEstimator: &sizes{list: size, loops: map[string]bool{}}}}
 	if _, err := a.env.EstimateCost(a.checked, known); err != nil {
 		return math.MaxUint64
@@ -219,7 +218,7 @@ func (a *Analysis) Cost(size uint64) uint64 {
 // sizes estimates how large the parts of the input are.
 type sizes struct {
 	list uint64
-	// loops are the paths of what expressions loop over.
+	// loops are the paths of the values that expressions loop over.
 	loops map[string]bool
 }
 
@@ -238,7 +237,7 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 	case kind == types.StringKind || kind == types.BytesKind:
 		size = textSize
 	case len(path) == 0:
-		// It was computed.
+		// The expression computed the value.
 	case kind != types.ListKind && kind != types.MapKind && !s.loops[strings.Join(path, "\x00")]:
 		size = textSize
 	case depth > 0:
@@ -254,8 +253,8 @@ func (*sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNo
 	return nil
 }
 
-// estimator is upstream's, but for the parts that a text is taken apart into: upstream expects
-// one for each character.
+// estimator is upstream's estimator, except for the number of parts into which a text is split:
+// upstream assumes one part for each character.
 type estimator struct{ *library.CostEstimator }
 
 // EstimateCallCost implements checker.CostEstimator.

@@ -1,13 +1,13 @@
-// Package expression is CEL as admission uses it: what expressions may name, how they are
-// compiled, what they see of a request, and what they may cost.
+// Package expression is CEL as admission uses it: the variables of expressions, how they are
+// compiled, their values for a request, and the limits of their cost.
 //
 // An Expression is a text with the variables that it may use and the type that it must
 // have. It is compiled when it is first needed. A Cache makes expressions: equal texts of
 // several registrations are one Expression, which is compiled once.
 //
-// A Request has the values of the variables of one request in one kind. Each is made when
-// an expression first asks for it, and then shared by all that follow. A Run is a number
-// of expressions with one budget; the variables of a policy are evaluated once in it.
+// A Request has the values of the variables of one request in one kind. Each value is made when
+// an expression first uses it, and all later expressions share it. A Run evaluates several
+// expressions with one budget; it evaluates the variables of a policy once.
 //
 // # Language
 //

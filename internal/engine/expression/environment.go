@@ -16,8 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/mutation"
 )
 
-// Scope says which variables an expression may use besides object, oldObject, request and
-// namespaceObject, and which types.
+// Scope says which variables an expression may use in addition to object, oldObject, request
+// and namespaceObject, and which types.
 type Scope struct {
 	// Params declares params.
 	Params bool
@@ -27,8 +27,8 @@ type Scope struct {
 	Patches bool
 }
 
-// environments has the language for new and for stored expressions, by scope. Making one
-// takes some milliseconds, which only those pay who have such expressions.
+// environments has the language for new and for stored expressions, by scope. Making one takes
+// some milliseconds, so each is made when its first expression is compiled.
 var environments = func() (all [8]func() *environment.EnvSet) {
 	for i := range all {
 		all[i] = sync.OnceValue(func() *environment.EnvSet {
@@ -103,7 +103,7 @@ func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet
 // conditions is the scope of the match conditions of webhooks.
 var conditions = Scope{Authorizer: true}
 
-// compile makes a program of an expression, and says of which type its value is.
+// compile makes a program of an expression, and returns the type of its value.
 func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.Type, *CompileError) {
 	checked, issues := env.Compile(expression)
 	if issues != nil {
@@ -123,8 +123,8 @@ func compile(env *cel.Env, expression string, result Result) (cel.Program, *cel.
 	return program, got, nil
 }
 
-// LooksAtCaller reports whether an expression looks at who makes the request, and whether
-// it asks what they may do. An expression that cannot be read looks at nothing.
+// LooksAtCaller reports whether an expression uses the user of the request, and whether it uses
+// the user's permissions. Both are false for an expression that cannot be parsed.
 func LooksAtCaller(expression string) (user, rights bool) {
 	parsed, issues := environmentOf(conditions).StoredExpressionsEnv().Parse(expression)
 	if issues.Err() != nil {
@@ -156,12 +156,12 @@ func LooksAtCaller(expression string) (user, rights bool) {
 	return requests > harmless, rights
 }
 
-// LooksAtNamespace reports whether an expression uses the variable namespaceObject. An
-// expression that cannot be read looks at nothing.
+// LooksAtNamespace reports whether an expression uses the variable namespaceObject. It is false
+// for an expression that cannot be parsed.
 func LooksAtNamespace(expression string) bool { return looksAt(expression, "namespaceObject") }
 
-// LooksAtObjects reports whether an expression uses the variables object and oldObject. An
-// expression that cannot be read looks at nothing.
+// LooksAtObjects reports whether an expression uses the variable object or oldObject. It is
+// false for an expression that cannot be parsed.
 func LooksAtObjects(expression string) bool { return looksAt(expression, "object", "oldObject") }
 
 // looksAt reports whether an expression uses one of the variables.
@@ -181,7 +181,7 @@ func looksAt(expression string, variables ...string) bool {
 type CompileError struct {
 	// Detail says what is wrong, with the place in the expression.
 	Detail string
-	// Internal reports whether it is not the expression's fault.
+	// Internal reports whether the cause is an error of this program, not of the expression.
 	Internal bool
 }
 
@@ -229,8 +229,8 @@ func requestType() *apiservercel.DeclType {
 	)
 }
 
-// namespaceType declares the variable namespaceObject. An expression that names
-// a field that it has not does not compile, though the value is always null.
+// namespaceType declares the variable namespaceObject. An expression that uses a field that the
+// type does not have does not compile, even where the value is always null.
 func namespaceType() *apiservercel.DeclType {
 	text, instant, number := apiservercel.StringType, apiservercel.TimestampType, apiservercel.IntType
 	texts := apiservercel.NewListType(text, -1)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Types are what a schema says of the objects that an expression looks at.
+// Types are what a schema says about the objects in an expression.
 type Types struct {
 	// Object is the type of object and oldObject.
 	Object *apiservercel.DeclType
@@ -57,7 +57,7 @@ func uses(checked *cel.Ast, name string) bool {
 	return found
 }
 
-// bounds are the sizes that a schema says.
+// bounds estimates sizes by a schema.
 type bounds struct {
 	of func(path []string) (uint64, bool)
 }

@@ -49,7 +49,7 @@ const (
 	PerExpression = limits.PerCallLimit
 	// RunBudget is what the expressions of a Run may cost together.
 	RunBudget = limits.RuntimeCELCostBudget
-	// ConditionsBudget is the same for match conditions.
+	// ConditionsBudget is what the match conditions of an entry may cost together.
 	ConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
 )
 
@@ -64,13 +64,13 @@ type Expression struct {
 	// output is the static type; nil if the expression does not compile.
 	output *cel.Type
 	err    *CompileError
-	// env is what a variable is compiled in; nil for other expressions, which have the
-	// environment of their scope. parts is the expression as a Witness sees it.
+	// env is the environment in which a variable is compiled; nil for other expressions, which
+	// use the environment of their scope. parts is the expression in the form for a Witness.
 	env   *cel.Env
 	parts witnessed
 }
 
-// key is what an expression is: two with the same key are the same.
+// key identifies an expression: two expressions with the same key are the same.
 type key struct {
 	text      string
 	scope     Scope
@@ -78,8 +78,8 @@ type key struct {
 	result    Result
 }
 
-// New makes an expression. variables are those that it may use by the name variables; nil
-// means that there is no such name.
+// New makes an expression. variables are the fields of the variable variables; nil means that
+// the expression has no such variable.
 func New(text string, scope Scope, variables *Variables, result Result) *Expression {
 	return &Expression{key: key{text, scope, variables, result}}
 }
@@ -110,7 +110,7 @@ func (e *Expression) compile() {
 	})
 }
 
-// environment is what the expression is compiled in.
+// environment returns the environment in which the expression is compiled.
 func (e *Expression) environment() (*cel.Env, error) {
 	if e.variables != nil {
 		return e.variables.environment(e.scope)
@@ -119,7 +119,7 @@ func (e *Expression) environment() (*cel.Env, error) {
 }
 
 // Eval evaluates the expression. The cost counts even if there is an error; it is
-// math.MaxUint64 if it is not known. An error says what was evaluated (S2.33).
+// math.MaxUint64 if it is not known. An error names what was evaluated (S2.33).
 func (e *Expression) Eval(ctx context.Context, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	if e.compile(); e.err != nil {
 		return nil, 0, fmt.Errorf("compilation error: %w", e.err)
@@ -131,7 +131,7 @@ func (e *Expression) Eval(ctx context.Context, vars interpreter.Activation) (val
 	return value, cost, nil
 }
 
-// evaluate runs a program, and says what that cost.
+// evaluate runs a program, and returns its cost.
 func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val, cost uint64, err error) {
 	value, details, err := program.ContextEval(ctx, vars)
 	cost = math.MaxUint64
@@ -143,14 +143,14 @@ func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activat
 	return value, cost, err
 }
 
-// Outcome is what came of one expression of a Run.
+// Outcome is the result of one expression of a Run.
 type Outcome struct {
 	// Value is nil if there is an error.
 	Value ref.Val
 	// Err is why there is no value.
 	Err error
-	// Cost is that of the expression and of the variables that it was the first to use;
-	// Elapsed is how long it took.
+	// Cost is the cost of the expression, and of the variables that it was the first to use.
+	// Elapsed is how long the evaluation took.
 	Cost    uint64
 	Elapsed time.Duration
 }

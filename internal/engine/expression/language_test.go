@@ -21,7 +21,7 @@ import (
 // everything is the scope of validations of a policy with params.
 var everything = Scope{Params: true, Authorizer: true}
 
-// permissive allows alice everything, and nobody else anything.
+// permissive allows alice everything, and other users nothing.
 var permissive = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if a.GetUser().GetName() == "alice" {
 		return authorizer.DecisionAllow, "", nil

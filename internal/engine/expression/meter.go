@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// modest is up to how many bytes of values a Run may make whenever it likes; one that
-	// makes more is large, and there are maxLarge of these at a time.
+	// modest is how many bytes of values a Run may make without waiting. A Run that makes more
+	// is large, and at most maxLarge Runs are large at a time.
 	modest   = 1 << 20
 	maxLarge = 8
 )
@@ -19,7 +19,7 @@ var large = make(chan struct{}, maxLarge)
 // meterName is the variable that has the meter of a Run. No expression can name it.
 const meterName = "\x00meter"
 
-// meter counts what the expressions of a Run make (S16.23).
+// meter counts the bytes of the values that the expressions of a Run make (S16.23).
 type meter struct {
 	ctx  context.Context
 	made int
@@ -47,7 +47,7 @@ func (m *meter) add(size int) {
 	}
 }
 
-// end lets another Run be large.
+// end makes room for another large Run.
 func (m *meter) end() {
 	if m.held {
 		m.held = false

@@ -5,11 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Most is the highest of many costs. It is safe for concurrent use, and takes note of a cost
-// without an allocation. Its zero value is 0.
+// Most is the highest of many costs. It is safe for concurrent use. Its zero value is 0.
 type Most struct{ highest atomic.Uint64 }
 
-// Note takes note of a cost. One that is not known is not the highest.
+// Note notes a cost, without an allocation. It ignores an unknown cost, math.MaxUint64.
 func (m *Most) Note(cost uint64) {
 	if cost == math.MaxUint64 {
 		return

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Input is what expressions can see of a request. Nothing of it is changed.
+// Input has the data of a request that expressions can use. Expressions change none of it.
 type Input struct {
 	// Object and OldObject are in Kind; nil when the request has none.
 	Object    runtime.Object
@@ -57,8 +57,8 @@ type Request struct {
 	in                           *Input
 	object, oldObject, namespace ref.Val
 	authorizer, resource         ref.Val
-	// told are the values of the variable request, by the resource it has there. There is
-	// rarely more than one.
+	// told are the values of the variable request, by request.resource. There is rarely more
+	// than one.
 	told []told
 }
 
@@ -70,7 +70,7 @@ type told struct {
 // NewRequest returns the values of an input, which must not change any more.
 func NewRequest(in *Input) *Request { return &Request{in: in} }
 
-// toldAs returns the variable request, with a resource as request.resource.
+// toldAs returns the variable request with the given request.resource.
 func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
 	for i := range r.told {
 		if r.told[i].resource == resource {
@@ -82,43 +82,45 @@ func (r *Request) toldAs(resource schema.GroupVersionResource) ref.Val {
 	return value
 }
 
-// Run is a number of expressions that are evaluated for one purpose, one after the other,
-// with one budget. The variables of a policy are evaluated once in it.
+// Run evaluates several expressions for one purpose, one after the other, with one budget. It
+// evaluates the variables of a policy once.
 type Run struct {
 	*Request
 	o      Options
 	ctx    context.Context
 	params ref.Val
-	// variables is the value of that name, once it was asked for, and borrowed what the
-	// variables cost that were evaluated since the last expression began.
+	// variables is the value of the variable variables, set when an expression first uses it.
+	// borrowed is the cost of the variables that were evaluated since the last expression
+	// began.
 	variables ref.Val
 	borrowed  uint64
 	// left is what remains of the budget.
 	left uint64
-	// meter counts the values that are made: own, or that of the run that this one continues.
+	// meter counts the values that the run makes. It is own, or the meter of the run that this
+	// one continues.
 	meter *meter
 	own   meter
-	// seen is the evaluation that a Witness will be shown; nil when none is.
+	// seen is the evaluation for a Witness; nil when there is none.
 	seen *Seen
 }
 
-// Options say what the expressions of a Run see.
+// Options have the variables and limits of a Run.
 type Options struct {
-	// Resource is request.resource: that of the request itself for match conditions
-	// (S2.31), and the one that matched for everything else of a policy (S16.5).
+	// Resource is request.resource: the resource of the request for match conditions (S2.31),
+	// and the resource that matched for all other expressions of a policy (S16.5).
 	Resource schema.GroupVersionResource
 	// Namespace reports whether namespaceObject is the namespace of the request. Otherwise it
-	// is null, as match conditions see it.
+	// is null, as in match conditions.
 	Namespace bool
 	// Authorizer binds authorizer and authorizer.requestResource.
 	Authorizer bool
-	// Params is the object that the variable params is; nil makes it null.
+	// Params is the value of the variable params; nil is null.
 	Params runtime.Object
 	// Variables are those of the policy; nil when it has none.
 	Variables *Variables
 	// Budget is what all expressions may cost together.
 	Budget uint64
-	// Witness is shown the evaluations; nil when there is none.
+	// Witness, if not nil, sees the evaluations.
 	Witness Witness
 }
 
@@ -130,17 +132,17 @@ func (r *Request) NewRun(ctx context.Context, o Options) *Run {
 	return run
 }
 
-// Continue starts another run with what is left of the budget, which ends with this one. It
-// evaluates variables anew (S16.9).
+// Continue starts another run with the rest of this run's budget. End of this run ends both.
+// The new run evaluates variables anew (S16.9).
 func (r *Run) Continue(o Options) *Run {
 	return &Run{Request: r.Request, o: o, ctx: r.ctx, left: r.left, meter: r.meter}
 }
 
-// End ends the run: what it holds does not count any more for others.
+// End ends the run: if it was large, another run may be large.
 func (r *Run) End() { r.meter.end() }
 
-// Eval evaluates the next expression. The error is ErrOutOfBudget, and then no other
-// expression may be evaluated in the run.
+// Eval evaluates the next expression. Its only error is ErrOutOfBudget; the run must evaluate
+// no other expression after it.
 func (r *Run) Eval(e *Expression) (Outcome, error) {
 	start := time.Now()
 	value, own, err := e.Eval(r.ctx, r)
@@ -170,7 +172,7 @@ func (r *Run) spend(cost uint64) {
 
 var _ interpreter.Activation = (*Run)(nil)
 
-// Parent implements interpreter.Activation: there is none.
+// Parent implements interpreter.Activation. A Run has no parent.
 func (r *Run) Parent() interpreter.Activation { return nil }
 
 // ResolveName implements interpreter.Activation.
@@ -224,7 +226,7 @@ func once(value *ref.Val, make func() ref.Val) ref.Val {
 	return *value
 }
 
-// value makes one of the two objects a value.
+// value returns one of the two objects as a CEL value.
 func (in *Input) value(obj runtime.Object) ref.Val {
 	if _, ok := obj.(*unstructured.Unstructured); ok || obj == nil || !in.Plain {
 		return objectValue(obj)
@@ -246,7 +248,8 @@ func objectValue(obj runtime.Object) ref.Val {
 	return common.SchemalessTypedToVal(obj)
 }
 
-// namespaceValue makes the variable namespaceObject, of what expressions may see (S16.6).
+// namespaceValue returns the variable namespaceObject, with the fields that expressions may use
+// (S16.6).
 func namespaceValue(n *corev1.Namespace) ref.Val {
 	m := &n.ObjectMeta
 	return common.SchemalessTypedToVal(&corev1.Namespace{
@@ -260,8 +263,8 @@ func namespaceValue(n *corev1.Namespace) ref.Val {
 	})
 }
 
-// request makes the variable of that name, with the resource that it is given. A field
-// that a hook would not get because it is empty is absent for an expression, too.
+// request returns the variable request with the given resource. A field that is absent from a
+// review because it is empty is absent here, too.
 func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	kind, requestKind := metav1.GroupVersionKind(in.Kind), metav1.GroupVersionKind(in.RequestKind)
 	resource := metav1.GroupVersionResource(in.Resource)
@@ -290,7 +293,7 @@ func (in *Input) request(as schema.GroupVersionResource) ref.Val {
 	return common.SchemalessTypedToVal(r)
 }
 
-// requested is an Input as the resource that a request is about.
+// requested is an Input as the resource attributes of authorizer.requestResource.
 type requested Input
 
 func (r *requested) GetName() string                          { return r.Name }

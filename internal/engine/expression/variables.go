@@ -23,15 +23,15 @@ type Variable struct {
 	Expression string
 }
 
-// Variables are the variables of a policy, in order: each sees those before it (S16.10).
-// They are compiled when an expression that may use them is.
+// Variables are the variables of a policy, in order: each may use those before it (S16.10).
+// They are compiled with the first expression that may use them.
 type Variables struct {
 	list  []Variable
 	scope Scope
 
 	once sync.Once
-	// object is the type of the name variables. It is complete, and does not change any
-	// more, once the variables are compiled.
+	// object is the type of the variable variables. It does not change after the variables are
+	// compiled.
 	object *apiservercel.DeclType
 	// compiled has the expression of each name: of several with the same name, the last
 	// one (S13.17).
@@ -44,7 +44,7 @@ type Variables struct {
 	}
 }
 
-// NewVariables makes the variables of a list. scope says what they may use themselves.
+// NewVariables makes the variables of a list. scope says what their expressions may use.
 func NewVariables(list []Variable, scope Scope) *Variables {
 	return &Variables{list: list, scope: scope}
 }
@@ -97,7 +97,7 @@ func (v *Variables) environment(scope Scope) (*cel.Env, error) {
 	return env, err
 }
 
-// extend makes an environment that knows the name variables.
+// extend makes an environment that declares the variable variables.
 func (v *Variables) extend(scope Scope) (*cel.Env, error) {
 	set, err := environmentOf(scope).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
@@ -110,7 +110,7 @@ func (v *Variables) extend(scope Scope) (*cel.Env, error) {
 	return set.StoredExpressionsEnv(), nil
 }
 
-// Errors says which variables do not compile, by name.
+// Errors returns the errors of the variables that do not compile, by name.
 func (v *Variables) Errors() map[string]error {
 	if v == nil {
 		return nil
@@ -128,8 +128,8 @@ func (v *Variables) Errors() map[string]error {
 	return errs
 }
 
-// values returns the value of the name variables in a run: each variable is evaluated when
-// it is first asked for, and the run bears the cost (S16.9).
+// values returns the value of the variable variables in a run. Each of its fields is evaluated
+// when an expression first uses it, and the run pays the cost (S16.9).
 func (v *Variables) values(r *Run) ref.Val {
 	v.compile()
 	object := lazy.NewMapValue(v.object)

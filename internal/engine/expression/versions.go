@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// overloads has what functions a release of Kubernetes knows, by release.
+// overloads has the functions of each release of Kubernetes, by release.
 var overloads sync.Map
 
 // overloadsOf returns the names of all overloads of functions in new expressions of a release.

@@ -10,10 +10,9 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Why returns the part of an expression that makes it false: of parts that must all be true
-// the first that is not, and of a choice the side that was taken. It evaluates the
-// expression once more, for people who ask; its cost is not counted. The result is empty
-// when there is nothing to say beyond the expression itself.
+// Why returns the part of an expression that makes it false: the first false operand of &&, and
+// the branch that was taken of a conditional. It evaluates the expression once more; the cost
+// is not counted. The result is empty when no part says more than the whole expression.
 func (r *Run) Why(e *Expression) string {
 	if e.Err() != nil {
 		return ""
@@ -47,7 +46,7 @@ func (r *Run) Why(e *Expression) string {
 	return text
 }
 
-// falsePart follows what is false as far as one part is to blame.
+// falsePart returns the smallest part that alone makes an expression false.
 func falsePart(e ast.Expr, state interpreter.EvalState) ast.Expr {
 	if e.Kind() != ast.CallKind {
 		return e

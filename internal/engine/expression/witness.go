@@ -12,14 +12,14 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Witness is shown what the parts of expressions are, for tests and for coverage. A Run with one
-// evaluates each expression once more for it, which changes no verdict and no cost. It is safe for
-// concurrent use.
+// Witness sees the values of the parts of expressions, for tests and for coverage. A Run with a
+// Witness evaluates each expression once more, which changes no verdict and no cost. A Witness
+// must be safe for concurrent use.
 type Witness interface {
-	// Wants reports whether an evaluation for a request is to be shown. The context is that of
-	// the request.
+	// Wants reports whether the Witness wants to see an evaluation. The context is that of the
+	// request.
 	Wants(ctx context.Context) bool
-	// Saw is given an evaluation that is over.
+	// Saw receives a finished evaluation.
 	Saw(ctx context.Context, e *Expression, seen *Seen)
 }
 
@@ -27,30 +27,31 @@ type Witness interface {
 type Seen struct {
 	// AST is the expression. Parts refer to it.
 	AST *ast.AST
-	// Value is that of the whole expression; Err is why there is none.
+	// Value is the value of the whole expression; Err is why there is none.
 	Value ref.Val
 	Err   error
-	// Parts are what parts of the expression were, in the order of evaluation. Those are the
-	// operands of logical operators, of choices, of loops and of calls. A part that was evaluated
-	// several times is there as often, up to maxParts in all, and More counts the others.
+	// Parts are the values of parts of the expression, in the order of evaluation. The parts
+	// are the operands of logical operators, of conditionals, of loops and of calls. A part
+	// that was evaluated several times has as many elements. There are at most maxParts
+	// elements; More counts the others.
 	Parts []Part
 	More  int
 }
 
-// Part is what one part of an expression was, once.
+// Part is one evaluation of a part of an expression.
 type Part struct {
-	// ID is that of the part in the AST.
+	// ID is the id of the part in the AST.
 	ID    int64
 	Value ref.Val
 }
 
-// maxParts bounds what is kept of one evaluation.
+// maxParts bounds how many Parts of one evaluation are kept.
 const maxParts = 20_000
 
 // seenName is the variable that has the Seen of a Run. No expression can name it.
 const seenName = "\x00seen"
 
-// witnessed is an expression in a form that notes its parts.
+// witnessed is an expression in a form that notes the values of its parts.
 type witnessed struct {
 	once    sync.Once
 	program cel.Program
@@ -79,7 +80,8 @@ func (r *Run) show(w Witness, e *Expression) {
 	w.Saw(r.ctx, e, seen)
 }
 
-// inParts compiles the expression so that it notes its parts; nil when that is not possible.
+// inParts compiles the expression so that it notes the values of its parts; nil when that is
+// not possible.
 func (e *Expression) inParts() (cel.Program, *ast.AST) {
 	env := e.env
 	if env == nil {
@@ -126,7 +128,7 @@ func (n noted) Eval(vars interpreter.Activation) ref.Val {
 	return value
 }
 
-// Noted returns the ids of the parts of an expression that a Witness is shown.
+// Noted returns the ids of the parts of an expression that a Witness sees.
 func Noted(a *ast.AST) map[int64]bool {
 	wanted := map[int64]bool{}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

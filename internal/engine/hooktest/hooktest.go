@@ -34,19 +34,19 @@ type Server struct {
 	// CA is the PEM bundle that clients must trust. The server's certificate is valid for
 	// 127.0.0.1 and for the service default/hooks, which Resolve finds.
 	CA []byte
-	// Dial connects to a server of a bubble. Others are reached over the network,
-	// and have none.
+	// Dial connects to a server in a synctest bubble. It is nil for other servers, which are
+	// reached over the network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	mu struct {
 		sync.Mutex
 		paths map[string]http.HandlerFunc
-		// asked has what each webhook was asked, in order.
+		// asked has the requests that each webhook got, in order.
 		asked map[string][]*admissionv1.AdmissionRequest
 	}
 }
 
-// Answer is what a webhook does.
+// Answer returns the response of a webhook to a request.
 type Answer func(r *http.Request, req *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 
 // New starts a server, which ends with the test. The test fails if more
@@ -62,8 +62,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// NewInBubble starts a server for a test in a synctest bubble, which itself demands
-// that nothing is left when the test ends.
+// NewInBubble starts a server for a test in a synctest bubble. The bubble itself checks that no
+// goroutines are left when the test ends.
 func NewInBubble(t testing.TB) *Server {
 	t.Helper()
 	pipes := NewPipes()
@@ -73,7 +73,7 @@ func NewInBubble(t testing.TB) *Server {
 	return s
 }
 
-// start starts a server; without a listener, at a port of this machine.
+// start starts a server at a listener; nil means a port of this machine.
 func start(t testing.TB, at net.Listener) *Server {
 	t.Helper()
 	s := &Server{}
@@ -94,14 +94,15 @@ func start(t testing.TB, at net.Listener) *Server {
 		s.Listener = at
 	}
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate()}}
-	// Tests with bad certificates and broken connections are not to log.
+	// Tests with bad certificates and broken connections must not log.
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return s
 }
 
-// certificate is that of all servers. It is valid at the time of a synctest bubble, too.
+// certificate is the certificate of all servers. It is valid at the time of a synctest bubble,
+// too.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -149,8 +150,8 @@ func (s *Server) Serve(path string, h http.HandlerFunc) {
 	s.mu.paths["/"+path] = h
 }
 
-// Answer puts a webhook of review versions v1 and v1beta1 at a path. It writes
-// down what it is asked.
+// Answer puts a webhook of review versions v1 and v1beta1 at a path. It keeps the requests for
+// Requests.
 func (s *Server) Answer(path string, a Answer) {
 	s.Serve(path, func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -165,7 +166,7 @@ func (s *Server) Answer(path string, a Answer) {
 		response.UID = review.Request.UID
 		review.Request, review.Response = nil, response
 		w.Header().Set("Content-Type", "application/json")
-		// The client may be gone; nobody else cares.
+		// An error means that the client is gone, and can be ignored.
 		_ = json.NewEncoder(w).Encode(&review)
 	})
 }
@@ -189,7 +190,7 @@ func (s *Server) AnswerAlpha(path string, a Answer) {
 	})
 }
 
-// Requests returns what a webhook was asked so far.
+// Requests returns the requests that a webhook got so far.
 func (s *Server) Requests(path string) []*admissionv1.AdmissionRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()

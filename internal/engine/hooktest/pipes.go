@@ -14,7 +14,7 @@ type Pipes struct {
 	done  chan struct{}
 }
 
-// NewPipes returns a listener. Of a bubble, it must be made in it.
+// NewPipes returns a listener. A test in a synctest bubble must call it in the bubble.
 func NewPipes() *Pipes {
 	return &Pipes{conns: make(chan net.Conn), done: make(chan struct{})}
 }
@@ -35,7 +35,7 @@ func (p *Pipes) Close() error {
 	return nil
 }
 
-// Addr is that of a server on this machine. It is not really in use.
+// Addr returns an address on this machine that is not in use.
 func (p *Pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
 // Dial connects to the listener, whatever the address. It waits until the

@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// CycleError says that entries of a source cannot be ordered: each acts before the
-// next, and the last before the first.
+// CycleError means that entries of a source cannot be ordered: by its Constraints, each entry
+// acts before the next, and the last before the first.
 type CycleError struct{ Constraints []registration.Constraint }
 
 func (e *CycleError) Error() string {
@@ -21,11 +21,11 @@ func (e *CycleError) Error() string {
 	return "cannot order the " + what + ": " + strings.Join(parts, ", ")
 }
 
-// CheckOrder returns a *CycleError when what entries of one source ask of their
-// order contradicts itself, else nil. Names that are not in the list
-// mean nothing. The cycle it names is the same for the same list.
+// CheckOrder returns a *CycleError when the wishes of the entries of one source about their
+// order contradict each other, else nil. Names that are not in the list have no effect. For the
+// same list the error has the same cycle.
 func CheckOrder(list []*registration.Entry) error {
-	// earlier has what must act before an initializer, by name.
+	// earlier has by name the constraints about what must act before an entry.
 	earlier := map[string][]registration.Constraint{}
 	constraints := registration.Constraints(list)
 	for _, c := range constraints {
@@ -58,7 +58,7 @@ func CheckOrder(list []*registration.Entry) error {
 	return nil
 }
 
-// cycle turns a path, which goes from later to earlier, around.
+// cycle reverses a path, which goes from later to earlier.
 func cycle(path []registration.Constraint) *CycleError {
 	e := &CycleError{}
 	for n := len(path) - 1; n >= 0; n-- {

@@ -44,13 +44,12 @@ type Initializer struct {
 	Name string `json:"name"`
 }
 
-// Empty reports whether nothing is pending and nothing failed: initialization is
+// Empty reports whether no initializer is pending and none failed, so that initialization is
 // complete (S11.38).
 func (i *Initializers) Empty() bool { return len(i.Pending) == 0 && i.Result == nil }
 
-// Leading returns the first pending initializers, those whose turn it is: the
-// first one, and if it is parallel those that follow it without a gap and are
-// parallel as well. The result shares memory with pending.
+// Leading returns the pending initializers whose turn it is: the first one and, if it is
+// parallel, the parallel ones that directly follow it. The result shares memory with pending.
 func Leading(pending []Initializer, parallel func(name string) bool) []Initializer {
 	if len(pending) == 0 || !parallel(pending[0].Name) {
 		return pending[:min(1, len(pending))]
@@ -62,8 +61,8 @@ func Leading(pending []Initializer, parallel func(name string) bool) []Initializ
 	return pending[:n]
 }
 
-// Get returns the object's initializers, nil when it is initialized or has no
-// metadata. The error says that the field is there and cannot be read.
+// Get returns the object's initializers, nil when it is initialized or has no metadata. The
+// error means that the object has the field and it cannot be read.
 func Get(obj runtime.Object) (*Initializers, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		if raw, found, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "initializers"); found && raw != nil {
@@ -97,10 +96,10 @@ func Shows(u *unstructured.Unstructured) bool {
 	return metadata["initializers"] != nil
 }
 
-// Set writes the field: where users see it in an unstructured object that shows
-// it there, in the annotation of all others. Nil removes it, also from what
-// managedFields says that somebody owns. It panics on an object without metadata:
-// the caller has none to initialize.
+// Set writes the field: where users see it in an unstructured object that shows it there, and
+// in the annotation of all other objects. Nil removes the field, also from the managedFields of
+// its owners. Set panics on an object without metadata, because such an object cannot be
+// initialized.
 func Set(obj runtime.Object, i *Initializers) {
 	if u, ok := obj.(*unstructured.Unstructured); ok && Shows(u) {
 		setUnstructured(u, i)
@@ -128,8 +127,8 @@ func Set(obj runtime.Object, i *Initializers) {
 	m.SetAnnotations(next)
 }
 
-// Give makes an object wait for the initializers, in order, and gives it their finalizers
-// (S11.16, S11.54). It panics on an object without metadata.
+// Give makes an object wait for the initializers, in order, and adds their finalizers to it
+// (S11.16, S11.54). Give panics on an object without metadata.
 func Give(obj runtime.Object, list []*registration.Entry) {
 	field := &Initializers{Pending: make([]Initializer, len(list))}
 	m := obj.(metav1.Object)
@@ -150,9 +149,8 @@ func Give(obj runtime.Object, list []*registration.Entry) {
 	Set(obj, field)
 }
 
-// Expose moves the field from the annotation to where users see it, in the
-// content of an unstructured object, which it changes. An object without the
-// annotation stays as it is.
+// Expose moves the field from the annotation to where users see it, in the content of an
+// unstructured object. It modifies content, unless the annotation is absent.
 func Expose(content map[string]any) error {
 	metadata, _ := content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -272,8 +270,8 @@ func fromAny(raw any) (*Initializers, error) {
 	return i, nil
 }
 
-// unknownFields compares with the one level of names there is. The result is a
-// Status, whose own type checks it.
+// unknownFields returns the unknown fields directly below metadata.initializers. The type
+// Status checks the fields of result.
 func unknownFields(raw any) []string {
 	field, _ := raw.(map[string]any)
 	var unknown []string

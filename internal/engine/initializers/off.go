@@ -6,10 +6,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Off stands in a chain in place of a Plugin that is switched off: the field is
-// cleared from what is written, and from what is stored as the other plugins see
-// it, so that objects left uninitialized are complete with their next write
-// (S11.3).
+// Off replaces a Plugin that is switched off. It removes the field from the object that a
+// client writes, and from the stored object as the other plugins see it. An object that was
+// left uninitialized is therefore complete after its next write (S11.3).
 type Off struct{}
 
 var _ admission.MutationInterface = Off{}

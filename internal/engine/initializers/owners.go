@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// disown takes the field from what managedFields says that managers own. The
-// library does so with what clients remove; it does not hear of what the server
-// removes, and the field never comes back. A manager that owned nothing else goes.
+// disown removes the field from the managedFields of all managers. The library does this only
+// for fields that clients remove, not for those that the server removes. disown also removes a
+// manager that owned nothing else.
 func disown(m metav1.Object) {
 	managed := m.GetManagedFields()
 	var kept []metav1.ManagedFieldsEntry
@@ -21,7 +21,7 @@ func disown(m metav1.Object) {
 				if len(fields) == 0 {
 					continue
 				}
-				// The object may share what it points to with a cache.
+				// The entry may share its FieldsV1 with a cache.
 				entry.FieldsV1 = metav1.NewFieldsV1(string(fields))
 			}
 		}
@@ -32,8 +32,8 @@ func disown(m metav1.Object) {
 	}
 }
 
-// withoutField returns a set of fields without metadata.initializers, empty if
-// nothing is left, and whether it was there. A set that cannot be read stays.
+// withoutField returns a set of fields without metadata.initializers, empty if nothing is left,
+// and whether the set had the field. A set that cannot be parsed stays.
 func withoutField(fields []byte) (left []byte, found bool) {
 	const metadata, field = "f:metadata", "f:initializers"
 	if !bytes.Contains(fields, []byte(field)) {
@@ -55,7 +55,7 @@ func withoutField(fields []byte) (left []byte, found bool) {
 	return encode(set), true
 }
 
-// encode writes members that were read from JSON.
+// encode encodes members that were decoded from JSON.
 func encode(members map[string]json.RawMessage) []byte {
 	data, err := json.Marshal(members)
 	if err != nil {

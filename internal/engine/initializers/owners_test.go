@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Nobody owns a field that the server has removed.
+// No manager owns a field that the server has removed.
 func TestRemovedFieldIsOwnedByNobody(t *testing.T) {
 	const pending = `"f:initializers":{".":{},"f:pending":{"k:{\"name\":\"a.example.com\"}":{".":{},"f:name":{}}}}`
 	entry := func(manager, fields string) metav1.ManagedFieldsEntry {

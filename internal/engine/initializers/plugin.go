@@ -17,32 +17,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 )
 
-// Verb is what a caller must be allowed to do to an uninitialized object, in addition to
-// the verb of the request.
+// Verb is the permission that a user needs to write an uninitialized object, in addition to the
+// verb of the request.
 const Verb = "initialize"
 
 // Options are what a Plugin needs. All fields but Registered must be set.
 type Options struct {
-	// Pending returns the initializers that apply to the new object of a
-	// request, in order. Its error rejects the request; it is the retryable
-	// one of S11.11 when the configuration is not known well enough.
+	// Pending returns the initializers that apply to the new object of a request, in order. Its
+	// error rejects the request. While the registrations are not known, it must be the
+	// retryable error of S11.11.
 	Pending func(context.Context, admission.Attributes) ([]*registration.Entry, error)
 	// Authorizer decides who may write uninitialized objects; with nil, no user may.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Exempt says which kinds have no initializers: those that configure
 	// admission (S2.39).
 	Exempt func(schema.GroupVersionKind, schema.GroupResource) bool
-	// Registered returns every entry of a source, in order of configuration name. It is asked
-	// for initializers when a configuration of them is written, and for webhooks and policies
-	// when an object asks for their order: they must have an order together with those of the
-	// others. Nil means that there are no others. Its error rejects the request.
+	// Registered returns every entry of a source, in order of configuration name. The plugin
+	// calls it when a client writes an InitializerConfiguration, or a webhook configuration or
+	// policy that asks for an order: the new entries and the registered ones together must have
+	// an order. Nil means that no other entries exist. Its error rejects the request.
 	Registered func(context.Context, registration.Source) ([]*registration.Entry, error)
 }
 
-// Plugin gives new objects their pending initializers and decides who may change
-// them, in the mutating pass. In the validating pass it checks what the plugins
-// after it made of the list, and the order of initializers that are being
-// configured. It is safe for concurrent use.
+// Plugin gives new objects their pending initializers and decides who may change them, in the
+// mutating pass. In the validating pass it checks the changes of later plugins to the list, and
+// the order of the entries that a client registers. It is safe for concurrent use.
 type Plugin struct{ options Options }
 
 // New returns a Plugin.
@@ -53,15 +52,14 @@ func (p *Plugin) Handles(operation admission.Operation) bool {
 	return operation == admission.Create || operation == admission.Update
 }
 
-// Admit implements admission.MutationInterface. Its errors are 403 for callers
-// without the verb initialize, 422 for changes of the field that are not
-// allowed, and what Options.Pending returns.
+// Admit implements admission.MutationInterface. Its errors are 403 for callers without the verb
+// initialize, 422 for changes of the field that are not allowed, and errors of Options.Pending.
 func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetSubresource() != "" || a.GetObject() == nil {
 		return nil
 	}
-	// In the second pass the object carries what the first one gave it, which
-	// must not be taken for something the caller sent (S11.21).
+	// In the second pass the object has the list from the first pass, which the client did not
+	// send (S11.21).
 	if a.GetReinvocationContext().IsReinvoke() {
 		return nil
 	}
@@ -105,7 +103,7 @@ func (p *Plugin) create(ctx context.Context, a admission.Attributes, sent *Initi
 	case sent.Empty():
 		Set(a.GetObject(), nil)
 	case len(sent.Paired) > 0:
-		// A list that a creator sends brings no finalizers (S11.18, S11.54).
+		// A list that a client sends with a new object adds no finalizers (S11.18, S11.54).
 		sent.Paired = nil
 		Set(a.GetObject(), sent)
 	}
@@ -138,7 +136,8 @@ func transition(a admission.Attributes, stored, sent *Initializers) error {
 	if sent == nil {
 		return nil
 	}
-	// An object that was stored before there was a bound can still lose its names.
+	// An object that has more names than the bound, because it is older than the bound, can
+	// still lose its names.
 	if errs := validate(sent, max(MaxPending, len(stored.Pending))); len(errs) > 0 {
 		return invalid(a, errs...)
 	}
@@ -182,8 +181,9 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return transition(a, stored, sent)
 }
 
-// ordered refuses an object whose entries cannot be put into one order with those of the
-// others: initializers, and webhooks and policies if the object asks for an order (S5.30).
+// ordered rejects a registration object if its entries and the registered ones together have no
+// order. It checks all initializers, and webhooks and policies if the object asks for an order
+// (S5.30).
 func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	own := registration.Ordered(a.GetResource().GroupResource(), a.GetObject())
 	if len(own) == 0 {
@@ -218,13 +218,13 @@ func (p *Plugin) ordered(ctx context.Context, a admission.Attributes) error {
 	return nil
 }
 
-// asked reports whether the object asked for the same order before.
+// asked reports whether the stored object asks for the same order.
 func asked(before, now []*registration.Entry) bool {
 	return len(before) > 0 && reflect.DeepEqual(before[0].Order, now[0].Order)
 }
 
-// withAbsent adds the objects that others name and that are not there. The order is not checked when
-// such an object is created without a wish of its own.
+// withAbsent adds objects that others name and that do not exist. The creation of such an
+// object is not checked if it has no wish of its own, so its name is checked here.
 func withAbsent(list []*registration.Entry) []*registration.Entry {
 	known := map[string]bool{}
 	for _, e := range list {
@@ -250,7 +250,8 @@ func immutable(sent *Initializers) *field.Error {
 }
 
 func (p *Plugin) exempt(a admission.Attributes) bool {
-	// The resource of a review is exempt, too; it has no object with metadata to keep.
+	// The resource of a review is exempt, too, but its object is not stored and cannot keep the
+	// field.
 	return p.options.Exempt(a.GetKind(), schema.GroupResource{Group: a.GetKind().Group})
 }
 
@@ -275,7 +276,7 @@ func (p *Plugin) authorize(ctx context.Context, a admission.Attributes, denied s
 		return err
 	}
 	if reason == "" {
-		// RBAC gives none.
+		// RBAC returns no reason.
 		reason = fmt.Sprintf("user %q needs the verb %q", a.GetUserInfo().GetName(), Verb)
 	}
 	return apierrors.NewForbidden(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("%s: %s", denied, reason))

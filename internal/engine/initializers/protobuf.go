@@ -12,13 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// In protobuf metadata.initializers is field 16 of ObjectMeta, as it was in
-// Kubernetes 1.7 to 1.13. Today's generated code skips that number, so this file
-// moves the field between the annotation and the bytes: of what was encoded, and
-// of what was decoded.
+// In protobuf metadata.initializers is field 16 of ObjectMeta, as it was in Kubernetes 1.7 to
+// 1.13. Today's generated code ignores that number, so this file moves the field between the
+// annotation and the bytes, after encoding and after decoding.
 //
-// All kinds and all lists begin alike. Around an object lies a runtime.Unknown,
-// after four bytes that say so; in a stream the object may stand alone.
+// All kinds and all lists begin with the same fields. An object is wrapped in a runtime.Unknown
+// after four magic bytes; in a stream it may be without this wrapper.
 const (
 	unknownRaw       protowire.Number = 2
 	objectMetadata   protowire.Number = 1
@@ -30,7 +29,7 @@ const (
 	fieldPending     protowire.Number = 1
 	fieldResult      protowire.Number = 2
 	pendingName      protowire.Number = 1
-	// What Kubernetes did not have is numbered from 1000 on.
+	// Fields that Kubernetes did not have are numbered from 1000 on.
 	fieldPaired   protowire.Number = 1000
 	pairName      protowire.Number = 1
 	pairFinalizer protowire.Number = 2
@@ -39,8 +38,8 @@ const (
 
 var protobufPrefix = []byte("k8s\x00")
 
-// ExposeProtobuf is Expose for an object or a list that was encoded in protobuf.
-// The result is a copy. The error says that data is neither.
+// ExposeProtobuf is Expose for an object or a list that was encoded in protobuf. The result is
+// a copy. It is an error if data is neither.
 func ExposeProtobuf(data []byte, isList bool) ([]byte, error) {
 	expose := exposeIn
 	if isList {
@@ -109,9 +108,9 @@ func exposeInMeta(metadata []byte) ([]byte, error) {
 	return protowire.AppendBytes(out, message), nil
 }
 
-// HideProtobuf gives obj, which was decoded from data in protobuf, the field that
-// data has. An object without metadata has none. The error says that the field
-// cannot be read.
+// HideProtobuf sets the field of obj, which was decoded from data, to the value that it has in
+// data, which is protobuf. It ignores an object without metadata. The error means that the
+// field cannot be read.
 func HideProtobuf(data []byte, obj runtime.Object) error {
 	if _, ok := obj.(metav1.Object); !ok {
 		return nil
@@ -183,7 +182,7 @@ func (p *Pair) marshal() []byte {
 	return b
 }
 
-// unmarshal adds to p what the message has.
+// unmarshal adds the fields of the message to p.
 func (p *Pair) unmarshal(message []byte) error {
 	return eachField(message, func(f wireField) (err error) {
 		var value []byte
@@ -201,8 +200,8 @@ func (p *Pair) unmarshal(message []byte) error {
 	})
 }
 
-// unmarshal adds to i what the message in a field has; of a message that occurs
-// several times protobuf makes one.
+// unmarshal adds the message in a field to i. Protobuf merges messages of a field that occurs
+// several times.
 func (i *Initializers) unmarshal(message wireField) error {
 	value, err := message.bytes()
 	if err != nil {
@@ -241,7 +240,7 @@ type wireField struct {
 	all []byte
 }
 
-// bytes returns the content of a field that is to be a string or a message.
+// bytes returns the content of a field that must be a string or a message.
 func (f wireField) bytes() ([]byte, error) {
 	if f.value == nil {
 		return nil, errors.New("a field has the wrong wire type")
@@ -249,7 +248,7 @@ func (f wireField) bytes() ([]byte, error) {
 	return f.value, nil
 }
 
-// bool returns the content of a field that is to be true or false.
+// bool returns the content of a field that must be a bool.
 func (f wireField) bool() (bool, error) {
 	_, wireType, start := protowire.ConsumeTag(f.all)
 	if start < 0 || wireType != protowire.VarintType {
@@ -282,8 +281,8 @@ func eachField(message []byte, do func(wireField) error) error {
 	return nil
 }
 
-// lastField returns the value of a field that counts where it occurs several
-// times, nil if it does not occur.
+// lastField returns the last value of a field, which counts if the field occurs several times;
+// nil if it does not occur.
 func lastField(message []byte, number protowire.Number) (value []byte, err error) {
 	err = eachField(message, func(f wireField) error {
 		if f.number == number {

@@ -9,20 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxPending is how many initializers may be pending in one object. Every one of
-// them is an update that all webhooks judge, so that more would take minutes.
+// MaxPending is how many initializers may be pending in one object. Each of them updates the
+// object, and all webhooks judge the update, so more would take minutes.
 const MaxPending = 64
 
 var path = field.NewPath("metadata", "initializers")
 
-// Validate says what is wrong with a value of metadata.initializers (S11.2). A
-// name may be there once: it is the merge key of the list. There may be MaxPending
-// names.
+// Validate returns what is wrong with a value of metadata.initializers (S11.2). A name may
+// occur once, because it is the merge key of the list. There may be at most MaxPending names.
 func Validate(i *Initializers) field.ErrorList { return validate(i, MaxPending) }
 
 func validate(i *Initializers, most int) field.ErrorList {
 	if len(i.Pending) > most {
-		// The names are not looked at: a client may send very many.
+		// Do not check the names: a client may send very many.
 		return field.ErrorList{field.TooMany(path.Child("pending"), len(i.Pending), most)}
 	}
 	var errs field.ErrorList

@@ -1,15 +1,15 @@
-// Package mutation makes changes of what the expressions of mutating policies give, and
+// Package mutation turns the values of the expressions of mutating policies into changes, and
 // merges apply configurations into objects.
 //
-// An expression of type ApplyConfiguration gives an Object: some fields, to be merged into
-// the request's object by the schema of its kind, as server-side apply does (S18.11 to
-// S18.16). One of type JSONPatch gives a list of operations (S18.17 to S18.21). NewChange
-// makes a Change of either.
+// An expression of type ApplyConfiguration gives an Object: some fields that are merged into
+// the request's object by the schema of its kind, as server-side apply does (S18.11 to S18.16).
+// One of type JSONPatch gives a list of operations (S18.17 to S18.21). NewChange makes a Change
+// of either.
 //
 //	expression --(CEL)--> value --NewChange--> Change --(package objects)--> object
 //
-// What a JSON patch does to an object is package review's business, as for the patches of
-// webhooks. Merge is for apply configurations.
+// Package review applies JSON patches, as it does for webhooks. Merge is for apply
+// configurations.
 //
 // # Schemas
 //
@@ -18,8 +18,8 @@
 //
 // # Errors
 //
-// Every error is an error of one mutation: the policy's failurePolicy decides what becomes
-// of the request (S18.24). The texts are upstream's.
+// Every error is an error of one mutation: the policy's failurePolicy decides whether the
+// request goes on (S18.24). The texts are upstream's.
 //
 // # Concurrency
 //

@@ -19,13 +19,13 @@ import (
 
 // Schemas has the schemas of the kinds that a server serves.
 type Schemas interface {
-	// TypeConverter returns what knows the schema of a kind as it is served now, in the
-	// form in which server-side apply uses it; nil when the kind has none.
+	// TypeConverter returns the schema of a kind as it is served now, in the form that
+	// server-side apply uses; nil when the kind has no schema.
 	TypeConverter(kind apischema.GroupVersionKind) managedfields.TypeConverter
 }
 
-// errNoSchema is what a kind without a schema is answered with, in upstream's words. Not having one is final: the
-// server knows the schema of a kind as soon as it serves the kind (D51).
+// errNoSchema is the error for a kind without a schema, in upstream's words. A retry does not
+// help: the server has the schema of a kind as soon as it serves the kind (D51).
 var errNoSchema = errors.New("no corresponding type for")
 
 // Merge returns the content of object, which is of the given kind, with the fields of an
@@ -33,8 +33,8 @@ var errNoSchema = errors.New("no corresponding type for")
 // and replaced, never removed, and no manager owns them (S18.8). Object and configuration
 // are not changed; the result may share memory with both.
 //
-// The error says that the kind has no schema, that the configuration does not fit it
-// (S18.13), or that it touches something atomic (S18.15).
+// The error says that the kind has no schema, that the configuration does not fit the schema
+// (S18.13), or that it sets an atomic field (S18.15).
 func Merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Object, configuration map[string]any) (map[string]any, error) {
 	merged, err := merge(schemas, kind, object, configuration)
 	if err != nil {
@@ -80,7 +80,8 @@ func merge(schemas Schemas, kind apischema.GroupVersionKind, object runtime.Obje
 	return u.Object, nil
 }
 
-// typedConfiguration gives a configuration its type. Nothing in it may be atomic.
+// typedConfiguration returns a configuration with the type of its kind. It must set no atomic
+// field.
 func typedConfiguration(converter managedfields.TypeConverter, kind apischema.GroupVersionKind, configuration map[string]any) (*typed.TypedValue, error) {
 	configuration = maps.Clone(configuration)
 	if configuration == nil {
@@ -101,9 +102,9 @@ func typedConfiguration(converter managedfields.TypeConverter, kind apischema.Gr
 	return out, nil
 }
 
-// atomics appends to found the paths of all atomic lists, maps and structs that v has a
-// value of: to give one some of its fields would drop the others. Those below a map whose
-// keys are not named by the schema are not found (F20).
+// atomics appends to found the paths of all atomic lists, maps and structs that v sets: setting
+// some fields of such a value would drop the others. It does not look into maps whose keys the
+// schema does not name (F20).
 func atomics(found []string, path fieldpath.Path, s *schema.Schema, ref schema.TypeRef, v value.Value) []string {
 	atom, ok := s.Resolve(ref)
 	if !ok {

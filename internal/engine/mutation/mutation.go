@@ -29,17 +29,16 @@ const (
 	JSONPatch Type = "JSONPatch"
 )
 
-// Change is what one mutation wants changed. It is immutable, but for the note of what became
-// of it.
+// Change is the change that one mutation asks for. It is immutable, except for Edits.
 type Change struct {
-	// Type says which of the two others is set.
+	// Type says which of Configuration and Patch is set.
 	Type Type
 	// Configuration has the fields to merge, as decoded JSON has them. Its apiVersion
 	// and kind do not count (S18.12). Merge takes it.
 	Configuration map[string]any
 	// Patch has the operations of a JSON patch.
 	Patch review.Patch
-	// Edits are what the operations of the patch were about, once it has changed an object.
+	// Edits describe the operations of the patch, after it has changed an object.
 	Edits []review.Edit
 }
 
@@ -59,12 +58,12 @@ func NewChange(t Type, value ref.Val) (*Change, error) {
 	return &Change{Type: t, Patch: patch}, nil
 }
 
-// Empty reports whether there is nothing to be changed.
+// Empty reports whether there is nothing to change.
 func (c *Change) Empty() bool { return len(c.Configuration) == 0 && len(c.Patch) == 0 }
 
-// MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one
-// with the op merge for each field of a configuration, by path, whose value is merged into
-// what the object has there.
+// MarshalJSON encodes the change as an array of operations: those of a JSON patch, or one with
+// the op merge for each field of a configuration, by path, whose value is merged into the
+// object's value at the path.
 func (c *Change) MarshalJSON() ([]byte, error) {
 	list := []operation{}
 	for i := range c.Patch {
@@ -85,7 +84,7 @@ func (c *Change) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// operation is an operation as it is encoded.
+// operation is the JSON form of an operation.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -124,8 +123,8 @@ func configurationOf(value ref.Val) (map[string]any, error) {
 	return content, nil
 }
 
-// checkNames compares the names of an Object's types with the fields they stand in (S18.11).
-// Of several mistakes, the order is that of their texts.
+// checkNames compares the names of an Object's types with the fields that have them (S18.11).
+// It sorts several mistakes by their texts.
 func checkNames(object *dynamic.ObjectVal) error {
 	err := object.CheckTypeNamesMatchFieldPathNames()
 	if err == nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// PatchError returns the error of a JSON patch that could not be applied to object, which
-// is JSON, because of cause. The sentence is that of the library which upstream applies
-// patches with (S18.18): people know it, and tools look for it.
+// PatchError returns the error of a JSON patch that could not be applied to object, which is
+// JSON, because of cause. The sentence is that of upstream's patch library (S18.18): people
+// know it, and tools search for it.
 func PatchError(object []byte, patch review.Patch, cause error) error {
 	if err := libraryError(object, patch); err != nil && !errors.Is(err, jsonpatch.ErrTestFailed) {
 		return fmt.Errorf("JSON Patch: %w", err)
@@ -21,7 +21,7 @@ func PatchError(object []byte, patch review.Patch, cause error) error {
 	return fmt.Errorf("JSON Patch: %w", cause)
 }
 
-// libraryError applies a patch with the library and returns what it says.
+// libraryError applies a patch with the library and returns its error.
 func libraryError(object []byte, patch review.Patch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,11 +14,11 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxSafe is the largest integer that JSON can carry to every reader.
+// maxSafe is the largest integer that every reader of JSON represents exactly.
 const maxSafe = 1<<53 - 1
 
-// valueOf returns the value of an operation as decoded JSON has it: integers as int64. One
-// that not every reader of JSON understands becomes a string (S18.21).
+// valueOf returns the value of an operation as decoded JSON has it: integers as int64. An
+// integer beyond maxSafe becomes a string (S18.21).
 func valueOf(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -63,7 +63,7 @@ func writable(pointer string) bool {
 	return true
 }
 
-// checkNumbers refuses numbers that JSON cannot spell, such as 1.0 / 0.0.
+// checkNumbers rejects numbers that JSON cannot represent, such as 1.0 / 0.0.
 func checkNumbers(v any) error {
 	switch v := v.(type) {
 	case float64:

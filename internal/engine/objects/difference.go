@@ -55,7 +55,7 @@ func Difference(before, after runtime.Object, kind schema.GroupVersionKind, o ad
 	return json.Marshal(d)
 }
 
-// Edits returns what the operations of a difference are about, in the object before.
+// Edits describes the operations of a difference, with the values in the object before.
 func Edits(before runtime.Object, patch []byte, kind schema.GroupVersionKind, o admission.ObjectInterfaces) []review.Edit {
 	p, err := review.DecodePatch(patch)
 	if err != nil || len(p) == 0 {
@@ -87,7 +87,7 @@ var (
 	marshaler = reflect.TypeFor[json.Marshaler]()
 )
 
-// value adds what makes after of before, two values of one type.
+// value adds the operations that turn before into after, two values of one type.
 func (d *difference) value(path string, before, after reflect.Value) error {
 	if before.Type() != after.Type() || before.Type().Implements(marshaler) || reflect.PointerTo(before.Type()).Implements(marshaler) {
 		return d.replace(path, before, after)

@@ -1,12 +1,10 @@
-// Package objects holds the objects of one request while admission looks at them and
-// changes them: the object as it is now, and the stored one, in every kind that
-// somebody asked for.
+// Package objects holds the objects of one request while admission looks at them and changes
+// them: the object as it is now, and the stored one, in every kind that a hook or policy uses.
 //
-// A Set converts the objects once per kind and encodes them once per kind, however many
-// hooks want them, until the object changes (S5.3, S6.5). It applies patches (S5.4 to
-// S5.12), and brings the request's own object up to date (S5.11). Package plan asks it
-// for what match conditions look at; package dispatch for what reviews are made of. Both
-// therefore see the same object.
+// A Set converts the objects once per kind and encodes them once per kind, however many hooks
+// want them, until the object changes (S5.3, S6.5). It applies patches (S5.4 to S5.12), and
+// brings the request's own object up to date (S5.11). Package plan gets the objects for match
+// conditions from the Set, and package dispatch those for reviews, so both use the same object.
 //
 // # Initializers
 //

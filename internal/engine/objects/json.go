@@ -71,8 +71,8 @@ func decodeObject(content map[string]any, into runtime.Object, strict bool) erro
 	return err
 }
 
-// hide moves metadata.initializers into the annotation that carries it. Of what
-// lies below content, nothing is changed.
+// hide moves metadata.initializers into the annotation that carries it. It changes nothing
+// below the top level of content.
 func hide(content map[string]any) error {
 	metadata, _ := content["metadata"].(map[string]any)
 	if _, ok := metadata["initializers"]; ok {

@@ -13,15 +13,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// errInitializers refuses what only initializers may do (D70).
+// errInitializers rejects changes that only initializers may make (D70).
 var errInitializers = errors.New("metadata.initializers cannot be changed by a policy: only initializers do that")
 
-// Mutate applies what a mutation of a policy wants changed to the object of f, and makes
-// the result, with its kind's defaults, the newest object (S18.3, S18.4). It reports whether
-// that differs from the object before. After an error the object is as before.
+// Mutate applies the change of a policy's mutation to the object of f, and makes the result,
+// with its kind's defaults, the newest object (S18.3, S18.4). It reports whether the result
+// differs from the object before. After an error the object is as before.
 //
-// A JSON patch whose test fails changes nothing, and is not an error (S18.19). Nothing
-// unknown may be in what a JSON patch makes of a typed object (S18.20).
+// A JSON patch whose test fails changes nothing, and is not an error (S18.19). After a JSON
+// patch, a typed object must have no unknown fields (S18.20).
 func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas) (changed bool, err error) {
 	object, err := s.mutated(f, change, schemas)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas)
 	}
 	edited := object != nil
 	if !edited || isUnstructured(object) {
-		// The result shares memory with the object before, which it is compared with.
+		// The result shares memory with the object before, and is compared with it.
 		if !edited {
 			object = f.object
 		}
@@ -46,8 +46,8 @@ func (s *Set) Mutate(f *Form, change *mutation.Change, schemas mutation.Schemas)
 	return changed, nil
 }
 
-// mutated returns the object of f with a change applied, before defaulting; nil when the
-// change is none.
+// mutated returns the object of f with a change applied, before defaulting; nil when nothing
+// changes.
 func (s *Set) mutated(f *Form, change *mutation.Change, schemas mutation.Schemas) (runtime.Object, error) {
 	if change.Type == mutation.ApplyConfiguration {
 		return s.merged(f, change.Configuration, schemas)
@@ -81,7 +81,7 @@ func (s *Set) merged(f *Form, configuration map[string]any, schemas mutation.Sch
 	}
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		if initializers.Shows(u) {
-			// A part that knows the schemas may have put the list into the annotation.
+			// Merge may have put the list into the annotation: move it to the field.
 			if err := initializers.Expose(content); err != nil {
 				return nil, err
 			}

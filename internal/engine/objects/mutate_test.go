@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// defaulting knows deployments, and that one has one replica when nobody says how many.
+// defaulting knows deployments, and a deployment without spec.replicas gets one replica.
 func defaulting(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	s := runtime.NewScheme()

@@ -17,12 +17,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// Set holds the object and the old object of one request, in every kind
-// that a hook wanted them in so far. Each kind is converted and encoded once,
-// however many hooks want it, until a hook changes the object (S5.3, S6.5).
+// Set holds the object and the old object of one request, in every kind that was used so far.
+// The objects are converted and encoded once for each kind, until a hook or policy changes the
+// object (S5.3, S6.5).
 //
-// The request's own object, the hub object, is brought up to date when another
-// kind is needed after a change, and by Settle.
+// The request's own object is the hub object. It is brought up to date by Settle, and when
+// another kind is needed after a change.
 type Set struct {
 	a     admission.Attributes
 	o     admission.ObjectInterfaces
@@ -45,14 +45,14 @@ type Form struct {
 	old    runtime.Object
 	// oldJSON is old encoded; an old object never changes.
 	oldJSON []byte
-	// payload is the objects encoded; nil until somebody needs it. Once handed
-	// out it is never changed, only replaced.
+	// payload is the objects encoded; nil until Encode is called. After that it is never
+	// changed, only replaced.
 	payload *review.Payload
 	// bodies are the reviews made of the payload.
 	bodies []knownBody
 }
 
-// knownBody is a review that any number of hooks can be sent.
+// knownBody is a review that can be sent to any number of hooks.
 type knownBody struct {
 	version     review.Version
 	resource    schema.GroupVersionResource
@@ -63,11 +63,11 @@ type knownBody struct {
 // New returns the objects of a request.
 func New(a admission.Attributes, o admission.ObjectInterfaces) *Set { return &Set{a: a, o: o} }
 
-// Generation counts the changes of the object so far: a fact about an object of one
-// generation holds until the next.
+// Generation counts the changes of the object so far. A decision about the object holds until
+// the generation changes.
 func (s *Set) Generation() int { return s.generation }
 
-// Old returns the stored object, in whatever kind; nil when the request has none.
+// Old returns the stored object, in any kind; nil when the request has none.
 func (s *Set) Old() runtime.Object { return s.a.GetOldObject() }
 
 // ConvertsTo reports whether As has to convert the object that a hook changed, which
@@ -76,8 +76,8 @@ func (s *Set) ConvertsTo(kind schema.GroupVersionKind) bool {
 	return s.latest != nil && s.latest.kind != kind
 }
 
-// Kind returns a kind that the objects are known in already; ok is false when there
-// is none yet.
+// Kind returns a kind in which the Set has the objects already; ok is false when there is none
+// yet.
 func (s *Set) Kind() (kind schema.GroupVersionKind, ok bool) {
 	if len(s.forms) == 0 {
 		return kind, false
@@ -118,8 +118,8 @@ func (s *Set) Changed() {
 	s.generation++
 }
 
-// Newest returns the object as the hooks so far left it, in whatever kind; nil
-// when the request has none.
+// Newest returns the object with all changes so far, in any kind; nil when the request has
+// none.
 func (s *Set) Newest() runtime.Object {
 	if s.latest != nil {
 		return s.latest.object
@@ -185,8 +185,8 @@ func (s *Set) Replace(f *Form, object runtime.Object) {
 	s.generation++
 }
 
-// Fork returns the objects in a kind on their own: what becomes of them leaves s as it is. They
-// can be had in this kind only. The error says that the objects cannot be converted.
+// Fork returns a copy of the objects in a kind. Changes of the copy do not affect s, and the
+// copy has no other kind. The error means that the objects cannot be converted.
 func (s *Set) Fork(kind schema.GroupVersionKind) (*Set, error) {
 	f, err := s.As(kind)
 	if err != nil {
@@ -220,16 +220,15 @@ func (s *Set) Settle() error {
 		hub.GetObjectKind().SetGroupVersionKind(kind)
 		return nil
 	}
-	// From now on the hub object is what counts, with whatever the conversion
-	// made of it.
+	// From now on the hub object counts, with all changes by the conversion.
 	f.drop()
 	s.generation++
 	return s.o.GetObjectConvertor().Convert(from, hub, nil)
 }
 
-// Seen returns both objects in a kind, as users see them: one that carries
-// metadata.initializers in an annotation is shown with the field. It is what match
-// conditions look at. The objects must not be changed.
+// Seen returns both objects in a kind, as users see them: an object with metadata.initializers
+// in an annotation has the field instead. Match conditions use these objects. The caller must
+// not change them.
 func (s *Set) Seen(kind schema.GroupVersionKind) (object, old runtime.Object, err error) {
 	f, err := s.As(kind)
 	if err != nil {
@@ -279,8 +278,8 @@ func (s *Set) Encode(f *Form) (*review.Payload, error) {
 	return p, nil
 }
 
-// Body returns the review of a version about f, told as a resource, that NewBody made
-// since the object changed; nil when there is none.
+// Body returns the review of a version about f, with a resource and subresource, that NewBody
+// made since the object changed; nil when there is none.
 func (f *Form) Body(version review.Version, resource schema.GroupVersionResource, subresource string) *review.Body {
 	for _, b := range f.bodies {
 		if b.version == version && b.resource == resource && b.subresource == subresource {
@@ -290,8 +289,8 @@ func (f *Form) Body(version review.Version, resource schema.GroupVersionResource
 	return nil
 }
 
-// NewBody makes the review of a version about f, which any number of hooks can be
-// sent. The error says which object cannot be encoded.
+// NewBody makes the review of a version about f, which can be sent to any number of hooks. The
+// error says which object cannot be encoded.
 func (s *Set) NewBody(f *Form, version review.Version, request *review.Request) (*review.Body, error) {
 	payload, err := s.Encode(f)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// layout is where the top-level members of a kind are in its Go type.
+// layout has the places of the top-level members of a kind in its Go type.
 type layout struct {
 	// typeMeta is the index of the field with apiVersion and kind.
 	typeMeta int
@@ -58,11 +58,10 @@ func newLayout(t reflect.Type) *layout {
 	return l
 }
 
-// patchedPart is patched for a typed object and a patch that stays within some of
-// its top-level members: only those go through JSON, and the others are taken
-// over as they are. The cost of a patch then depends on the members it touches:
-// labels of a large object are cheap to set. ok is false when the patch or the type is not
-// like that.
+// patchedPart is patched for a typed object and a patch that stays within some of its top-level
+// members. Only these members are converted to JSON and back; the others stay as they are. The
+// cost of a patch then depends on the members it touches: labels of a large object are cheap to
+// set. ok is false when the patch or the type is not like that.
 func (s *Set) patchedPart(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, ok bool, err error) {
 	members, ok := p.Members()
 	if !ok || initializers.Has(f.object) {

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
 )
 
-// KindError says that a patch changed what kind the object is (S5.8).
+// KindError means that a patch changed the kind of the object (S5.8).
 type KindError struct {
 	From, To schema.GroupVersionKind
 }
@@ -27,10 +27,10 @@ func (e *KindError) Error() string {
 	return fmt.Sprintf("it changes the object from %s to %s", e.From, e.To)
 }
 
-// Apply applies a patch to the object of f, and makes the result the newest object,
-// with its kind's defaults (S5.4). It reports whether the patch changed the object before
-// defaulting (S5.5), and what its operations were about if so. The error is a *KindError, or says why the patch cannot be applied;
-// the object is then as before (S5.12).
+// Apply applies a patch to the object of f, and makes the result the newest object, with its
+// kind's defaults (S5.4). It reports whether the patch changed the object before defaulting
+// (S5.5); if so, edits describe its operations. The error is a *KindError, or says why the
+// patch cannot be applied; the object is then as before (S5.12).
 func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit, err error) {
 	changed, object, err := s.patched(f, p, false, &edits)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit,
 		s.Replace(f, object)
 		return true, edits, nil
 	}
-	// Defaults are filled in after every patch. Without a change there is something to
-	// fill in only where a plugin before left the object incomplete.
+	// Defaults are set after every patch. If the patch changed nothing, a default is missing
+	// only if an earlier plugin left the object incomplete.
 	object = f.object.DeepCopyObject()
 	s.o.GetObjectDefaulter().Default(object)
 	if !equality.Semantic.DeepEqual(f.object, object) {
@@ -51,13 +51,13 @@ func (s *Set) Apply(f *Form, p review.Patch) (changed bool, edits []review.Edit,
 	return false, nil, nil
 }
 
-// patched returns the object of f with a patch applied, before defaulting, and
-// whether the two differ (S5.4, S5.5), and in edits what the patch was about. If they do
-// not differ, there is no object to return. Unknown fields of a typed object are dropped, or an error if strict is set.
+// patched returns the object of f with a patch applied, before defaulting, and whether the two
+// differ (S5.4, S5.5). It sets edits to the Edits of the patch. If the two do not differ, it
+// returns no object. Unknown fields of a typed object are dropped, or an error if strict is
+// set.
 //
-// The result may share memory with the object it was made from. Defaulting it in
-// place is safe nevertheless: the other one is the same request's, and about to
-// be dropped.
+// The result may share memory with the object it was made from. Defaulting it in place is safe
+// nevertheless: the other object belongs to the same request, and is not used any more.
 func (s *Set) patched(f *Form, p review.Patch, strict bool, edits *[]review.Edit) (changed bool, object runtime.Object, err error) {
 	if u, ok := f.object.(*unstructured.Unstructured); ok {
 		return patchedContent(u, f.kind, p, edits)
@@ -97,8 +97,8 @@ func (s *Set) patchedWhole(f *Form, p review.Patch, strict bool, edits *[]review
 	return !asWritten.DeepEqual(f.object, object), object, nil
 }
 
-// applied returns content with a patch applied, and whether that changed it; then also what
-// the patch was about.
+// applied returns content with a patch applied, and whether the patch changed it. If it did,
+// applied sets edits.
 func applied(p review.Patch, content map[string]any, edits *[]review.Edit) (patched map[string]any, changed bool, err error) {
 	patched, changed, err = p.ApplyToMap(content)
 	if err == nil && changed {
@@ -136,9 +136,9 @@ var (
 	errItems    = errors.New(`it adds an array named "items", which makes the object a list`)
 )
 
-// checkContent does for an unstructured object what decoding does for a typed one:
-// the metadata that a patch made must be an object. Metadata that is absent is an error of
-// the later validation of the object.
+// checkContent does for an unstructured object what decoding does for a typed one: metadata
+// must be an object after the patch. The later validation of the object reports absent
+// metadata.
 func checkContent(u *unstructured.Unstructured, p review.Patch) error {
 	if members, ok := p.Members(); ok && !slices.Contains(members, "metadata") && !slices.Contains(members, "items") {
 		return nil
@@ -182,8 +182,8 @@ func checkKind(object runtime.Object, want schema.GroupVersionKind) error {
 	return nil
 }
 
-// restoreKind fills in what a policy's patch removed of the version and kind of a typed
-// object, whose type says both (S18.20).
+// restoreKind sets the apiVersion and kind of a typed object again if a policy's patch removed
+// them, because the type determines both (S18.20).
 func restoreKind(object runtime.Object, kind schema.GroupVersionKind) {
 	got := object.GetObjectKind().GroupVersionKind()
 	if got.Kind == "" {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Same reports quickly whether two objects of one type have the same content. It may say no
-// of content that is written differently and means the same, such as quantities.
+// Same reports quickly whether two objects of one type have the same content. It may return
+// false for values that are written differently and mean the same, such as quantities.
 func Same(one, other runtime.Object) bool {
 	if u, ok := one.(*unstructured.Unstructured); ok {
 		v, ok := other.(*unstructured.Unstructured)
@@ -67,9 +67,9 @@ func sameValue(a, b reflect.Value) bool {
 	return false
 }
 
-// sameFields compares structs. Most fields of two copies of an object are the same to the
-// byte, strings among them, since copies share what strings point to: only the others are
-// looked into.
+// sameFields compares structs. Most fields of two copies of an object have the same bytes in
+// memory, also strings, whose contents the copies share. Only the other fields need a closer
+// comparison.
 func sameFields(a, b reflect.Value) bool {
 	if !a.CanAddr() || !b.CanAddr() {
 		for i := range a.NumField() {
@@ -91,12 +91,12 @@ func sameFields(a, b reflect.Value) bool {
 	return true
 }
 
-// memory is what a value that has an address takes. What is there must not be changed.
+// memory returns the memory of an addressable value. The caller must not change it.
 func memory(v reflect.Value) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v.UnsafeAddr())), v.Type().Size())
 }
 
-// place is where a field is in its struct, in bytes.
+// place is the range of a field in its struct, in bytes.
 type place struct{ from, to uintptr }
 
 // placesOfTypes remembers the places of the fields of each struct type: a map of

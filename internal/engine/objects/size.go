@@ -6,14 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// sizeOfMap is what a map takes besides its keys and values.
+// sizeOfMap estimates the memory of a map without its keys and values.
 const sizeOfMap = 48
 
-// Size is about how many bytes of memory an object takes, with the strings that it shares
-// with other objects.
+// Size returns about how many bytes of memory an object takes, including the strings that it
+// shares with other objects.
 func Size(obj runtime.Object) int { return sizeOf(reflect.ValueOf(obj)) }
 
-// sizeOf is what a value takes besides its own fields. API types have no cycles.
+// sizeOf returns the memory to which a value refers, without the value itself. API types have
+// no cycles.
 func sizeOf(v reflect.Value) int {
 	switch v.Kind() {
 	case reflect.String:

@@ -11,7 +11,7 @@ import (
 type Cost struct {
 	// Field is the path of the expression in the policy.
 	Field string
-	// Text is the expression, and Scope what it may use.
+	// Text is the expression, and Scope the scope of its variables.
 	Text  string
 	Scope expression.Scope
 	// Most is the highest cost of one evaluation since the policy was written or this
@@ -20,7 +20,7 @@ type Cost struct {
 	Most, Limit uint64
 }
 
-// spent has what each expression cost at most, in the order of the fields.
+// spent has the highest cost of each expression, in the order of the fields.
 type spent struct {
 	validations, messages, annotations, mutations []expression.Most
 }
@@ -32,8 +32,8 @@ func newSpent(p *registration.Policy) spent {
 	}
 }
 
-// Costs returns what the expressions cost so far, in the order of the fields. Variables are
-// in the cost of the expressions that use them.
+// Costs returns the costs of the expressions so far, in the order of the fields. The cost of an
+// expression includes the variables that it was the first to use.
 func (p *Policy) Costs() []Cost {
 	var list []Cost
 	add := func(field string, e *expression.Expression, most *expression.Most) {

@@ -8,12 +8,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/mutation"
 )
 
-// Outcome is what one mutation of a MutatingAdmissionPolicy gave.
+// Outcome is the result of one mutation's expression.
 type Outcome struct {
-	// Change is what is to be changed; nil if Err says why that is not known.
+	// Change is the change that the mutation asks for; nil if the expression failed with Err.
 	Change *mutation.Change
 	Err    error
-	// Cost and Elapsed are those of the expression, and of the variables that it uses.
+	// Cost and Elapsed are those of the expression and of the variables that it uses.
 	Cost    uint64
 	Elapsed time.Duration
 }

@@ -20,7 +20,8 @@ import (
 type Policy struct {
 	// Conditions are the match conditions; nil when there are none.
 	Conditions *condition.Set
-	// Variables are those that all but the conditions may use; nil when there are none.
+	// Variables are the variables, which all expressions except the conditions may use; nil
+	// when there are none.
 	Variables *expression.Variables
 	// Validations and AuditAnnotations are those of a ValidatingAdmissionPolicy.
 	Validations      []Validation
@@ -65,7 +66,7 @@ func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 		}
 		out.Variables = cache.Variables(list, scope)
 	}
-	// The authorizer is not declared where messages are written (S16.12).
+	// A messageExpression cannot use the authorizer (S16.12).
 	message := expression.Scope{Params: scope.Params}
 	for _, v := range p.Validations {
 		one := Validation{Validation: v, Holds: cache.Expression(v.Expression, scope, out.Variables, expression.Bool)}
@@ -89,13 +90,13 @@ func Compile(cache *expression.Cache, e *registration.Entry) *Policy {
 	return out
 }
 
-// Watch has a witness shown the evaluations. It is called before the policy is used.
+// Watch shows the evaluations of the policy to a witness. Call it before the policy is used.
 func (p *Policy) Watch(w expression.Witness) {
 	p.witness = w
 	p.Conditions.Watch(w)
 }
 
-// mentions reports whether an expression of a policy without variables may use the name.
+// mentions reports whether an expression of a policy may use the variable variables.
 func mentions(p *registration.Policy) bool {
 	const name = "variables"
 	for _, v := range p.Validations {
@@ -145,7 +146,7 @@ func (p *Policy) Problems() []Problem {
 	return list
 }
 
-// Input is what a policy is evaluated with.
+// Input has the request and the param for one evaluation of a policy.
 type Input struct {
 	// Request has the request in the kind that matched; policies that matched the same
 	// kind share it.

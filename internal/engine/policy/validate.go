@@ -16,11 +16,11 @@ import (
 
 // Result is what a ValidatingAdmissionPolicy says about a request with one param.
 type Result struct {
-	// Condition is what the match conditions said. If one is false or they failed, nothing
+	// Condition is the result of the match conditions. If one is false or they failed, nothing
 	// else was evaluated.
 	Condition condition.Result
-	// Findings are what the validations found, in the order in which they count. If there
-	// is one without an Index, it says why some were not evaluated.
+	// Findings are the results of the validations, in the order in which they count. A finding
+	// with Whole set says why some validations were not evaluated.
 	Findings []Finding
 	// Annotations are the values of audit annotations, in order.
 	Annotations []Annotation
@@ -29,14 +29,14 @@ type Result struct {
 	Elapsed time.Duration
 }
 
-// Finding is what became of one validation.
+// Finding is the result of one validation.
 type Finding struct {
-	// Index is the place of the validation in the policy. Of a finding about the whole
-	// evaluation it is that of no validation: Whole is set.
+	// Index is the place of the validation in the policy. Whole is set for a finding about the
+	// whole evaluation; Index then means nothing.
 	Index int
 	Whole bool
-	// Violated reports whether the expression is false. Otherwise it is true, unless Err says
-	// why it could not be evaluated: that is what the failure policy is about (S17.6).
+	// Violated reports whether the expression is false. If it is not, the expression is true,
+	// or could not be evaluated because of Err. The failure policy applies to Err (S17.6).
 	Violated bool
 	Err      error
 	// Message and Reason are for the user, if the validation is violated or failed.
@@ -97,7 +97,7 @@ func (p *Policy) judge(ctx context.Context, in *Input, r *Result) {
 		r.spend(o.Cost)
 		if err != nil {
 			r.overflow(findings, o, err)
-			// The messages are not evaluated any more: there is nothing left for them.
+			// The budget is used up, so the messages are not evaluated.
 			for j := range r.Findings {
 				if f := &r.Findings[j]; f.Violated {
 					f.Message = p.fallback(f.Index)
@@ -133,13 +133,13 @@ func (r *Result) overflow(findings []Finding, o expression.Outcome, err error) {
 	}
 }
 
-// spend counts what an expression cost.
+// spend adds the cost of an expression.
 func (r *Result) spend(cost uint64) {
 	// An expression whose cost is not known has used up its budget.
 	r.Cost += min(cost, expression.RunBudget)
 }
 
-// say makes the messages of what is violated (S17.9, D60).
+// say makes the messages of violated validations (S17.9, D60).
 func (p *Policy) say(run *expression.Run, r *Result) {
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -163,8 +163,8 @@ func (p *Policy) say(run *expression.Run, r *Result) {
 	}
 }
 
-// silence notes that the messages used up the budget. Every violation is then told as an
-// error of its message, and stays a violation (S17.10, D49).
+// silence notes that the messages used up the budget. Every violation then has this error as
+// its message, and stays a violation (S17.10, D49).
 func (p *Policy) silence(r *Result, err error) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Violated {
@@ -173,7 +173,7 @@ func (p *Policy) silence(r *Result, err error) {
 	}
 }
 
-// sentence is the message that an expression gave; empty when it cannot be used.
+// sentence returns the message that an expression gave; empty when it cannot be used.
 func sentence(o *expression.Outcome) (string, error) {
 	if o.Err != nil {
 		return "", o.Err
@@ -228,8 +228,8 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 	r.Annotations = annotations
 }
 
-// Why returns the part of a validation that makes it false; empty when the expression as a
-// whole is to blame, or the validation is not false.
+// Why returns the part of a validation that makes it false; empty when only the whole
+// expression does, or the validation is not false.
 func (p *Policy) Why(ctx context.Context, in *Input, index int) string {
 	run := p.Run(ctx, in)
 	defer run.End()

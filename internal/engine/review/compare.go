@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Difference is a part of a JSON value that has one value before and another one after; nil
-// is a part that is not there.
+// Difference is a part of a JSON value that differs before and after; nil means that the part
+// is absent.
 type Difference struct {
 	// Path leads from the value to the part.
 	Path          []Segment
@@ -29,7 +29,7 @@ func (d *Difference) Field(of string) string {
 	return of
 }
 
-// Of returns what the segment leads to in a decoded JSON value.
+// Of returns the part of a decoded JSON value to which the segment leads.
 func (s Segment) Of(value any) (part any, ok bool) {
 	if s.Key == "" {
 		m, _ := value.(map[string]any)
@@ -47,7 +47,8 @@ func (s Segment) Of(value any) (part any, ok bool) {
 
 // Differences returns the smallest parts in which two decoded JSON values differ, in the order
 // of their paths. Lists whose elements have names are compared by those, and other lists as a
-// whole. What is on one side alone is one part, but for the elements of such a list.
+// whole. A part that only one value has is one Difference, except for a list with names, which
+// has one for each element.
 func Differences(before, after any) []Difference {
 	var list []Difference
 	compare(&list, nil, before, after)

@@ -35,8 +35,8 @@ type typeMeta struct {
 	APIVersion string `json:"apiVersion"`
 }
 
-// answer is a v1 or v1beta1 AdmissionReview as a webhook returns it. The request
-// it may echo is not looked at (S4.2).
+// answer is a v1 or v1beta1 AdmissionReview as a webhook returns it. A request in the answer is
+// ignored (S4.2).
 type answer struct {
 	typeMeta `json:",inline"`
 	Response *struct {
@@ -130,7 +130,7 @@ func Decode(v Version, mutating bool, sent types.UID, status int, contentType st
 	return out, nil
 }
 
-// checkPatch holds a v1 answer to S4.9.
+// checkPatch checks a v1 answer by S4.9.
 func checkPatch(mutating bool, patch []byte, patchType *string) error {
 	switch {
 	case !mutating && len(patch) > 0:
@@ -164,8 +164,8 @@ func gvk(v Version) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: Group, Version: string(v), Kind: "AdmissionReview"}
 }
 
-// checkKind refuses answers that say they are something else than an AdmissionReview
-// of version v. It accepts answers that leave out kind or version (S4.5, S12.6).
+// checkKind rejects answers whose kind or version is not that of an AdmissionReview of version
+// v. It accepts answers that leave out kind or version (S4.5, S12.6).
 func checkKind(v Version, m typeMeta, body []byte) error {
 	want := gvk(v)
 	got, err := schema.ParseGroupVersion(m.APIVersion)
@@ -195,8 +195,8 @@ func isKnown(version string) bool {
 	return ok
 }
 
-// undecodable explains why body is not an answer: being of another kind is the
-// better reason, if it is one.
+// undecodable returns the error for a body that is not an answer: a wrong kind, if it has one,
+// else cause.
 func undecodable(v Version, body []byte, cause error) error {
 	var m typeMeta
 	if kjson.UnmarshalCaseSensitivePreserveInts(body, &m) == nil {
@@ -207,7 +207,7 @@ func undecodable(v Version, body []byte, cause error) error {
 	return fmt.Errorf("the answer is not an AdmissionReview of %s/%s: %w", Group, v, cause)
 }
 
-// statusInstead reads a Status object that came in place of a review.
+// statusInstead reads a Status object that came instead of a review.
 func statusInstead(body []byte) error {
 	s, err := decodeStatus(body, http.StatusInternalServerError)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package review speaks the AdmissionReview wire formats v1, v1beta1 and
-// v1alpha1: what is sent to a webhook, what its answer means, and what its patch
-// does to an object.
+// Package review implements the AdmissionReview wire formats v1, v1beta1 and v1alpha1. It
+// encodes reviews, decodes the answers of webhooks, and applies their patches to objects.
 //
 // # Requests
 //
-// A [Request] says what is asked, a [Payload] carries the objects, encoded once.
-// [NewBody] joins them into a [Body], which any number of calls may read at the
-// same time: they share its bytes and differ in the uid only.
+// A [Request] describes the API request, and a [Payload] has the objects, encoded once.
+// [NewBody] joins them into a [Body], which any number of calls may read at the same time: they
+// share its bytes and differ in the uid only.
 //
 // # Responses
 //

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A document is edited by copying: a map or list is copied when it is first
-// changed, and from then on it is one of these two types, so that it is known to
-// be a copy. finish turns them back.
+// A document is edited by copying: a map or list is copied when it is first changed. The copy
+// has one of these two types, which mark it as a copy. finish turns copies into plain maps and
+// lists.
 type (
 	editMap  map[string]any
 	editList struct{ items []any }
@@ -20,11 +20,11 @@ type (
 // edit applies the patch to root without changing it. The result may hold
 // editMap and editList.
 //
-// The semantics are those of the patch library of Kubernetes' own API server, with
-// its known bents: a pointer may lack its first slash; replacing a missing member
-// adds it; copying a missing member gives null; a negative index counts from the
-// end (S5.7). Where that library compares how values are spelled, or panics, edit
-// follows RFC 6902: test compares values, and finds a null in a list.
+// The semantics are those of the patch library of Kubernetes' own API server, with its known
+// peculiarities: a pointer may lack its first slash; replacing a missing member adds it;
+// copying a missing member gives null; a negative index counts from the end (S5.7). Where that
+// library compares how values are spelled, or panics, edit follows RFC 6902: test compares
+// values, and finds a null in a list.
 func (p Patch) edit(root any) (any, error) {
 	left := allowance(maxCopied)
 	for i := range p {
@@ -278,7 +278,7 @@ func child(parent any, key, where string) (v any, ok bool, err error) {
 	return items[at], true, nil
 }
 
-// setChild puts an element in the place where child found another.
+// setChild replaces the element that child returned.
 func setChild(parent any, key string, v any) {
 	switch c := parent.(type) {
 	case editMap:

@@ -17,7 +17,7 @@ var (
 	errDeep   = errors.New("the patch nests the object more than 10000 levels deep")
 )
 
-// allowance is what may still be copied, in bytes.
+// allowance is how many bytes may still be copied.
 type allowance int
 
 // duplicate returns a plain deep copy of v, or errCopied.

@@ -6,31 +6,32 @@ import (
 	"strings"
 )
 
-// Edit says what an operation of a patch was about, in the object as the operation found it.
+// Edit names the field that an operation of a patch changed, and its value before the
+// operation.
 type Edit struct {
 	// Field is the path of the operation with the elements of lists by what names them, as in
 	// spec.containers[name=web].image; empty when the path is too long for people.
 	Field string
-	// Was is the JSON of what the operation replaced or removed; nil when there was nothing.
-	// What has more than MaxWas bytes is left out, and WasBytes says how many it has, about.
+	// Was is the JSON of the value that the operation replaced or removed; nil when there was
+	// none. A value of more than MaxWas bytes is left out, and WasBytes is about its size.
 	Was      []byte
 	WasBytes int
 }
 
 const (
-	// MaxWas bounds what is kept of what one operation replaced or removed, maxWasAll what is
-	// kept for all operations of a patch together, in bytes.
+	// MaxWas bounds, in bytes, the value that one operation replaced or removed, if it is to be
+	// kept. maxWasAll bounds the values of all operations of a patch together.
 	MaxWas    = 16 << 10
 	maxWasAll = 64 << 10
-	// maxEdits is how many operations of a patch are looked at, maxField how long a field can
-	// be, and maxNamed how many elements a list can have for them to have names.
+	// maxEdits bounds how many operations of a patch have an Edit, and maxField how long a
+	// field can be. Lists with more than maxNamed elements have no names for them.
 	maxEdits = 64
 	maxField = 1 << 10
 	maxNamed = 256
 )
 
-// Edits returns what the operations of a patch that can be applied to obj are about, the
-// first of them. obj is not changed, and the result shares nothing with it.
+// Edits describes the first operations of a patch that can be applied to obj. It does not
+// change obj, and the result shares no memory with obj.
 func (p Patch) Edits(obj map[string]any) []Edit {
 	p = p[:min(len(p), maxEdits)]
 	edits := make([]Edit, 0, len(p))
@@ -59,7 +60,7 @@ func Size(edits []Edit) int {
 	return size
 }
 
-// keep notes what was there, as far as there is room.
+// keep notes the earlier value, if there is room for it.
 func (e *Edit) keep(was any, all *int) {
 	room := min(MaxWas, *all)
 	size := weight(was, MaxWas+1)
@@ -73,7 +74,7 @@ func (e *Edit) keep(was any, all *int) {
 	e.WasBytes = size
 }
 
-// weight is about how many bytes v has as JSON. It stops counting at most.
+// weight returns about how many bytes v has as JSON. It stops counting at most.
 func weight(v any, most int) int {
 	size := 2
 	if m, ok := asMap(v); ok {

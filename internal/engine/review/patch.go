@@ -51,7 +51,7 @@ func (e *PatchError) Error() string {
 	return fmt.Sprintf("operation %d, %s %s: %v", e.Index+1, shorten(e.Op), shorten(e.Path), e.Cause)
 }
 
-// shorten keeps errors readable when a webhook writes pointers without end.
+// shorten keeps errors readable when a webhook writes very long pointers.
 func shorten(s string) string {
 	const most = 256
 	if len(s) <= most {
@@ -60,9 +60,9 @@ func shorten(s string) string {
 	return s[:most] + "..."
 }
 
-// DecodePatch reads a JSON patch: an array of objects, possibly empty (S4.10).
-// Only that much is checked here. An operation that makes no sense is an error of
-// applying the patch, as with every other JSON patch in Kubernetes.
+// DecodePatch reads a JSON patch: an array of objects, possibly empty (S4.10). DecodePatch
+// checks nothing else. An invalid operation is an error when the patch is applied, as with
+// every other JSON patch in Kubernetes.
 func DecodePatch(data []byte) (Patch, error) {
 	var wire []struct {
 		Op    any `json:"op"`

@@ -55,7 +55,7 @@ type Request struct {
 	Namespace string
 	// Operation is CREATE, UPDATE, DELETE or CONNECT.
 	Operation string
-	// User is who asks; nil is sent as an empty userInfo.
+	// User makes the API request; nil is sent as an empty userInfo.
 	User user.Info
 	// DryRun is not sent in v1alpha1.
 	DryRun bool
@@ -71,7 +71,7 @@ type Payload struct {
 	Options []byte
 }
 
-// Response is a webhook's answer, checked and freed of its version.
+// Response is a webhook's answer, checked, and in the same form for all versions.
 type Response struct {
 	// UID is what the webhook returned; v1beta1 webhooks may return anything
 	// (S4.7), v1alpha1 has none.

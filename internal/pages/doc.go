@@ -7,7 +7,7 @@
 //
 // # What others wrote
 //
-// Names, messages and objects come from whoever may write to the API, and from webhooks. In HTML
+// Names, messages and objects come from users that may write to the API, and from webhooks. In HTML
 // html/template escapes all of them, and no page has a script: a page of its own has a
 // Content-Security-Policy that forbids everything but its own styles. In Markdown they stand in
 // code spans, in which nothing is markup and no one is mentioned.

@@ -20,7 +20,7 @@ var sources embed.FS
 // Style is the stylesheet of all pages.
 func Style() string { return style }
 
-// View is what one page shows. The zero View is no page.
+// View is what one page shows. The zero View cannot be drawn.
 type View struct {
 	// Title is that of the page.
 	Title string

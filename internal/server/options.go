@@ -174,6 +174,10 @@ type Options struct {
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
 	FakeNodes int
+	// Console serves the console at /console/: files that need no credentials and hold no data, and
+	// drawings of what authenticated clients send.
+	Console bool
+
 	// HintsAtMissing has a workload whose controller does not run, and a pod without a node, get an
 	// event that says what would have to run.
 	HintsAtMissing bool

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-
 	"github.com/gatehouse-dev/gatehouse/internal/blame"
 )
 
@@ -37,4 +36,3 @@ func TestBlameFitsTheTerminal(t *testing.T) {
 		}
 	}
 }
-

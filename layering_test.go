@@ -26,7 +26,7 @@ var groups = []group{
 	{"test", []string{"internal/cli", "internal/server", "internal/server/reporting", "admission"},
 		"tests see a server as clients do; the harness runs one as a process or inside the test"},
 	{"examples", []string{"initializer", "initialization", "admission"}, "what the authors of webhooks, initializers and API servers write, with public packages only"},
-	{"internal/cli", []string{"internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/storage", "internal/lint", "internal/pages", "internal/blame", "plugins", "admission", "initializer", "internal"},
+	{"internal/cli", []string{"internal/predict", "internal/manifests", "internal/server", "internal/server/reporting", "internal/server/judging", "internal/server/api", "internal/server/storage", "internal/lint", "internal/console", "internal/pages", "internal/blame", "plugins", "admission", "initializer", "internal"},
 		"one file a command: serve runs a server, backup works on its data, and the others predict, explain and report; lint finds webhooks and versions as a server does"},
 	{"gatehousetest", nil, "what a test of an operator imports: client-go, and the program as a process"},
 	{"initializer", nil, "works through the API, like any controller"},

@@ -384,7 +384,7 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			case st == nil || st.calls == 0:
 				idle = append(idle, e.String())
 			default:
-				slow = append(slow, fmt.Sprintf("%s: %.0f calls, %.0f rejected, p50 %s, p99 %s", e.String(), st.calls, st.rejected, st.quantile(.5), st.quantile(.99)))
+				slow = append(slow, fmt.Sprintf("%s: called %.0f times, %.0f rejected, p50 %s, p99 %s", e.String(), st.calls, st.rejected, st.quantile(.5), st.quantile(.99)))
 			}
 		}
 	}
@@ -406,7 +406,7 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 		hidden = append(hidden, kind+": "+s.Hidden[kind])
 	}
 	f.Parts = []pages.Part{{Heading: "Webhooks, since the server started", Items: slow}, {Heading: "Never called since the server started", Items: head(idle)},
-		{Heading: "Servers", Items: names}, {Heading: "Not allowed", Items: hidden}, {Heading: "Not seen", Items: found.Unseen}}
+		{Heading: "Servers", Items: names}, {Heading: "Not allowed", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
 	return pages.OfFindings(f), nil
 }
 

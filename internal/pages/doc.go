@@ -10,7 +10,7 @@
 // Names, messages and objects come from users that may write to the API, and from webhooks. In HTML
 // html/template escapes all of them, and no page has a script: a page of its own has a
 // Content-Security-Policy that forbids everything but its own styles. In Markdown they stand in
-// code spans, in which nothing is markup and no one is mentioned.
+// code spans, in which nothing is markup and which mention no user.
 //
 // # Bounds
 //

@@ -23,6 +23,7 @@ async function show() {
     if (a.getAttribute("href") === "#/" + (views[parts[0]] ? parts[0] : "traces")) a.setAttribute("aria-current", "page");
     else a.removeAttribute("aria-current");
   }
+  scrollTo(0, 0);
   const room = element("div");
   main.replaceChildren(room);
   try {

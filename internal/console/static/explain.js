@@ -28,7 +28,7 @@ export async function show(room, parts, query, signal) {
     element("div", {}, ...manifest),
     element("div", { class: "row" },
       element("label", {}, "Operation", element("br"), operation), element("label", {}, "As user", element("br"), user), element("label", {}, "With groups", element("br"), groups),
-      element("label", {}, "Upload", element("br"), file), element("label", {}, all, " also what does not apply"), element("button", { class: "primary", id: "run" }, "Explain"))), answer);
+      element("label", {}, "Upload", element("br"), file), element("label", { class: "tick" }, all, " also what does not apply"), element("button", { class: "primary", id: "run" }, "Explain"))), answer);
 
   async function run() {
     sessionStorage.setItem("gatehouse.explain", JSON.stringify({ manifest: manifest[1].value, operation: operation.value, user: user.value, groups: groups.value, all: all.checked }));

@@ -6,9 +6,8 @@
 // webhooks that failed, and which initializers the object got. A Trace is plain data, and can
 // be read without the snapshot that it was made with.
 //
-// Package dispatch writes a Run while it runs its part of a plan, and hands the complete Run to
-// a Publisher. The Publisher adds the Run to the Trace of the request, if admission.Traced has
-// made one, and otherwise makes a Trace of this Run alone.
+// Package dispatch writes a Run while it runs its part of a plan. The Publisher adds the complete
+// Run to the Trace of the request, or makes a Trace of it alone.
 //
 // # Readers
 //

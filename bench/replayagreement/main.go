@@ -124,7 +124,9 @@ func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "server"), "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000")
+	s, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "server"), "--audit-policy-file="+policy, "--audit-log-path="+log, "--audit-log-maxsize=100000",
+		// Services of many requests get addresses.
+		"--service-cluster-ip-range=10.0.0.0/16")
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,9 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,10 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/duration"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
-	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+	"github.com/gatehouse-dev/gatehouse/internal/blame"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -70,70 +67,17 @@ itself, or was set by the server, or was set before the oldest trace.`,
 	return cmd
 }
 
-// blame is what is known of who set which fields of an object.
-type blame struct {
-	// Object is the object, as the command line names it, Namespace its namespace.
-	Object    string `json:"object"`
-	Namespace string `json:"namespace,omitempty"`
-	// Changes are in the order in which they were made.
-	Changes []change `json:"changes"`
-	// KnownSince is how far the traces of the server go back. Created reports whether the one
-	// of the object's creation is among them.
-	KnownSince *metav1.MicroTime `json:"knownSince,omitempty"`
-	Created    bool              `json:"created"`
-	// Unknown says what is not known, and why.
-	Unknown []string `json:"unknown,omitempty"`
-}
+// blamed is what is known of an object, as the command prints it.
+type blamed struct{ blame.Blame }
 
-// change is a field that somebody set.
-type change struct {
-	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace,
-	// move or copy; or merge for a field of an apply configuration.
-	Path string `json:"path"`
-	Op   string `json:"op"`
-	// Value is what was set, if the traces show it.
-	Value json.RawMessage `json:"value,omitempty"`
-	// Field is the path with elements of lists by what names them, as in
-	// spec.containers[name=web].image. Was is what the change replaced or removed; WasBytes is
-	// set instead when that is too large for traces.
-	Field    string          `json:"field,omitempty"`
-	Was      json.RawMessage `json:"was,omitempty"`
-	WasBytes int             `json:"wasBytes,omitempty"`
-	// Differences are the fields that the change gave another value, as far as the traces
-	// show both values.
-	Differences []fieldDifference `json:"differences,omitempty"`
-	// Plugin is the admission plugin, and By names who changed the field through it: a
-	// webhook as CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind
-	// says which: webhook, policy, initializer or plugin.
-	Plugin string `json:"plugin"`
-	By     string `json:"by"`
-	ByKind string `json:"byKind"`
-	// Now is same, changed or unknown.
-	Now string `json:"now"`
-	// Trace and Time are those of the request, Operation and User what it was.
-	Trace     string           `json:"trace"`
-	Time      metav1.MicroTime `json:"time"`
-	Operation string           `json:"operation"`
-	User      string           `json:"user,omitempty"`
+// records are those of some traces.
+func records(traces []*v1alpha1.AdmissionTrace) []*trace.Record {
+	list := make([]*trace.Record, len(traces))
+	for i, t := range traces {
+		list[i] = &t.Record
+	}
+	return list
 }
-
-// fieldDifference is a field that has another value after a change. A value is absent when
-// the field was not there.
-type fieldDifference struct {
-	Field  string          `json:"field"`
-	Before json.RawMessage `json:"before,omitempty"`
-	After  json.RawMessage `json:"after,omitempty"`
-	// Now is same, changed or unknown.
-	Now string `json:"now"`
-}
-
-// What can change a field.
-const (
-	byWebhook     = "webhook"
-	byPolicy      = "policy"
-	byInitializer = "initializer"
-	byPlugin      = "plugin"
-)
 
 func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 	s, err := o.open()
@@ -149,7 +93,7 @@ func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	r := kinds[0]
-	b := &blame{Object: r.GroupResource().String() + "/" + name, Changes: []change{}}
+	b := &blamed{blame.Blame{Object: r.GroupResource().String() + "/" + name, Changes: []blame.Change{}}}
 	all := s.all.Resource(admissionTraces)
 	var client interface {
 		List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
@@ -182,313 +126,16 @@ func (o *blameOptions) run(ctx context.Context, streams Streams) error {
 	case err != nil:
 		return err
 	}
-	b.judge(traces, object)
+	b.Judge(records(traces), object)
 	b.oldest(ctx, client)
 	if o.output != "text" {
-		return printAs(streams.Out, o.output, b)
+		return printAs(streams.Out, o.output, &b.Blame)
 	}
 	return b.print(streams.Out, streams.Err)
 }
 
-// judge takes the changes from the traces. object is nil when it cannot be read.
-func (b *blame) judge(traces []*v1alpha1.AdmissionTrace, object *unstructured.Unstructured) {
-	redacted, created := false, false
-	for _, t := range traces {
-		if t.Outcome != trace.OutcomeAllowed && t.Outcome != trace.OutcomeFailedOpen {
-			continue
-		}
-		if t.Request.Operation == "CONNECT" {
-			continue
-		}
-		if object != nil && t.Request.UID != "" && t.Request.UID != string(object.GetUID()) {
-			// An earlier object of the same name.
-			continue
-		}
-		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
-		steps := lastAttempt(t.Steps)
-		for i := range steps {
-			before := len(b.Changes)
-			b.step(t, &steps[i], object)
-			redacted = redacted || t.Redacted && len(b.Changes) > before
-		}
-	}
-	if redacted {
-		b.Unknown = append(b.Unknown, "values: the server leaves them out of traces")
-	}
-	b.Created = created
-	if object == nil {
-		return
-	}
-	if !created {
-		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
-	}
-}
-
-// lastAttempt returns the steps of the attempt that was stored. A write that met another one
-// is judged again, on the object as it is then.
-func lastAttempt(steps []trace.StepRecord) []trace.StepRecord {
-	for i := len(steps) - 1; i > 0; i-- {
-		if s, first := &steps[i], &steps[0]; s.Plugin == first.Plugin && s.Pass == first.Pass && s.Round == first.Round && s.Namespace == first.Namespace && s.Name == first.Name {
-			return steps[i:]
-		}
-	}
-	return steps
-}
-
-// step takes the changes from one step: what it gave the object to wait for, and what a
-// compiled-in plugin, an initializer, a policy or a webhook changed.
-func (b *blame) step(t *v1alpha1.AdmissionTrace, step *trace.StepRecord, object *unstructured.Unstructured) {
-	from := change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
-	for _, name := range step.Pending {
-		c := from
-		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, byInitializer
-		b.Changes = append(b.Changes, c)
-	}
-	// version is set when the paths are those of another version than the request's.
-	patched := func(patch []trace.PatchOperation, byKind, by, version string) {
-		for i := range patch {
-			p := &patch[i]
-			if p.Op == "test" {
-				continue
-			}
-			c := from
-			c.Path, c.Op, c.Value, c.By, c.ByKind = p.Path, p.Op, p.Value, by, byKind
-			c.Field, c.Was, c.WasBytes = p.Field, p.Was, p.WasBytes
-			seen, other := object, ""
-			switch {
-			case version != "":
-				other = version + " "
-			case t.Request.Subresource == "" || t.Request.Subresource == "status":
-				c.Now = now(object, p)
-			default:
-				other = t.Request.Subresource + " "
-			}
-			if other != "" {
-				// The paths are not those of the object.
-				seen, c.Path = nil, other+c.Path
-				if c.Field != "" {
-					c.Field = other + c.Field
-				}
-			}
-			c.Differences = differences(seen, p, c.Field)
-			b.Changes = append(b.Changes, c)
-		}
-	}
-	patched(step.Patch, byPlugin, step.Plugin, "")
-	patched(step.Written, byInitializer, strings.Join(step.Initializing, ", "), "")
-	for i := range step.Judgements {
-		j := &step.Judgements[i]
-		for k := range j.Evaluations {
-			for n := range j.Evaluations[k].Mutations {
-				if m := &j.Evaluations[k].Mutations[n]; m.Mutated {
-					patched(m.Patch, byPolicy, j.Policy.Configuration, otherVersion(j.Equivalent, j.Kind))
-				}
-			}
-		}
-	}
-	for i := range step.Calls {
-		c := &step.Calls[i]
-		patched(c.Patch, byWebhook, c.Webhook.Configuration+"/"+c.Webhook.Name, otherVersion(c.Equivalent, c.Kind))
-	}
-}
-
-// differences returns the fields that an operation gave another value; nil when the trace
-// does not show both values. object is nil when it does not show which it has.
-func differences(object *unstructured.Unstructured, p *trace.PatchOperation, field string) []fieldDifference {
-	if field == "" || p.WasBytes > 0 {
-		return nil
-	}
-	switch p.Op {
-	case "add", "replace":
-		if len(p.Value) == 0 {
-			return nil
-		}
-	case "remove":
-		if len(p.Was) == 0 {
-			return nil
-		}
-	default:
-		return nil
-	}
-	before, okBefore := decode(p.Was)
-	after, okAfter := decode(p.Value)
-	if !okBefore || !okAfter {
-		return nil
-	}
-	var list []fieldDifference
-	for _, d := range review.Differences(before, after) {
-		one := fieldDifference{Field: d.Field(field), Before: encode(d.Before), After: encode(d.After), Now: "unknown"}
-		if object != nil {
-			part, there := partOf(object, p, d.Path)
-			if there && d.After == nil && len(d.Path) > 0 && has(part, d.Before) {
-				// A default that was left out in a larger value, and filled in again.
-				continue
-			}
-			one.Now = nowAt(object, p, &d)
-		}
-		list = append(list, one)
-	}
-	return list
-}
-
-// nowAt reports whether the object has what an operation made of a part of its value.
-func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review.Difference) string {
-	if len(d.Path) == 0 {
-		return now(object, p)
-	}
-	part, ok := partOf(object, p, d.Path)
-	if ok == (d.After != nil) && (!ok || has(part, d.After)) {
-		return "same"
-	}
-	return "changed"
-}
-
-// partOf returns what a path below that of an operation leads to.
-func partOf(object *unstructured.Unstructured, p *trace.PatchOperation, path []review.Segment) (part any, ok bool) {
-	part, ok = at(object.Object, p.Path)
-	for i := 0; ok && i < len(path); i++ {
-		part, ok = path[i].Of(part)
-	}
-	return part, ok
-}
-
-// decode reads a value of a trace; none is nil.
-func decode(data json.RawMessage) (value any, ok bool) {
-	if len(data) == 0 {
-		return nil, true
-	}
-	err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value)
-	return value, err == nil
-}
-
-func encode(value any) json.RawMessage {
-	if value == nil {
-		return nil
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
-// otherVersion names the kind that a webhook or a policy saw the object in, when that is
-// not the kind of the request.
-func otherVersion(equivalent bool, kind trace.KindRecord) string {
-	if !equivalent {
-		return ""
-	}
-	return apiVersion(kind)
-}
-
-// now reports whether the object has what an operation set.
-func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
-	if object == nil {
-		return "unknown"
-	}
-	found, ok := at(object.Object, p.Path)
-	switch {
-	case p.Op == "remove":
-		if ok {
-			return "changed"
-		}
-		return "same"
-	case !ok && strings.HasSuffix(p.Path, "/-"):
-		return appended(object, p)
-	case !ok:
-		return "changed"
-	case len(p.Value) == 0:
-		return "unknown"
-	}
-	return sameAs(found, p.Value)
-}
-
-// appended reports whether a list has the element that was appended to it.
-func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string {
-	list, _ := at(object.Object, strings.TrimSuffix(p.Path, "/-"))
-	elements, ok := list.([]any)
-	if !ok {
-		return "changed"
-	}
-	if len(p.Value) == 0 {
-		return "unknown"
-	}
-	for _, element := range elements {
-		if sameAs(element, p.Value) == "same" {
-			return "same"
-		}
-	}
-	return "changed"
-}
-
-// sameAs compares a value of the object with one that was set. Members that were filled
-// in with defaults later make no difference.
-func sameAs(found any, set json.RawMessage) string {
-	want, ok := decode(set)
-	if !ok {
-		return "unknown"
-	}
-	if has(found, want) {
-		return "same"
-	}
-	return "changed"
-}
-
-func has(found, want any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		f, ok := found.(map[string]any)
-		if !ok {
-			return false
-		}
-		for key, value := range w {
-			if !has(f[key], value) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		f, ok := found.([]any)
-		return ok && slices.EqualFunc(f, w, has)
-	case int64:
-		f, ok := found.(float64)
-		return found == want || ok && f == float64(w)
-	case float64:
-		n, ok := found.(int64)
-		return found == want || ok && float64(n) == w
-	}
-	return found == want
-}
-
-// at returns what a JSON pointer leads to.
-func at(value any, pointer string) (any, bool) {
-	if pointer == "" {
-		return value, true
-	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for _, part := range strings.Split(pointer[1:], "/") {
-		switch v := value.(type) {
-		case map[string]any:
-			next, ok := v[unescape.Replace(part)]
-			if !ok {
-				return nil, false
-			}
-			value = next
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(v) {
-				return nil, false
-			}
-			value = v[i]
-		default:
-			return nil, false
-		}
-	}
-	return value, true
-}
-
 // oldest finds out how far the traces go back.
-func (b *blame) oldest(ctx context.Context, client interface {
+func (b *blamed) oldest(ctx context.Context, client interface {
 	List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error)
 }) {
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -515,7 +162,7 @@ const maxShown = 80
 
 // rows are the lines about a change: one for each field that has another value, or one for
 // the change when the traces do not show both values.
-func (c *change) rows() []row {
+func rowsOf(c *blame.Change) []row {
 	if len(c.Differences) > 0 {
 		rows := make([]row, len(c.Differences))
 		for i := range c.Differences {
@@ -540,7 +187,7 @@ func (c *change) rows() []row {
 	switch {
 	case c.WasBytes > 0 && c.Op != "remove":
 		r.change = fmt.Sprintf("%s, was %d bytes or more", c.Op, c.WasBytes)
-	case c.ByKind == byInitializer && c.Path == "/metadata/initializers":
+	case c.ByKind == blame.ByInitializer && c.Path == "/metadata/initializers":
 		r.change = "waits for it"
 	case c.Op == "merge":
 		r.change = "merged " + trace.Cut(string(c.Value), maxShown)
@@ -552,7 +199,7 @@ func (c *change) rows() []row {
 	return []row{r}
 }
 
-func (b *blame) print(out, notes io.Writer) error {
+func (b *blamed) print(out, notes io.Writer) error {
 	if len(b.Changes) == 0 {
 		terminal.Fprintf(notes, "No trace shows a change of %s by admission.\n", b.Object)
 	} else {
@@ -561,10 +208,10 @@ func (b *blame) print(out, notes io.Writer) error {
 		for i := range b.Changes {
 			c := &b.Changes[i]
 			by := c.By
-			if c.ByKind == byPolicy || c.ByKind == byInitializer {
+			if c.ByKind == blame.ByPolicy || c.ByKind == blame.ByInitializer {
 				by = c.ByKind + " " + by
 			}
-			for _, row := range c.rows() {
+			for _, row := range rowsOf(c) {
 				table.Row(row.field, row.change, by, row.now, c.Operation+" by "+c.User, duration.HumanDuration(time.Since(c.Time.Time)), c.Trace)
 			}
 		}

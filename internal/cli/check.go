@@ -136,11 +136,11 @@ policies, quotas and roles of a cluster, too. No webhook is called without
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.diff, "diff", false, "show what the server makes of each object; never the values of secrets")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, junit, github (workflow annotations) or gitlab (code quality)")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, html (a page), markdown, sarif, junit, github (workflow annotations) or gitlab (code quality)")
 		o.log.addFlags(f, "verbosity: 1 lists what was skipped; 2 and more also log what the server does")
 	})
 	completes(cmd, "missing-definitions", values(string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)))
-	completes(cmd, "output", values("text", "json", "sarif", "junit", "github", "gitlab"))
+	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"))
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func (o *checkOptions) configure(cmd *cobra.Command) error {
 
 // complete checks the command line.
 func (o *checkOptions) complete() error {
-	if err := oneOf("output", o.output, "text", "json", "sarif", "junit", "github", "gitlab"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "junit", "github", "gitlab"); err != nil {
 		return err
 	}
 	if err := oneOf("missing-definitions", o.missingDefinitions, string(check.MissingIsError), string(check.MissingIsWarning), string(check.MissingIsSkipped)); err != nil {
@@ -203,8 +203,8 @@ func (o *checkOptions) complete() error {
 		return usageError{errors.New("--service-address needs --call")}
 	case o.namespace == "":
 		return usageError{errors.New("--namespace must not be empty")}
-	case o.diff && o.output != "text" && o.output != "json":
-		return usageError{fmt.Errorf("--diff needs --output text or json: %s has no place for it", o.output)}
+	case o.diff && !slices.Contains([]string{"text", "json", "html"}, o.output):
+		return usageError{fmt.Errorf("--diff needs --output text, json or html: %s has no place for it", o.output)}
 	}
 	if i := slices.Index(o.paths, manifests.Stdin); i >= 0 && slices.Contains(o.paths[i+1:], manifests.Stdin) {
 		return usageError{errors.New("standard input can be read once only")}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -23,6 +24,8 @@ func (o *checkOptions) print(out io.Writer, r *check.Report) error {
 		}
 		_, err = terminal.Exact(out).Write(data)
 		return err
+	case "html", "markdown":
+		return checkView(r).Format(terminal.Exact(out), o.output)
 	case "sarif":
 		return printSARIF(terminal.Exact(out), r)
 	case "junit":
@@ -76,6 +79,60 @@ func counted(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
+// checkView is the page of a report.
+func checkView(r *check.Report) pages.View {
+	s := &r.Summary
+	f := pages.Findings{
+		Title: fmt.Sprintf("Check of %s in %s", counted(s.Objects, "object"), counted(s.Files, "file")),
+		Sums:  []pages.Sum{{Name: "accepted", N: s.Accepted}, {Name: "rejected", N: s.Rejected}, {Name: "errors", N: s.Errors}, {Name: "warnings", N: s.Warnings}},
+		Foot:  "By Kubernetes " + r.KubernetesVersion + ".",
+	}
+	for _, more := range []pages.Sum{{Name: "not checked", N: s.Unknown}, {Name: "skipped", N: s.Skipped}, {Name: "suppressed", N: s.Suppressed}} {
+		if more.N > 0 {
+			f.Sums = append(f.Sums, more)
+		}
+	}
+	for i := range r.Findings {
+		one := &r.Findings[i]
+		f.Findings = append(f.Findings, pages.Finding{Level: string(one.Level), Rule: one.Rule, Object: one.Object, Place: placeOf(one), Text: one.Text()})
+	}
+	for _, object := range r.Objects {
+		if object.Diff == "" {
+			continue
+		}
+		d := pages.Difference{Heading: object.Title(), Diff: object.Diff}
+		for _, c := range object.Changes {
+			d.Notes = append(d.Notes, "set by "+c.By+": "+strings.Join(c.Paths, ", "))
+		}
+		f.Changes = append(f.Changes, d)
+	}
+	var uncalled, skipped []string
+	for _, w := range r.Webhooks {
+		policy := ""
+		if w.FailurePolicy != "" {
+			policy = ", failure policy " + w.FailurePolicy
+		}
+		uncalled = append(uncalled, fmt.Sprintf("%s of %s, for %s%s", w.Webhook, w.Plugin, counted(w.Objects, "object"), policy))
+	}
+	for _, k := range r.Skipped {
+		skipped = append(skipped, place(k.File, k.Line, 0)+": "+k.Message)
+	}
+	f.Parts = []pages.Part{{Heading: "Not called", Items: uncalled}, {Heading: "Not seen", Items: notSeen(r)}, {Heading: "Skipped", Items: skipped}}
+	return pages.OfFindings(f)
+}
+
+// notSeen says what a check did not see.
+func notSeen(r *check.Report) []string {
+	notes := slices.Clone(r.Notes)
+	for _, u := range r.Unseen {
+		// The others are findings.
+		if u.Objects == 0 || u.Allowed {
+			notes = append(notes, u.Text())
+		}
+	}
+	return notes
+}
+
 // printText writes a report for people: a line for each finding, then what was not seen,
 // then the sum.
 func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
@@ -125,14 +182,7 @@ func (o *checkOptions) printText(out io.Writer, r *check.Report) error {
 	} else {
 		hints(b, r)
 	}
-	notes := slices.Clone(r.Notes)
-	for _, u := range r.Unseen {
-		// The others are findings.
-		if u.Objects == 0 || u.Allowed {
-			notes = append(notes, u.Text())
-		}
-	}
-	for i, note := range notes {
+	for i, note := range notSeen(r) {
 		if i == 0 {
 			terminal.Fprintf(b, "Not seen:\n")
 		}

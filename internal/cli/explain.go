@@ -127,7 +127,7 @@ command lists as unknown what it cannot read.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.BoolVar(&o.all, "all", false, "include what does not apply, with the reason")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json or yaml")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, html (a page) or markdown")
 		f.BoolVar(&o.exitCode, "exit-code", false, "exit with 3 if a request would be rejected")
 		f.BoolVar(&o.rbac, "rbac", false, "print the ClusterRole that explaining needs, and do nothing else")
 	})
@@ -145,7 +145,7 @@ command lists as unknown what it cannot read.`,
 	o.cluster = newCluster(cmd)
 	completesObject(cmd, o.cluster.kindNames, o.cluster.objectNames(cmd))
 	completes(cmd, "operation", values("CREATE", "UPDATE", "DELETE", "CONNECT"))
-	completes(cmd, "output", values("text", "json", "yaml"))
+	completes(cmd, "output", values("text", "json", "yaml", "html", "markdown"))
 	completes(cmd, "enable-admission-plugins", pluginNames)
 	completes(cmd, "disable-admission-plugins", pluginNames)
 	return cmd
@@ -170,7 +170,7 @@ func (o *explainOptions) complete() error {
 	if err := oneOf("operation", o.operation, "CREATE", "UPDATE", "DELETE", "CONNECT"); err != nil {
 		return err
 	}
-	if err := oneOf("output", o.output, "text", "json", "yaml"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "yaml", "html", "markdown"); err != nil {
 		return err
 	}
 	var err error
@@ -257,10 +257,13 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 		}
 	}
 	shown.End()
-	if o.output != "text" {
-		err = printExplanations(streams.Out, o.output, found)
-	} else {
+	switch o.output {
+	case "text":
 		err = printAll(streams.Out, &o.release, found, headings)
+	case "html", "markdown":
+		err = viewOf(found, headings).Format(terminal.Exact(streams.Out), o.output)
+	default:
+		err = printExplanations(streams.Out, o.output, found)
 	}
 	if err == nil && o.exitCode && slices.ContainsFunc(found, rejected) {
 		return exitStatus(exitRejected)

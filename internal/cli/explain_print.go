@@ -7,13 +7,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
-	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/replicas/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -36,6 +35,18 @@ func printExplanations(out io.Writer, format string, found []*v1alpha1.Admission
 	}
 	_, err = terminal.Exact(out).Write(data)
 	return err
+}
+
+// viewOf is the page of explanations, each with its heading.
+func viewOf(found []*v1alpha1.AdmissionExplanation, headings []string) pages.View {
+	list := make([]pages.Explained, len(found))
+	for i, e := range found {
+		list[i] = pages.Explained{Heading: headings[i], Asked: asked(e), Plan: e.Status.Plan}
+		if e.Status.Error != nil {
+			list[i].Error = e.Status.Error.Message
+		}
+	}
+	return pages.OfPlans(list, pages.Links{})
 }
 
 // printAll writes explanations for people, each with its heading, and what holds for all of them.
@@ -61,7 +72,7 @@ func printAll(out io.Writer, as *kubernetesRelease, found []*v1alpha1.AdmissionE
 		case e.Status.Plan == nil:
 			bad = append(bad, asked(e))
 		default:
-			bad = append(bad, fmt.Sprintf("%s (%s)", subjectOf(&e.Status.Plan.Request), e.Status.Plan.RejectedBy()))
+			bad = append(bad, fmt.Sprintf("%s (%s)", pages.Subject(&e.Status.Plan.Request), e.Status.Plan.RejectedBy()))
 		}
 	}
 	if len(found) > 1 {
@@ -100,11 +111,11 @@ func printExplanation(b *terminal.Page, e *v1alpha1.AdmissionExplanation, notes 
 		terminal.Fprintf(b, "%s: %s\n", terminal.Paint(terminal.Red, "Rejected before admission"), terminal.Indented(message, "  "))
 		return
 	}
-	terminal.Fprintf(b, "%s\n", title(&p.Request))
+	terminal.Fprintf(b, "%s\n", pages.About(&p.Request))
 	fmt.Fprintln(b)
 	printSteps(b, p)
 	if p.WorstCaseSeconds > 0 {
-		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", seconds(p.WorstCaseSeconds))
+		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", pages.Seconds(p.WorstCaseSeconds))
 	}
 	printNotes(b, "Unknown to this plan", notes)
 	fmt.Fprintln(b)
@@ -132,35 +143,6 @@ func printNotes(b *terminal.Page, title string, notes []string) {
 		}
 		terminal.Fprintf(b, "  - %s\n", note)
 	}
-}
-
-// title says what a request is about: CREATE Deployment shop/web (apps/v1 deployments),
-// by alice.
-func title(r *plan.About) string {
-	resource := r.Resource
-	if r.Subresource != "" {
-		resource += "/" + r.Subresource
-	}
-	s := fmt.Sprintf("%s %s (%s %s)", r.Operation, subjectOf(r), r.APIVersion, resource)
-	if r.User != "" {
-		s += ", by " + r.User
-	}
-	if r.DryRun {
-		s += ", as a dry run"
-	}
-	return s
-}
-
-// subjectOf names the object of a request: Deployment shop/web.
-func subjectOf(r *plan.About) string {
-	name := r.Name
-	if name == "" {
-		name = "(no name yet)"
-	}
-	if r.Namespace != "" && r.Resource != "namespaces" {
-		name = path.Join(r.Namespace, name)
-	}
-	return r.Kind + " " + name
 }
 
 // asked is the title of a request that has no plan.
@@ -195,60 +177,10 @@ func printSteps(b *terminal.Page, p *plan.Plan) {
 			as = s.As.APIVersion + " " + s.As.Kind
 		}
 		if s.TimeoutSeconds > 0 {
-			timeout = seconds(s.TimeoutSeconds)
+			timeout = pages.Seconds(s.TimeoutSeconds)
 		}
-		table.Row(number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(remarks(s), "; "))
+		table.Row(number, s.Pass, s.Effect, by, as, s.FailurePolicy, timeout, strings.Join(pages.Remarks(s), "; "))
 	}
 	// A page takes everything.
 	_ = table.Print(b)
 }
-
-// remarks say why a step is what it is.
-func remarks(s *plan.Step) []string {
-	var list []string
-	if s.Reason != nil {
-		list = append(list, s.Reason.Message)
-	} else if summary := s.Summary(); summary != "" {
-		list = append(list, summary)
-	}
-	if len(s.Patch) > 0 {
-		list = append(list, "changes "+strings.Join(changedFields(s.Patch), ", "))
-	}
-	list = append(list, s.Details()...)
-	rule := ""
-	if s.Rule != nil {
-		rule = fmt.Sprintf("rule %d", *s.Rule+1)
-	}
-	if s.Location != nil {
-		rule = strings.TrimSpace(rule + " at " + s.Location.String())
-	}
-	if rule != "" {
-		list = append(list, rule)
-	}
-	if s.As != nil && s.As.Equivalent {
-		list = append(list, "converted: the rule is about an equivalent resource")
-	}
-	if s.MayGoAhead {
-		list = append(list, "may be called ahead of its turn")
-	}
-	if s.MayReinvoke {
-		list = append(list, "may be called again")
-	}
-	return append(list, s.Notes...)
-}
-
-// changedFields lists the paths of a patch.
-func changedFields(patch json.RawMessage) []string {
-	var operations []trace.PatchOperation
-	if err := json.Unmarshal(patch, &operations); err != nil {
-		return []string{"the object"}
-	}
-	paths := make([]string, len(operations))
-	for i := range operations {
-		paths[i] = operations[i].Path
-	}
-	return paths
-}
-
-// seconds writes a number of seconds as a duration.
-func seconds(n float64) string { return (time.Duration(n * float64(time.Second))).String() }

@@ -105,6 +105,9 @@ webhook or a policy is in force as soon as its registration is acknowledged:
   kube-apiserver --etcd-servers http://127.0.0.1:2379 --cert-dir /tmp/certs \
     --secure-port 6443 --client-ca-file ca.crt --authorization-mode RBAC`
 	k.addFlags(cmd)
+	if err := cmd.Flags().MarkHidden("console"); err != nil {
+		panic(err)
+	}
 	setDefault(cmd, "allow-privileged", "false")
 	setDefault(cmd, "admission-consistency", "strict")
 	// Suites begin to serve webhooks after they registered them.
@@ -190,6 +193,8 @@ func (k *kubeAPIServer) apply(flags *pflag.FlagSet, o *serveOptions, warnings io
 	}
 	warnOfIdleGates(s.FeatureGates, warn)
 	s.UnsafeNoFsync, s.EndAtOnce = true, true
+	// A kube-apiserver has no such page.
+	s.Console = false
 	s.EventTTL, s.NodePorts = k.eventTTL, k.nodePorts
 	chooseAdmission(s, warn)
 	chooseAddresses(s, warn)

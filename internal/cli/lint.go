@@ -119,7 +119,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
 		f.SortFlags = false
 		f.StringVar(&o.level, "level", "note", "least `level` of findings that are printed: error, warning or note")
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, sarif, github (workflow annotations) or gitlab (code quality)")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, html (a page), markdown, sarif, github (workflow annotations) or gitlab (code quality)")
 		f.IntVarP(&o.verbosity, "v", "v", 0, "verbosity: 1 lists the rules that were checked")
 	})
 	o.cluster = &cluster{flags: genericclioptions.NewConfigFlags(true)}
@@ -132,7 +132,7 @@ findings of level error, or a file cannot be read or parsed.`,
 	completes(cmd, "explain", ruleNames)
 	completes(cmd, "disable", ruleNames)
 	completes(cmd, "level", values("error", "warning", "note"))
-	completes(cmd, "output", values("text", "json", "sarif", "github", "gitlab"))
+	completes(cmd, "output", values("text", "json", "html", "markdown", "sarif", "github", "gitlab"))
 	return cmd
 }
 
@@ -173,7 +173,7 @@ func (o *lintOptions) complete() error {
 	if err := oneOf("level", o.level, "error", "warning", "note"); err != nil {
 		return err
 	}
-	if err := oneOf("output", o.output, "text", "json", "sarif", "github", "gitlab"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "html", "markdown", "sarif", "github", "gitlab"); err != nil {
 		return err
 	}
 	var err error

@@ -278,7 +278,8 @@ steps:
 ` + "`--level warning`" + ` leaves out notes, ` + "`--level error`" + ` all but errors. ` + "`-o json`" + ` has the fields
 ` + "`findings` (`rule`, `level`, `message`, `object`, `field`, `file`, `line`, `column`), `checked` and `unseen`" + `. ` + "`-o github`" + `
 prints workflow commands, which GitHub shows at the lines of a pull request, and ` + "`-o gitlab`" + ` a code
-quality report.
+quality report. ` + "`-o html`" + ` writes a page that needs nothing from elsewhere, to attach to a run, and
+` + "`-o markdown`" + ` the same for a job summary or a pull request.
 
 ## Accept findings
 

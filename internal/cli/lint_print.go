@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/lint"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/sarif"
 	"github.com/gatehouse-dev/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
@@ -71,6 +72,8 @@ func (r *lintReport) print(out io.Writer, format string, least lint.Level, verbo
 	switch format {
 	case "json":
 		return r.printJSON(terminal.Exact(out), list)
+	case "html", "markdown":
+		return r.view(list).Format(terminal.Exact(out), format)
 	case "sarif":
 		return r.printSARIF(terminal.Exact(out), list)
 	case "github":
@@ -89,6 +92,30 @@ func annotationsOfLint(list []placed) []annotation {
 		annotations[i] = annotation{level: string(p.Level), rule: p.Rule, object: p.title(), message: p.Message + ".", file: p.File, line: p.Line, column: p.Column}
 	}
 	return annotations
+}
+
+// view is the page of a report.
+func (r *lintReport) view(list []placed) pages.View {
+	f := pages.Findings{
+		Title: "What is dangerous in " + r.subject,
+		Sums:  []pages.Sum{{Name: "errors", N: r.Count(lint.Error)}, {Name: "warnings", N: r.Count(lint.Warning)}, {Name: "notes", N: r.Count(lint.Note)}, {Name: "rules checked", N: len(r.Checked)}},
+		Parts: []pages.Part{{Heading: "Without effect", Items: r.idle}, {Heading: "Not seen", Items: r.Unseen}},
+	}
+	if n := len(r.suppressed); n > 0 {
+		f.Sums = append(f.Sums, pages.Sum{Name: "suppressed", N: n})
+	}
+	for i := range list {
+		p := &list[i]
+		one := pages.Finding{Level: string(p.Level), Rule: p.Rule, About: rulesURI + p.Rule + ".md", Object: p.title(), Text: p.Message + "."}
+		if p.Field != "" {
+			one.Text = p.Field + ": " + one.Text
+		}
+		if p.File != "" {
+			one.Place = place(p.File, p.Line, p.Column)
+		}
+		f.Findings = append(f.Findings, one)
+	}
+	return pages.OfFindings(f)
 }
 
 func (r *lintReport) printText(out io.Writer, list []placed, verbosity int) error {

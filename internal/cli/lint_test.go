@@ -247,3 +247,21 @@ func TestLintFailsOnWhatItCannotRead(t *testing.T) {
 		})
 	}
 }
+
+// A page and a Markdown text have the findings, their places and the counts.
+func TestLintPages(t *testing.T) {
+	for format, want := range map[string][]string{
+		"html":     {"<!doctype html>", "errors", "hooks.yaml:", "/docs/lint/"},
+		"markdown": {"# What is dangerous in 1 webhook", "| level | where | what | rule |", "| error | `"},
+	} {
+		out, code := lintRun(t, lintExample, "-o", format)
+		if code != exitError {
+			t.Errorf("%s: exit code %d", format, code)
+		}
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				t.Errorf("%s: the output has no %q:\n%s", format, text, out)
+			}
+		}
+	}
+}

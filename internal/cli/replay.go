@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/offline"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/recorded"
@@ -202,7 +203,7 @@ func (o *replayOptions) run(ctx context.Context, streams Streams) error {
 		return exitStatus(exitUsage)
 	}
 	if o.log.verbosity > 0 {
-		terminal.Fprintf(streams.Err, "judged in %s\n", brief(time.Since(begin).Microseconds()))
+		terminal.Fprintf(streams.Err, "judged in %s\n", pages.Brief(time.Since(begin).Microseconds()))
 	}
 	return nil
 }

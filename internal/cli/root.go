@@ -110,6 +110,7 @@ commands explain, lint, check and snapshot work with any Kubernetes cluster.`,
 	} {
 		root.AddCommand(command(streams))
 	}
+	root.AddCommand(newConsole(streams))
 	root.AddCommand(helpTopics()...)
 	return root
 }

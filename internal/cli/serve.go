@@ -146,6 +146,7 @@ requests and exits with 0.`,
 		f.IntVar(&s.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", d.MaxMutatingRequestsInFlight, "maximum concurrent requests that write; the server rejects further ones with 429")
 		f.StringVar(&s.ServiceClusterIPRange, "service-cluster-ip-range", d.ServiceClusterIPRange, "IP range for the cluster IPs of services")
 		f.BoolVar(&allowPrivileged, "allow-privileged", true, "accept pods with privileged containers")
+		f.BoolVar(&s.Console, "console", true, "serve a page for the browser at /console/; it shows a viewer what the viewer may read by the API")
 		f.BoolVar(&o.test, "test", false, "a server for tests: a temporary data directory and any free port unless flags name others, no fsync, strict consistency, no breaker, and traces that say why webhooks were not called; it ends at once, and with the process that started it")
 	})
 	addSection(cmd, "Log and debugging", func(f *pflag.FlagSet) {

@@ -32,6 +32,7 @@ func TestServeParsesTheContract(t *testing.T) {
 	t.Setenv(dataDirVariable, "")
 	with := func(change func(*server.Options)) server.Options {
 		o := server.Options{
+			Console: true,
 			DataDir: "./gatehouse.data", BindAddress: "127.0.0.1", SecurePort: 6443, EtcdPrefix: "/registry",
 			MinFreeDisk: 128 << 20, EtcdQuota: 8 << 30, BackupKeep: 10,
 			ServiceClusterIPRange: "10.0.0.0/24",

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 	"github.com/gatehouse-dev/gatehouse/internal/server/reporting/traces/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -81,7 +82,10 @@ requests that continued although a webhook failed, longer than the rest.`,
   gatehouse trace --webhook quota.example.com --outcome Failed -A
 
   # the five requests that took longest
-  gatehouse trace --slowest 5 -A`,
+  gatehouse trace --slowest 5 -A
+
+  # a page to attach to an issue: the time line, what each step changed, why it was rejected
+  gatehouse trace 5d1f0c6b2a9e4d37 -o html > trace.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
@@ -117,18 +121,18 @@ requests that continued although a webhook failed, longer than the rest.`,
 		f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "requests in all namespaces and in none")
 	})
 	addSection(cmd, "Output", func(f *pflag.FlagSet) {
-		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, or jsonl: one trace a line, for 'gatehouse replay'")
+		f.StringVarP(&o.output, "output", "o", "text", "text, json, yaml, html (a page), markdown, or jsonl: one trace a line, for 'gatehouse replay'")
 	})
 	o.cluster = newCluster(cmd)
 	completes(cmd, "outcome", outcomeNames)
-	completes(cmd, "output", values("text", "json", "yaml", "jsonl"))
+	completes(cmd, "output", values("text", "json", "yaml", "jsonl", "html", "markdown"))
 	completesArguments(cmd, func() []string { return o.cluster.objectNames(cmd)("admissiontraces.gatehouse.dev") })
 	return cmd
 }
 
 // check says what does not go together.
 func (o *traceOptions) check() error {
-	if err := oneOf("output", o.output, "text", "json", "yaml", "jsonl"); err != nil {
+	if err := oneOf("output", o.output, "text", "json", "yaml", "jsonl", "html", "markdown"); err != nil {
 		return err
 	}
 	outcomes := outcomeNames()
@@ -143,6 +147,8 @@ func (o *traceOptions) check() error {
 	switch {
 	case o.id != "" && (o.follow || o.auditID != "" || o.webhook != "" || o.outcome != "" || o.user != ""):
 		return usageError{errors.New("an ID names one request: leave out the flags that select requests")}
+	case o.follow && (o.output == "html" || o.output == "markdown"):
+		return usageError{fmt.Errorf("--follow never ends, and --output %s is a whole page: leave out one of them", o.output)}
 	case o.follow && o.bySlowness:
 		return usageError{errors.New("--follow and --slowest exclude each other")}
 	}
@@ -173,12 +179,15 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 		if o.output == "jsonl" {
 			return json.NewEncoder(terminal.Exact(streams.Out)).Encode(t.Object)
 		}
-		if o.output != "text" {
+		if o.output == "json" || o.output == "yaml" {
 			return printAs(streams.Out, o.output, t.Object)
 		}
 		decoded, err := decodeTrace(t)
 		if err != nil {
 			return err
+		}
+		if o.output != "text" {
+			return pages.OfTrace(&decoded.Record, pages.Links{}).Format(terminal.Exact(streams.Out), o.output)
 		}
 		printTrace(streams.Out, &decoded.Record)
 		return nil
@@ -218,8 +227,19 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 		}
 		return nil
 	}
-	if o.output != "text" {
+	switch o.output {
+	case "json", "yaml":
 		return printAs(streams.Out, o.output, list.UnstructuredContent())
+	case "html", "markdown":
+		records := make([]*trace.Record, len(items))
+		for i, t := range items {
+			records[i] = &t.Record
+		}
+		if o.slowest > 0 {
+			// The page begins with the last one.
+			slices.Reverse(records)
+		}
+		return pages.OfTraces(records).Format(terminal.Exact(streams.Out), o.output)
 	}
 	if len(items) == 0 {
 		fmt.Fprintln(streams.Err, "No trace matches. The server keeps the traces of the latest writes that it handled.")
@@ -236,7 +256,7 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 	table := terminal.NewTable(columns...)
 	for _, t := range items {
 		cells := []any{t.ID, t.Request.Operation, t.Request.Object(), outcomePainted(t.Outcome), t.Reviews(),
-			brief(t.TotalMicros), brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
+			pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros), duration.HumanDuration(time.Since(t.Start.Time))}
 		if o.allNamespaces {
 			cells = append([]any{t.Namespace}, cells...)
 		}
@@ -383,7 +403,7 @@ func (o *traceOptions) follows(out io.Writer, u *unstructured.Unstructured) erro
 		place = " in " + t.Namespace
 	}
 	_, err = terminal.Fprintf(out, "%s %s %s %s%s by %s: %s, %s, %s\n", t.Start.Local().Format("15:04:05.000"), t.ID, t.Request.Operation,
-		t.Request.Object(), place, t.Request.User, t.Outcome, count(t.Reviews(), "review"), brief(t.TotalMicros))
+		t.Request.Object(), place, t.Request.User, t.Outcome, count(t.Reviews(), "review"), pages.Brief(t.TotalMicros))
 	return err
 }
 
@@ -402,22 +422,6 @@ func printAs(out io.Writer, format string, v any) error {
 	return err
 }
 
-// brief is a time of so many microseconds, in three digits.
-func brief(micros int64) string {
-	d := time.Duration(micros) * time.Microsecond
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond).String()
-	case d >= 10*time.Millisecond:
-		return d.Round(100 * time.Microsecond).String()
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond).String()
-	}
-	return d.String()
-}
-
 // printTrace prints all of one trace.
 func printTrace(out io.Writer, t *trace.Record) {
 	r := &t.Request
@@ -431,7 +435,7 @@ func printTrace(out io.Writer, t *trace.Record) {
 	if r.DryRun {
 		fmt.Fprint(out, ", dry run")
 	}
-	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, brief(t.TotalMicros), brief(t.OwnMicros))
+	terminal.Fprintf(out, "\n%s, %s in total, %s of it in admission itself\n", t.Outcome, pages.Brief(t.TotalMicros), pages.Brief(t.OwnMicros))
 	terminal.Fprintf(out, "trace %s, at %s", t.ID, t.Start.UTC().Format(time.RFC3339Nano))
 	if t.AuditID != "" {
 		terminal.Fprintf(out, ", audit ID %s", t.AuditID)
@@ -465,7 +469,7 @@ func printStep(out io.Writer, s *trace.StepRecord, named bool) {
 	if named && s.Name != "" {
 		terminal.Fprintf(out, ", %s", s.Name)
 	}
-	terminal.Fprintf(out, ": %s", brief(s.Micros))
+	terminal.Fprintf(out, ": %s", pages.Brief(s.Micros))
 	switch {
 	case len(s.Patch) > 0:
 		fmt.Fprint(out, ", changed the object")
@@ -542,7 +546,7 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 		if e.MoreBindings > 0 {
 			terminal.Fprintf(out, " and %d more", e.MoreBindings)
 		}
-		terminal.Fprintf(out, ": %s, cost %d", brief(e.Micros), e.Cost)
+		terminal.Fprintf(out, ": %s, cost %d", pages.Brief(e.Micros), e.Cost)
 		if e.FalseCondition != "" {
 			terminal.Fprintf(out, ", match condition %q is false", e.FalseCondition)
 		}
@@ -593,7 +597,7 @@ func printJudgement(out io.Writer, j *trace.JudgementRecord) {
 }
 
 func printCall(out io.Writer, c *trace.CallRecord, note string) {
-	terminal.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, brief(c.Micros))
+	terminal.Fprintf(out, "  %s/%s: %s, %s", c.Webhook.Configuration, c.Webhook.Name, c.Verdict, pages.Brief(c.Micros))
 	if c.Turn != trace.InTurn.String() && note == "" {
 		terminal.Fprintf(out, ", called %s", map[string]string{trace.Ahead.String(): "ahead of its turn", trace.Again.String(): "twice"}[c.Turn])
 	}

@@ -97,6 +97,9 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	if s.Rehearsals {
 		config.Authorization.Authorizer = rehearsalAuthorizer{config.Authorization.Authorizer}
 	}
+	if s.Console {
+		config.Authorization.Authorizer = drawingAuthorizer{config.Authorization.Authorizer}
+	}
 	if err := s.Audit.ApplyTo(config); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
@@ -167,6 +170,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		},
 		room.Doorway,
 		stack.Handler,
+		s.console,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
 		deadline.Handler,
 		stack.Handler,

@@ -177,6 +177,10 @@ type Options struct {
 	// FakeNodes is how many nodes there are that only exist as objects, for tests: pods
 	// are bound to them and become ready. 0 means none.
 	FakeNodes int
+	// Console serves the console at /console/: files that need no credentials and hold no data, and
+	// drawings of what authenticated clients send.
+	Console bool
+
 	// HintsAtMissing has the server write an event for a workload whose controller does not run,
 	// and for a pod without a node. The event says what would have to run.
 	HintsAtMissing bool

@@ -3,13 +3,13 @@ package suite
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
 )
 
 // HTML writes a page with the source of each file, its expressions coloured by what was seen of
@@ -30,10 +30,10 @@ func (c *Coverage) HTML(w io.Writer) error {
 		f.paint()
 	}
 	taken, all := c.Total()
-	return coveragePage.Execute(w, struct {
+	return pages.Of(fmt.Sprintf("Coverage of admission: %d %%", percent(taken, all)), "coverage", struct {
 		Percent, Taken, All int
 		Files               []*coveredFile
-	}{percent(taken, all), taken, all, list})
+	}{percent(taken, all), taken, all, list}).HTML(w)
 }
 
 // coveredFile is a file on the page.
@@ -280,18 +280,3 @@ func (c *Covered) segments() []segment {
 	part.Text = c.Text[last:]
 	return append(list, part)
 }
-
-var coveragePage = template.Must(template.New("coverage").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Coverage of admission</title><style>
-body{font:14px/1.5 sans-serif;margin:2em}pre{margin:0}h2{margin-top:2em}
-.all{background:#d4f5d4}.some{background:#fff2b8}.none{background:#ffd6d6}
-.source{border:1px solid #ddd;padding:.5em;overflow-x:auto}
-.n{display:inline-block;width:4em;padding-right:.5em;margin-right:.5em;text-align:right;color:#666}
-</style></head><body><h1>Coverage of admission: {{.Percent}} %</h1><p>{{.Taken}} of {{.All}} ways were taken.
-<span class="all">Both ways</span> <span class="some">one way</span> <span class="none">never</span></p>
-{{range .Files}}<h2>{{.Name}}: {{.Percent}} %</h2>
-{{if .Lines}}<div class="source">{{range .Lines}}<pre><span class="n {{.Class}}" title="{{.Title}}">{{.Number}}</span>{{range .Segments}}{{if .Class}}<span class="{{.Class}}" title="{{.Title}}">{{.Text}}</span>{{else}}{{.Text}}{{end}}{{end}}
-</pre>{{end}}</div>{{end}}
-<ul>{{range .Items}}<li><span class="{{.Class}}">{{.Percent}} %</span> {{.Owner}}, line {{.Line}}: {{.Field}} ({{.State}})</li>
-{{end}}</ul>{{end}}</body></html>
-`))

@@ -70,7 +70,7 @@ func TestThePageShowsTheSource(t *testing.T) {
 		"&lt;a comment&gt;", `expression: <span class="all" title="ä: 1 times true, 2 times false; ä &amp;&amp; b: 1 times true, 2 times false">ä &amp;&amp; </span>` +
 			`<span class="some" title="b: 1 times true, 0 times false">b</span>`,
 		`<span class="none" title="never reached">c ||</span>`, `  <span class="none" title="never reached">d</span>`,
-		`<span class="n some" title="expression of P p: both">2</span>`, `<span class="n none" title="other of P p: never">3</span>other: |`,
+		`<span class="n some" title="expression of P p: both">2</span>`, `<span class="n none" title="other of P p: never">3</span><span class="t">other: |`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %s:\n%s", want, page)

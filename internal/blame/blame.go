@@ -1,0 +1,380 @@
+package blame
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/review"
+)
+
+// Blame is what is known of who set which fields of an object.
+type Blame struct {
+	// Object is the object, as the command line names it, Namespace its namespace.
+	Object    string `json:"object"`
+	Namespace string `json:"namespace,omitempty"`
+	// Changes are in the order in which they were made.
+	Changes []Change `json:"changes"`
+	// KnownSince is how far the traces of the server go back. Created reports whether the one
+	// of the object's creation is among them.
+	KnownSince *metav1.MicroTime `json:"knownSince,omitempty"`
+	Created    bool              `json:"created"`
+	// Unknown says what is not known, and why.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// Change is a field that somebody set.
+type Change struct {
+	// Path is a JSON pointer. Op is the operation of the patch: add, remove, replace,
+	// move or copy; or merge for a field of an apply configuration.
+	Path string `json:"path"`
+	Op   string `json:"op"`
+	// Value is what was set, if the traces show it.
+	Value json.RawMessage `json:"value,omitempty"`
+	// Field is the path with elements of lists by what names them, as in
+	// spec.containers[name=web].image. Was is what the change replaced or removed; WasBytes is
+	// set instead when that is too large for traces.
+	Field    string          `json:"field,omitempty"`
+	Was      json.RawMessage `json:"was,omitempty"`
+	WasBytes int             `json:"wasBytes,omitempty"`
+	// Differences are the fields that the change gave another value, as far as the traces
+	// show both values.
+	Differences []Difference `json:"differences,omitempty"`
+	// Plugin is the admission plugin, and By names who changed the field through it: a
+	// webhook as CONFIGURATION/NAME, a policy, an initializer, or the plugin itself. ByKind
+	// says which: webhook, policy, initializer or plugin.
+	Plugin string `json:"plugin"`
+	By     string `json:"by"`
+	ByKind string `json:"byKind"`
+	// Now is same, changed or unknown.
+	Now string `json:"now"`
+	// Trace and Time are those of the request, Operation and User what it was.
+	Trace     string           `json:"trace"`
+	Time      metav1.MicroTime `json:"time"`
+	Operation string           `json:"operation"`
+	User      string           `json:"user,omitempty"`
+}
+
+// Difference is a field that has another value after a change. A value is absent when
+// the field was not there.
+type Difference struct {
+	Field  string          `json:"field"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	// Now is same, changed or unknown.
+	Now string `json:"now"`
+}
+
+// What can change a field, as ByKind of a Change says it.
+const (
+	ByWebhook     = "webhook"
+	ByPolicy      = "policy"
+	ByInitializer = "initializer"
+	ByPlugin      = "plugin"
+)
+
+// Judge takes the changes from the traces. object is nil when it cannot be read.
+func (b *Blame) Judge(traces []*trace.Record, object *unstructured.Unstructured) {
+	redacted, created := false, false
+	for _, t := range traces {
+		if t.Outcome != trace.OutcomeAllowed && t.Outcome != trace.OutcomeFailedOpen {
+			continue
+		}
+		if t.Request.Operation == "CONNECT" {
+			continue
+		}
+		if object != nil && t.Request.UID != "" && t.Request.UID != string(object.GetUID()) {
+			// An earlier object of the same name.
+			continue
+		}
+		created = created || t.Request.Operation == "CREATE" && t.Request.Subresource == ""
+		steps := lastAttempt(t.Steps)
+		for i := range steps {
+			before := len(b.Changes)
+			b.step(t, &steps[i], object)
+			redacted = redacted || t.Redacted && len(b.Changes) > before
+		}
+	}
+	if redacted {
+		b.Unknown = append(b.Unknown, "values: the server leaves them out of traces")
+	}
+	b.Created = created
+	if object == nil {
+		return
+	}
+	if !created {
+		b.Unknown = append(b.Unknown, fmt.Sprintf("what was set when the object was created at %s: no trace covers that time", object.GetCreationTimestamp().UTC().Format(time.RFC3339)))
+	}
+}
+
+// lastAttempt returns the steps of the attempt that was stored. A write that met another one
+// is judged again, on the object as it is then.
+func lastAttempt(steps []trace.StepRecord) []trace.StepRecord {
+	for i := len(steps) - 1; i > 0; i-- {
+		if s, first := &steps[i], &steps[0]; s.Plugin == first.Plugin && s.Pass == first.Pass && s.Round == first.Round && s.Namespace == first.Namespace && s.Name == first.Name {
+			return steps[i:]
+		}
+	}
+	return steps
+}
+
+// step takes the changes from one step: what it gave the object to wait for, and what a
+// compiled-in plugin, an initializer, a policy or a webhook changed.
+func (b *Blame) step(t *trace.Record, step *trace.StepRecord, object *unstructured.Unstructured) {
+	from := Change{Plugin: step.Plugin, Trace: t.ID, Time: t.Start, Operation: t.Request.Operation, User: t.Request.User, Now: "unknown"}
+	for _, name := range step.Pending {
+		c := from
+		c.Path, c.Op, c.By, c.ByKind = "/metadata/initializers", "add", name, ByInitializer
+		b.Changes = append(b.Changes, c)
+	}
+	// version is set when the paths are those of another version than the request's.
+	patched := func(patch []trace.PatchOperation, byKind, by, version string) {
+		for i := range patch {
+			p := &patch[i]
+			if p.Op == "test" {
+				continue
+			}
+			c := from
+			c.Path, c.Op, c.Value, c.By, c.ByKind = p.Path, p.Op, p.Value, by, byKind
+			c.Field, c.Was, c.WasBytes = p.Field, p.Was, p.WasBytes
+			seen, other := object, ""
+			switch {
+			case version != "":
+				other = version + " "
+			case t.Request.Subresource == "" || t.Request.Subresource == "status":
+				c.Now = now(object, p)
+			default:
+				other = t.Request.Subresource + " "
+			}
+			if other != "" {
+				// The paths are not those of the object.
+				seen, c.Path = nil, other+c.Path
+				if c.Field != "" {
+					c.Field = other + c.Field
+				}
+			}
+			c.Differences = differences(seen, p, c.Field)
+			b.Changes = append(b.Changes, c)
+		}
+	}
+	patched(step.Patch, ByPlugin, step.Plugin, "")
+	patched(step.Written, ByInitializer, strings.Join(step.Initializing, ", "), "")
+	for i := range step.Judgements {
+		j := &step.Judgements[i]
+		for k := range j.Evaluations {
+			for n := range j.Evaluations[k].Mutations {
+				if m := &j.Evaluations[k].Mutations[n]; m.Mutated {
+					patched(m.Patch, ByPolicy, j.Policy.Configuration, otherVersion(j.Equivalent, j.Kind))
+				}
+			}
+		}
+	}
+	for i := range step.Calls {
+		c := &step.Calls[i]
+		patched(c.Patch, ByWebhook, c.Webhook.Configuration+"/"+c.Webhook.Name, otherVersion(c.Equivalent, c.Kind))
+	}
+}
+
+// differences returns the fields that an operation gave another value; nil when the trace
+// does not show both values. object is nil when it does not show which it has.
+func differences(object *unstructured.Unstructured, p *trace.PatchOperation, field string) []Difference {
+	if field == "" || p.WasBytes > 0 {
+		return nil
+	}
+	switch p.Op {
+	case "add", "replace":
+		if len(p.Value) == 0 {
+			return nil
+		}
+	case "remove":
+		if len(p.Was) == 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	before, okBefore := decode(p.Was)
+	after, okAfter := decode(p.Value)
+	if !okBefore || !okAfter {
+		return nil
+	}
+	var list []Difference
+	for _, d := range review.Differences(before, after) {
+		one := Difference{Field: d.Field(field), Before: encode(d.Before), After: encode(d.After), Now: "unknown"}
+		if object != nil {
+			part, there := partOf(object, p, d.Path)
+			if there && d.After == nil && len(d.Path) > 0 && has(part, d.Before) {
+				// A default that was left out in a larger value, and filled in again.
+				continue
+			}
+			one.Now = nowAt(object, p, &d)
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// nowAt reports whether the object has what an operation made of a part of its value.
+func nowAt(object *unstructured.Unstructured, p *trace.PatchOperation, d *review.Difference) string {
+	if len(d.Path) == 0 {
+		return now(object, p)
+	}
+	part, ok := partOf(object, p, d.Path)
+	if ok == (d.After != nil) && (!ok || has(part, d.After)) {
+		return "same"
+	}
+	return "changed"
+}
+
+// partOf returns what a path below that of an operation leads to.
+func partOf(object *unstructured.Unstructured, p *trace.PatchOperation, path []review.Segment) (part any, ok bool) {
+	part, ok = at(object.Object, p.Path)
+	for i := 0; ok && i < len(path); i++ {
+		part, ok = path[i].Of(part)
+	}
+	return part, ok
+}
+
+// decode reads a value of a trace; none is nil.
+func decode(data json.RawMessage) (value any, ok bool) {
+	if len(data) == 0 {
+		return nil, true
+	}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(data, &value)
+	return value, err == nil
+}
+
+func encode(value any) json.RawMessage {
+	if value == nil {
+		return nil
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+// otherVersion names the kind that a webhook or a policy saw the object in, when that is
+// not the kind of the request.
+func otherVersion(equivalent bool, kind trace.KindRecord) string {
+	if !equivalent {
+		return ""
+	}
+	return schema.GroupVersion{Group: kind.Group, Version: kind.Version}.String() + " " + kind.Kind
+}
+
+// now reports whether the object has what an operation set.
+func now(object *unstructured.Unstructured, p *trace.PatchOperation) string {
+	if object == nil {
+		return "unknown"
+	}
+	found, ok := at(object.Object, p.Path)
+	switch {
+	case p.Op == "remove":
+		if ok {
+			return "changed"
+		}
+		return "same"
+	case !ok && strings.HasSuffix(p.Path, "/-"):
+		return appended(object, p)
+	case !ok:
+		return "changed"
+	case len(p.Value) == 0:
+		return "unknown"
+	}
+	return sameAs(found, p.Value)
+}
+
+// appended reports whether a list has the element that was appended to it.
+func appended(object *unstructured.Unstructured, p *trace.PatchOperation) string {
+	list, _ := at(object.Object, strings.TrimSuffix(p.Path, "/-"))
+	elements, ok := list.([]any)
+	if !ok {
+		return "changed"
+	}
+	if len(p.Value) == 0 {
+		return "unknown"
+	}
+	for _, element := range elements {
+		if sameAs(element, p.Value) == "same" {
+			return "same"
+		}
+	}
+	return "changed"
+}
+
+// sameAs compares a value of the object with one that was set. Members that were filled
+// in with defaults later make no difference.
+func sameAs(found any, set json.RawMessage) string {
+	want, ok := decode(set)
+	if !ok {
+		return "unknown"
+	}
+	if has(found, want) {
+		return "same"
+	}
+	return "changed"
+}
+
+func has(found, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		f, ok := found.(map[string]any)
+		if !ok {
+			return false
+		}
+		for key, value := range w {
+			if !has(f[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		f, ok := found.([]any)
+		return ok && slices.EqualFunc(f, w, has)
+	case int64:
+		f, ok := found.(float64)
+		return found == want || ok && f == float64(w)
+	case float64:
+		n, ok := found.(int64)
+		return found == want || ok && float64(n) == w
+	}
+	return found == want
+}
+
+// at returns what a JSON pointer leads to.
+func at(value any, pointer string) (any, bool) {
+	if pointer == "" {
+		return value, true
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for _, part := range strings.Split(pointer[1:], "/") {
+		switch v := value.(type) {
+		case map[string]any:
+			next, ok := v[unescape.Replace(part)]
+			if !ok {
+				return nil, false
+			}
+			value = next
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, false
+			}
+			value = v[i]
+		default:
+			return nil, false
+		}
+	}
+	return value, true
+}

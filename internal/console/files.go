@@ -1,0 +1,106 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pages"
+)
+
+// Prefix is where the page is, and DrawPrefix where drawings are asked for.
+const (
+	Prefix     = "/console/"
+	DrawPrefix = Prefix + "draw/"
+)
+
+//go:embed static
+var static embed.FS
+
+// file is a file of the page.
+type file struct {
+	content   []byte
+	kind, tag string
+}
+
+// contents are the files by their names. They are read when the first viewer comes.
+var contents = sync.OnceValue(func() map[string]file {
+	list := map[string]file{}
+	add := func(name string, content []byte, kind string) {
+		sum := sha256.Sum256(content)
+		list[name] = file{content, kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
+	}
+	kinds := map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+	entries, err := fs.ReadDir(static, "static")
+	if err != nil {
+		panic("console: the embedded files cannot be read: " + err.Error())
+	}
+	for _, e := range entries {
+		content, err := static.ReadFile("static/" + e.Name())
+		if err != nil {
+			panic("console: the embedded files cannot be read: " + err.Error())
+		}
+		add(e.Name(), content, kinds[path.Ext(e.Name())])
+	}
+	add("style.css", []byte(pages.Style()), kinds[".css"])
+	return list
+})
+
+// policy is the Content-Security-Policy of the page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types gatehouse"
+
+// Secure sets the headers of every answer of the console.
+func Secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// Files puts the files of the page in front of a handler. They need no credentials: a browser sends
+// no token when it opens a page. What is below DrawPrefix goes on to next.
+func Files(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name, ours := strings.CutPrefix(req.URL.Path, Prefix)
+		switch {
+		case req.URL.Path == strings.TrimSuffix(Prefix, "/"):
+			http.Redirect(w, req, Prefix, http.StatusMovedPermanently)
+		case !ours || strings.HasPrefix(req.URL.Path, DrawPrefix):
+			next.ServeHTTP(w, req)
+		default:
+			serveFile(w, req, name)
+		}
+	})
+}
+
+func serveFile(w http.ResponseWriter, req *http.Request, name string) {
+	Secure(w.Header())
+	if name == "" {
+		name = "index.html"
+	}
+	f, ok := contents()[name]
+	switch {
+	case !ok:
+		http.Error(w, "the console has no such file", http.StatusNotFound)
+		return
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "the files of the console can only be read: use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.tag)
+	http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(f.content))
+}

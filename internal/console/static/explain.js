@@ -1,0 +1,57 @@
+// What admission would do with a request.
+import { ask, draw, read, resourceOf, element, callout, why, Refused } from "./api.js";
+
+const example = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: default
+spec:
+  containers:
+  - name: web
+    image: nginx
+`;
+
+export async function show(room, parts, query, signal) {
+  document.title = "Explain - Gatehouse";
+  const saved = JSON.parse(sessionStorage.getItem("gatehouse.explain") || "{}");
+  const area = (id, text, value, placeholder) => [element("label", { for: id }, text), element("textarea", { id, spellcheck: "false", placeholder }, value)];
+  const operation = element("select", { id: "operation" }, ...["CREATE", "UPDATE", "DELETE"].map((o) => element("option", { selected: o === saved.operation }, o)));
+  const user = element("input", { id: "as", size: 18, value: saved.user || "", placeholder: "you", autocomplete: "off" });
+  const groups = element("input", { id: "groups", size: 18, value: saved.groups || "", placeholder: "group, group", autocomplete: "off" });
+  const all = element("input", { id: "all", type: "checkbox", checked: saved.all });
+  const file = element("input", { id: "file", type: "file", accept: ".yaml,.yml,.json" });
+  const manifest = area("manifest", "Manifest", saved.manifest ?? example);
+  const answer = element("div", { "aria-live": "polite" });
+  file.addEventListener("change", async () => { if (file.files[0]) manifest[1].value = await file.files[0].text(); });
+  room.append(element("h1", {}, "Explain a request"), element("form", { onsubmit: (e) => { e.preventDefault(); run(); } },
+    element("div", {}, ...manifest),
+    element("div", { class: "row" },
+      element("label", {}, "Operation", element("br"), operation), element("label", {}, "As user", element("br"), user), element("label", {}, "With groups", element("br"), groups),
+      element("label", {}, "Upload", element("br"), file), element("label", { class: "tick" }, all, " also what does not apply"), element("button", { class: "primary", id: "run" }, "Explain"))), answer);
+
+  async function run() {
+    sessionStorage.setItem("gatehouse.explain", JSON.stringify({ manifest: manifest[1].value, operation: operation.value, user: user.value, groups: groups.value, all: all.checked }));
+    answer.replaceChildren();
+    try {
+      const objects = await read(manifest[1].value);
+      if (!objects.length) throw new Refused(400, "The manifest has no object.");
+      for (const object of objects) {
+        const r = await resourceOf(object.apiVersion, object.kind);
+        const spec = { operation: operation.value, resource: { group: r.group, version: r.version, resource: r.resource }, all: all.checked };
+        if (r.namespaced) spec.namespace = object.metadata?.namespace || "default";
+        if (operation.value !== "CREATE") spec.name = object.metadata?.name;
+        if (operation.value !== "DELETE") spec.object = object;
+        if (user.value.trim()) { spec.user = user.value.trim(); spec.groups = groups.value.split(",").map((g) => g.trim()).filter(Boolean); }
+        const into = element("div");
+        answer.append(into);
+        const e = await ask("/apis/gatehouse.dev/v1alpha1/admissionexplanations", { method: "POST", signal, body: { apiVersion: "gatehouse.dev/v1alpha1", kind: "AdmissionExplanation", spec } });
+        await draw("plan", e, into, signal);
+      }
+    } catch (err) {
+      if (signal.aborted) return;
+      answer.append(callout(err.code === 404 && !/kind/.test(err.message) ? "This needs Gatehouse, or gatehouse console: the server explains nothing." : why(err), "bad"));
+    }
+  }
+  if (query.get("run")) run();
+}

@@ -104,7 +104,7 @@ func TestCheckRefusesWhatMeansNothing(t *testing.T) {
 		{"check - -", "standard input can be read once only"},
 		{"check --as-group a " + good, "--as-group needs --as"},
 		{"check --service-address a/b=c:1 " + good, "--service-address needs --call"},
-		{"check --diff -o sarif " + good, "--diff needs --output text or json"},
+		{"check --diff -o sarif " + good, "--diff needs --output text, json or html"},
 		{"check -o xml " + good, `--output "xml" is not one of`},
 		{"check --snapshot a --from-cluster b " + good, "exclude each other"},
 		{"check --snapshot " + filepath.Join(dir, "none") + " " + good, "no such file or directory"},

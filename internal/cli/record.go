@@ -301,7 +301,7 @@ func (o *recordOptions) post(streams Streams) (released func(), err error) {
 		return nil, fmt.Errorf("starting the process that removes the registration: %w", err)
 	}
 	return func() {
-		fmt.Fprintln(in, release)
+		_, _ = io.WriteString(in, release+"\n")
 		in.Close()
 		_ = cmd.Wait()
 	}, nil
@@ -315,7 +315,7 @@ func (o *recordOptions) stand(streams Streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(streams.Out, standing)
+	terminal.Fprintf(streams.Out, "%s\n", standing)
 	said, _ := io.ReadAll(io.LimitReader(os.Stdin, 1<<10))
 	if strings.TrimSpace(string(said)) == release {
 		return nil

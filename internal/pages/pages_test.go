@@ -55,7 +55,7 @@ func record(text string) *trace.Record {
 				Evaluations:  []trace.EvaluationRecord{{Bindings: []string{text}, Start: at(9_210), Micros: 200, Cost: 12, Validations: []trace.ValidationRecord{{Index: &index, Verdict: "violated", Expression: text, Message: text}}}},
 				Consequences: []trace.ConsequenceRecord{{Binding: text, Code: "Violation", Message: text, Actions: []string{"Warn"}}},
 			}}},
-			{Plugin: "ValidatingAdmissionWebhook", Pass: "validating", Start: at(10_000), Micros: 9_000, Error: text, Calls: []trace.CallRecord{
+			{Plugin: "ValidatingAdmissionWebhook", Pass: "validating", Start: at(10_000), Micros: 9_000, Error: "Internal error occurred: " + text, Calls: []trace.CallRecord{
 				{Webhook: webhook("deny"), Start: at(10_010), Micros: 8_900, Sent: true, Fate: "Used", Verdict: "denied", Turn: "InTurn", Error: text, Code: 403},
 			}},
 		},

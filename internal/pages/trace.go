@@ -219,7 +219,7 @@ func (w *waterfall) step(s *trace.StepRecord) {
 		one.State, one.StateClass = "waits", "note"
 	}
 	children := len(s.Calls)+len(s.Judgements) > 0
-	rejectedByChild := slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return c.Error != "" && c.Error == s.Error }) ||
+	rejectedByChild := slices.ContainsFunc(s.Calls, func(c trace.CallRecord) bool { return rejects(&c) }) ||
 		slices.ContainsFunc(s.Judgements, func(j trace.JudgementRecord) bool { return deniedBy(&j) != "" })
 	if !s.Allowed {
 		one.State, one.StateClass = "rejected", "bad"
@@ -289,6 +289,9 @@ func verdictClass(c *trace.CallRecord) string {
 	return "bad"
 }
 
+// rejects reports whether a call is one for which a request is rejected.
+func rejects(c *trace.CallRecord) bool { return c.Verdict != trace.Allowed.String() && !c.Ignored }
+
 // call draws the call of a webhook.
 func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) {
 	one := span{
@@ -305,7 +308,8 @@ func (w *waterfall) call(s *trace.StepRecord, c *trace.CallRecord, note string) 
 		in.Notes = append(in.Notes, "The failure was ignored: failurePolicy is Ignore.")
 	case c.Verdict != trace.Allowed.String():
 		one.Bar.Class = "bad"
-		if !s.Allowed && c.Error == s.Error {
+		// The answer to the client may say more than the error of the call.
+		if !s.Allowed && rejects(c) {
 			one.Open = true
 			w.rejected(cause{By: one.Name, Href: one.Href, Text: c.Error})
 		}

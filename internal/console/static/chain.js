@@ -35,7 +35,7 @@ export async function gather(signal, progress) {
       apiVersion: "gatehouse.dev/v1alpha1", kind: "AdmissionExplanation", spec: { operation: "CREATE", resource: { group: "", version: "v1", resource: "pods" }, namespace: "default",
         object: { apiVersion: "v1", kind: "Pod", metadata: { name: "any" }, spec: { containers: [{ name: "any", image: "any" }] } } } } })).then((e) => { all.plan = e?.status.plan; }),
   ]);
-  await Promise.all(kinds.map(async ([kind, path]) => {
+  const listed = Promise.all(kinds.map(async ([kind, path]) => {
     let next = "";
     try {
       do {
@@ -51,7 +51,7 @@ export async function gather(signal, progress) {
       if (err.code !== 404) all.hidden[kind] = err.allowed ? why(err) : "not allowed";
     }
   }));
-  await side;
+  await Promise.all([side, listed]);
   return all;
 }
 
@@ -77,7 +77,13 @@ export async function show(room, parts, query, signal) {
   room.append(element("h1", {}, "What judges requests"), element("form", { class: "filters", onsubmit: (e) => e.preventDefault() }, element("label", {}, "Filter", element("br"), field), status), drawn);
   let all = null, timer = 0;
   const paint = async () => {
-    await draw("chain", some(all, field.value), drawn, signal);
+    try {
+      await draw("chain", some(all, field.value), drawn, signal);
+    } catch (err) {
+      // Another view is shown.
+      if (signal.aborted) return;
+      throw err;
+    }
     if (!parts[1]) return;
     for (const e of drawn.querySelectorAll("details.entry")) if (e.dataset.entry === parts[0] + "/" + parts[1]) { e.open = true; e.classList.add("wanted"); }
     drawn.querySelector(".wanted")?.scrollIntoView({ block: "center" });

@@ -64,6 +64,9 @@ async function list(room, query, signal) {
         more.hidden = rows.length <= shown;
         more.textContent = "Show more (" + shown + " of " + rows.length + ")";
       } while (waiting && !signal.aborted);
+    } catch (err) {
+      // Another view is shown.
+      if (!signal.aborted) throw err;
     } finally { drawing = false; }
   }
   more.addEventListener("click", () => { shown += 5 * page; redraw(); });

@@ -1,0 +1,270 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/harness"
+)
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
+
+var update = flag.Bool("update", false, "write the screenshots of docs/console.md")
+
+// browser is a page in a browser.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// patience is how long something may take on a slow machine.
+const patience = 30 * time.Second
+
+// open starts a browser. It skips the test where none is installed.
+func open(t *testing.T) *browser {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
+		if path, err := exec.LookPath(name); err == nil && program == "" {
+			program = path
+		}
+	}
+	if program == "" {
+		t.Skip("no browser is installed: apt-get install chromium installs one")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(patience))
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	b := &browser{t, ctx}
+	chromedp.ListenTarget(ctx, func(event any) {
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page throws %s: %s", e.ExceptionDetails.Text, e.ExceptionDetails.Exception.Description)
+		case *log.EventEntryAdded:
+			if strings.Contains(e.Entry.Text, "Content Security Policy") {
+				t.Errorf("the page does what its policy forbids: %s", e.Entry.Text)
+			}
+		case *page.EventJavascriptDialogOpening:
+			t.Errorf("what somebody wrote acts: %s", e.Message)
+		}
+	})
+	b.do(log.Enable())
+	return b
+}
+
+// do does some things in the page.
+func (b *browser) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, stop := context.WithTimeout(b.ctx, patience)
+	defer stop()
+	if b.ctx.Err() == nil && chromedp.FromContext(b.ctx).Target == nil {
+		// The first run starts the browser, which ends with its context.
+		ctx = b.ctx
+	}
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var text string
+		_ = chromedp.Run(b.ctx, chromedp.Evaluate(`document.body.innerText`, &text))
+		b.t.Fatalf("%v; the page says:\n%s", err, text)
+	}
+}
+
+// visit opens a view.
+func (b *browser) visit(hash string) {
+	b.t.Helper()
+	quoted, err := json.Marshal(hash)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.do(chromedp.Evaluate(`location.hash = `+string(quoted), nil))
+}
+
+// until waits until an expression is true, and says how long that took.
+func (b *browser) until(expression string) time.Duration {
+	b.t.Helper()
+	begin := time.Now()
+	b.do(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience)))
+	return time.Since(begin)
+}
+
+// says is an expression that is true when the page shows a text.
+func says(text string) string {
+	quoted, _ := json.Marshal(text)
+	return `document.querySelector("main").innerText.includes(` + string(quoted) + `)`
+}
+
+// login opens the page as a user.
+func (b *browser) login(s *harness.Server, token string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(s.URL+"/console/"), chromedp.Evaluate(`sessionStorage.clear()`, nil), chromedp.Navigate(s.URL+"/console/?again"),
+		chromedp.WaitVisible("#token", chromedp.ByQuery), chromedp.SetValue("#token", token, chromedp.ByQuery), chromedp.Click("form.login button", chromedp.ByQuery),
+		chromedp.WaitVisible("#nav", chromedp.ByQuery))
+}
+
+// hostile is what somebody may write where a message stands.
+const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>`
+
+const registered = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: images}
+webhooks:
+- name: images.example.com
+  clientConfig: {url: "https://127.0.0.1:1/judge"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  objectSelector: {matchLabels: {judged: "yes"}}
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  timeoutSeconds: 2
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: replicas}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]}
+  validations:
+  - {expression: "object.spec.replicas <= 5", message: "at most five replicas ` + hostile + `"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: replicas}
+spec: {policyName: replicas, validationActions: [Deny]}
+`
+
+// A viewer logs in, sees requests as they come, follows a rejected one to what rejected it, and sees
+// what others wrote as text. A viewer with few rights sees what the API shows that viewer.
+func TestTheConsoleInABrowser(t *testing.T) {
+	b := open(t)
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("bob-token,bob,1,\ncarol-token,carol,2,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := harness.Start(t, "--token-auth-file", tokens)
+	admin := harness.Client(t, s.Admin)
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "bob"}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kubectl := s.Kubectl(t, "default")
+	kubectl.MustWith(registered, "apply", "-f", "-")
+
+	b.login(s, "bob-token")
+	b.until(says("live"))
+	kubectl.Must("create", "configmap", "as-it-comes")
+	t.Logf("a create was on the page %s after kubectl ended", b.until(says("configmaps as-it-comes")).Round(time.Millisecond))
+
+	// A rejected request, and what rejected it.
+	kubectl.Run("", "create", "deployment", "web", "--image=nginx", "--replicas=9")
+	b.until(says("deployments.apps web"))
+	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "deployments.apps web")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
+	b.until(says("at most five replicas " + hostile))
+	b.until(`document.querySelectorAll("main img, main script").length === 0`)
+	b.shot("trace")
+	b.do(chromedp.Click("a.culprit", chromedp.ByQuery), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
+	b.until(`document.querySelector("details.wanted").dataset.entry === "ValidatingAdmissionPolicy/replicas"`)
+	kubectl.Run(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"judged","labels":{"judged":"yes"}}}`, "create", "-f", "-")
+	b.visit("#/traces?outcome=Failed")
+	b.do(chromedp.Click(`//a[contains(., "configmaps judged")]`, chromedp.BySearch), chromedp.Click("a.culprit", chromedp.ByQuery))
+	b.until(`document.querySelector("details.wanted")?.dataset.entry === "ValidatingWebhookConfiguration/images"`)
+
+	b.visit("#/chain")
+	b.until(says("images/images.example.com"))
+	b.shot("chain")
+	b.visit("#/explain")
+	b.do(chromedp.WaitVisible("#manifest", chromedp.ByQuery), chromedp.SetValue("#manifest", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 7\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: web, image: nginx}]}\n", chromedp.ByQuery),
+		chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says("The request would be rejected"))
+	kubectl.Must("create", "deployment", "small", "--image=nginx")
+	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
+	b.until(says("Requests about it"))
+	b.visit("#/health")
+	b.until(says("not in force everywhere"))
+	b.visit("#/traces")
+	b.until(says("live"))
+
+	// Narrow, and dark: nothing stands out of the page.
+	b.do(emulation.SetDeviceMetricsOverride(360, 740, 1, true), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+	for _, view := range []string{"traces", "chain", "explain", "object", "health"} {
+		b.visit("#/" + view)
+		b.do(chromedp.WaitVisible("main h1", chromedp.ByQuery))
+		b.until(`document.documentElement.scrollWidth <= innerWidth`)
+	}
+	b.do(emulation.ClearDeviceMetricsOverride(), emulation.SetEmulatedMedia())
+
+	// By keyboard: the views are links, and a step opens by Enter.
+	b.accessible()
+
+	// carol may read nothing.
+	b.login(s, "carol-token")
+	for view, want := range map[string]string{"traces": "Not allowed", "chain": "ValidatingWebhookConfiguration: not allowed", "health": "Not allowed", "explain?run=1": "Not allowed"} {
+		b.visit("#/" + view)
+		b.until(says(want))
+		b.until(`!` + says("images.example.com"))
+	}
+	if code, err := s.HTTP(t, s.WithToken("")).Try(t.Context(), "POST", "/console/draw/read", "{}"); err != nil || code != 401 && code != 403 {
+		t.Errorf("a stranger asks for a drawing: status %d, %v", code, err)
+	}
+}
+
+// accessible runs the rules of axe, where npm has it.
+func (b *browser) accessible() {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	ctx, stop := context.WithTimeout(b.ctx, patience)
+	defer stop()
+	if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "axe-core@4").CombinedOutput(); err != nil {
+		b.t.Logf("the rules of axe are left out: npm does not get axe-core: %v: %.200s", err, out)
+		return
+	}
+	axe, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, view := range []string{"traces", "chain", "explain", "object", "health"} {
+		b.visit("#/" + view)
+		b.do(chromedp.WaitVisible("main h1", chromedp.ByQuery))
+		b.until(`!document.querySelector("main").innerText.includes("reading")`)
+		var found []string
+		b.do(chromedp.Evaluate(string(axe)+";0", nil), chromedp.Evaluate(`axe.run().then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.target.join(" ")).slice(0, 3).join(", ")))`, &found,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+		for _, f := range found {
+			b.t.Errorf("%s: %s", view, f)
+		}
+	}
+}
+
+// shot takes a screenshot for docs/console.md, with -update.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	if !*update {
+		return
+	}
+	var image []byte
+	b.do(chromedp.CaptureScreenshot(&image))
+	if err := os.WriteFile(filepath.Join("..", "..", "docs", "console", name+".png"), image, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

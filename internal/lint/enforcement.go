@@ -76,7 +76,7 @@ var enforcementUntried = &Rule{
 func EnforcedSince(m metav1.Object) time.Time {
 	var last time.Time
 	for _, f := range m.GetManagedFields() {
-		if f.FieldsV1 != nil && f.Time != nil && strings.Contains(string(f.FieldsV1.Raw), `"f:`+registration.EnforcementAnnotation+`"`) && f.Time.After(last) {
+		if f.FieldsV1 != nil && f.Time != nil && strings.Contains(f.FieldsV1.GetRawString(), `"f:`+registration.EnforcementAnnotation+`"`) && f.Time.After(last) {
 			last = f.Time.Time
 		}
 	}

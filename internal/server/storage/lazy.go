@@ -279,13 +279,13 @@ func (l *lazy) CompactRevision() int64 {
 	return 0
 }
 
-// fillingTimeout is how long after the opening of a watch cache reads wait for it.
-const fillingTimeout = 5 * time.Second
+// fillingTimeout is how long after the opening of a watch cache reads wait for it, if they have
+// the time: on a machine that has too much to do, a cache with many objects takes seconds.
+const fillingTimeout = time.Minute
 
 // filling is the time in which a watch cache is first filled.
 type filling struct {
-	until time.Time
-	// failed ends when the cache could not be filled.
+	// failed ends when the cache could not be filled, or not in time.
 	failed context.Context
 	fail   context.CancelFunc
 }

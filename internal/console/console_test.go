@@ -67,7 +67,7 @@ func TestFiles(t *testing.T) {
 // Drawings show what is sent, and what others wrote in it is text.
 func TestDrawings(t *testing.T) {
 	const webhooks = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"<x-b>hooks"},"webhooks":[{"name":"deny.example.com",
-		"clientConfig":{"url":"https://127.0.0.1:1/<img>"},"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}],"failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"]}]}`
+		"clientConfig":{"url":"https://127.0.0.1:1/<img>"},"rules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"*"}],"matchPolicy":"Equivalent","namespaceSelector":{},"objectSelector":{},"failurePolicy":"Fail","sideEffects":"None","admissionReviewVersions":["v1"]}]}`
 	const states = `[{"registration":{"resource":"validatingwebhookconfigurations","name":"<x-b>hooks"},"inForce":false,"replicas":[{"name":"a","skipped":[{"webhook":"deny.example.com","target":"127.0.0.1:1","reason":"refused"}]}]}]`
 	const metrics = `# TYPE apiserver_admission_webhook_admission_duration_seconds histogram\n` +
 		`apiserver_admission_webhook_admission_duration_seconds_bucket{name=\"deny.example.com\",operation=\"CREATE\",rejected=\"true\",type=\"validating\",le=\"0.005\"} 3\n` +

@@ -152,6 +152,22 @@ metadata: {name: replicas}
 spec: {policyName: replicas, validationActions: [Deny]}
 `
 
+const tried = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-letters}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations:
+  - {expression: "!('a' in object.data)", message: "no letter a ` + hostile + `"}
+  - {expression: "has(object.dat)", message: "no dat"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-letters}
+spec: {policyName: no-letters, validationActions: [Deny]}
+`
+
 // A viewer logs in, sees requests as they come, follows a rejected one to what rejected it, and sees
 // what others wrote as text. A viewer with few rights sees what the API shows that viewer.
 func TestTheConsoleInABrowser(t *testing.T) {
@@ -197,6 +213,18 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.do(chromedp.WaitVisible("#manifest", chromedp.ByQuery), chromedp.SetValue("#manifest", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 7\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: web, image: nginx}]}\n", chromedp.ByQuery),
 		chromedp.Click("#run", chromedp.ByQuery))
 	b.until(says("The request would be rejected"))
+
+	// What if: a policy that is not registered judges, with its costs and type errors.
+	b.do(chromedp.SetValue("#manifest", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {a: b}\n", chromedp.ByQuery), chromedp.SetValue("#policy", tried, chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says("no letter a " + hostile))
+	b.until(says("undefined field 'dat'"))
+	b.until(says("costs at most"))
+	b.until(`document.querySelectorAll("main img, main script").length === 0`)
+	b.until(`[...document.querySelectorAll("tr")].some((r) => r.innerText.includes("what if") && r.innerText.includes("no-letters"))`)
+	b.shot("explain")
+	if out := kubectl.Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "no-letters") {
+		t.Errorf("what was tried is registered: %s", out)
+	}
 	kubectl.Must("create", "deployment", "small", "--image=nginx")
 	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
 	b.until(says("Requests about it"))

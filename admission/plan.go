@@ -42,6 +42,8 @@ type PlanOptions struct {
 	// as params; it returns "" when the caller may. The name is empty for params that a
 	// selector finds. Verdicts of policies with hidden params are unknown.
 	ParamHidden func(kind schema.GroupVersionKind, namespace, name string) string
+	// Registrations are policies and bindings that the plan takes to be in force, too.
+	Registrations []runtime.Object
 }
 
 // hiddenParams are the params that the caller may see.
@@ -73,6 +75,9 @@ func (e *Engine) Plan(ctx context.Context, chain []Plugin, a admission.Attribute
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(options.Registrations) > 0 {
+		s = s.With(options.Registrations)
 	}
 	return e.PlanWith(ctx, s, chain, a, o, options), nil
 }

@@ -96,6 +96,7 @@ var answers = []struct {
 	}},
 	{"Explanations and traces", "", []answer{
 		{`spec.groups needs spec.user`, "400 BadRequest", "An explanation names groups without a user.", "Add `spec.user`, or `--as` with `--as-group`.", "internal/server/reporting/explain/explain.go"},
+		{`the registrations may have ... bytes in total`, "422 Invalid", "The policies that an explanation takes to be registered are too large.", "Try fewer of them at once.", "internal/server/reporting/explain/tried.go"},
 		{`to explain a request of others, user "..." needs the verb impersonate on ... "..."`, "403 Forbidden", "The caller may not act as that user or group.", "Grant the verb `impersonate`, or explain a request of your own.", "internal/server/reporting/explain/explain.go"},
 		{`to explain a change of ... "..." you need to be allowed to get it`, "403 Forbidden", "An explanation of an UPDATE or a DELETE shows parts of the stored object.", "Grant the verb `get`.", "internal/server/reporting/explain/explain.go"},
 		{`the resourceVersion is from another server, or from an earlier run of this one: list again, then watch`, "410 Expired", "Traces live in the memory of one server.", "List, then watch from there; client-go does so by itself.", "internal/server/reporting/traces/storage.go"},

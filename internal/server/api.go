@@ -39,6 +39,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/expressioncost"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/revision"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/schemas"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/typechecking"
@@ -170,7 +171,14 @@ func newExposed(p *populated) (*exposed, error) {
 			return servers.Addresses(ctx, p.serving.announced(s))
 		}}
 	}
-	a := &api{explanations: explain.New(explain.Options{Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate})}
+	a := &api{types: typechecking.New(typechecking.Options{
+		Schemas: described, Kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(p.loopback.client.Discovery())),
+		Builtin: legacyscheme.Scheme.IsGroupRegistered,
+	})}
+	a.explanations = explain.New(explain.Options{
+		Authorizer: authorizer, Engine: p.admitter.engine, Chain: p.admitter.plugins, Locate: p.admitter.manifests.Locate,
+		Trying: explain.Trying{Read: manifests.Read, TypeErrors: a.types.TypeErrors, Costs: wrong.CostsOfEntry},
+	})
 	own := &resources.Group{
 		GroupVersion: replicasv1alpha1.SchemeGroupVersion, Hub: replicasv1alpha1.SchemeGroupVersion,
 		Scheme: ownScheme, Codec: initialization.NewCodec(initialization.Codecs(ownScheme)), ParameterCodec: runtime.NewParameterCodec(ownScheme),
@@ -190,10 +198,6 @@ func newExposed(p *populated) (*exposed, error) {
 	}
 	versions := shown.Versions(a.endpoints)
 	definitions := discovery.Version{GroupVersion: apiextensionsv1.SchemeGroupVersion}
-	a.types = typechecking.New(typechecking.Options{
-		Schemas: described, Kinds: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(p.loopback.client.Discovery())),
-		Builtin: legacyscheme.Scheme.IsGroupRegistered,
-	})
 	if a.custom, err = newCustom(p, append(slices.Clip(versions), definitions), a.types.SchemaChanged); err != nil {
 		return nil, err
 	}

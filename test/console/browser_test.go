@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -152,12 +157,28 @@ metadata: {name: replicas}
 spec: {policyName: replicas, validationActions: [Deny]}
 `
 
+const tried = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-letters}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  validations:
+  - {expression: "!('a' in object.data)", message: "no letter a ` + hostile + `"}
+  - {expression: "has(object.dat)", message: "no dat"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-letters}
+spec: {policyName: no-letters, validationActions: [Deny]}
+`
+
 // A viewer logs in, sees requests as they come, follows a rejected one to what rejected it, and sees
 // what others wrote as text. A viewer with few rights sees what the API shows that viewer.
 func TestTheConsoleInABrowser(t *testing.T) {
 	b := open(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(tokens, []byte("bob-token,bob,1,\ncarol-token,carol,2,\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("bob-token,bob,1,\ncarol-token,carol,2,\ndave-token,dave,3,\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := harness.Start(t, "--token-auth-file", tokens)
@@ -169,6 +190,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl := s.Kubectl(t, "default")
+	kubectl.Must("create", "clusterrole", "some", "--verb=list", "--resource=validatingwebhookconfigurations.admissionregistration.k8s.io")
+	kubectl.Must("create", "clusterrolebinding", "some", "--clusterrole=some", "--user=dave")
 	kubectl.MustWith(registered, "apply", "-f", "-")
 
 	b.login(s, "bob-token")
@@ -193,10 +216,25 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.visit("#/chain")
 	b.until(says("images/images.example.com"))
 	b.shot("chain")
+	b.do(emulation.SetDeviceMetricsOverride(1920, 1080, 1, false))
+	b.shot("wide")
+	b.do(emulation.ClearDeviceMetricsOverride())
 	b.visit("#/explain")
 	b.do(chromedp.WaitVisible("#manifest", chromedp.ByQuery), chromedp.SetValue("#manifest", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 7\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: web, image: nginx}]}\n", chromedp.ByQuery),
 		chromedp.Click("#run", chromedp.ByQuery))
 	b.until(says("The request would be rejected"))
+
+	// What if: a policy that is not registered judges, with its costs and type errors.
+	b.do(chromedp.SetValue("#manifest", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {a: b}\n", chromedp.ByQuery), chromedp.SetValue("#policy", tried, chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says("no letter a " + hostile))
+	b.until(says("undefined field 'dat'"))
+	b.until(says("costs at most"))
+	b.until(`document.querySelectorAll("main img, main script").length === 0`)
+	b.until(`[...document.querySelectorAll("tr")].some((r) => r.innerText.includes("what if") && r.innerText.includes("no-letters"))`)
+	b.shot("explain")
+	if out := kubectl.Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "no-letters") {
+		t.Errorf("what was tried is registered: %s", out)
+	}
 	kubectl.Must("create", "deployment", "small", "--image=nginx")
 	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
 	b.until(says("Requests about it"))
@@ -211,11 +249,33 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		b.visit("#/" + view)
 		b.do(chromedp.WaitVisible("main h1", chromedp.ByQuery))
 		b.until(`document.documentElement.scrollWidth <= innerWidth`)
+		if view == "traces" {
+			b.until(says("live"))
+			b.shot("narrow")
+		}
 	}
 	b.do(emulation.ClearDeviceMetricsOverride(), emulation.SetEmulatedMedia())
 
-	// By keyboard: the views are links, and a step opens by Enter.
 	b.accessible()
+
+	// By keyboard: Tab comes to a filter, Enter applies it; Tab comes to a request, Enter opens it.
+	b.visit("#/traces")
+	b.until(says("live"))
+	b.tabTo(`document.activeElement.name === "namespace"`)
+	b.do(chromedp.KeyEvent("default" + kb.Enter))
+	b.until(`location.hash === "#/traces?namespace=default"`)
+	b.until(says("live"))
+	b.tabTo(`document.activeElement.matches("tr a") && document.activeElement.innerText.includes("deployments.apps web")`)
+	kubectl.Must("create", "configmap", "while-a-row-has-the-focus")
+	b.until(says("configmaps while-a-row-has-the-focus"))
+	b.until(`document.activeElement.innerText.includes("deployments.apps web")`)
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
+	b.tabTo(`document.activeElement.matches("a.culprit")`)
+	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
+
+	// dave may list some registrations, and sees those that the API lists.
+	b.login(s, "dave-token")
+	b.comparable(t, s, "dave-token", "ValidatingWebhookConfiguration/images")
 
 	// carol may read nothing.
 	b.login(s, "carol-token")
@@ -224,8 +284,65 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		b.until(says(want))
 		b.until(`!` + says("images.example.com"))
 	}
+	b.comparable(t, s, "carol-token")
 	if code, err := s.HTTP(t, s.WithToken("")).Try(t.Context(), "POST", "/console/draw/read", "{}"); err != nil || code != 401 && code != 403 {
 		t.Errorf("a stranger asks for a drawing: status %d, %v", code, err)
+	}
+}
+
+// tabTo presses Tab until an expression is true.
+func (b *browser) tabTo(expression string) {
+	b.t.Helper()
+	const most = 100
+	for range most {
+		var there bool
+		b.do(chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(expression, &there))
+		if there {
+			return
+		}
+	}
+	b.t.Fatalf("%d times Tab: never %s", most, expression)
+}
+
+// comparable compares the registrations on the page with what the API answers to the same user, who
+// sees no more and no less. wanted are entries that must be among them.
+func (b *browser) comparable(t *testing.T, s *harness.Server, token string, wanted ...string) {
+	t.Helper()
+	b.visit("#/chain")
+	b.until(`/[0-9] registrations/.test(document.querySelector("main").innerText)`)
+	var page []string
+	b.do(chromedp.Evaluate(`[...new Set([...document.querySelectorAll("details.entry")].map((e) => e.dataset.entry))]`, &page))
+	var api []string
+	client := s.HTTP(t, s.WithToken(token))
+	for kind, resource := range map[string]string{
+		"MutatingWebhookConfiguration": "mutatingwebhookconfigurations", "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+		"MutatingAdmissionPolicy": "mutatingadmissionpolicies", "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+	} {
+		code, body, err := client.TryRead(t.Context(), "/apis/admissionregistration.k8s.io/v1/"+resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code == http.StatusForbidden {
+			b.until(says(kind + ": not allowed"))
+			continue
+		}
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(body, &list); err != nil || code != http.StatusOK {
+			t.Fatalf("listing %s: status %d, %v", resource, code, err)
+		}
+		for i := range list.Items {
+			api = append(api, kind+"/"+list.Items[i].Name)
+		}
+	}
+	slices.Sort(page)
+	slices.Sort(api)
+	if diff := cmp.Diff(api, page, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-API +page:\n%s", diff)
+	}
+	for _, w := range wanted {
+		if !slices.Contains(page, w) {
+			t.Errorf("the page has no %s: %v", w, page)
+		}
 	}
 }
 

@@ -37,7 +37,11 @@ export function why(err) {
 const trusted = globalThis.trustedTypes ? trustedTypes.createPolicy("gatehouse", { createHTML: (s) => s }) : { createHTML: (s) => s };
 export async function draw(name, data, into, signal) {
   const made = await ask("/console/draw/" + name, { method: "POST", body: data, signal });
-  if (into) into.innerHTML = trusted.createHTML(made.html);
+  if (!into) return made;
+  // A row that has the focus keeps it when the list is drawn again.
+  const row = into.contains(document.activeElement) ? document.activeElement.closest("[data-id]")?.dataset.id : undefined;
+  into.innerHTML = trusted.createHTML(made.html);
+  if (row) into.querySelector('[data-id="' + CSS.escape(row) + '"] a')?.focus({ preventScroll: true });
   return made;
 }
 

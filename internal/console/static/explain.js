@@ -1,4 +1,4 @@
-// What admission would do with a request.
+// What admission would do with a request, and what it would do if something else were registered.
 import { ask, draw, read, resourceOf, element, callout, why, Refused } from "./api.js";
 
 const example = `apiVersion: v1
@@ -21,20 +21,20 @@ export async function show(room, parts, query, signal) {
   const groups = element("input", { id: "groups", size: 18, value: saved.groups || "", placeholder: "group, group", autocomplete: "off" });
   const all = element("input", { id: "all", type: "checkbox", checked: saved.all });
   const file = element("input", { id: "file", type: "file", accept: ".yaml,.yml,.json" });
-  const manifest = area("manifest", "Manifest", saved.manifest ?? example);
+  const manifest = area("manifest", "Manifest", saved.manifest ?? example), policy = area("policy", "What if this were registered, too: policies and bindings", saved.policy || "", "nothing");
   const answer = element("div", { "aria-live": "polite" });
   file.addEventListener("change", async () => { if (file.files[0]) manifest[1].value = await file.files[0].text(); });
   room.append(element("h1", {}, "Explain a request"), element("form", { onsubmit: (e) => { e.preventDefault(); run(); } },
-    element("div", {}, ...manifest),
+    element("div", { class: "beside" }, element("div", {}, ...manifest), element("div", {}, ...policy)),
     element("div", { class: "row" },
       element("label", {}, "Operation", element("br"), operation), element("label", {}, "As user", element("br"), user), element("label", {}, "With groups", element("br"), groups),
       element("label", {}, "Upload", element("br"), file), element("label", { class: "tick" }, all, " also what does not apply"), element("button", { class: "primary", id: "run" }, "Explain"))), answer);
 
   async function run() {
-    sessionStorage.setItem("gatehouse.explain", JSON.stringify({ manifest: manifest[1].value, operation: operation.value, user: user.value, groups: groups.value, all: all.checked }));
+    sessionStorage.setItem("gatehouse.explain", JSON.stringify({ manifest: manifest[1].value, policy: policy[1].value, operation: operation.value, user: user.value, groups: groups.value, all: all.checked }));
     answer.replaceChildren();
     try {
-      const objects = await read(manifest[1].value);
+      const objects = await read(manifest[1].value), registrations = policy[1].value.trim() ? await read(policy[1].value) : [];
       if (!objects.length) throw new Refused(400, "The manifest has no object.");
       for (const object of objects) {
         const r = await resourceOf(object.apiVersion, object.kind);
@@ -43,9 +43,11 @@ export async function show(room, parts, query, signal) {
         if (operation.value !== "CREATE") spec.name = object.metadata?.name;
         if (operation.value !== "DELETE") spec.object = object;
         if (user.value.trim()) { spec.user = user.value.trim(); spec.groups = groups.value.split(",").map((g) => g.trim()).filter(Boolean); }
+        if (registrations.length) spec.registrations = registrations;
         const into = element("div");
         answer.append(into);
         const e = await ask("/apis/gatehouse.dev/v1alpha1/admissionexplanations", { method: "POST", signal, body: { apiVersion: "gatehouse.dev/v1alpha1", kind: "AdmissionExplanation", spec } });
+        if (registrations.length && !e.status?.tried) into.before(callout("The server is too old to try what is not registered: the plan is without it.", "warn"));
         await draw("plan", e, into, signal);
       }
     } catch (err) {

@@ -245,6 +245,20 @@ func (l *loading) source(obj runtime.Object) (source registration.Source, ok boo
 	return 0, false
 }
 
+// Read decodes a registration of version v1 that is not in a file, and gives it its defaults. It
+// returns an error if the registration could not be created through the API.
+func Read(text []byte) (runtime.Object, error) {
+	obj, _, err := decoder.Decode(text, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	source, ok := registration.SourceOf(obj)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a registration", obj)
+	}
+	return checked(source, obj)
+}
+
 // checked returns an object with its defaults, if it could be created through the API
 // (S21.7).
 func checked(source registration.Source, obj runtime.Object) (runtime.Object, error) {

@@ -51,3 +51,8 @@ func warnings(checker *validating.TypeChecker, types *validating.TypeCheckingCon
 	}
 	return list
 }
+
+// TypeErrors returns the type errors of the validations of a policy, which need not be stored.
+func (c *Controller) TypeErrors(policy *admissionregistrationv1.ValidatingAdmissionPolicy) []admissionregistrationv1.ExpressionWarning {
+	return warnings(&c.checker, c.checker.CreateContext(policy), policy)
+}

@@ -47,6 +47,8 @@ type Options struct {
 	// Locate returns the place in the server's manifest files of a rule, or of the entry when
 	// rule is nil; nil when the entry is not in the files.
 	Locate func(e *plan.Entry, rule *int) *plan.Location
+	// Trying has what registrations are tried with.
+	Trying Trying
 }
 
 // Explanations is a storage that answers AdmissionExplanations, and stores nothing. It is
@@ -148,6 +150,14 @@ func (e *Explanations) Create(ctx context.Context, obj runtime.Object, _ rest.Va
 	q := &question{options: admission.PlanOptions{All: spec.All, Prepares: true}}
 	if err := e.hide(spec, &q.options, may); err != nil {
 		return nil, err
+	}
+	if q.options.Registrations, asked.Status.Tried, err = e.options.Trying.try(spec, may); err != nil {
+		return nil, err
+	}
+	if len(q.options.Registrations) > 0 && q.options.NamespaceHidden == "" {
+		if q.options.NamespaceHidden, err = hideNewNamespace(schema.GroupVersionResource(spec.Resource), may); err != nil {
+			return nil, err
+		}
 	}
 	if server := e.remote(schema.GroupVersion{Group: spec.Resource.Group, Version: spec.Resource.Version}); server != "" {
 		asked.Status.Plan = elsewhere(spec, who, server)

@@ -98,6 +98,11 @@ func (r *Reporter) CostsOf(resource, name string) []v1alpha1.ExpressionCost {
 	if entry == nil {
 		return nil
 	}
+	return r.CostsOfEntry(entry)
+}
+
+// CostsOfEntry returns the costs of the expressions of a policy, which need not be in force.
+func (r *Reporter) CostsOfEntry(entry *snapshot.Entry) []v1alpha1.ExpressionCost {
 	var list []v1alpha1.ExpressionCost
 	for _, c := range r.Costs.Of(entry) {
 		one := v1alpha1.ExpressionCost{Field: c.Field, Measured: number(c.Measured), Limit: number(c.Limit)}

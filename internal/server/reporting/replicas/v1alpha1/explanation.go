@@ -44,6 +44,9 @@ type AdmissionExplanationSpec struct {
 	Groups []string `json:"groups,omitempty"`
 	// All asks for what does not apply, too, with the reason.
 	All bool `json:"all,omitempty"`
+	// Registrations are policies and bindings that the plan takes to be stored, each in the
+	// place of the stored one of its kind and name. They are not stored.
+	Registrations []runtime.RawExtension `json:"registrations,omitempty"`
 }
 
 // AdmissionExplanationStatus is the answer.
@@ -53,6 +56,19 @@ type AdmissionExplanationStatus struct {
 	Plan *plan.Plan `json:"plan,omitempty"`
 	// Error is what the request would be rejected with before admission.
 	Error *metav1.Status `json:"error,omitempty"`
+	// Tried are the registrations of the spec, in their order.
+	Tried []TriedRegistration `json:"tried,omitempty"`
+}
+
+// TriedRegistration is what was found out about a registration that is not stored.
+type TriedRegistration struct {
+	// Kind and Name name the registration.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Problems are why it could not be stored or is left out of the plan, and its type errors.
+	Problems []string `json:"problems,omitempty"`
+	// Costs are what its expressions cost, in the order of the fields.
+	Costs []ExpressionCost `json:"costs,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -81,17 +97,18 @@ func (AdmissionExplanation) SwaggerDoc() map[string]string {
 // SwaggerDoc returns what the fields mean, by their JSON names.
 func (AdmissionExplanationSpec) SwaggerDoc() map[string]string {
 	return map[string]string{
-		"":            "AdmissionExplanationSpec is a request that is not made.",
-		"operation":   "Operation is CREATE, UPDATE, DELETE or CONNECT. Empty means CREATE.",
-		"resource":    "Resource is what the request is about.",
-		"subresource": "Subresource, such as status; empty for the resource itself.",
-		"namespace":   "Namespace of the object. That of the object counts when it is empty.",
-		"name":        "Name of the object. That of the object counts when it is empty.",
-		"object":      "Object is the object as it would be sent. UPDATE without one explains an update that changes nothing.",
-		"dryRun":      "DryRun explains a dry run.",
-		"user":        "User who would make the request. Empty means the caller; any other user needs the right to impersonate.",
-		"groups":      "Groups of that user.",
-		"all":         "All asks for what does not apply, too, with the reason.",
+		"":              "AdmissionExplanationSpec is a request that is not made.",
+		"operation":     "Operation is CREATE, UPDATE, DELETE or CONNECT. Empty means CREATE.",
+		"resource":      "Resource is what the request is about.",
+		"subresource":   "Subresource, such as status; empty for the resource itself.",
+		"namespace":     "Namespace of the object. That of the object counts when it is empty.",
+		"name":          "Name of the object. That of the object counts when it is empty.",
+		"object":        "Object is the object as it would be sent. UPDATE without one explains an update that changes nothing.",
+		"dryRun":        "DryRun explains a dry run.",
+		"user":          "User who would make the request. Empty means the caller; any other user needs the right to impersonate.",
+		"groups":        "Groups of that user.",
+		"all":           "All asks for what does not apply, too, with the reason.",
+		"registrations": "Registrations are policies and bindings that the plan takes to be stored, each in the place of the stored one of its kind and name. They are not stored.",
 	}
 }
 
@@ -101,5 +118,17 @@ func (AdmissionExplanationStatus) SwaggerDoc() map[string]string {
 		"":      "AdmissionExplanationStatus is the answer.",
 		"plan":  "Plan is what admission would do, every step in order; absent when the request would be rejected before admission.",
 		"error": "Error is what the request would be rejected with before admission.",
+		"tried": "Tried are the registrations of the spec, in their order.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (TriedRegistration) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":         "TriedRegistration is what was found out about a registration that is not stored.",
+		"kind":     "Kind of the registration.",
+		"name":     "Name of the registration.",
+		"problems": "Problems are why it could not be stored or is left out of the plan, and its type errors.",
+		"costs":    "Costs are what its expressions cost, in the order of the fields.",
 	}
 }

@@ -1,0 +1,60 @@
+package snapshot
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+)
+
+// With returns the snapshot that there would be if some policies and bindings were stored, too.
+// Each of them takes the place of the stored object of its kind and name. Objects of other kinds
+// have no effect. It is for plans about what is not registered.
+func (s *Snapshot) With(objects []runtime.Object) *Snapshot {
+	extra := Compile(Registrations{Objects: objects, NamesOnly: s.NamesOnly})
+	out := *s
+	out.Problems, out.sources = slices.Concat(s.Problems, extra.Problems), make([]Table, sources)
+	copy(out.sources, s.sources)
+	for _, d := range registration.Sources() {
+		policies, bindings := extra.Entries(d.Source), extra.Entries(d.Bindings)
+		if !d.Policies || len(policies)+len(bindings) == 0 {
+			continue
+		}
+		before := s.Table(d.Bindings)
+		all := replace(before.Entries()[before.manifests:], bindings)
+		out.sources[d.Bindings] = Table{manifests: before.manifests, entries: slices.Concat(before.Entries()[:before.manifests], all)}
+		of := map[string][]*Entry{}
+		for _, b := range all {
+			of[b.Binding.PolicyName] = append(of[b.Binding.PolicyName], b)
+		}
+		stored := s.Table(d.Source)
+		t := Table{manifests: stored.manifests}
+		for _, e := range stored.entries[:stored.manifests] {
+			t.add(e, e.Bindings, &Table{})
+		}
+		for _, e := range arrange([]*compiled{{entries: replace(stored.entries[stored.manifests:], policies)}}, s.NamesOnly) {
+			var b *Bindings
+			if list := of[e.Configuration]; len(list) > 0 {
+				b = newBindings(list)
+			}
+			t.add(e, b, &Table{})
+		}
+		t.file(&Table{})
+		out.sources[d.Source] = t
+	}
+	return &out
+}
+
+// replace returns entries of which each is an object, by name: those that are added, and those of
+// the others that have other names.
+func replace(entries, added []*Entry) []*Entry {
+	names := make(map[string]bool, len(added))
+	for _, e := range added {
+		names[e.Configuration] = true
+	}
+	out := slices.DeleteFunc(slices.Clone(entries), func(e *Entry) bool { return names[e.Configuration] })
+	out = append(out, added...)
+	slices.SortStableFunc(out, byName)
+	return out
+}

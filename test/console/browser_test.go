@@ -29,7 +29,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-var update = flag.Bool("update", false, "write the screenshots of docs/console.md")
+var (
+	update    = flag.Bool("update", false, "write the screenshots of docs/console.md")
+	withRules = flag.Bool("axe", false, "check the page by the rules of axe-core, which npm gets from the network")
+)
 
 // browser is a page in a browser.
 type browser struct {
@@ -38,7 +41,7 @@ type browser struct {
 }
 
 // patience is how long something may take on a slow machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // open starts a browser. It skips the test where none is installed.
 func open(t *testing.T) *browser {
@@ -53,7 +56,7 @@ func open(t *testing.T) *browser {
 		t.Skip("no browser is installed: apt-get install chromium installs one")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(patience))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
@@ -71,7 +74,9 @@ func open(t *testing.T) *browser {
 			t.Errorf("what somebody wrote acts: %s", e.Message)
 		}
 	})
-	b.do(log.Enable())
+	if err := chromedp.Run(ctx, log.Enable()); err != nil {
+		t.Skipf("%s does not start on this machine: %v", program, err)
+	}
 	return b
 }
 
@@ -256,7 +261,9 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	b.do(emulation.ClearDeviceMetricsOverride(), emulation.SetEmulatedMedia())
 
-	b.accessible()
+	if *withRules {
+		b.accessible()
+	}
 
 	// By keyboard: Tab comes to a filter, Enter applies it; Tab comes to a request, Enter opens it.
 	b.visit("#/traces")
@@ -346,15 +353,14 @@ func (b *browser) comparable(t *testing.T, s *harness.Server, token string, want
 	}
 }
 
-// accessible runs the rules of axe, where npm has it.
+// accessible checks each view by the rules of axe-core.
 func (b *browser) accessible() {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	ctx, stop := context.WithTimeout(b.ctx, patience)
 	defer stop()
-	if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "axe-core@4").CombinedOutput(); err != nil {
-		b.t.Logf("the rules of axe are left out: npm does not get axe-core: %v: %.200s", err, out)
-		return
+	if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "axe-core@4.14.1").CombinedOutput(); err != nil {
+		b.t.Fatalf("npm does not get axe-core: %v: %.200s", err, out)
 	}
 	axe, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
 	if err != nil {

@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the screenshots of docs/console.m
 
 // browser is a page in a browser.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 }
 
@@ -41,7 +41,7 @@ type browser struct {
 const patience = 30 * time.Second
 
 // open starts a browser. It skips the test where none is installed.
-func open(t *testing.T) *browser {
+func open(t testing.TB) *browser {
 	t.Helper()
 	program := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {

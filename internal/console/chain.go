@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -24,8 +25,8 @@ import (
 
 // seen is what the viewer could read of the registrations.
 type seen struct {
-	// Objects are registrations, Totals how many there are of each kind, and Hidden says of kinds why
-	// the viewer may not read them.
+	// Objects are registrations, Totals how many entries there are of each kind, and Hidden says of
+	// kinds why the viewer may not read them.
 	Objects []map[string]any  `json:"objects"`
 	Totals  map[string]int    `json:"totals"`
 	Hidden  map[string]string `json:"hidden"`
@@ -132,12 +133,10 @@ func drawChain(ctx context.Context, body []byte) (any, error) {
 			}
 			plugin := &p.Plugins[i]
 			plugin.Acts = true
-			objects := map[string]bool{}
 			for _, e := range entries {
-				objects[e.Configuration] = true
 				plugin.Entries = append(plugin.Entries, s.registered(e, found, stats))
 			}
-			plugin.More = max(0, s.Totals[d.Kind]-len(objects))
+			plugin.More = max(0, s.Totals[d.Kind]-len(entries))
 		}
 		c.Passes = append(c.Passes, p)
 	}
@@ -393,7 +392,10 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 		levels[f.Findings[i].Level]++
 	}
 	f.Sums = []pages.Sum{{Name: "errors", N: levels["error"]}, {Name: "warnings", N: levels["warning"]}, {Name: "notes", N: levels["note"]},
-		{Name: "registrations", N: len(s.Objects)}, {Name: "not in force everywhere", N: waiting}, {Name: "servers", N: len(servers)}}
+		{Name: "registrations", N: len(s.Objects)}}
+	if s.States != nil {
+		f.Sums = append(f.Sums, pages.Sum{Name: "not in force everywhere", N: waiting}, pages.Sum{Name: "servers", N: len(servers)})
+	}
 	order := []string{"error", "warning", "note"}
 	slices.SortStableFunc(f.Findings, func(a, b pages.Finding) int { return slices.Index(order, a.Level) - slices.Index(order, b.Level) })
 	var names []string
@@ -406,8 +408,28 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 		hidden = append(hidden, kind+": "+s.Hidden[kind])
 	}
 	f.Parts = []pages.Part{{Heading: "Webhooks, since the server started", Items: slow}, {Heading: "Never called since the server started", Items: head(idle)},
-		{Heading: "Servers", Items: names}, {Heading: "Not allowed", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
+		{Heading: "Servers", Items: names}, {Heading: "Storage", Items: storage(s.Metrics)}, {Heading: "Not allowed, or not there", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
 	return pages.OfFindings(f), nil
+}
+
+// storage says how large the databases of etcd are, as the metrics of a kube-apiserver do.
+func storage(text string) []string {
+	const family = "apiserver_storage_size_bytes"
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil || families[family] == nil {
+		return nil
+	}
+	var list []string
+	for _, m := range families[family].Metric {
+		name := "etcd"
+		for _, l := range m.Label {
+			name = cmp.Or(l.GetValue(), name)
+		}
+		// Without a line about its type, a family is untyped.
+		list = append(list, fmt.Sprintf("the database of %s has %.1f MiB", name, (m.GetGauge().GetValue()+m.GetUntyped().GetValue())/(1<<20)))
+	}
+	return list
 }
 
 // maxListed is how many sentences a part has.

@@ -64,6 +64,16 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// Without the states of registrations, nothing is said about how many servers judge by them.
+func TestHealthSaysNothingOfUnknownStates(t *testing.T) {
+	const word = "not in force everywhere"
+	for states, want := range map[string]bool{"null": false, "[]": true} {
+		if answer, body := send(t, "POST", DrawPrefix+"health", `{"objects":[],"states":`+states+`}`); answer.StatusCode != http.StatusOK || strings.Contains(body, word) != want {
+			t.Errorf("states %s: status %d, %q is there: %v", states, answer.StatusCode, word, !want)
+		}
+	}
+}
+
 // Drawings show what is sent, and what others wrote in it is text.
 func TestDrawings(t *testing.T) {
 	const webhooks = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"<x-b>hooks"},"webhooks":[{"name":"deny.example.com",
@@ -86,6 +96,7 @@ func TestDrawings(t *testing.T) {
 		{"chain", `{"objects":[` + webhooks + `],"states":` + states + `,"metrics":"` + metrics + `","totals":{"ValidatingWebhookConfiguration":5},"hidden":{"MutatingWebhookConfiguration":"not allowed"}}`,
 			[]string{"ValidatingAdmissionWebhook", `&lt;x-b&gt;hooks/deny.example.com`, "not in force", "refused", "4, 4 rejected", "at most 5ms", "4 more", "MutatingWebhookConfiguration: not allowed"}},
 		{"health", `{"objects":[` + webhooks + `],"states":` + states + `,"notes":["Not allowed: metrics."]}`, []string{"not called", "does not judge requests by it", "Not allowed: metrics.", "control-plane"}},
+		{"health", `{"objects":[],"states":null,"metrics":"apiserver_storage_size_bytes{storage_cluster_id=\"etcd-0\"} 1.572864e+06\n"}`, []string{"the database of etcd-0 has 1.5 MiB"}},
 		{"object", `{"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"<x-b>","initializers":{"pending":[{"name":"late.example.com"}]}},"spec":{"containers":[{"name":"web","args":["<i>"]},{"name":"side","image":"s"}]}},
 			"traces":[{"id":"7","outcome":"Allowed","request":{"operation":"CREATE","resource":{"version":"v1","resource":"pods"}},"steps":[{"plugin":"P","pass":"mutating","allowed":true,
 			"calls":[{"webhook":{"configuration":"pods","name":"inject"},"patch":[{"op":"add","path":"/spec/containers/-","value":{"name":"side","image":"s"}}]}]}]}]}`,

@@ -36,7 +36,7 @@ var (
 
 // browser is a page in a browser.
 type browser struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 }
 
@@ -44,7 +44,7 @@ type browser struct {
 const patience = 2 * time.Minute
 
 // open starts a browser. It skips the test where none is installed.
-func open(t *testing.T) *browser {
+func open(t testing.TB) *browser {
 	t.Helper()
 	program := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {

@@ -10,11 +10,12 @@ export const kinds = [
   ["InitializerConfiguration", old + "/initializerconfigurations"], ["ExternalAdmissionHookConfiguration", old + "/externaladmissionhookconfigurations"],
 ];
 const metric = "apiserver_admission_webhook_admission_duration_seconds";
+const size = "apiserver_storage_size_bytes";
 const atOnce = 500, most = 300;
 
 // gather reads all that the viewer may read. progress is called when more is there.
 export async function gather(signal, progress) {
-  const all = { objects: [], totals: {}, hidden: {}, states: [], metrics: "", notes: [] };
+  const all = { objects: [], totals: {}, hidden: {}, states: null, metrics: "", notes: [] };
   const optional = (what, promise) => promise.catch((err) => {
     if (signal.aborted) throw err;
     if (err.code === 403) all.notes.push("Not allowed: " + what + ".");
@@ -23,9 +24,9 @@ export async function gather(signal, progress) {
     return null;
   });
   const side = Promise.all([
-    optional("the states of registrations", ask("/apis/gatehouse.dev/v1alpha1/registrationstates", { signal })).then((l) => { all.states = l?.items || []; }),
+    optional("the states of registrations", ask("/apis/gatehouse.dev/v1alpha1/registrationstates", { signal })).then((l) => { all.states = l?.items || null; }),
     optional("the metrics of the server", ask("/metrics", { accept: "text/plain", signal, raw: true }).then((a) => a.text())).then((text) => {
-      all.metrics = (text || "").split("\n").filter((l) => l.includes(metric)).join("\n") + "\n";
+      all.metrics = (text || "").split("\n").filter((l) => l.includes(metric) || l.startsWith(size)).join("\n") + "\n";
       if (!text) all.metrics = "";
     }),
     optional("the labels of namespaces", ask("/api/v1/namespaces?limit=5000", { signal })).then((l) => {
@@ -62,12 +63,15 @@ export function some(all, wanted) {
   const objects = all.objects.filter((o) => {
     const text = (o.kind + " " + o.metadata.name + " " + (o.webhooks || []).map((w) => w.name).join(" ")).toLowerCase();
     if (!o.kind.endsWith("Binding") && !words.every((w) => text.includes(w))) return false;
-    totals[o.kind] = (totals[o.kind] || 0) + 1;
-    counts[o.kind] = (counts[o.kind] || 0) + 1;
-    return counts[o.kind] <= most;
+    // What counts is what is drawn: each webhook of a configuration.
+    const entries = o.kind.endsWith("Configuration") ? (o.webhooks || o.initializers || o.externalAdmissionHooks || []).length : 1, before = counts[o.kind] || 0;
+    totals[o.kind] = (totals[o.kind] || 0) + entries;
+    if (before > 0 && before + entries > most) return false;
+    counts[o.kind] = before + entries;
+    return true;
   });
   const names = new Set(objects.map((o) => o.metadata.name));
-  return { ...all, objects, totals, states: all.states.filter((s) => names.has(s.registration.name)) };
+  return { ...all, objects, totals, states: all.states && all.states.filter((s) => names.has(s.registration.name)) };
 }
 
 export async function show(room, parts, query, signal) {

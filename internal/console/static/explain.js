@@ -52,7 +52,7 @@ export async function show(room, parts, query, signal) {
       }
     } catch (err) {
       if (signal.aborted) return;
-      answer.append(callout(err.code === 404 && !/kind/.test(err.message) ? "This needs Gatehouse, or gatehouse console: the server explains nothing." : why(err), "bad"));
+      answer.append(callout(err.code === 404 && !/kind/.test(err.message) ? "This needs Gatehouse: the server explains nothing. gatehouse explain -f FILE makes the plan on your machine, for any cluster." : why(err), "bad"));
     }
   }
   if (query.get("run")) run();

@@ -241,12 +241,17 @@ func TestWhatWasKeptGoes(t *testing.T) {
 		}
 		const large = 1 << 20
 		list(100, 100, large)
-		if k.bytes > keptBytes+2*large {
-			t.Errorf("%d bytes are kept", k.bytes)
+		held := func() (bytes, kinds int) {
+			k.mu.RLock()
+			defer k.mu.RUnlock()
+			return k.bytes, len(k.kinds)
+		}
+		if bytes, _ := held(); bytes > keptBytes+2*large {
+			t.Errorf("%d bytes are kept", bytes)
 		}
 		time.Sleep(2 * keptFor)
-		if k.bytes != 0 || len(k.kinds) != 0 {
-			t.Errorf("%d bytes of %d kinds are kept after a while without lists", k.bytes, len(k.kinds))
+		if bytes, kinds := held(); bytes != 0 || kinds != 0 {
+			t.Errorf("%d bytes of %d kinds are kept after a while without lists", bytes, kinds)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -53,6 +54,16 @@ func (c *cluster) open() (*rest.Config, error) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.UserAgent = "gatehouse"
 	return config, nil
+}
+
+// objects returns a client for objects of all kinds, and the configuration that it was made with.
+func (c *cluster) objects() (dynamic.Interface, *rest.Config, error) {
+	config, err := c.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	return client, config, err
 }
 
 // readable says that a client would wait for a file, or read it for ever: for the kubeconfig

@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // What is wrong with a configuration is said with its place, and the nearest name.
@@ -93,19 +90,7 @@ func TestTheConfigurationIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"configuration.md": page.String(), "gatehouse.schema.json": string(data) + "\n"} {
-		file := filepath.Join("..", "..", "docs", "reference", name)
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(got), want); diff != "" {
-			t.Errorf("docs/reference/%s is not up to date; run go test ./internal/cli -update (-file +code):\n%s", name, diff)
-		}
+		isReference(t, name, want)
 	}
 }
 

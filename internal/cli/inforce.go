@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/terminal"
 )
@@ -130,11 +129,7 @@ func registrationPlural(kind string) (string, bool) {
 const pollInterval = 50 * time.Millisecond
 
 func (o *inForceOptions) run(ctx context.Context, streams Streams) error {
-	config, err := o.cluster.open()
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(config)
+	client, config, err := o.cluster.objects()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/commands.md anew")
+var update = flag.Bool("update", false, "write the generated pages of docs/reference anew")
 
 const commandsHead = `# Commands
 
@@ -31,18 +31,24 @@ func TestTheReferenceHasAllCommands(t *testing.T) {
 	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	root.InitDefaultCompletionCmd()
 	document(&b, root)
-	file := filepath.Join("..", "..", "docs", "reference", "commands.md")
+	isReference(t, "commands.md", b.String())
+}
+
+// isReference checks that a file of docs/reference has this content, or writes it with -update.
+func isReference(t *testing.T, name, want string) {
+	t.Helper()
+	file := filepath.Join("..", "..", "docs", "reference", name)
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile(file)
+	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(page), b.String()); diff != "" {
-		t.Errorf("docs/reference/commands.md is not up to date; run go test ./internal/cli -update (-page +commands):\n%s", diff)
+	if diff := cmp.Diff(string(got), want); diff != "" {
+		t.Errorf("docs/reference/%s is not up to date; run go test ./internal/cli -update (-file +code):\n%s", name, diff)
 	}
 }
 

@@ -169,11 +169,7 @@ type rolloutNamespace struct {
 }
 
 func (o *rolloutStatusOptions) run(ctx context.Context, streams Streams) error {
-	config, err := o.cluster.open()
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(config)
+	client, config, err := o.cluster.objects()
 	if err != nil {
 		return err
 	}
@@ -481,11 +477,7 @@ wait-in-force' waits until all servers enforce them.`,
 }
 
 func (o *rolloutSetOptions) run(ctx context.Context, streams Streams) error {
-	config, err := o.cluster.open()
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(config)
+	client, config, err := o.cluster.objects()
 	if err != nil {
 		return err
 	}

@@ -183,19 +183,7 @@ func TestTheServerConfigurationIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"server.md": page.String(), "server.schema.json": string(schema) + "\n"} {
-		file := filepath.Join("..", "..", "docs", "reference", name)
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(got), want); diff != "" {
-			t.Errorf("docs/reference/%s is not up to date; run go test ./internal/cli -update (-file +code):\n%s", name, diff)
-		}
+		isReference(t, name, want)
 	}
 	checkSchema(t, schema)
 }

@@ -268,11 +268,7 @@ func (o *traceOptions) run(ctx context.Context, streams Streams) error {
 // openTraces returns a client for the traces of all namespaces, and one for those of the
 // namespace that is meant.
 func openTraces(c *cluster) (all, placed dynamic.ResourceInterface, err error) {
-	config, err := c.open()
-	if err != nil {
-		return nil, nil, err
-	}
-	client, err := dynamic.NewForConfig(config)
+	client, _, err := c.objects()
 	if err != nil {
 		return nil, nil, err
 	}

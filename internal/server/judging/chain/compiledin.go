@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// Known lists all admission plugins that the server has, in the recommended order.
+// Known returns all admission plugins of the server, in the order in which they run by default.
 func Known() []admission.Known { return plugins.Order(admission.Recommended()) }
 
 // CheckConfigured returns an error if the configuration has an entry that configures

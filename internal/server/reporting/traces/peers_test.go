@@ -35,7 +35,7 @@ func TestOtherServersAreAskedForATrace(t *testing.T) {
 		"one is away, another has it": {answers: []string{"away", has("shop")}, found: true},
 		"in the namespace":            {answers: []string{has("shop")}, namespace: "shop", found: true},
 		"in another namespace":        {answers: []string{has("shop")}, namespace: "bank", message: `"abc" not found`},
-		"no server has it":               {answers: []string{none, none}, message: `"abc" not found`},
+		"no server has it":            {answers: []string{none, none}, message: `"abc" not found`},
 		"no other server":             {message: `"abc" not found`},
 		"one is away":                 {answers: []string{none, "away"}, message: `"abc" not found: the server at https://`},
 		"one does not know this one":  {answers: []string{"!401"}, message: "could not be asked"},

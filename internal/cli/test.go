@@ -154,7 +154,7 @@ func (o *testOptions) execute(ctx context.Context, streams Streams) error {
 		shown = terminal.NewProgress(streams.Err, "Reading files", progressAfter)
 	}
 	defer shown.End()
-	set, err := suite.Find(o.paths)
+	set, err := suite.Find(o.paths, o.call)
 	if err != nil {
 		return usageError{err}
 	}

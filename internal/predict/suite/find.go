@@ -47,10 +47,10 @@ type Set struct {
 	Errors []*FileError
 }
 
-// Find reads the tests in paths, which are files and directories. The error says that a path
-// cannot be read.
-func Find(paths []string) (*Set, error) {
-	f := &finder{roots: paths, seen: map[string]bool{}}
+// Find reads the tests in paths, which are files and directories. call has the policies of other
+// engines judged by webhooks that run (S24.17). The error says that a path cannot be read.
+func Find(paths []string, call bool) (*Set, error) {
+	f := &finder{roots: paths, call: call, seen: map[string]bool{}}
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -115,8 +115,11 @@ func shortError(err error) error {
 
 type finder struct {
 	roots []string
+	call  bool
 	set   Set
 	seen  map[string]bool
+	// hooks are the registrations of webhooks in the paths, once they are read.
+	hooks *[]*manifests.Object
 	files int
 	// constraints counts the policies that were made of constraints.
 	constraints int

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -49,10 +50,14 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 		s.fail(root.Line, "%s", plainYAML(err))
 	}
 	kinds := map[string]bool{}
+	running := ""
+	if f.call {
+		running = f.running(s)
+	}
 	for i, node := range elementsOf(member(root, "tests"), len(doc.Tests))[:len(doc.Tests)] {
 		test := &doc.Tests[i]
 		f.constraints++
-		skip, policy := "", fmt.Sprintf("gator-%d.example.com", f.constraints)
+		skip, policy, engine := "", fmt.Sprintf("gator-%d.example.com", f.constraints), (*about)(nil)
 		switch more := strange(node, "name", "template", "constraint", "expansion", "cases", "invalid", "skip"); {
 		case doc.Skip || test.Skip:
 			skip = "the suite skips it"
@@ -71,23 +76,28 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 				skip = "there is no template or no constraint"
 				break
 			}
+			if f.call {
+				engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
+				skip = cmp.Or(running, enforcesSilently(constraints[0]))
+				break
+			}
 			skip = s.template(policy, templates[0], constraints[0], kinds)
 		}
 		if test.Invalid && len(test.Cases) == 0 {
 			s.add(&Test{Name: test.Name, Line: node.Line, Skip: skip})
 		}
 		for k, node := range elementsOf(member(node, "cases"), len(test.Cases))[:len(test.Cases)] {
-			s.gatorCase(test, &test.Cases[k], node, policy, skip)
+			s.gatorCase(test, &test.Cases[k], node, policy, engine, skip)
 		}
 	}
 	f.add(s.Suite, s.wrong)
 	return true
 }
 
-// gatorCase adds a case of a test.
-func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, policy, skip string) {
+// gatorCase adds a case of a test. engine is set when webhooks judge it.
+func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, policy string, engine *about, skip string) {
 	line := node.Line
-	t := &Test{Name: test.Name + "/" + c.Name, Line: line, Skip: skip}
+	t := &Test{Name: test.Name + "/" + c.Name, Line: line, Skip: skip, running: engine}
 	defer f.add(t)
 	if len(c.Assertions) == 0 {
 		f.fail(line, "the case %q has no assertions", t.Name)
@@ -119,23 +129,39 @@ func (f *foreign) gatorCase(test *gatorTest, c *gatorCase, node *yamlv3.Node, po
 		for _, o := range f.read(line, name) {
 			if at(o.Content, "kind") == "Namespace" && at(o.Content, "metadata", "name") == t.request.namespaceOf() {
 				t.request.labels = labelsOf(o.Content)
+			} else if engine != nil {
+				t.Skip = "the inventory is for the cluster of the engine that is called: " + name
 			}
 		}
 	}
 	lines := elementsOf(member(node, "assertions"), len(c.Assertions))
 	t.judgeBy = func(o *Outcome) ([]Failure, string) {
-		if why := o.unjudged(); why != "" {
-			return nil, why
+		messages, skip := o.verdictBy(engine, policy)
+		if skip != "" {
+			return nil, skip
 		}
-		v := o.verdictOf(policy)
 		var failures []Failure
 		for i := range c.Assertions {
-			if want, ok := c.Assertions[i].ok(slices.Concat(v.violated, v.failed)); !ok {
-				failures = append(failures, Failure{lines[i].Line, fmt.Sprintf("assertions[%d].violations", i), want, compact(slices.Concat(v.violated, v.failed))})
+			if want, ok := c.Assertions[i].ok(messages); !ok {
+				failures = append(failures, Failure{lines[i].Line, fmt.Sprintf("assertions[%d].violations", i), want, compact(messages)})
 			}
 		}
 		return failures, ""
 	}
+}
+
+// verdictBy returns the violations of a constraint: those that the running engine names, or those of
+// the policy that was made of the constraint. skip says why there is no verdict.
+func (o *Outcome) verdictBy(engine *about, policy string) (messages []string, skip string) {
+	if engine != nil {
+		messages, o.named, skip = engine.heardOf(o)
+		return messages, skip
+	}
+	if skip = o.unjudged(); skip != "" {
+		return nil, skip
+	}
+	v := o.verdictOf(policy)
+	return slices.Concat(v.violated, v.failed), ""
 }
 
 // check says what is wrong with an assertion.

@@ -52,6 +52,9 @@ type Outcome struct {
 	// Unanswered are webhooks that would be called, and that nobody answers for.
 	Unanswered []string `json:"unanswered,omitempty"`
 
+	// named reports whether the answer of a webhook named the policy of the test.
+	named bool
+
 	sent  *check.Request
 	plan  *offline.Request
 	trace *trace.Trace

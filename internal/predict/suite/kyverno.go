@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,12 +50,15 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	if !isKyvernoTest(header(root)) {
 		return false
 	}
-	k := &kyverno{foreign: newForeign(path, "kyverno"), root: root, policies: map[string]*manifests.Object{}}
+	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
 		k.fail(root.Line, "%s", plainYAML(err))
 	}
 	k.readPolicies()
-	if k.ours {
+	if f.call {
+		k.running = f.running(k.foreign)
+	}
+	if k.ours || f.call {
 		k.surroundings()
 	}
 	for i, node := range elementsOf(member(root, "results"), len(k.doc.Results))[:len(k.doc.Results)] {
@@ -69,9 +73,11 @@ type kyverno struct {
 	*foreign
 	root *yamlv3.Node
 	doc  kyvernoTest
-	// skip is why no result can be judged.
-	skip     string
-	policies map[string]*manifests.Object
+	// skip is why no result can be judged, and running why none of Kyverno's own can be by webhooks
+	// that are called.
+	skip, running string
+	call          bool
+	policies      map[string]*manifests.Object
 	// ours reports whether the API server judges by a policy.
 	ours      bool
 	resources []*manifests.Object
@@ -230,6 +236,8 @@ func (k *kyverno) result(r *kyvernoResult, node *yamlv3.Node) {
 	case skip != "":
 	case o == nil:
 		skip = "the policy is in none of the files"
+	case !isPolicy(kind) && k.call:
+		skip = cmp.Or(k.running, more, acts(o, r.Rule))
 	case !isPolicy(kind):
 		skip = fmt.Sprintf("a %s of %s is Kyverno's own: a running Kyverno judges by it", kind, at(o.Content, "apiVersion"))
 	case more != "":
@@ -328,6 +336,11 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 	if at(k.policies[policy].Content, "metadata", "annotations", "policies.kyverno.io/scored") == "false" {
 		failed = "warn"
 	}
+	if !isPolicy(kind) {
+		t.running = kyvernoEngine(policy, r.Rule)
+		t.judgeBy = func(o *Outcome) ([]Failure, string) { return k.ruled(t, r, o, patched) }
+		return
+	}
 	t.judgeBy = func(o *Outcome) ([]Failure, string) {
 		v := o.verdictOf(policy)
 		if why := o.unjudged(); why != "" && !v.evaluated {
@@ -356,4 +369,28 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 		}
 		return failures, ""
 	}
+}
+
+// ruled compares a result with what a running Kyverno answers. An answer does not tell a rule that
+// holds from one that does not apply.
+func (k *kyverno) ruled(t *Test, r *kyvernoResult, o *Outcome, patched any) (failures []Failure, skip string) {
+	var messages []string
+	if messages, o.named, skip = t.running.heardOf(o); skip != "" {
+		return nil, skip
+	}
+	got, rejects := "pass or skip", r.Result == "fail" || r.Result == "error" || r.Result == "warn"
+	if len(messages) > 0 {
+		got = strings.TrimSpace("fail " + strings.Join(messages, "; "))
+	}
+	if rejects != (len(messages) > 0) {
+		failures = append(failures, Failure{t.Line, "result", r.Result, got})
+	}
+	if patched != nil && o.Object != nil {
+		differences("patchedResource", patched, o.Object, func(path, want, got string) {
+			failures = append(failures, Failure{t.Line, path, want, got})
+		})
+		// A change shows that the engine has the rule.
+		differences("", patched, t.request.object, func(_, _, _ string) { o.named = o.named || len(failures) == 0 })
+	}
+	return failures, ""
 }

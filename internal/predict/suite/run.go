@@ -117,7 +117,7 @@ func (r *Result) NamespaceLabels() map[string]string { return r.test.request.lab
 // Run runs tests. The error says that they could not be run.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	begin := time.Now()
-	r := &runner{Options: o, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}}}
+	r := &runner{Options: o, named: map[string]bool{}, report: &Report{APIVersion: ownVersion, Kind: "TestReport", KubernetesVersion: emulation.Behaves("v" + server.KubernetesVersion), Tests: []*Result{}}}
 	if o.Coverage {
 		r.report.Coverage = newCoverage()
 	}
@@ -153,6 +153,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	r.silent()
 	r.report.finish()
 	if o.Coverage {
 		r.report.Coverage.finish()
@@ -168,6 +169,18 @@ type runner struct {
 	mu   sync.Mutex
 	done int
 	of   int
+	// named are the policies that answers of webhooks named.
+	named map[string]bool
+}
+
+// silent skips tests that passed because webhooks said nothing, of policies that no webhook named in
+// any test: nothing shows that the engine behind the webhooks has them.
+func (r *runner) silent() {
+	for _, result := range r.report.Tests {
+		if about := result.test.running; about != nil && result.Status == Passed && !r.named[about.name] {
+			result.Status, result.Message = Skipped, fmt.Sprintf("no webhook named %s in any answer: see whether the engine that is called has it, and enforces it", about.name)
+		}
+	}
 }
 
 // results are those of the tests of some suites.
@@ -385,7 +398,13 @@ func (r *runner) one(ctx context.Context, w *check.World, result *Result, servic
 		coverage.took(o)
 	}
 	if t.judgeBy != nil {
-		if result.Failures, result.Message = t.judgeBy(o); result.Message != "" {
+		result.Failures, result.Message = t.judgeBy(o)
+		if o.named {
+			r.mu.Lock()
+			r.named[t.running.name] = true
+			r.mu.Unlock()
+		}
+		if result.Message != "" {
 			result.Status = Skipped
 			return nil
 		}

@@ -58,6 +58,8 @@ type Test struct {
 	// judgeBy, if set, compares in the way of another tool. A text says why there is nothing to
 	// compare.
 	judgeBy func(*Outcome) (failures []Failure, skip string)
+	// running is set when the answers of webhooks decide, and says how they name the policy.
+	running *about
 }
 
 // request is what a test asks.

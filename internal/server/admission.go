@@ -119,7 +119,7 @@ func newJudging(f *framed) (*judging, error) {
 		Off: s.notEnforced,
 	})
 	if a.manifests, err = manifests.Open(manifests.Options{
-		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: f.links.manifestsChanged,
+		Directories: s.manifestDirectories(configuration), ServerID: id, Exclusions: configuration.Exclusions(), Changed: func() { f.links.manifestsChanged() },
 	}); err != nil {
 		return nil, fmt.Errorf("--admission-control-config-file %s: %w", s.AdmissionConfigFile, err)
 	}
@@ -133,7 +133,7 @@ func newJudging(f *framed) (*judging, error) {
 		MaxStaleness: s.AdmissionMaxStaleness,
 		Strict:       s.strict(),
 		Local:        a.manifests.Local,
-		Observer:     f.links.read,
+		Observer:     func(r snapshot.Read) { f.links.read(r) },
 	}
 	if s.Rehearsals {
 		refreshing.Witness = func(e *registration.Entry) expression.Witness { return rehearsalWitness{e} }
@@ -292,4 +292,26 @@ func (a *admitter) observe(e initialization.Event) {
 			"The object was deleted before it was initialized. Initializer %q did not remove its finalizer %q within %s, so the server removed it: what the initializer allocated for uid %s may be left.",
 			e.Initializer, e.Finalizer, a.settings.InitializerReleaseTimeout, object.GetUID()))
 	}
+}
+
+// read counts a read of the registrations, and announces which of them the engine cannot use.
+func (a *admitter) read(r snapshot.Read) {
+	admission.CountRead(r)
+	a.announcer.Observe(r)
+	a.counted.Observe(r)
+	if r.Snapshot != nil {
+		a.announcer.Skip(a.engine.Skipped(r.Snapshot))
+	}
+}
+
+// replicaSettle is how long other replicas may take to learn of a new kind, or of a namespace
+// that is being deleted.
+const replicaSettle = 2 * time.Second
+
+// settle returns how long to wait for other replicas; 0 when there are none.
+func (a *admitter) settle(ctx context.Context) time.Duration {
+	if alone, err := a.announcer.Alone(ctx); err != nil || !alone {
+		return replicaSettle
+	}
+	return 0
 }

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,18 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/kubernetesservice"
 	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
 )
-
-// replicaSettle is how long other replicas may take to learn of a new kind, or of a namespace
-// that is being deleted.
-const replicaSettle = 2 * time.Second
-
-// settle returns how long to wait for other replicas; 0 when there are none.
-func (a *admitter) settle(ctx context.Context) time.Duration {
-	if alone, err := a.announcer.Alone(ctx); err != nil || !alone {
-		return replicaSettle
-	}
-	return 0
-}
 
 // leaseOfControllers is the name, in kube-system, of the Lease of the server that runs
 // the controllers.

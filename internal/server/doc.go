@@ -9,10 +9,11 @@
 // # Putting a server together
 //
 // New makes settings of the options (settings.go). Run opens etcd and puts the parts together
-// in phases (assemble.go). Each phase is a type that has the phase before it: the server can be
-// reached (serving.go), the library's server is configured (frame.go), the admission chain
-// judges writes (admission.go), resources can be stored (stores.go), the server has the kinds
-// and the API answers (api.go), controllers are ready to run (controllers.go), and the steps of
-// the start are known (start.go). Parts that need each other are connected in the end
-// (connect.go). Then Run runs them all (run.go).
+// in phases (assemble.go). Each phase is a type that has the phase before it: etcd is open
+// (opened.go, database.go), the server can be reached (serving.go), the library's server is
+// configured (frame.go), the admission chain judges writes (admission.go), resources can be
+// stored (stores.go), the server has the kinds and the API answers (exposed.go), controllers are
+// ready to run (controllers.go), and the steps of the start are known (start.go). Parts that need
+// each other are connected in the end (connect.go). Then Run runs them all (run.go). The code of a
+// file uses the files of earlier phases only.
 package server

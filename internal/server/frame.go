@@ -72,7 +72,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		filters := s.filters(c, room, r.links.delegated)
+		filters := s.filters(c, room, func(req *http.Request, info *request.RequestInfo) bool { return r.links.delegated(req, info) })
 		if s.EndAtOnce {
 			filters = append([]filter{patientHealth(r.ready, healthPatience)}, filters...)
 		}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/metadata"
-	restclient "k8s.io/client-go/rest"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 	"k8s.io/klog/v2"
 
@@ -22,9 +21,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
-// KubernetesVersion is the Kubernetes release whose kinds this server has.
-const KubernetesVersion = catalog.Release
-
 // Server is an API server. It is made by New and used once.
 type Server struct {
 	settings *settings
@@ -32,16 +28,6 @@ type Server struct {
 	// set at the same time.
 	ready    chan struct{}
 	assembly atomic.Pointer[assembly]
-}
-
-// Address says where a server can be reached, and with what.
-type Address struct {
-	// URL is https://HOST:PORT.
-	URL string
-	// Kubeconfig is the file with the admin's credentials.
-	Kubeconfig string
-	// Admin is a client configuration with the same credentials.
-	Admin *restclient.Config
 }
 
 // New checks the options and starts nothing. The error is one sentence that

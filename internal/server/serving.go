@@ -37,6 +37,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
 )
 
+// Address says where a server can be reached, and with what.
+type Address struct {
+	// URL is https://HOST:PORT.
+	URL string
+	// Kubeconfig is the file with the admin's credentials.
+	Kubeconfig string
+	// Admin is a client configuration with the same credentials.
+	Admin *restclient.Config
+}
+
 // serving has what clients need to reach the server: its certificates, its address, and the
 // kubeconfig of the admin.
 type serving struct {

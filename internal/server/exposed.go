@@ -209,7 +209,7 @@ func newExposed(p *populated) (*exposed, error) {
 	a.endpoints = append(a.endpoints, endpoints...)
 	definitions.Resources = discovery.Resources(endpoints)
 	versions = shown.Prioritized(append(versions, definitions))
-	a.shown = &shown.Kinds{Mapper: p.loopback.mapper, Changed: p.links.kindsChanged}
+	a.shown = &shown.Kinds{Mapper: p.loopback.mapper, Changed: func() { p.links.kindsChanged() }}
 	if a.shown.Discovery, err = discovery.New(p.config.ExternalAddress, versions); err != nil {
 		return nil, err
 	}
@@ -295,7 +295,7 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 		Equivalents: p.config.EquivalentResourceRegistry, Authorizer: p.config.Authorization.Authorizer,
 		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },
-		OnChange:            p.links.customChanged,
+		OnChange:            func() { p.links.customChanged() },
 		Gone:                p.admitter.gone,
 		OnSchema:            schemaChanged,
 		Webhooks:            p.stores.conversions,
@@ -349,3 +349,14 @@ type certificateListener struct{ aggregator *aggregation.Aggregator }
 
 // Enqueue implements dynamiccertificates.Listener.
 func (l certificateListener) Enqueue() { l.aggregator.ClientCertificateChanged() }
+
+// customChanged gives the aggregator, discovery and OpenAPI the kinds that users define now.
+func (a *api) customChanged() {
+	versions := a.custom.Versions()
+	var served []schema.GroupVersion
+	for _, v := range versions {
+		served = append(served, v.GroupVersion)
+	}
+	a.aggregator.SetCustom(served)
+	a.shown.SetCustom(versions)
+}

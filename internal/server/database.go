@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apiserver/pkg/server/options"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/internal/server/controllers/namespaces"
+	"github.com/gatehouse-dev/gatehouse/internal/server/judging/fresh"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/quotas"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/revisionmark"
+)
+
+// database is the etcd that objects are stored in.
+type database struct {
+	client    *etcdkubernetes.Client
+	endpoints []string
+	// embedded is nil for an external etcd.
+	embedded *etcd.Server
+}
+
+// openDatabase starts or connects to etcd. It stops the server when an embedded etcd ends
+// by itself.
+func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings) (*database, error) {
+	db := &database{endpoints: s.EtcdServers}
+	var err error
+	if !s.sharesEtcd() {
+		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.DataDir, "etcd"), MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
+		if err != nil {
+			return nil, err
+		}
+		db.endpoints = []string{db.embedded.Endpoint()}
+	}
+	db.client, err = etcd.NewClient(ctx, etcd.ClientOptions{
+		Endpoints: db.endpoints, CAFile: s.EtcdCAFile, CertFile: s.EtcdCertFile, KeyFile: s.EtcdKeyFile,
+	})
+	if err != nil {
+		if db.embedded != nil {
+			db.embedded.Close()
+		}
+		return nil, err
+	}
+	if db.embedded != nil {
+		db.embedded.Direct(db.client.Client)
+		go func() {
+			select {
+			case err := <-db.embedded.Err():
+				stop(err)
+				// Requests that wait for an answer of etcd would hold up the end.
+				db.client.Close()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	// The time that a request spends in etcd is in its audit event.
+	db.client.KV = etcd3.NewETCDLatencyTracker(db.client.KV)
+	return db, nil
+}
+
+func (db *database) close() {
+	db.client.Close()
+	if db.embedded != nil {
+		db.embedded.Close()
+	}
+}
+
+// forObjects returns the client with which objects are stored. What servers keep in etcd besides
+// objects uses the plain client.
+func (db *database) forObjects(s *settings, fences *quotas.Fences) *etcdkubernetes.Client {
+	client := *db.client
+	guarded := clientv3.NewCtxClient(client.Ctx())
+	guarded.KV = fences.KV(client.KV)
+	client.Kubernetes = revisionmark.Client(quotas.Client(client.Kubernetes, guarded), guarded.KV, fresh.Marks(s.EtcdPrefix)...)
+	// A server alone on its etcd knows of all creates, and a namespace that is being deleted
+	// waits for them. Servers that share an etcd refuse a create that comes after the deletion
+	// began.
+	if s.sharesEtcd() && s.runs(admission.NamespaceLifecycleName) {
+		client.Kubernetes = namespaces.Fence(client.Kubernetes, guarded.KV, s.EtcdPrefix, legacyscheme.Codecs.UniversalDeserializer())
+	}
+	// Guard refuses writes before the disk of an embedded etcd is full.
+	if db.embedded != nil {
+		client.Kubernetes = db.embedded.Guard(client.Kubernetes)
+	}
+	return &client
+}
+
+// newPlaces returns where each resource is stored and in which version, as kube-apiserver does.
+func newPlaces(s *settings, version compatibility.EffectiveVersion, endpoints []string) (*serverstorage.DefaultStorageFactory, error) {
+	etcdOptions := options.NewEtcdOptions(storagebackend.NewDefaultConfig(s.EtcdPrefix, nil))
+	etcdOptions.StorageConfig.Transport.ServerList = endpoints
+	etcdOptions.StorageConfig.Transport.TrustedCAFile = s.EtcdCAFile
+	etcdOptions.StorageConfig.Transport.CertFile = s.EtcdCertFile
+	etcdOptions.StorageConfig.Transport.KeyFile = s.EtcdKeyFile
+	etcdOptions.DefaultStorageMediaType = "application/vnd.kubernetes.protobuf"
+	factory := kubeapiserver.NewStorageFactoryConfigEffectiveVersion(version)
+	factory.APIResourceConfig = s.versions.Builtin
+	return factory.Complete(etcdOptions).New()
+}

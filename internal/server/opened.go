@@ -1,0 +1,69 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+)
+
+// opened is the first phase: etcd is open, and the address belongs to the server.
+type opened struct {
+	settings *settings
+	listener net.Listener
+	db       *database
+	// ready is closed once requests are served.
+	ready <-chan struct{}
+	links *links
+	ends  *ends
+}
+
+// links are the calls from a part to a part that is made after it. connect sets them, before any
+// part runs.
+type links struct {
+	// delegated reports whether a request goes to another server: the handlers in front of the API
+	// do not count it among those of this server.
+	delegated func(*http.Request, *request.RequestInfo) bool
+	// manifestsChanged has the registrations compiled again, those of manifest files included.
+	manifestsChanged func()
+	// read counts a read of the registrations, and announces which of them the engine cannot use.
+	read func(snapshot.Read)
+	// discarded calls the function of afterDelete for an object that was deleted before it was
+	// initialized. That function comes from the kind of the object, and kinds are made after
+	// stores.
+	discarded func(schema.GroupResource, runtime.Object)
+	// customChanged gives the aggregator, discovery and OpenAPI the kinds that users define now.
+	customChanged func()
+	// kindsChanged has the controllers work on the kinds that are served now. The controllers are
+	// made after the API.
+	kindsChanged func()
+}
+
+// ends has the functions that release what the parts hold. It is safe for concurrent use.
+type ends struct {
+	mu   sync.Mutex
+	list []func()
+}
+
+// add adds the function that ends a part. The part must not need a part that is made after it.
+func (e *ends) add(end func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, end)
+}
+
+// close ends the parts, the last one first. Requests must have ended.
+func (e *ends) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, end := range slices.Backward(e.list) {
+		end()
+	}
+	e.list = nil
+}

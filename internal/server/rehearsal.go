@@ -1,0 +1,285 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apistorage "k8s.io/apiserver/pkg/storage"
+
+	"github.com/gatehouse-dev/gatehouse/admission"
+	"github.com/gatehouse-dev/gatehouse/admission/call"
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
+)
+
+// Rehearsal says how the server judges a request for a test. The server judges it as any other
+// request, and stores nothing.
+type Rehearsal struct {
+	// Stored are objects that the request finds, instead of what is stored under their names.
+	Stored []Stored
+	// Authorize has the server check whether the user may make the request. Otherwise every user
+	// may. Expressions that ask what the user may do get the server's answer in both cases.
+	Authorize bool
+	// Connect says that the request is a CONNECT, which cannot be a dry run. Admission judges it,
+	// and nothing is connected.
+	Connect bool
+	// DryRun makes the request a dry run for the webhooks and policies that judge it, too.
+	DryRun bool
+	// Answer, if set, answers a call of a webhook. With neither a response nor an error, the
+	// webhook is called.
+	Answer func(*registration.Entry, *http.Request) (*http.Response, error)
+	// Saw, if set, is called with each evaluation of an expression, by several goroutines at the
+	// same time.
+	Saw func(*registration.Entry, *expression.Expression, *expression.Seen)
+
+	trace *trace.Trace
+	// admitted is set when the request has passed authorization: its user may make the request.
+	admitted atomic.Bool
+	// connected is set when admission let a CONNECT pass. The server then makes no connection.
+	connected atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		annotations map[string]string
+	}
+}
+
+// Stored is an object that is stored only for one request.
+type Stored struct {
+	Resource        schema.GroupResource
+	Namespace, Name string
+	// Object is in any version that the server can read. JSON, if set, has the object in place
+	// of Object.
+	Object *unstructured.Unstructured
+	JSON   []byte
+}
+
+// Trace is what admission did.
+func (r *Rehearsal) Trace() *trace.Trace { return r.trace }
+
+// Connected reports whether admission let a CONNECT pass. The answer to the CONNECT is an error
+// in any case, since nothing is connected.
+func (r *Rehearsal) Connected() bool { return r.connected.Load() }
+
+// Authorized reports whether the user may make the request.
+func (r *Rehearsal) Authorized() bool { return r.admitted.Load() }
+
+// Annotations are the audit annotations that admission made.
+func (r *Rehearsal) Annotations() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.mu.annotations)
+}
+
+type rehearsalKey struct{}
+
+func rehearsalOf(ctx context.Context) *Rehearsal {
+	r, _ := ctx.Value(rehearsalKey{}).(*Rehearsal)
+	return r
+}
+
+// rehearsing is a filter behind authorization. It notes that the user of a rehearsal may make
+// the request.
+func (s *settings) rehearsing(next http.Handler) http.Handler {
+	if !s.Rehearsals {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r := rehearsalOf(req.Context()); r != nil {
+			r.admitted.Store(true)
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// rehearsalAuthorizer lets every user make the request of a Rehearsal without Authorize.
+type rehearsalAuthorizer struct{ authorizer.Authorizer }
+
+func (z rehearsalAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if r := rehearsalOf(ctx); r != nil && !r.Authorize && !r.admitted.Load() {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return z.Authorizer.Authorize(ctx, a)
+}
+
+// rehearsalChain is the chain of admission. It marks the requests of rehearsals, and passes all
+// others on as they are.
+type rehearsalChain struct{ admission.Passes }
+
+func (c rehearsalChain) Admit(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
+	if r := rehearsalOf(ctx); r != nil {
+		a = rehearsed{a, r}
+	}
+	return c.Passes.Admit(ctx, a, o)
+}
+
+var errNotConnected = errors.New("a rehearsal connects to nothing")
+
+func (c rehearsalChain) Validate(ctx context.Context, a apiadmission.Attributes, o apiadmission.ObjectInterfaces) error {
+	r := rehearsalOf(ctx)
+	if r == nil {
+		return c.Passes.Validate(ctx, a, o)
+	}
+	err := c.Passes.Validate(ctx, rehearsed{a, r}, o)
+	if err == nil && a.GetOperation() == apiadmission.Connect {
+		r.connected.Store(true)
+		return errNotConnected
+	}
+	return err
+}
+
+// rehearsed are the attributes of a rehearsal.
+type rehearsed struct {
+	apiadmission.Attributes
+	rehearsal *Rehearsal
+}
+
+var _ admission.Rehearsed = rehearsed{}
+
+func (a rehearsed) AddAnnotation(key, value string) error {
+	return a.AddAnnotationWithLevel(key, value, audit.LevelMetadata)
+}
+
+func (a rehearsed) AddAnnotationWithLevel(key, value string, level audit.Level) error {
+	err := a.Attributes.AddAnnotationWithLevel(key, value, level)
+	if err == nil {
+		r := a.rehearsal
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.mu.annotations == nil {
+			r.mu.annotations = map[string]string{}
+		}
+		r.mu.annotations[key] = value
+	}
+	return err
+}
+
+// AsMade implements admission.Rehearsed.
+func (a rehearsed) AsMade() apiadmission.Attributes {
+	if a.rehearsal.DryRun {
+		return a
+	}
+	return made{a}
+}
+
+// made shows the attributes of a rehearsal as those of a request that is not a dry run.
+type made struct{ rehearsed }
+
+func (a made) IsDryRun() bool { return false }
+
+func (a made) GetOperationOptions() runtime.Object {
+	switch o := a.Attributes.GetOperationOptions().(type) {
+	case *metav1.CreateOptions:
+		o = o.DeepCopy()
+		o.DryRun = nil
+		return o
+	case *metav1.UpdateOptions:
+		o = o.DeepCopy()
+		o.DryRun = nil
+		return o
+	case *metav1.PatchOptions:
+		o = o.DeepCopy()
+		o.DryRun = nil
+		return o
+	case *metav1.DeleteOptions:
+		o = o.DeepCopy()
+		o.DryRun = nil
+		return o
+	default:
+		return o
+	}
+}
+
+// rehearsalWitness shows the rehearsals that ask for it how the expressions of an entry are
+// evaluated.
+type rehearsalWitness struct{ entry *registration.Entry }
+
+func (w rehearsalWitness) Wants(ctx context.Context) bool {
+	r := rehearsalOf(ctx)
+	return r != nil && r.Saw != nil
+}
+
+func (w rehearsalWitness) Saw(ctx context.Context, e *expression.Expression, seen *expression.Seen) {
+	rehearsalOf(ctx).Saw(w.entry, e, seen)
+}
+
+// rehearsalCalls has Rehearsal.Answer answer the calls of webhooks.
+type rehearsalCalls struct{ http.RoundTripper }
+
+func (c rehearsalCalls) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r := rehearsalOf(req.Context()); r != nil && r.Answer != nil {
+		if hook := call.HookOf(req); hook != nil {
+			if answer, err := r.Answer(hook, req); answer != nil || err != nil {
+				return answer, err
+			}
+		}
+	}
+	return c.RoundTripper.RoundTrip(req)
+}
+
+// anywhere resolves services without endpoints to their names in a rehearsal with an Answer,
+// which may answer for them.
+func anywhere(inner call.Resolver) call.Resolver {
+	return call.ResolverFunc(func(ctx context.Context, namespace, name string, port int32) ([]string, error) {
+		found, err := inner.Resolve(ctx, namespace, name, port)
+		if r := rehearsalOf(ctx); r != nil && r.Answer != nil && (err != nil || len(found) == 0) {
+			return []string{net.JoinHostPort(fmt.Sprintf("%s.%s.svc", name, namespace), strconv.Itoa(int(port)))}, nil
+		}
+		return found, err
+	})
+}
+
+// storedFor finds the object that a rehearsal has in place of the stored one.
+func storedFor(ctx context.Context, resource schema.GroupResource, name string, codec runtime.Codec, into runtime.Object) (bool, error) {
+	r := rehearsalOf(ctx)
+	if r == nil {
+		return false, nil
+	}
+	for i := range r.Stored {
+		s := &r.Stored[i]
+		path := s.Name
+		if s.Namespace != "" {
+			path = s.Namespace + "/" + s.Name
+		}
+		if s.Resource != resource || path != name {
+			continue
+		}
+		data := s.JSON
+		if data == nil {
+			var err error
+			if data, err = json.Marshal(s.Object.Object); err != nil {
+				return false, err
+			}
+		}
+		if err := runtime.DecodeInto(codec, data, into); err != nil {
+			return false, fmt.Errorf("the object that is stored for a test: %w", err)
+		}
+		object, err := meta.Accessor(into)
+		if err != nil {
+			return false, err
+		}
+		revision, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+		if err != nil || revision == 0 {
+			revision = 1
+		}
+		return true, apistorage.APIObjectVersioner{}.UpdateObject(into, revision)
+	}
+	return false, nil
+}

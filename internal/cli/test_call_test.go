@@ -98,6 +98,12 @@ spec: {crd: {spec: {names: {kind: K}}}, targets: [{target: admission.k8s.gatekee
 {apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: soft}, spec: {enforcementAction: warn}}
 -- engine/dry.yaml --
 {apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: dry}, spec: {enforcementAction: dryrun}}
+-- engine/twice.yaml --
+{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: twice}, spec: {parameters: {a: b}}}
+-- engine/twice-2.yaml --
+{apiVersion: constraints.gatekeeper.sh/v1beta1, kind: K, metadata: {name: twice}, spec: {parameters: {a: c}}}
+-- engine/invalid.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_a_name}}
 -- engine/suite.yaml --
 apiVersion: test.gatekeeper.sh/v1alpha1
 kind: Suite
@@ -110,6 +116,7 @@ tests:
   - {name: owned, object: owned.yaml, assertions: [{violations: no}]}
   - {name: wrong, object: owned.yaml, assertions: [{violations: yes}]}
   - {name: not called, object: secret.yaml, assertions: [{violations: no}]}
+  - {name: rejected by the API, object: invalid.yaml, assertions: [{violations: yes}]}
   - {name: inventory, object: owned.yaml, inventory: [secret.yaml], assertions: [{violations: no}]}
 - name: absent
   template: rego.yaml
@@ -122,6 +129,16 @@ tests:
   constraint: soft.yaml
   cases:
   - {name: owned, object: owned.yaml, assertions: [{violations: 1, message: careful}]}
+- name: twice
+  template: rego.yaml
+  constraint: twice.yaml
+  cases:
+  - {name: owned, object: owned.yaml, assertions: [{violations: no}]}
+- name: twice, with other parameters
+  template: rego.yaml
+  constraint: twice-2.yaml
+  cases:
+  - {name: owned, object: owned.yaml, assertions: [{violations: no}]}
 - name: dry
   template: rego.yaml
   constraint: dry.yaml
@@ -168,12 +185,14 @@ results:
 		// Statuses of the tests in order: p, f, s.
 		want, says string
 	}{
-		"gator":               {hookAt(server, "Validating", "/gatekeeper"), gator, true, "ppfss sf p s", "no webhook named absent in any answer"},
-		"gator, not called":   {hookAt(server, "Validating", "/gatekeeper"), gator, false, "sssss ss s s", "its Rego needs a running Gatekeeper"},
-		"gator, no hooks":     {"", gator, true, "sssss ss s s", "the paths have no registration of a webhook to call"},
-		"gator, away":         {hookAt(away, "Validating", "/gatekeeper"), gator, true, "sssss ss s s", "a webhook could not be called: "},
+		"gator":               {hookAt(server, "Validating", "/gatekeeper"), gator, true, "ppfsss sf p ss s", "no webhook named absent in any answer"},
+		"gator, not called":   {hookAt(server, "Validating", "/gatekeeper"), gator, false, "ssssss ss s ss s", "its Rego needs a running Gatekeeper"},
+		"gator, no hooks":     {"", gator, true, "ssssss ss s ss s", "the paths have no registration of a webhook to call"},
+		"gator, away":         {hookAt(away, "Validating", "/gatekeeper"), gator, true, "ssssss ss s ss s", "a webhook could not be called: "},
 		"kyverno":             {hookAt(server, "Validating", "/kyverno") + hookAt(server, "Mutating", "/mutate"), kyverno, true, "ppfss ppp", "the rule generates objects after the answer"},
 		"kyverno, not called": {hookAt(server, "Validating", "/kyverno"), kyverno, false, "sssss sss", "a running Kyverno judges by it"},
+		"gator, one name":     {hookAt(server, "Validating", "/gatekeeper"), gator, true, "ppfsss sf p ss s", "2 different policies called twice"},
+		"gator, invalid":      {hookAt(server, "Mutating", "/mutate"), gator, true, "fsfsss sf f ss s", "the API server rejects the request before all webhooks have judged it (api)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(unpack(t, objects+tc.files+"-- engine/hooks.yaml --\n"+tc.hooks))

@@ -87,6 +87,7 @@ func Find(paths []string, call bool) (*Set, error) {
 			return nil, shortError(err)
 		}
 	}
+	f.ambiguous()
 	tests := 0
 	for _, s := range f.set.Suites {
 		tests += len(s.Tests)
@@ -120,7 +121,9 @@ type finder struct {
 	seen  map[string]bool
 	// hooks are the registrations of webhooks in the paths, once they are read.
 	hooks *[]*manifests.Object
-	files int
+	// contents are what running engines are to have under a name.
+	contents map[string]map[string]bool
+	files    int
 	// constraints counts the policies that were made of constraints.
 	constraints int
 }

@@ -78,6 +78,7 @@ func (f *finder) gator(path string, data []byte, root *yamlv3.Node) bool {
 			}
 			if f.call {
 				engine = gatekeeper(at(constraints[0].Content, "metadata", "name"))
+				f.same(engine, constraints[0])
 				skip = cmp.Or(running, enforcesSilently(constraints[0]))
 				break
 			}

@@ -50,7 +50,7 @@ func (f *finder) kyverno(path string, data []byte, root *yamlv3.Node) bool {
 	if !isKyvernoTest(header(root)) {
 		return false
 	}
-	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call, root: root, policies: map[string]*manifests.Object{}}
+	k := &kyverno{foreign: newForeign(path, "kyverno"), call: f.call, same: f.same, root: root, policies: map[string]*manifests.Object{}}
 	if err := decodeNode(root, &k.doc); err != nil {
 		k.fail(root.Line, "%s", plainYAML(err))
 	}
@@ -77,7 +77,9 @@ type kyverno struct {
 	// that are called.
 	skip, running string
 	call          bool
-	policies      map[string]*manifests.Object
+	// same notes which policies the engine that is called is to have.
+	same     func(*about, *manifests.Object)
+	policies map[string]*manifests.Object
 	// ours reports whether the API server judges by a policy.
 	ours      bool
 	resources []*manifests.Object
@@ -338,6 +340,7 @@ func (k *kyverno) test(r *kyvernoResult, name, policy, kind string, node *yamlv3
 	}
 	if !isPolicy(kind) {
 		t.running = kyvernoEngine(policy, r.Rule)
+		k.same(t.running, k.policies[policy])
 		t.judgeBy = func(o *Outcome) ([]Failure, string) { return k.ruled(t, r, o, patched) }
 		return
 	}

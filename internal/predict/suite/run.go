@@ -24,6 +24,9 @@ const (
 	// are.
 	parallel = 16
 	worlds   = 4
+	// parallelCalls is how many are when webhooks are called: an engine that starts, or runs on a
+	// small machine, must not time out for the number of calls.
+	parallelCalls = 4
 )
 
 // Options say what is run, and how.
@@ -358,6 +361,9 @@ func (r *runner) all(ctx context.Context, w *check.World, results []*Result, ser
 func (r *runner) atOnce(ctx context.Context, w *check.World, results []*Result, services map[string]bool) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
+	if r.Call {
+		group.SetLimit(parallelCalls)
+	}
 	for _, result := range results {
 		group.Go(func() error {
 			defer r.did()

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -68,8 +69,8 @@ func (a *about) heardOf(o *Outcome) (messages []string, named bool, skip string)
 	case named:
 	case len(h.failed) > 0:
 		return nil, false, "a webhook could not be called: " + strings.Join(h.failed, "; ")
-	case len(h.answers) == 0 && !o.Allowed && len(o.By) > 0:
-		return nil, false, fmt.Sprintf("the API server rejects the request before a webhook is called (%s): %s", o.By[0].Plugin, o.Message)
+	case !o.Allowed && len(o.By) > 0 && o.By[0].Webhook == "":
+		return nil, false, fmt.Sprintf("the API server rejects the request before all webhooks have judged it (%s): %s", o.By[0].Plugin, o.Message)
 	case len(h.answers) == 0:
 		return nil, false, "no webhook is called for the request"
 	}
@@ -111,6 +112,33 @@ func (f *finder) running(s *foreign) (skip string) {
 		}
 	}
 	return ""
+}
+
+// same notes what an engine that runs has under a name. Tests of one name with other contents are
+// skipped in the end: an answer does not tell such policies apart, and a cluster has one of a kind.
+func (f *finder) same(a *about, policy *manifests.Object) {
+	content, err := json.Marshal([]any{policy.Content["kind"], policy.Content["spec"]})
+	if err != nil {
+		panic(fmt.Sprintf("suite: a policy that was read: %v", err))
+	}
+	if f.contents == nil {
+		f.contents = map[string]map[string]bool{}
+	}
+	if f.contents[a.name] == nil {
+		f.contents[a.name] = map[string]bool{}
+	}
+	f.contents[a.name][string(content)] = true
+}
+
+// ambiguous skips the tests of policies that share a name.
+func (f *finder) ambiguous() {
+	for _, s := range f.set.Suites {
+		for _, t := range s.Tests {
+			if t.running != nil && t.Skip == "" && len(f.contents[t.running.name]) > 1 {
+				t.Skip = fmt.Sprintf("the suites have %d different policies called %s, which answers do not tell apart: run their suites one by one, each with its own in the cluster", len(f.contents[t.running.name]), t.running.name)
+			}
+		}
+	}
 }
 
 // gatekeeper reads answers of Gatekeeper: lines of "[CONSTRAINT] message".

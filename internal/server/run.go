@@ -59,9 +59,15 @@ func (a *assembly) run(ctx context.Context, ready func(Address)) error {
 		endServing(context.Cause(groupCtx))
 		return nil
 	})
-	group.Go(func() error { return a.serve(serving) })
+	// Requests that are being finished are judged, too: registrations stay fresh, and this server counts
+	// among those that enforce them, until serving has ended.
+	judging, endJudging := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error {
-		if err := a.admitter.run(groupCtx, a.db.client.Client); groupCtx.Err() == nil {
+		defer endJudging()
+		return a.serve(serving)
+	})
+	group.Go(func() error {
+		if err := a.admitter.run(judging, a.db.client.Client); judging.Err() == nil {
 			return err
 		}
 		return nil

@@ -35,6 +35,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/tokens"
 	"github.com/gatehouse-dev/gatehouse/internal/server/judging/webhookservices"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/datadir"
 )
 
 // Address says where a server can be reached, and with what.
@@ -92,6 +93,9 @@ func newReachable(ctx context.Context, o *opened) (*reachable, error) {
 	}
 	var shared *auth.Shared
 	if s.sharesEtcd() {
+		if err := datadir.Agree(ctx, o.db.client.KV, s.ownKey("format")); err != nil {
+			return nil, err
+		}
 		shared = &auth.Shared{Etcd: o.db.client.KV, Prefix: s.ownKey("pki")}
 	}
 	if v.pki, err = auth.LoadPKI(ctx, s.files(), filepath.Join(s.DataDir, "pki"), s.hosts(v.advertised), shared); err != nil {

@@ -62,6 +62,31 @@ func TestNoAcknowledgedWriteIsLostByAKill(t *testing.T) {
 	t.Logf("%d writes were acknowledged, and are there", l.count())
 }
 
+// A server that ends in order finishes the writes that it has begun, and judges them as before, in strict
+// mode, too, in which each needs a read of etcd (S11.8). It answers 503 to those that come later.
+func TestTheEndOfAServerFinishesWrites(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"bounded", "strict"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := harness.Start(t, "--admission-consistency", mode)
+			l := newLedger()
+			rounds(t, 3, func(i int) {
+				stop := begin(t, l, s, fmt.Sprintf("e%d", i), func(code int) {
+					if code != http.StatusServiceUnavailable {
+						t.Errorf("a write was answered with %d", code)
+					}
+				})
+				progress(t, l, 100)
+				s.Stop(t)
+				stop()
+				s.Restart(t)
+				l.check(t, s)
+			})
+		})
+	}
+}
+
 // A process that is stopped, as by a machine that is moved, goes on where it was.
 func TestAServerGoesOnAfterAPause(t *testing.T) {
 	t.Parallel()

@@ -38,10 +38,16 @@ var binary = sync.OnceValues(func() (string, error) {
 	return build("gatehouse", "./cmd/gatehouse")
 })
 
-// build builds a command of the module. The result stays in the user's cache, where the next
-// test process finds it; other test processes may replace it meanwhile, so this one gets a
-// link of its own.
+// build builds a command of the module. Each checkout has a program of its own.
 func build(name, pkg string, flags ...string) (string, error) {
+	checkout := sha256.Sum256([]byte(moduleRoot()))
+	return cached(name, fmt.Sprintf("%s-%x", name, checkout[:6]), func(built string) error { return refresh(built, pkg, flags) })
+}
+
+// cached returns a program that stays in the user's cache, where the next test process finds it.
+// Other test processes may replace it meanwhile, so this one gets a link of its own. refresh builds
+// the program, or leaves it as it is; nobody else builds one of that name meanwhile.
+func cached(name, kept string, refresh func(built string) error) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -50,7 +56,7 @@ func build(name, pkg string, flags ...string) (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(filepath.Join(cache, "lock-"+name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -68,10 +74,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}
-	// Each checkout has a program of its own.
-	checkout := sha256.Sum256([]byte(moduleRoot()))
-	built := filepath.Join(cache, fmt.Sprintf("%s-%x", name, checkout[:6]))
-	if err := refresh(built, pkg, flags); err != nil {
+	built := filepath.Join(cache, kept)
+	if err := refresh(built); err != nil {
 		return "", err
 	}
 	if err := os.Link(built, own); err == nil {
@@ -125,7 +129,7 @@ func refresh(built, pkg string, flags []string) error {
 func forget(cache string) {
 	entries, _ := os.ReadDir(cache)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && e.Name() != "lock" && time.Since(info.ModTime()) > 7*24*time.Hour {
+		if info, err := e.Info(); err == nil && !strings.HasPrefix(e.Name(), "lock") && time.Since(info.ModTime()) > 7*24*time.Hour {
 			_ = os.Remove(filepath.Join(cache, e.Name()))
 		}
 	}

@@ -1,11 +1,16 @@
 package harness
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Administrator runs the commands of docs/operations.md in a directory of the test, where
@@ -14,6 +19,8 @@ type Administrator struct {
 	// Dir is where the commands run.
 	Dir string
 	env []string
+	// here replaces what the page says of its machines by what there is in the test.
+	here []*strings.Replacer
 }
 
 // NewAdministrator makes one with an empty directory.
@@ -24,6 +31,40 @@ func NewAdministrator(t testing.TB) *Administrator {
 		t.Fatal(err)
 	}
 	return &Administrator{Dir: dir, env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+dir)}
+}
+
+// On returns the administrator of a machine where things have other names than on the page: each text is
+// followed by what it is here.
+func (a *Administrator) On(oldnew ...string) *Administrator {
+	other := *a
+	other.here = append(slices.Clip(a.here), strings.NewReplacer(oldnew...))
+	return &other
+}
+
+// Block returns the only block of a section with the given text, as it is here.
+func (a *Administrator) Block(t testing.TB, section, with string) string {
+	t.Helper()
+	text := block(t, section, with)
+	for _, r := range a.here {
+		text = r.Replace(text)
+	}
+	return text
+}
+
+// path is the PATH of commands.
+func (a *Administrator) path() string {
+	for _, v := range slices.Backward(a.env) {
+		if path, ok := strings.CutPrefix(v, "PATH="); ok {
+			return path
+		}
+	}
+	return ""
+}
+
+// Set sets variables of the environment, each as NAME=VALUE.
+func (a *Administrator) Set(variables ...string) *Administrator {
+	a.env = append(slices.Clip(a.env), variables...)
+	return a
 }
 
 // Of makes the server the one that commands are about.
@@ -44,13 +85,59 @@ func (a *Administrator) Write(t testing.TB, name string, content []byte) {
 // returns what it prints.
 func (a *Administrator) Follow(t testing.TB, section, with string) string {
 	t.Helper()
-	cmd := exec.CommandContext(Context(t), "sh", "-ec", block(t, section, with))
+	cmd := exec.CommandContext(Context(t), "sh", "-ec", a.Block(t, section, with))
 	cmd.Dir, cmd.Env = a.Dir, a.env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s\n%s", err, strings.Join(cmd.Args, " "), out)
 	}
 	return string(out)
+}
+
+// Begin runs a block of one command that goes on until stop is called. stop ends it as SIGTERM does,
+// and fails the test unless it then ends in order.
+func (a *Administrator) Begin(t testing.TB, section, with string) (stop func()) {
+	t.Helper()
+	return a.Launch(t, strings.TrimSpace(a.Block(t, section, with)))
+}
+
+// Launch is Begin for a command that is not on the page.
+func (a *Administrator) Launch(t testing.TB, command string) (stop func()) {
+	t.Helper()
+	// exec makes the shell the command, which gets the signal.
+	cmd := exec.Command("sh", "-ec", "exec "+command)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = a.Dir, a.env, tied()
+	output := &log{}
+	cmd.Stdout, cmd.Stderr = output, output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	stop = sync.OnceFunc(func() {
+		t.Helper()
+		if t.Failed() {
+			t.Logf("%s\n%s", command, output.excerpt())
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case err := <-ended:
+			// etcd ends by the signal itself.
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM {
+				err = nil
+			}
+			if err != nil {
+				t.Errorf("%s: %v\n%s", command, err, output.excerpt())
+			}
+		case <-time.After(StopTimeout):
+			_ = cmd.Process.Kill()
+			<-ended
+			t.Errorf("%s did not end within %s of SIGTERM\n%s", command, StopTimeout, output.excerpt())
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // block returns the only block of a section with the given text: lines that are

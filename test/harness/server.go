@@ -28,8 +28,10 @@ type Server struct {
 	// on the rate of requests. Callers copy it before they change it.
 	Admin *rest.Config
 
-	args   []string
-	runner Runner
+	// program is what runs instead of the program under test; empty for that.
+	program string
+	args    []string
+	runner  Runner
 	// ended is the log of the last process that was stopped.
 	ended string
 	// wrap, when set, says what is run in place of a command, and how.
@@ -69,7 +71,11 @@ func StartTest(t testing.TB, args ...string) *Server {
 // StartOn is Start with a data directory, which may have data.
 func StartOn(t testing.TB, dir string, args ...string) *Server {
 	t.Helper()
-	s := &Server{DataDir: dir, args: args}
+	return startServer(t, &Server{DataDir: dir, args: args})
+}
+
+func startServer(t testing.TB, s *Server) *Server {
+	t.Helper()
 	if err := s.start("0"); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +86,23 @@ func StartOn(t testing.TB, dir string, args ...string) *Server {
 	})
 	return s
 }
+
+// StartProgram is StartOn with another program, such as that of Previous.
+func StartProgram(t testing.TB, program, dir string, args ...string) *Server {
+	t.Helper()
+	return startServer(t, &Server{program: program, DataDir: dir, args: args})
+}
+
+// Become runs another program on the data and the port of a server that was stopped or killed:
+// that of Previous, or with an empty name that under test.
+func (s *Server) Become(t testing.TB, program string) {
+	t.Helper()
+	s.program = program
+	s.Restart(t)
+}
+
+// Flags gives the server other flags at its next start.
+func (s *Server) Flags(args ...string) { s.args = args }
 
 // Adopt makes a Server of one that runs by other means, and stops it when the test is over.
 func Adopt(t testing.TB, r Runner, dataDir, url, kubeconfig string) *Server {
@@ -112,7 +135,10 @@ func Refuses(t testing.TB, args ...string) string {
 var readyLine = regexp.MustCompile(`^gatehouse is ready at (https://\S+), kubeconfig (.+)$`)
 
 func (s *Server) start(port string) error {
-	name, err := binary()
+	name, err := s.program, error(nil)
+	if name == "" {
+		name, err = binary()
+	}
 	if err != nil {
 		return err
 	}

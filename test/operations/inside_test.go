@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -81,6 +82,30 @@ func TestWithoutProfiling(t *testing.T) {
 	harness.Contains(t, "what is left out", r.Err, "profiles/heap.pb.gz", "log.txt", "404 not found")
 }
 
+// A server that is asked for it says where goroutines wait, and else does not.
+func TestContentionProfiling(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]bool{"--contention-profiling=false": false, "--contention-profiling": true} {
+		s := harness.Start(t, flag)
+		h := s.HTTP(t, nil)
+		harness.Eventually(t, fmt.Sprintf("%s: waits are recorded: %t", flag, want), func() error {
+			h.Get("/api/v1/configmaps")
+			if profile := string(h.Get("/debug/pprof/block?debug=1").Raw); strings.Contains(profile, " @ 0x") != want {
+				return errors.New(profile)
+			}
+			return nil
+		})
+	}
+}
+
+// An administrator sees the metrics that the page names.
+func TestWhatToWatch(t *testing.T) {
+	t.Parallel()
+	s := harness.Start(t)
+	out := harness.NewAdministrator(t).Of(s).Follow(t, "What to watch", "/metrics")
+	harness.Contains(t, "the metric", out, "\ngatehouse_admission_registrations_age_seconds ")
+}
+
 // S3.20: one ID follows a request from its answer through the log, the audit log and the trace to
 // the webhook; and each line of the log is an object.
 func TestOneIDOfARequest(t *testing.T) {
@@ -100,6 +125,8 @@ func TestOneIDOfARequest(t *testing.T) {
 	if got := hook.Reviews()[0].HTTP.Header.Get("Audit-Id"); got != id {
 		t.Errorf("the webhook got the ID %q, want %q", got, id)
 	}
+	page := harness.NewAdministrator(t).Of(s).Set("ID=" + id)
+	harness.Contains(t, "the trace of the page's command", page.Follow(t, "Log", "--audit-id"), "configmaps a")
 	out := harness.Run(t, "trace", "--kubeconfig", s.Kubeconfig, "-A", "--audit-id", id, "-o", "json").Out
 	if !strings.Contains(out, `"auditID": "`+id+`"`) || strings.Count(out, `"outcome"`) != 1 {
 		t.Errorf("the trace: %s", out)

@@ -58,6 +58,12 @@ func each(links []*link, n int) func(func(*link)) {
 
 func newFleet(t testing.TB, flags ...string) *fleet {
 	t.Helper()
+	return newFleetOf(t, "", flags...)
+}
+
+// newFleetOf is newFleet with servers of another program; empty for the one under test.
+func newFleetOf(t testing.TB, program string, flags ...string) *fleet {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
@@ -72,7 +78,7 @@ func newFleet(t testing.TB, flags ...string) *fleet {
 		}
 		f.links = append(f.links, links)
 		args := append([]string{"--etcd-servers", strings.Join(urls, ",")}, f.etcd.Flags...)
-		s := harness.Start(t, append(args, flags...)...)
+		s := harness.StartProgram(t, program, t.TempDir(), append(args, flags...)...)
 		f.servers, f.clients = append(f.servers, s), append(f.clients, rest.CopyConfig(s.Admin))
 	}
 	return f

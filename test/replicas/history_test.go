@@ -27,6 +27,8 @@ type judgement struct {
 	revision int64
 	// versions are those that it was judged by.
 	versions map[string]int
+	// created is the object that it made; empty when it was rejected.
+	created string
 }
 
 // history is what was seen. It is safe for concurrent use.

@@ -25,37 +25,13 @@ import (
 // --admission-max-staleness.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	const (
-		interval     = time.Second
-		maxStaleness = 5 * time.Second
-	)
-	// scheduling is how late a process may be, on a machine that runs other tests
-	// meanwhile and on one that does not.
-	judged, scheduling := 300, time.Second
-	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JUDGED")); err == nil {
-		judged, scheduling = n, 250*time.Millisecond
-	}
+	const maxStaleness = 5 * time.Second
+	judged, scheduling := extent()
 	for _, mode := range []string{"bounded", "strict"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, "--admission-consistency", mode)
 			f.tellers()
-			check := func(t *testing.T, h *history, bound, own time.Duration) {
-				t.Helper()
-				escapes, longest := h.check(bound, own)
-				unknown := 0
-				for _, versions := range h.unknown {
-					unknown += len(versions)
-				}
-				t.Logf("%d writes judged, %d registrations and params written, %d not acknowledged; not judged: %v; bound %s, longest escape %s",
-					len(h.judgements), len(h.registrations), unknown, h.refused, bound, longest)
-				for _, escape := range escapes[:min(len(escapes), 20)] {
-					t.Error(escape)
-				}
-				if len(escapes) > 20 {
-					t.Errorf("and %d more", len(escapes)-20)
-				}
-			}
 			t.Run("in peace", func(t *testing.T) {
 				h := newHistory()
 				// Long enough for several regular reads.
@@ -65,7 +41,7 @@ func TestHistories(t *testing.T) {
 					bound = interval + f.slowestRead() + scheduling
 				}
 				// Who wrote it is judged by it at once, in either mode.
-				check(t, h, bound, 0)
+				h.report(t, bound, 0)
 				for answer, n := range h.refused {
 					t.Errorf("%d writes were answered %s", n, answer)
 				}
@@ -77,9 +53,39 @@ func TestHistories(t *testing.T) {
 				if mode == "bounded" {
 					bound = maxStaleness + scheduling
 				}
-				check(t, h, bound, bound)
+				h.report(t, bound, bound)
 			})
 		})
+	}
+}
+
+// interval is how often a server reads registrations.
+const interval = time.Second
+
+// extent returns how many writes are judged, and how late a process may be: on a machine that runs
+// other tests meanwhile, and on one that does not.
+func extent() (judged int, scheduling time.Duration) {
+	if n, err := strconv.Atoi(os.Getenv("GATEHOUSE_JUDGED")); err == nil {
+		return n, 250 * time.Millisecond
+	}
+	return 300, time.Second
+}
+
+// report fails the test for every judgement that escaped.
+func (h *history) report(t *testing.T, bound, own time.Duration) {
+	t.Helper()
+	escapes, longest := h.check(bound, own)
+	unknown := 0
+	for _, versions := range h.unknown {
+		unknown += len(versions)
+	}
+	t.Logf("%d writes judged, %d registrations and params written, %d not acknowledged; not judged: %v; bound %s, longest escape %s",
+		len(h.judgements), len(h.registrations), unknown, h.refused, bound, longest)
+	for _, escape := range escapes[:min(len(escapes), 20)] {
+		t.Error(escape)
+	}
+	if len(escapes) > 20 {
+		t.Errorf("and %d more", len(escapes)-20)
 	}
 }
 
@@ -180,7 +186,11 @@ func (f *fleet) judge(ctx context.Context, h *history, c *client, server int, na
 	case err != nil:
 		h.notJudged("nothing")
 	case a.code == http.StatusCreated || a.code == http.StatusForbidden || a.withoutParams():
-		h.judged(judgement{server: server, began: began, revision: a.revision(), versions: versions(a.header)})
+		j := judgement{server: server, began: began, revision: a.revision(), versions: versions(a.header)}
+		if a.code == http.StatusCreated {
+			j.created = name
+		}
+		h.judged(j)
 	default:
 		reason, _ := a.status()
 		h.notJudged(fmt.Sprintf("%d %s", a.code, reason))

@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/files"
@@ -68,6 +70,40 @@ func read(dir string) (string, error) {
 // Mark writes into a data directory that it has the format of this version.
 func Mark(to auth.Files, dir string) error {
 	return to.Write(filepath.Join(dir, formatName), []byte(format+"\n"), 0o644)
+}
+
+// sharedFormat is the value of the key in an etcd that servers share.
+var sharedFormat = fmt.Sprintf("gatehouse data, format %d", Format)
+
+// Agree checks that this version can read what servers keep in an etcd that they share, and marks an
+// etcd without a mark. It changes nothing in one that has data of another format.
+func Agree(ctx context.Context, shared clientv3.KV, key string) error {
+	// An etcd that is full refuses even a transaction that would not write.
+	found, err := shared.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("reading from etcd in which format its data are: %w", err)
+	}
+	kvs := found.Kvs
+	if len(kvs) == 0 {
+		marked, err := shared.Txn(ctx).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, sharedFormat)).
+			Else(clientv3.OpGet(key)).
+			Commit()
+		if err != nil {
+			return fmt.Errorf("writing to etcd in which format its data are: %w", err)
+		}
+		if marked.Succeeded {
+			return nil
+		}
+		kvs = marked.Responses[0].GetResponseRange().Kvs
+	}
+	for _, kv := range kvs {
+		if has := string(kv.Value); has != sharedFormat {
+			return fmt.Errorf("the data of --etcd-servers were written by another version (%s has %q, this one needs %q); use that version, or another --etcd-prefix", key, has, sharedFormat)
+		}
+	}
+	return nil
 }
 
 // restoring is the text in the file between the format and the directory for the replaced data,

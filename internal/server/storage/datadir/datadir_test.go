@@ -1,0 +1,59 @@
+package datadir
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/server/storage/etcd/etcdtest"
+)
+
+// A directory of another format is refused, and stays as it is.
+func TestAnotherFormatIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for range 2 {
+		if err := Prepare(auth.Files{}, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const next = "gatehouse data directory, format 2\n"
+	name := filepath.Join(dir, formatName)
+	if err := os.WriteFile(name, []byte(next), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(auth.Files{}, dir); err == nil || !strings.Contains(err.Error(), "was written by another version") {
+		t.Errorf("a directory of format 2: %v", err)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != next {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// Servers that start together on an etcd agree on its format. One that reads another format is
+// refused, and what is there stays.
+func TestServersOnOneEtcdHaveOneFormat(t *testing.T) {
+	kv := etcdtest.Start(t).KV
+	const key = "/registry/gatehouse/format"
+	var starting sync.WaitGroup
+	for range 8 {
+		starting.Go(func() {
+			if err := Agree(t.Context(), kv, key); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	const next = "gatehouse data, format 2"
+	if _, err := kv.Put(t.Context(), key, next); err != nil {
+		t.Fatal(err)
+	}
+	if err := Agree(t.Context(), kv, key); err == nil || !strings.Contains(err.Error(), "--etcd-prefix") {
+		t.Errorf("an etcd of format 2: %v", err)
+	}
+	if found, err := kv.Get(t.Context(), key); err != nil || string(found.Kvs[0].Value) != next {
+		t.Errorf("the key has %q, %v", found.Kvs, err)
+	}
+}

@@ -1,0 +1,41 @@
+package harness
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// EtcdTools puts etcd, etcdctl and etcdutl where the commands of an administrator find them. It skips the
+// test, and says why, with -short and where the modules of etcd are missing.
+func (a *Administrator) EtcdTools(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the programs of etcd")
+	}
+	bin, module := t.TempDir(), filepath.Join(moduleRoot(), "test", "harness", "etcdtools")
+	versions, err := os.ReadFile(filepath.Join(module, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pkg := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "etcdutl": "etcdutl"} {
+		path, err := cached("real-"+name, fmt.Sprintf("real-%s-%x", name, sha256.Sum256(versions))[:30], func(built string) error {
+			if _, err := os.Stat(built); err == nil {
+				return nil
+			}
+			full := "go.etcd.io/etcd/" + pkg + "/v3"
+			if _, err := run("go", "-C", module, "list", "-deps", full); err != nil {
+				return missingError(fmt.Sprintf("modules of etcd are missing: %v", err))
+			}
+			_, err := run("go", "-C", module, "build", "-ldflags=-s -w", "-o", built, full)
+			return err
+		})
+		skipIfMissing(t, err)
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.Set("PATH=" + bin + ":" + a.path())
+}

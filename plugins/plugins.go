@@ -172,7 +172,7 @@ var table = []Plugin{
 		About: []About{pods},
 	},
 	{
-		Name: limitranger.PluginName, register: limitranger.Register, Default: true,
+		Name: limitranger.PluginName, register: registerLimitRanger, Default: true,
 		Does: "Gives containers the default requests and limits of the namespace's LimitRanges, and refuses what is outside of them.",
 		About: []About{
 			{Resource: "pods", Operations: create}, {Resource: "pods", Subresource: "resize", Operations: update}, claims,

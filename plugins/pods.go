@@ -15,7 +15,8 @@ import (
 
 // liveFactory is a factory of informers whose lister of pods reads the pods from the API server
 // at each call. Some plugins, PodSecurity among them, want a lister of pods for rare requests,
-// such as a new label of a namespace. An informer would keep every pod in memory once more.
+// such as a new label of a namespace. An informer would keep every pod in memory once more. Its
+// listers of limit ranges and quotas sort by name.
 type liveFactory struct {
 	informers.SharedInformerFactory
 	pods livePods
@@ -38,6 +39,14 @@ type liveCoreV1 struct {
 
 func (c liveCoreV1) Pods() informersv1.TypedPodInformer {
 	return livePodInformer{c.Interface.Pods(), c.pods}
+}
+
+func (c liveCoreV1) LimitRanges() informersv1.TypedLimitRangeInformer {
+	return orderedLimitRanges{c.Interface.LimitRanges()}
+}
+
+func (c liveCoreV1) ResourceQuotas() informersv1.TypedResourceQuotaInformer {
+	return orderedQuotas{c.Interface.ResourceQuotas()}
 }
 
 type livePodInformer struct {

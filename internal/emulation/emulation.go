@@ -63,6 +63,10 @@ func Nearest(text string) (release string, exact bool, err error) {
 		return "", false, fmt.Errorf("%q is not a version of Kubernetes such as 1.35", text)
 	}
 	wanted, all := version.MajorMinor(v.Major(), v.Minor()), Releases()
+	if v.Major() == 0 {
+		// A program built without its version says v0.0.0-master.
+		return all[len(all)-1], false, nil
+	}
 	if oldest := all[0]; wanted.LessThan(version.MustParseGeneric(oldest)) {
 		return oldest, false, nil
 	}

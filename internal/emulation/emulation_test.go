@@ -66,6 +66,7 @@ func TestNearestRelease(t *testing.T) {
 		{text: "v1.29.0", want: "1.34"},
 		{text: "v1.41.0", want: "1.37"},
 		{text: "v2.0.0", want: "1.37"},
+		{text: "v0.0.0-master+$Format:%H$", want: "1.37"},
 		{text: "latest", bad: true},
 		{text: "", bad: true},
 	} {

@@ -47,9 +47,11 @@ const decided = "authorization.k8s.io/decision"
 // be expected.
 func (r *Reader) event(data []byte) (q *Request, why string, other bool) {
 	e := &event{}
-	if err := json.Unmarshal(data, e); err != nil {
+	rest, objects := apart(data, "requestObject", "responseObject")
+	if rest == nil || json.Unmarshal(rest, e) != nil {
 		return nil, notReadable, false
 	}
+	e.RequestObject, e.ResponseObject = objects[0], objects[1]
 	switch {
 	case e.Stage != auditv1.StageResponseComplete:
 		return nil, "an event of another stage than ResponseComplete", true
@@ -202,19 +204,6 @@ func (r *Reader) remember(q *Request, e *event, at time.Time) {
 // them.
 func (r *Reader) forget() { r.state = state{known: r.state.known} }
 
-type metaOnly struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name            string `json:"name"`
-		ResourceVersion string `json:"resourceVersion"`
-	} `json:"metadata"`
-}
-
-func metaOf(data json.RawMessage) (m metaOnly) {
-	_ = json.Unmarshal(data, &m)
-	return m
-}
-
-func nameOf(data json.RawMessage) string     { return metaOf(data).Metadata.Name }
-func revisionOf(data json.RawMessage) string { return metaOf(data).Metadata.ResourceVersion }
-func kindOf(data json.RawMessage) string     { return metaOf(data).Kind }
+func nameOf(data json.RawMessage) string     { m, _ := MetaOf(data); return m.Name }
+func revisionOf(data json.RawMessage) string { m, _ := MetaOf(data); return m.ResourceVersion }
+func kindOf(data json.RawMessage) string     { m, _ := MetaOf(data); return m.Kind }

@@ -239,10 +239,24 @@ type header struct {
 	Kind       string `json:"kind"`
 }
 
+// headerOf reads the header of an object.
+func headerOf(data []byte) (of header, ok bool) {
+	ok = true
+	found := members(data, func(name, value []byte) {
+		switch string(name) {
+		case "apiVersion":
+			ok = ok && json.Unmarshal(value, &of.APIVersion) == nil
+		case "kind":
+			ok = ok && json.Unmarshal(value, &of.Kind) == nil
+		}
+	})
+	return of, ok && found
+}
+
 // line reads one value. The error is that of take.
 func (r *Reader) line(data []byte, place string, take func(*Request) error) error {
-	var of header
-	if data[0] != '{' || json.Unmarshal(data, &of) != nil {
+	of, ok := headerOf(data)
+	if !ok {
 		note(&r.count.LeftOut, notReadable, place)
 		return nil
 	}
@@ -307,8 +321,8 @@ func (r *Reader) each(data []byte, place string, take func(*Request) error) erro
 		return nil
 	}
 	for _, item := range list.Items {
-		var of header
-		if !isObject(item) || json.Unmarshal(item, &of) != nil || strings.HasSuffix(of.Kind, "List") {
+		of, ok := headerOf(item)
+		if !ok || strings.HasSuffix(of.Kind, "List") {
 			note(&r.count.LeftOut, notReadable, place)
 			continue
 		}
@@ -333,9 +347,11 @@ func (r *Reader) own(data []byte, of header) (*Request, string) {
 		return nil, "recorded requests of version " + text(of.APIVersion) + " are not read; " + APIVersion + " is"
 	}
 	q := &Request{}
-	if json.Unmarshal(data, q) != nil {
+	rest, objects := apart(data, "object", "oldObject")
+	if rest == nil || json.Unmarshal(rest, q) != nil {
 		return nil, notReadable
 	}
+	q.Object, q.OldObject = objects[0], objects[1]
 	return q, q.wrong()
 }
 
@@ -344,30 +360,29 @@ func review(data []byte, of header) (*Request, string) {
 	if of.APIVersion != "admission.k8s.io/v1" && of.APIVersion != "admission.k8s.io/v1beta1" {
 		return nil, "reviews of version " + text(of.APIVersion) + " are not read; admission.k8s.io/v1 and v1beta1 are"
 	}
-	// Both versions have the same fields.
-	var in struct {
-		Request *struct {
-			admissionv1.AdmissionRequest
-			Object    json.RawMessage `json:"object"`
-			OldObject json.RawMessage `json:"oldObject"`
-		} `json:"request"`
-	}
-	switch {
-	case json.Unmarshal(data, &in) != nil:
+	rest, requests := apart(data, "request")
+	if rest == nil || !json.Valid(rest) {
 		return nil, notReadable
-	case in.Request == nil:
+	}
+	if requests[0] == nil || string(requests[0]) == "null" {
 		return nil, "a review without a request"
 	}
-	a := in.Request
+	// Both versions have the same fields.
+	a := &admissionv1.AdmissionRequest{}
+	rest, objects := apart(requests[0], "object", "oldObject")
+	if rest == nil || json.Unmarshal(rest, a) != nil {
+		return nil, notReadable
+	}
+	object, old := objects[0], objects[1]
 	q := &Request{
 		APIVersion: APIVersion, Kind: Kind, ID: string(a.UID), Operation: string(a.Operation), Resource: a.Resource, Subresource: a.SubResource,
 		Namespace: a.Namespace, Name: a.Name, User: a.UserInfo, DryRun: a.DryRun != nil && *a.DryRun,
 	}
-	if isObject(a.Object) && q.Operation != Delete && q.Operation != Connect {
-		q.Object = a.Object
+	if isObject(object) && q.Operation != Delete && q.Operation != Connect {
+		q.Object = object
 	}
-	if isObject(a.OldObject) && q.Operation != Create {
-		q.OldObject = a.OldObject
+	if isObject(old) && q.Operation != Create {
+		q.OldObject = old
 	}
 	if q.Resource.Group == "" && q.Resource.Resource == "namespaces" {
 		// A review of a namespace names it twice.
@@ -385,8 +400,8 @@ func review(data []byte, of header) (*Request, string) {
 // FromReview reads the request of an AdmissionReview. The text says why it cannot be judged; empty when
 // it can.
 func FromReview(data []byte) (*Request, string) {
-	var of header
-	if json.Unmarshal(data, &of) != nil {
+	of, ok := headerOf(data)
+	if !ok {
 		return nil, notReadable
 	}
 	return review(data, of)

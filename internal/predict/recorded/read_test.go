@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -66,6 +67,9 @@ func read(t testing.TB, text []byte, known func(Key) json.RawMessage) []string {
 	}
 	for _, r := range count.Other {
 		got = append(got, fmt.Sprintf("other %d: %s", r.Count, r.Reason))
+	}
+	if count.Backwards > 0 {
+		got = append(got, fmt.Sprintf("backwards %d", count.Backwards))
 	}
 	for _, p := range count.Problems {
 		got = append(got, "problem: "+strings.TrimPrefix(p, path))
@@ -227,6 +231,103 @@ func TestFiles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, read(t, c.in, nil)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// S25.4, S25.8: each kind of bad input is counted with its reason, and what can be judged around it is.
+func TestBadInput(t *testing.T) {
+	const all = "RequestResponse"
+	create := auditEvent("create", all, "configmaps", "a", `,"responseStatus":{"code":201},"requestObject":`+stored("", "1")+`,"responseObject":`+stored("10", "1"))
+	const created = "CREATE configmaps shop/a by jane sends 1 -> true 201"
+	at := func(clock, event string) string { return strings.Replace(event, "T12:00:00", "T"+clock, 1) }
+	update := auditEvent("update", all, "configmaps", "a", `,"responseStatus":{"code":200},"requestObject":`+stored("10", "2")+`,"responseObject":`+stored("11", "2"))
+	review := func(version string) string {
+		return `{"kind":"AdmissionReview","apiVersion":"` + version + `","request":{"uid":"1","resource":{"version":"v1","resource":"pods"},"name":"a","operation":"CONNECT","subResource":"exec","userInfo":{"username":"joe"}}}`
+	}
+	for _, c := range []struct {
+		name string
+		in   []string
+		want []string
+	}{
+		{"a log that is cut in the middle of an event", []string{create, create[:len(create)/2]}, []string{created, "left out 1: not readable as JSON"}},
+		{"a log whose beginning is gone", []string{create[len(create)/2:], create}, []string{created, "left out 1: not readable as JSON"}},
+		{"versions and formats in one file", []string{
+			create, strings.Replace(create, "audit.k8s.io/v1", "audit.k8s.io/v1beta1", 1), review("admission.k8s.io/v1"), review("admission.k8s.io/v1beta1"), review("admission.k8s.io/v3"),
+			`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"RecordedRequest","operation":"CREATE","resource":{"version":"v1","resource":"configmaps"},"user":{"username":"a"},"object":{"data":{"k":"1"}}}`,
+			`{"id":"1","outcome":"Allowed","request":{"operation":"CONNECT","resource":{"version":"v1","resource":"pods"},"subresource":"exec","namespace":"shop","name":"a","user":"jane"},"steps":[]}`,
+		}, []string{
+			created, "CONNECT pods/exec a by joe", "CONNECT pods/exec a by joe", "CREATE configmaps (no name) by a sends 1", "CONNECT pods/exec shop/a by jane -> true 0",
+			`left out 1: audit events of version "audit.k8s.io/v1beta1" are not read; audit.k8s.io/v1 is`,
+			`left out 1: reviews of version "admission.k8s.io/v3" are not read; admission.k8s.io/v1 and v1beta1 are`,
+		}},
+		{"events without objects", []string{
+			auditEvent("create", "Metadata", "configmaps", "a", ""), auditEvent("create", all, "configmaps", "a", `,"requestObject":null`),
+			auditEvent("update", all, "configmaps", "a", ""), auditEvent("patch", all, "configmaps", "a", ""), auditEvent("delete", all, "configmaps", "a", ""),
+		}, []string{
+			"left out 2: the request has no object", "left out 1: an event of level Metadata has no objects", "left out 1: the event has no objects",
+			"left out 1: the object before the request is not known",
+		}},
+		{"the clock goes backwards between objects", []string{at("12:00:05", create), at("12:00:04", strings.ReplaceAll(create, `"a"`, `"b"`))}, []string{
+			created, strings.Replace(created, "shop/a", "shop/b", 1), "backwards 1",
+		}},
+		{"the clock goes backwards for an object", []string{at("12:00:05", create), at("12:00:04", update), at("12:00:06", auditEvent("delete", all, "configmaps", "a", `,"responseStatus":{"code":200}`))}, []string{
+			created, "DELETE configmaps shop/a by jane for 2 -> true 200", "left out 1: the events of an object are not in the order of time",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, read(t, []byte(strings.Join(c.in, "\n")), nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// endless is a line without an end.
+type endless struct{}
+
+var many = bytes.Repeat([]byte("x"), 64<<10)
+
+func (endless) Read(p []byte) (int, error) { return copy(p, many), nil }
+
+// S25.8: a line of a gigabyte is left out, wherever it stands, and takes no memory.
+func TestALineOfAGigabyte(t *testing.T) {
+	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"resource":{"version":"v1","resource":"pods"},"name":"a","operation":"CONNECT","subResource":"exec","userInfo":{"username":"joe"}}}`
+	line := func() io.Reader { return io.LimitReader(endless{}, 1<<30) }
+	text := strings.NewReader
+	for _, c := range []struct {
+		name             string
+		in               io.Reader
+		read, long, lost int
+	}{
+		{"in the middle", io.MultiReader(text(review+"\n"), line(), text("\n"+review+"\n")), 2, 1, 0},
+		{"at the beginning", io.MultiReader(line(), text("\n"+review+"\n")), 1, 1, 0},
+		{"at the end", io.MultiReader(text(review+"\n"), line()), 1, 1, 0},
+		{"after a line that is cut", io.MultiReader(text("{\n"), line(), text("\n"+review+"\n")), 1, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r := &Reader{count: &Count{}}
+			found := 0
+			if err := r.file(t.Context(), "log", c.in, func(*Request) error { found++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			long, lost := 0, 0
+			for _, l := range r.count.LeftOut {
+				if l.Reason == notReadable {
+					lost += l.Count
+				} else {
+					long += l.Count
+				}
+			}
+			if found != c.read || long != c.long || lost != c.lost {
+				t.Errorf("%d requests, %d lines too long, %d not readable: %+v", found, long, lost, r.count)
+			}
+			if made := after.TotalAlloc - before.TotalAlloc; made > 10*MaxLine {
+				t.Errorf("%d MiB were allocated", made>>20)
 			}
 		})
 	}

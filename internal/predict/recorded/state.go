@@ -47,7 +47,7 @@ func (s *state) put(key Key, object json.RawMessage, at time.Time) {
 	if e := s.objects[key]; e != nil {
 		s.drop(e)
 	}
-	h := &held{key: key, object: append(json.RawMessage(nil), object...), at: at}
+	h := &held{key: key, object: object, at: at}
 	s.objects[key] = s.latest.PushFront(h)
 	s.bytes += h.size()
 	for s.bytes > maxState && s.latest.Len() > 1 {

@@ -69,7 +69,7 @@ func differ(p *prepared, a, b *verdict) (*difference, error) {
 	case !a.allowed && b.allowed:
 		return &difference{NewlyAllowed, names(a.by), []string{a.message}, nil}, nil
 	case !a.allowed:
-		if a.message == b.message && reflect.DeepEqual(texts(a.by), texts(b.by)) {
+		if sameWords(a.message, b.message) && reflect.DeepEqual(texts(a.by), texts(b.by)) {
 			return nil, nil
 		}
 		return &difference{OtherRejection, names(b.by), []string{a.message}, []string{b.message}}, nil
@@ -112,6 +112,20 @@ func names(by []check.Decider) []string {
 		}
 	}
 	return list
+}
+
+// sameWords reports whether two messages have the same words. Several errors in one message, or what an
+// expression says about a map, can have another order each time.
+func sameWords(a, b string) bool {
+	if a == b {
+		return true
+	}
+	words := func(s string) []string {
+		list := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" ,;[]", r) })
+		slices.Sort(list)
+		return list
+	}
+	return slices.Equal(words(a), words(b))
 }
 
 func sameTexts(a, b []string) bool {

@@ -46,8 +46,8 @@ type verdict struct {
 	trace  *trace.Trace
 	// at is when it was judged.
 	at time.Time
-	// made are the uid and the name that the server made for a new object.
-	made []string
+	// made is the name that the server made for a new object.
+	made string
 }
 
 // unjudged says why a request cannot be judged.
@@ -88,43 +88,30 @@ type prepared struct {
 	generated string
 }
 
-// objectMeta is what has to be known of an object.
-type objectMeta struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name              string `json:"name"`
-		Namespace         string `json:"namespace"`
-		GenerateName      string `json:"generateName"`
-		UID               string `json:"uid"`
-		ResourceVersion   string `json:"resourceVersion"`
-		CreationTimestamp any    `json:"creationTimestamp"`
-	} `json:"metadata"`
-}
-
 // noUID stands for the uid of a stored object that has none.
 const noUID = "00000000-0000-4000-8000-000000000000"
 
 // prepare completes a request.
 func prepare(q *recorded.Request) (*prepared, error) {
 	p := &prepared{Request: q, user: *userOf(q), object: q.Object}
-	var sent, old objectMeta
+	var old recorded.Meta
 	if q.OldObject != nil {
-		if err := json.Unmarshal(q.OldObject, &old); err != nil {
+		var ok bool
+		if old, ok = recorded.MetaOf(q.OldObject); !ok || !json.Valid(q.OldObject) {
 			return nil, unjudged("the object before the request is not readable")
 		}
 		p.stored = q.OldObject
-		if old.Metadata.UID == "" || old.Metadata.ResourceVersion == "" || old.Metadata.Name == "" {
+		if old.UID == "" || old.ResourceVersion == "" || old.Name == "" {
 			u := decoded(q.OldObject)
 			if u == nil {
 				return nil, unjudged("the object before the request is not readable")
 			}
-			u.SetUID(types.UID(cmp.Or(old.Metadata.UID, noUID)))
-			old.Metadata.ResourceVersion = cmp.Or(old.Metadata.ResourceVersion, "1")
-			u.SetResourceVersion(old.Metadata.ResourceVersion)
-			u.SetName(cmp.Or(old.Metadata.Name, q.Name))
-			u.SetNamespace(cmp.Or(old.Metadata.Namespace, q.Namespace))
-			if old.Metadata.CreationTimestamp == nil {
+			u.SetUID(types.UID(cmp.Or(old.UID, noUID)))
+			old.ResourceVersion = cmp.Or(old.ResourceVersion, "1")
+			u.SetResourceVersion(old.ResourceVersion)
+			u.SetName(cmp.Or(old.Name, q.Name))
+			u.SetNamespace(cmp.Or(old.Namespace, q.Namespace))
+			if !old.Created {
 				_ = unstructured.SetNestedField(u.Object, "2026-01-01T00:00:00Z", "metadata", "creationTimestamp")
 			}
 			var err error
@@ -136,22 +123,23 @@ func prepare(q *recorded.Request) (*prepared, error) {
 	if q.Object == nil {
 		return p, nil
 	}
-	if err := json.Unmarshal(q.Object, &sent); err != nil {
+	sent, ok := recorded.MetaOf(q.Object)
+	if !ok || !json.Valid(q.Object) {
 		return nil, unjudged("the object is not readable")
 	}
 	if sent.APIVersion == "" || sent.Kind == "" {
 		return nil, unjudged("the object does not say of what kind it is")
 	}
-	if q.Operation == recorded.Create && sent.Metadata.Name == "" {
-		p.generated = sent.Metadata.GenerateName
+	if q.Operation == recorded.Create && sent.Name == "" {
+		p.generated = sent.GenerateName
 	}
-	sameRevision := q.Operation != recorded.Update || q.OldObject == nil || sent.Metadata.ResourceVersion == old.Metadata.ResourceVersion
-	if !sameRevision || q.Operation == recorded.Update && sent.Metadata.Name == "" {
+	sameRevision := q.Operation != recorded.Update || q.OldObject == nil || sent.ResourceVersion == old.ResourceVersion
+	if !sameRevision || q.Operation == recorded.Update && sent.Name == "" {
 		u := decoded(q.Object)
-		u.SetName(cmp.Or(sent.Metadata.Name, q.Name))
+		u.SetName(cmp.Or(sent.Name, q.Name))
 		if !sameRevision {
 			// What was stored is what the request changes.
-			u.SetResourceVersion(old.Metadata.ResourceVersion)
+			u.SetResourceVersion(old.ResourceVersion)
 		}
 		var err error
 		if p.object, err = json.Marshal(u.Object); err != nil {
@@ -204,7 +192,7 @@ func (j *judge) of(ctx context.Context, p *prepared) (*verdict, error) {
 	if v.allowed {
 		v.by = nil
 	} else {
-		v.message = a.Status.Message
+		v.message = ordered(a.Status)
 		if len(v.by) == 1 && v.by[0].Plugin == check.API && (v.code == http.StatusNotFound || v.code == http.StatusConflict || v.code == http.StatusMethodNotAllowed) {
 			return nil, unjudged(fmt.Sprintf("the server answers %d: the object of the request is not there", v.code))
 		}
@@ -269,26 +257,88 @@ func passed(req *http.Request) (*http.Response, error) {
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req}, nil
 }
 
-// generatedName is what stands for a name, or a uid, that the server made.
-const generatedName = "<generated>"
+// generatedName is what stands for a name, or a uid, that the server made. now stands for a time
+// that the server took from its clock.
+const (
+	generatedName = "<generated>"
+	now           = "<now>"
+)
 
-// suffix is what the server puts behind the name of the volume of a token.
-var suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
+var (
+	// suffix is what the server puts behind the name of the volume of a token.
+	suffix = regexp.MustCompile(`kube-api-access-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
+	// uid and moment are what the server writes into objects and messages.
+	uid    = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+)
 
-// steady takes out of a verdict what the server made by chance.
+// maxBase is how much of generateName a name begins with.
+const maxBase = 58
+
+// steady takes out of a verdict what the server made by chance, or took from its clock.
 func (v *verdict) steady(p *prepared) {
-	texts := func(change func(string) string) {
+	made := []func(string) string{
+		func(s string) string { return suffix.ReplaceAllString(s, "kube-api-access-"+generatedName) },
+		func(s string) string { return replacedOthers(uid, s, p, generatedName) },
+		func(s string) string {
+			return moment.ReplaceAllStringFunc(s, func(text string) string {
+				if clock(text, v.at) && !p.has(text) {
+					return now
+				}
+				return text
+			})
+		},
+	}
+	if p.generated != "" {
+		base := p.generated[:min(len(p.generated), maxBase)]
+		name := regexp.MustCompile(regexp.QuoteMeta(base) + `[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
+		made = append(made, func(s string) string { return name.ReplaceAllString(s, base+generatedName) })
+	}
+	for _, change := range made {
 		v.message = change(v.message)
 		for i := range v.warnings {
 			v.warnings[i] = change(v.warnings[i])
 		}
 	}
-	texts(func(s string) string { return suffix.ReplaceAllString(s, "kube-api-access-"+generatedName) })
-	if p.generated == "" {
-		return
+}
+
+// replacedOthers replaces what matches, unless the request has it.
+func replacedOthers(what *regexp.Regexp, in string, p *prepared, by string) string {
+	return what.ReplaceAllStringFunc(in, func(text string) string {
+		if p.has(text) {
+			return text
+		}
+		return by
+	})
+}
+
+// has reports whether the request, or the object before it, has a text.
+func (p *prepared) has(text string) bool {
+	if p.User.UID == text || p.Apply != nil && bytes.Contains(p.Apply.Configuration, []byte(text)) {
+		return true
 	}
-	made := regexp.MustCompile(regexp.QuoteMeta(p.generated) + `[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
-	texts(func(s string) string { return made.ReplaceAllString(s, p.generated+generatedName) })
+	return bytes.Contains(p.object, []byte(text)) || bytes.Contains(p.stored, []byte(text))
+}
+
+// ordered is the message of a rejection with its errors in the order of their texts. Validation
+// finds those about a map in an order that is another one each time.
+func ordered(s *metav1.Status) string {
+	if s.Reason != metav1.StatusReasonInvalid || s.Details == nil || len(s.Details.Causes) < 2 {
+		return s.Message
+	}
+	var list []string
+	for i := range s.Details.Causes {
+		c := &s.Details.Causes[i]
+		if text := c.Field + ": " + c.Message; !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	head, ok := strings.CutSuffix(s.Message, "["+strings.Join(list, ", ")+"]")
+	if !ok {
+		return s.Message
+	}
+	slices.Sort(list)
+	return head + "[" + strings.Join(list, ", ") + "]"
 }
 
 // object is what the request leaves, in JSON, without what the server makes by chance; nil for nothing.
@@ -304,16 +354,17 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 		}
 	}
 	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(suffix.ReplaceAll(data, []byte("kube-api-access-00000")), &u.Object); err != nil || u.Object == nil {
+	data = suffix.ReplaceAll(data, []byte("kube-api-access-00000"))
+	if err := json.Unmarshal([]byte(replacedOthers(uid, string(data), p, generatedName)), &u.Object); err != nil || u.Object == nil {
 		return nil, errors.New("the answer is not an object")
 	}
 	if u.GetKind() == "Status" || p.Operation == recorded.Delete {
 		return nil, nil
 	}
 	v.note(p, u)
-	for _, text := range v.made {
-		// A job has both in labels, too.
-		replaced(u.Object, text, generatedName)
+	if v.made != "" {
+		// A job has it in labels, too.
+		replaced(u.Object, v.made, generatedName)
 	}
 	for _, field := range []string{"uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
@@ -324,16 +375,10 @@ func (v *verdict) object(p *prepared) (map[string]any, error) {
 	return u.Object, nil
 }
 
-// note notes what the server made for a new object.
+// note notes the name that the server made for a new object.
 func (v *verdict) note(p *prepared, m metav1.Object) {
-	if p.Operation != recorded.Create {
-		return
-	}
-	if uid := string(m.GetUID()); uid != "" {
-		v.made = append(v.made, uid)
-	}
-	if name := m.GetName(); p.generated != "" && len(name) > len(p.generated) {
-		v.made = append(v.made, name)
+	if name := m.GetName(); p.generated != "" && name != p.generated {
+		v.made = name
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -173,23 +174,102 @@ func run(t *testing.T, o Options) *Report {
 	return r
 }
 
-// S25.6: what the server makes by chance, or takes from the clock, is no difference: every request is judged
-// twice, since a namespace differs, and nothing comes of it.
+// S25.6: what the server makes by chance, or takes from the clock, is no difference, nor is the order of several
+// errors: every request is judged twice, since a namespace differs, and nothing comes of it. Each is made many
+// times, since chance may give the same twice.
 func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 	const job = `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`
 	csr := func(more string) string {
 		return `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"c","uid":"u9","resourceVersion":"4"},"spec":{"request":"LS0=","signerName":"example.com/s","usages":["any"]},"status":{` + more + `}}`
 	}
-	requests := append(samples(),
+	service := func(spec string) string {
+		return `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},"spec":{` + spec + `}}`
+	}
+	selected := strings.Replace(job, `"template"`, `"selector":{"matchLabels":{"a":"b"}},"template"`, 1)
+	generated := func(object, name string) string {
+		return regexp.MustCompile(`"name":"[a-z]+"`).ReplaceAllString(object, `"generateName":"`+name+`"`)
+	}
+	one := append(samples(),
 		request("CREATE", "jobs.batch", "shop", "j", job, ""),
 		request("CREATE", "jobs.batch", "shop", "", strings.Replace(job, `"name":"j"`, `"generateName":"j-"`, 1), ""),
 		request("UPDATE", "certificatesigningrequests/approval.certificates.k8s.io", "", "c", csr(`"conditions":[{"type":"Approved","status":"True","reason":"r"}]`), csr("")),
+		// The message of the error has the labels that the server made, with a uid.
+		request("CREATE", "jobs.batch", "shop", "j", selected, ""),
+		request("CREATE", "jobs.batch", "shop", "", strings.Replace(selected, `"name":"j"`, `"generateName":"j-"`, 1), ""),
+		// The server cuts what a long name begins with.
+		request("CREATE", "configmaps", "shop", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"`+strings.Repeat("n", 62)+`"},"data":{"bad!":""}}`, ""),
+		request("CREATE", "configmaps", "shop", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"`+strings.Repeat("n", 62)+`"}}`, ""),
+		// Errors in the order of a map: of validation, and of a plugin.
+		request("CREATE", "configmaps", "shop", "a", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"app":"a"}},"data":{"a!":"","b!":"","c!":"","d!":""}}`, ""),
+		request("CREATE", "pods", "limits", "a", pod("a", `,"labels":{"app":"a"}`, "nginx:1"), ""),
+		request("CREATE", "configmaps", "limits", "a", configMap("a", `,"labels":{"app":"a"}`), ""),
+		// Addresses and ports.
+		request("CREATE", "services", "shop", "s", service(`"ports":[{"port":80}]`), ""),
+		request("CREATE", "services", "shop", "", generated(service(`"type":"NodePort","ports":[{"name":"a","port":80},{"name":"b","port":81}]`), "s-"), ""),
+		request("CREATE", "services", "shop", "s", service(`"type":"LoadBalancer","externalTrafficPolicy":"Local","ports":[{"port":80}]`), ""),
+		request("CREATE", "pods", "shop", "", generated(pod("a", "", "nginx:1"), "p-"), ""),
+		request("CREATE", "statefulsets.apps", "shop", "", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"generateName":"s-"},"spec":{"serviceName":"web","selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"nginx"}]}},"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`, ""),
 	)
+	left := 0
+	for _, q := range one {
+		if q.Resource.Resource == "widgets" {
+			left++
+		}
+		if q.Namespace == "limits" {
+			q.Object = json.RawMessage(strings.ReplaceAll(string(q.Object), `"shop"`, `"limits"`))
+		}
+	}
+	const times = 12
+	requests := slices.Repeat(one, times)
+	const limits = `
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: limits}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: a, namespace: limits}
+spec: {limits: [{type: Container, max: {cpu: "1", memory: 1Gi, ephemeral-storage: 1Gi}}]}
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: b, namespace: limits}
+spec: {limits: [{type: Pod, max: {cpu: "2", memory: 2Gi}}]}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: a, namespace: limits}
+spec: {hard: {count/configmaps: "0"}}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: b, namespace: limits}
+spec: {hard: {count/configmaps: "0"}}
+`
 	const other = "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"
-	r := run(t, Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, newPolicies)}, With: &Cluster{Set: set(t, newPolicies+other)}})
-	if r.Changed != 0 || r.Judged != len(requests)-1 {
-		data, _ := json.MarshalIndent(r, "", "  ")
-		t.Errorf("%s", data)
+	o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, newPolicies+limits)}, With: &Cluster{Set: set(t, newPolicies+limits+other)}}
+	for _, plain := range []bool{false, true} {
+		o.plain = plain
+		r := run(t, o)
+		if want := len(requests) - left*times; r.Changed != 0 || r.Judged != want {
+			data, _ := json.MarshalIndent(r, "", "  ")
+			t.Errorf("plain %v: judged %d, want %d\n%s", plain, r.Judged, want, data)
+		}
+	}
+	// What is printed is the same in each run.
+	o.Baseline = &Cluster{}
+	var first []byte
+	for i := range 3 {
+		data, err := json.MarshalIndent(run(t, o), "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = data
+		} else if diff := cmp.Diff(string(first), string(data)); diff != "" {
+			t.Errorf("another report (-first +later):\n%s", diff)
+		}
 	}
 }
 

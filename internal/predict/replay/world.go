@@ -89,13 +89,8 @@ func (n *needs) see(q *recorded.Request) {
 			n.namespaces[q.Name] = of.Metadata.Labels
 		}
 	case "pods":
-		var of struct {
-			Spec struct {
-				ServiceAccountName string `json:"serviceAccountName"`
-			} `json:"spec"`
-		}
-		if json.Unmarshal(q.Object, &of) == nil && of.Spec.ServiceAccountName != "" {
-			n.accounts[q.Namespace+"/"+of.Spec.ServiceAccountName] = true
+		if account := recorded.Text(q.Object, "spec", "serviceAccountName"); account != "" {
+			n.accounts[q.Namespace+"/"+account] = true
 		}
 	}
 }

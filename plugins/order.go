@@ -1,0 +1,92 @@
+package plugins
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	informersv1 "k8s.io/client-go/informers/core/v1"
+	listersv1 "k8s.io/client-go/listers/core/v1"
+	"k8s.io/kubernetes/plugin/pkg/admission/limitranger"
+)
+
+// Upstream's plugins take some objects in the order of a map: which of two quotas refuses a request, and
+// what comes first in the message of LimitRanger, is another one each time. Here the order is that of
+// names and texts, so that a request that is judged twice gets the same answer.
+
+// registerLimitRanger registers upstream's plugin.
+func registerLimitRanger(p *apiadmission.Plugins) {
+	p.Register(limitranger.PluginName, func(io.Reader) (apiadmission.Interface, error) {
+		return limitranger.NewLimitRanger(orderedLimits{&limitranger.DefaultLimitRangerActions{}})
+	})
+}
+
+type orderedLimits struct{ limitranger.LimitRangerActions }
+
+// ValidateLimit overrides the method of LimitRangerActions.
+func (o orderedLimits) ValidateLimit(r *corev1.LimitRange, resource string, object runtime.Object) error {
+	err := o.LimitRangerActions.ValidateLimit(r, resource, object)
+	var found utilerrors.Aggregate
+	if !errors.As(err, &found) {
+		return err
+	}
+	list := slices.Clone(found.Errors())
+	slices.SortStableFunc(list, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return utilerrors.NewAggregate(list)
+}
+
+// byName sorts objects of one namespace, in place.
+func byName[T interface{ GetName() string }](list []T, err error) ([]T, error) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return list, err
+}
+
+type orderedLimitRanges struct {
+	informersv1.TypedLimitRangeInformer
+}
+
+func (i orderedLimitRanges) Lister() listersv1.LimitRangeLister {
+	return limitRangeLister{i.TypedLimitRangeInformer.Lister()}
+}
+
+type limitRangeLister struct{ listersv1.LimitRangeLister }
+
+func (l limitRangeLister) LimitRanges(namespace string) listersv1.LimitRangeNamespaceLister {
+	return limitRangesOf{l.LimitRangeLister.LimitRanges(namespace)}
+}
+
+type limitRangesOf struct {
+	listersv1.LimitRangeNamespaceLister
+}
+
+func (l limitRangesOf) List(selector labels.Selector) ([]*corev1.LimitRange, error) {
+	return byName(l.LimitRangeNamespaceLister.List(selector))
+}
+
+type orderedQuotas struct {
+	informersv1.TypedResourceQuotaInformer
+}
+
+func (i orderedQuotas) Lister() listersv1.ResourceQuotaLister {
+	return quotaLister{i.TypedResourceQuotaInformer.Lister()}
+}
+
+type quotaLister struct{ listersv1.ResourceQuotaLister }
+
+func (l quotaLister) ResourceQuotas(namespace string) listersv1.ResourceQuotaNamespaceLister {
+	return quotasOf{l.ResourceQuotaLister.ResourceQuotas(namespace)}
+}
+
+type quotasOf struct {
+	listersv1.ResourceQuotaNamespaceLister
+}
+
+func (l quotasOf) List(selector labels.Selector) ([]*corev1.ResourceQuota, error) {
+	return byName(l.ResourceQuotaNamespaceLister.List(selector))
+}

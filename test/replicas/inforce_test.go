@@ -60,3 +60,72 @@ func TestOtherServersHearOfRegistrations(t *testing.T) {
 	slices.Sort(took)
 	t.Logf("in force on all servers %s after the answer, at most %s, measured by requests one after the other", took[len(took)/2], took[len(took)-1])
 }
+
+// TestOtherServersHearOfModes proves S28.10 for several servers: a change of the mode of a policy, a
+// binding or a webhook is in force on the server that it was written through when the write is answered,
+// and on the others soon after, long before the next regular read.
+func TestOtherServersHearOfModes(t *testing.T) {
+	t.Parallel()
+	const interval = 40 * time.Second
+	f := newFleet(t, "--admission-refresh-interval", interval.String(), "--admission-max-staleness", (2 * interval).String())
+	f.must(http.StatusCreated, 0, "POST", policies, validatingPolicy("modes", nil, "'no'"))
+	f.must(http.StatusCreated, 0, "POST", bindings, binding("modes", map[string]any{"policyName": "modes", "validationActions": []string{"Deny"}}))
+	// modeOf returns the mode that a create through a server meets.
+	modeOf := func(server int) string {
+		t.Helper()
+		a, err := f.client(server).send(harness.Context(t), "POST", configMaps+"?dryRun=All", configMap("judged"))
+		switch {
+		case err == nil && a.code >= http.StatusBadRequest:
+			return "Deny"
+		case err == nil && a.code == http.StatusCreated && len(a.header.Values("Warning")) > 0:
+			return "Warn"
+		case err == nil && a.code == http.StatusCreated:
+			return "Audit"
+		}
+		t.Fatalf("%+v, %v", a, err)
+		return ""
+	}
+	written := 0
+	change := func(path, mode string) {
+		t.Helper()
+		writer := written % len(f.servers)
+		written++
+		var value any
+		if mode != "" {
+			value = mode
+		} else {
+			mode = "Deny"
+		}
+		f.must(http.StatusOK, writer, "PATCH", path, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"gatehouse.dev/enforcement": value}}})
+		answered := time.Now()
+		if got := modeOf(writer); got != mode {
+			t.Errorf("S28.10 %s %s, through server %d, which then judges by %s", path, mode, writer, got)
+		}
+		for server := range f.servers {
+			for modeOf(server) != mode {
+				if time.Since(answered) > interval/2 {
+					t.Fatalf("S28.10 %s %s: server %d does not judge by it after %s", path, mode, server, time.Since(answered))
+				}
+			}
+		}
+	}
+	for _, mode := range []string{"Warn", "Deny", "Audit", "Warn", "Audit", "", "Audit"} {
+		change(policies+"/modes", mode)
+	}
+	// The word of a binding counts more than that of its policy (S28.6).
+	for _, mode := range []string{"Deny", "Warn", "Deny", "Audit"} {
+		change(bindings+"/modes", mode)
+	}
+	// Now a webhook that rejects everything, next to the policy that only audits.
+	hook := f.hooks.Hook("/modes", harness.Respond(map[string]any{"allowed": false, "status": map[string]any{"code": 403, "message": "no"}}))
+	f.must(http.StatusCreated, 0, "POST", collection("validating"), map[string]any{
+		"metadata": map[string]any{"name": "modes"},
+		"webhooks": []any{map[string]any{
+			"name": "modes.example.com", "clientConfig": hook.ClientConfig(), "rules": creations["resourceRules"],
+			"sideEffects": "None", "timeoutSeconds": 5, "admissionReviewVersions": []string{"v1"},
+		}},
+	})
+	for _, mode := range []string{"Warn", "Deny", "Audit", "", "Warn"} {
+		change(collection("validating")+"/modes", mode)
+	}
+}

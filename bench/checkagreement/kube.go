@@ -90,9 +90,9 @@ type kubeAPIServer struct {
 	config     *rest.Config
 }
 
-// askKubeAPIServer asks a new kube-apiserver about a set.
-func askKubeAPIServer(ctx context.Context, b peer.Binaries, s *set, dir string) (_ map[string]answer, _ map[string]schemaVerdict, _ really, err error) {
-	server, err := peer.Start(ctx, b, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), "--service-cluster-ip-range=10.96.0.0/12")
+// kubeAPIServer asks a new kube-apiserver about a set.
+func (a asked) kubeAPIServer(ctx context.Context, s *set, dir string) (_ map[string]answer, _ map[string]schemaVerdict, _ really, err error) {
+	server, err := peer.Start(ctx, a.binaries, peer.KubeAPIServer, filepath.Join(dir, "kube-apiserver"), append(a.flags, "--service-cluster-ip-range=10.96.0.0/12")...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -101,7 +101,7 @@ func askKubeAPIServer(ctx context.Context, b peer.Binaries, s *set, dir string) 
 			err = errors.Join(err, server.Stop())
 		}
 	}()
-	k := &kubeAPIServer{kubectl: b.Gatehouse, kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir, config: server.Config}
+	k := &kubeAPIServer{kubectl: a.binaries.Gatehouse, kubeconfig: filepath.Join(dir, "kubeconfig"), dir: dir, config: server.Config}
 	if err := writeKubeconfig(k.kubeconfig, server.Config); err != nil {
 		return nil, nil, nil, err
 	}

@@ -38,8 +38,9 @@ func main() {
 	gatehouse := flag.String("gatehouse", "", "`program` to use instead of building gatehouse")
 	only := flag.String("run", "", "only the sets that match this `regexp`")
 	keep := flag.String("keep", "", "`directory` for the manifests of each set (default: a temporary one)")
+	release := flag.String("kubernetes-version", "", "`release` that gatehouse check judges as; kube-apiserver is a real one of 1.35, and emulates another release")
 	flag.Parse()
-	if err := run(ctx, *binaries, *gatehouse, *only, *keep); err != nil {
+	if err := run(ctx, *binaries, *gatehouse, *only, *keep, *release); err != nil {
 		fmt.Fprintln(os.Stderr, "checkagreement:", err)
 		os.Exit(1)
 	}
@@ -47,7 +48,7 @@ func main() {
 
 var errDifferent = errors.New("gatehouse check and kube-apiserver differ")
 
-func run(ctx context.Context, binaries, gatehouse, only, keep string) error {
+func run(ctx context.Context, binaries, gatehouse, only, keep, release string) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -62,6 +63,17 @@ func run(ctx context.Context, binaries, gatehouse, only, keep string) error {
 		if b, err = peer.Build(ctx, ".", binaries); err != nil {
 			return err
 		}
+	}
+	a := asked{binaries: b, release: release}
+	switch release {
+	case "":
+	case peer.OldMinor:
+		if a.binaries.KubeAPIServer, err = peer.BuildOld(ctx, ".", binaries); err != nil {
+			return err
+		}
+		a.real = true
+	default:
+		a.flags = []string{"--emulated-version=" + release}
 	}
 	if keep == "" {
 		if keep, err = os.MkdirTemp("", "checkagreement-"); err != nil {
@@ -79,7 +91,7 @@ func run(ctx context.Context, binaries, gatehouse, only, keep string) error {
 		if !match.MatchString(s.name) {
 			continue
 		}
-		t, err := compare(ctx, b, s, filepath.Join(keep, "sets", strings.NewReplacer("/", "_", "@", "_").Replace(s.name)))
+		t, err := a.compare(ctx, s, filepath.Join(keep, "sets", strings.NewReplacer("/", "_", "@", "_").Replace(s.name)))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -96,6 +108,17 @@ func run(ctx context.Context, binaries, gatehouse, only, keep string) error {
 		failures = append(failures, errDifferent)
 	}
 	return errors.Join(failures...)
+}
+
+// asked are the programs that are asked.
+type asked struct {
+	binaries peer.Binaries
+	// release is what gatehouse check judges as; empty for its own. real reports whether
+	// kube-apiserver is of that release itself.
+	release string
+	real    bool
+	// flags are more of them, for kube-apiserver.
+	flags []string
 }
 
 // answer is what one side said about an object.
@@ -164,18 +187,18 @@ func keys[V any](m map[string]V) func(func(string) bool) {
 }
 
 // compare asks both sides about a set.
-func compare(ctx context.Context, b peer.Binaries, s *set, dir string) (*tally, error) {
+func (a asked) compare(ctx context.Context, s *set, dir string) (*tally, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
 	if err := s.write(filepath.Join(dir, "objects")); err != nil {
 		return nil, err
 	}
-	kube, schemas, confirm, err := askKubeAPIServer(ctx, b, s, dir)
+	kube, schemas, confirm, err := a.kubeAPIServer(ctx, s, dir)
 	if err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
-	ours, err := askCheck(ctx, b.Gatehouse, filepath.Join(dir, "objects"))
+	ours, err := a.check(ctx, filepath.Join(dir, "objects"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("gatehouse check: %w", err), func() error { _, err := confirm(nil); return err }())
 	}
@@ -315,10 +338,10 @@ func sameInOtherWords(kube, gatehouse string) bool {
 	return strings.Contains(kube, "resource name may not be empty") && strings.Contains(gatehouse, "name or generateName is required")
 }
 
-// askCheck asks gatehouse check.
-func askCheck(ctx context.Context, gatehouse, dir string) (map[string]answer, error) {
+// check asks gatehouse check.
+func (a asked) check(ctx context.Context, dir string) (map[string]answer, error) {
 	var out, problems strings.Builder
-	cmd := exec.CommandContext(ctx, gatehouse, "check", dir, "-o", "json")
+	cmd := exec.CommandContext(ctx, a.binaries.Gatehouse, "check", dir, "-o", "json", "--kubernetes-version", a.release)
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	var failed *exec.ExitError
 	if err := cmd.Run(); err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1 || out.Len() == 0) {

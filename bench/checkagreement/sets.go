@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"golang.org/x/mod/module"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/celcalls"
 )
 
 // modules are where examples come from, MODULE@VERSION a line.
@@ -58,6 +61,7 @@ func allSets(ctx context.Context, dir string) ([]*set, error) {
 		}
 		sets = append(sets, s)
 	}
+	sets = append(sets, functions())
 	for line := range strings.Lines(modules) {
 		name := strings.TrimSpace(line)
 		if name == "" || strings.HasPrefix(name, "#") {
@@ -74,6 +78,16 @@ func allSets(ctx context.Context, dir string) ([]*set, error) {
 		sets = append(sets, s)
 	}
 	return sets, nil
+}
+
+// functions is a policy for each function of CEL.
+func functions() *set {
+	s := &set{name: "functions of CEL", left: map[string]int{}, seen: map[string]bool{}}
+	calls := celcalls.Expressions()
+	for i, call := range slices.Sorted(maps.Keys(calls)) {
+		s.add(call, celcalls.Policy(fmt.Sprintf("function-%03d", i), calls[call]))
+	}
+	return s
 }
 
 // moduleDir is where the module cache has a module, which is downloaded if it is missing.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -34,7 +33,16 @@ func main() {
 	defer stop()
 	binaries := flag.String("binaries", "", "`directory` of the programs (default: in the user's cache)")
 	page := flag.String("page", "../docs/versions.md", "`file` whose generated part is written")
+	fields := flag.String("fields", "../internal/emulation/fields.txt", "`file` with the fields in which releases differ, which is written")
+	only := flag.Bool("only-fields", false, "write the fields only, and ask no server")
 	flag.Parse()
+	if err := writeFields(ctx, *fields); err != nil || *only {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "versions:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, *binaries, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
 		os.Exit(1)
@@ -63,7 +71,7 @@ func run(ctx context.Context, binaries, page string) (err error) {
 		return err
 	}
 	old := b
-	if old.KubeAPIServer, err = buildOld(ctx, binaries); err != nil {
+	if old.KubeAPIServer, err = peer.BuildOld(ctx, ".", binaries); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "versions-")
@@ -79,33 +87,15 @@ func run(ctx context.Context, binaries, page string) (err error) {
 	}
 	real, err := ask(ctx, old, peer.KubeAPIServer, filepath.Join(dir, "real"))
 	if err != nil {
-		return fmt.Errorf("kube-apiserver %s: %w", oldRelease, err)
+		return fmt.Errorf("kube-apiserver %s: %w", peer.OldRelease, err)
 	}
 	var text strings.Builder
 	differ(&text, found)
-	uncovered(&text, found[oldMinor], real)
+	if err := judgeInputs(ctx, &text, b, dir); err != nil {
+		return err
+	}
+	uncovered(&text, found[peer.OldMinor], real)
 	return replace(page, text.String())
-}
-
-// oldRelease is the release of the module kube135, and oldMinor its minor release.
-const oldRelease, oldMinor = "v1.35.4", "1.35"
-
-// buildOld builds the real kube-apiserver of an older release if it is missing: that takes long.
-func buildOld(ctx context.Context, dir string) (string, error) {
-	path, err := filepath.Abs(filepath.Join(dir, "kube-apiserver-"+oldMinor))
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	const stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + oldRelease + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=35"
-	build := exec.CommandContext(ctx, "nice", "go", "build", "-trimpath", "-ldflags="+stamp, "-o", path, ".")
-	build.Dir = "kube135"
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building kube-apiserver %s: %w\n%s", oldRelease, err, out)
-	}
-	return path, nil
 }
 
 // ask starts a server and asks it.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 )
 
 // differ writes what emulated releases differ in.
@@ -70,7 +72,7 @@ func differ(w io.Writer, found map[string]*facts) {
 
 // uncovered writes what the real release has not, or has otherwise, and the emulated one does.
 func uncovered(w io.Writer, emulated, real *facts) {
-	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, but for those listed here.\n", oldRelease, oldMinor)
+	fmt.Fprintf(w, "\n### What emulation does not cover\n\nFound by comparing a real kube-apiserver %s with Gatehouse as %s. Both have the same feature gates on where they\nhave them, but for those listed here.\n", peer.OldRelease, peer.OldMinor)
 	list := func(title string, one, other map[string]bool) {
 		missing := lacking(one, other)
 		if len(missing) == 0 {

@@ -264,7 +264,7 @@ func (o *checkOptions) run(ctx context.Context, streams Streams) error {
 	if err := o.release.chooseOf(options.Snapshot); err != nil {
 		return err
 	}
-	options.VersionNote = o.release.line
+	options.VersionNote, options.Fields = o.release.line, o.release.fields(options.Snapshot)
 	if os.Getenv("GOGC") == "" {
 		// The process ends soon, and most of what it makes lives until then.
 		debug.SetGCPercent(checkCollectAt)

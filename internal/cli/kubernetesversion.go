@@ -63,6 +63,16 @@ func (r *kubernetesRelease) chooseOf(s *clustersnapshot.Snapshot) error {
 	return r.choose(s.Cluster.Server())
 }
 
+// fields returns the fields in which the release that the flag names, or that of the cluster of a
+// snapshot, differs from this program (S26.12). A cluster that emulates a release has the fields of
+// its program.
+func (r *kubernetesRelease) fields(s *clustersnapshot.Snapshot) *emulation.Fields {
+	if s == nil || r.wanted != "" {
+		return emulation.FieldsOf(r.wanted)
+	}
+	return emulation.FieldsOf(s.Cluster.KubernetesVersion)
+}
+
 // chooseFor is choose for the cluster of a configuration.
 func (r *kubernetesRelease) chooseFor(config *rest.Config) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)

@@ -98,6 +98,10 @@ func TestJudgingLikeACluster(t *testing.T) {
 		{name: "what was asked for", wanted: "v1.36.2", flags: Flags{EmulatedVersion: []string{"1.36"}}},
 		{name: "what was asked for, of a cluster", cluster: Cluster{Version: "v1.35.4"}, wanted: "1.36", flags: Flags{EmulatedVersion: []string{"1.36"}},
 			line: "the cluster runs Kubernetes v1.35.4; objects are judged as by 1.36, as was asked for"},
+		{name: "the release of the cluster, with its gates", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{"MutatingAdmissionPolicy": true}}, wanted: "1.34",
+			flags: Flags{EmulatedVersion: []string{"1.34"}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}},
+		{name: "the nearest release of a cluster that is older", cluster: Cluster{Version: "v1.29.3"}, wanted: "1.34", flags: Flags{EmulatedVersion: []string{"1.34"}},
+			line: "the cluster runs Kubernetes v1.29.3; objects are judged as by 1.34, as was asked for"},
 		{name: "what cannot be emulated", wanted: "1.30", err: "release 1.30 of Kubernetes cannot be emulated; possible are 1.34, 1.35, 1.36 and 1.37"},
 		{name: "no release", wanted: "old", err: `"old" is not a version of Kubernetes such as 1.35; possible are 1.34, 1.35, 1.36 and 1.37`},
 		{name: "gates that differ from the defaults", cluster: Cluster{Version: "v1.34.1", Gates: map[string]bool{

@@ -34,11 +34,14 @@ func Like(c Cluster, wanted string) (f Flags, line string, err error) {
 		if !exact {
 			return f, "", fmt.Errorf("release %s of Kubernetes cannot be emulated; %s", strings.TrimPrefix(wanted, "v"), possible())
 		}
-		f.EmulatedVersion = []string{release}
-		if of, _, err := Nearest(c.Version); err == nil && of != release {
-			line = fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, as was asked for", c.Version, release)
+		if of, same, err := Nearest(c.Version); err != nil || of != release || !same {
+			f.EmulatedVersion = []string{release}
+			if err == nil {
+				line = fmt.Sprintf("the cluster runs Kubernetes %s; objects are judged as by %s, as was asked for", c.Version, release)
+			}
+			return f, line, nil
 		}
-		return f, line, nil
+		// That is the release of the cluster.
 	}
 	if c.Version == "" {
 		return f, "", nil

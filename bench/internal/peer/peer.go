@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,12 +72,12 @@ func Start(ctx context.Context, b Binaries, kind Kind, dir string, flags ...stri
 }
 
 // Join starts another server of the same kind on the same etcd, which must not be
-// embedded. Stop it before the first one.
-func (s *Server) Join(ctx context.Context, b Binaries, dir string) (*Server, error) {
+// embedded. Stop it before the first one. The server gets the flags of the first one, and more.
+func (s *Server) Join(ctx context.Context, b Binaries, dir string, flags ...string) (*Server, error) {
 	if s.etcdURL == "" {
 		return nil, fmt.Errorf("the etcd of %s is embedded", s.Kind)
 	}
-	return start(ctx, b, s.Kind, dir, s.etcdURL, s.flags)
+	return start(ctx, b, s.Kind, dir, s.etcdURL, slices.Concat(s.flags, flags))
 }
 
 func start(ctx context.Context, b Binaries, kind Kind, dir, etcdURL string, flags []string) (*Server, error) {

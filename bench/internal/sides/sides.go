@@ -28,6 +28,7 @@ import (
 	gatehouse "github.com/gatehouse-dev/gatehouse/admission"
 	"github.com/gatehouse-dev/gatehouse/admission/call"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 // Chain is what a server runs for a write.
@@ -189,7 +190,7 @@ func Gatehouse(ctx context.Context, o Options) (Chain, error) {
 		return nil, err
 	}
 	go refresher.Run(ctx)
-	options := gatehouse.Options{Snapshots: refresher, Namespaces: &namespaces{&o}, Dial: o.Dial, Serial: o.Serial}
+	options := gatehouse.Options{Snapshots: refresher, Namespaces: &namespaces{&o}, Dial: o.Dial, Serial: o.Serial, Reviews: emulation.JudgesReviews()}
 	if o.Authorizer != nil {
 		options.Authorizer = o.Authorizer
 	}

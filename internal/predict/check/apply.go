@@ -43,6 +43,8 @@ type task struct {
 	// with unknown fields when these are ignored, and lenientDenials are the reasons then.
 	denials, lenientDenials []denial
 	lenient                 *answer
+	// later are the paths of fields that the cluster's release does not have. sent is without them.
+	later []string
 	// ignoresFields reports whether unknown fields are ignored. skipped reports whether the
 	// object is not judged.
 	ignoresFields, skipped bool

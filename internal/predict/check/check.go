@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/clustersnapshot"
 )
@@ -47,6 +48,9 @@ type Options struct {
 	// VersionNote says that objects are judged as by another release than that of the cluster;
 	// empty when they are not.
 	VersionNote string
+	// Fields are the fields in which the types of the cluster's release differ from those of the
+	// server; nil when none do.
+	Fields *emulation.Fields
 	// Diff asks what the server made of each object.
 	Diff bool
 	// Progress, if it is set, is called with the part of the check, how many objects are done,

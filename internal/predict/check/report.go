@@ -343,7 +343,11 @@ func (r *Report) judged(t *task) {
 	rule := ruleOf(s)
 	if found := unknownField.FindAllStringSubmatch(s.Message, -1); rule == ruleUnknownField && len(found) > 0 {
 		for _, m := range found {
-			r.find(t, LevelError, rule, m[2], m[1]+" field")
+			message := m[1] + " field"
+			if slices.Contains(t.later, m[2]) {
+				message += ", which came after this release of Kubernetes"
+			}
+			r.find(t, LevelError, rule, m[2], message)
 		}
 		if t.lenient != nil {
 			// The lenient answer has the further errors.
@@ -383,7 +387,7 @@ const notEnforced = "but this server does not enforce them: their admission plug
 // ruleOf returns the rule of a refusal.
 func ruleOf(s *metav1.Status) string {
 	switch {
-	case strings.Contains(s.Message, "strict decoding error"):
+	case strings.Contains(s.Message, strictDecoding):
 		return ruleUnknownField
 	case s.Reason == metav1.StatusReasonInvalid || s.Reason == metav1.StatusReasonBadRequest:
 		return ruleInvalid

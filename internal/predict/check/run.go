@@ -171,6 +171,7 @@ func (r *run) plan() {
 			r.groups[text(o.Content, "spec", "group")] = true
 		}
 		t := &task{object: o, sent: &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}}
+		r.takeLater(t)
 		t.stage = stageFor(t.sent, paramKinds)
 		t.name, t.namespace = text(o.Content, "metadata", "name"), text(o.Content, "metadata", "namespace")
 		t.result = r.report.add(t)
@@ -260,7 +261,10 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 		t.answer = a
 		return err
 	}
+	dryRun := t.dryRun
+	t.dryRun = dryRun || len(t.later) > 0
 	a, err := r.apply(ctx, r.user, t)
+	t.dryRun = dryRun
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -283,6 +287,7 @@ func (r *run) one(ctx context.Context, t *task, variants []*task) error {
 			return err
 		}
 	}
+	t.rejectLater()
 	if t.dryRun {
 		return nil
 	}

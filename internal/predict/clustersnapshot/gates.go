@@ -2,6 +2,7 @@ package clustersnapshot
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"regexp"
@@ -38,7 +39,7 @@ func gates(ctx context.Context, client rest.Interface) map[string]bool {
 				found = map[string]bool{}
 			}
 			found[string(m[1])] = string(m[2]) == "1"
-		} else if len(found) > 0 && lines.Bytes()[0] == '#' {
+		} else if len(found) > 0 && bytes.HasPrefix(lines.Bytes(), []byte("#")) {
 			// Metrics are in the order of their names.
 			break
 		}

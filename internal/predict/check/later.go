@@ -1,0 +1,48 @@
+package check
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+const strictDecoding = "strict decoding error"
+
+// takeLater takes the fields out of the object that is sent that the cluster's release does not
+// have. A server that emulates the release knows them, and drops or keeps them without a word; the
+// strict decoder of a server of the release itself rejects the object (S26.12).
+func (r *run) takeLater(t *task) {
+	if r.Fields == nil || r.rehearse {
+		return
+	}
+	if typed, err := scheme.Scheme.New(t.sent.GroupVersionKind()); err == nil {
+		t.later = r.Fields.Remove(t.sent.Object, reflect.TypeOf(typed))
+	}
+}
+
+// rejectLater makes the answer to an object that is sent without some fields the answer of a server
+// that does not have them. What the server said of the rest becomes the lenient answer.
+func (t *task) rejectLater() {
+	if len(t.later) == 0 {
+		return
+	}
+	unknown := make([]string, len(t.later))
+	for i, path := range t.later {
+		unknown[i] = fmt.Sprintf("unknown field %q", path)
+	}
+	said := ""
+	if t.answer.ok() || ruleOf(t.answer.status) != ruleUnknownField {
+		t.lenient, t.lenientDenials = t.answer, t.denials
+	} else if _, others, ok := strings.Cut(t.answer.status.Message, strictDecoding+": "); ok {
+		said = others + ", "
+	}
+	gvk := t.sent.GroupVersionKind()
+	status := apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s: %s%s",
+		gvk.Kind, gvk.Version, gvk.Kind, strictDecoding, said, strings.Join(unknown, ", "))).Status()
+	t.unchanged = false
+	t.answer, t.denials = &answer{code: http.StatusBadRequest, status: &status}, nil
+}

@@ -25,6 +25,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/internal/emulation"
 )
 
 const (
@@ -35,10 +37,20 @@ const (
 var (
 	seed  = flag.Uint64("seed", firstSeed, "the first `seed`")
 	cases = flag.Int("cases", defaultCases, "how many `cases` to compare: a seed makes five")
+	// Both sides read the release that the process behaves as.
+	release = flag.String("emulated-version", "", "`release` that both sides emulate, such as 1.35")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *release != "" {
+		// Before 1.36, the gate is off, and no plugin judges by mutating policies: S26.5.
+		flags := emulation.Flags{EmulatedVersion: []string{*release}, FeatureGates: []string{"MutatingAdmissionPolicy=true"}}
+		if err := emulation.Apply(flags); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	klog.SetLogger(logr.Discard())
 	// They sleep while they hold a lock that all worlds share.
 	utilruntime.ErrorHandlers = nil

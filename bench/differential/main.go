@@ -33,6 +33,7 @@ func main() {
 	webhooks := flag.String("webhooks", "", "compare `plugins` compiled into kube-apiserver with those that gatehouse webhook serves, such as LimitRanger,PodSecurity")
 	objects := flag.String("objects", "", "write the objects of the cases to this `directory` as manifests, and ask nobody")
 	release := flag.String("emulated-version", "", "`release` that both servers emulate, such as 1.35; what the cases expect of kube-apiserver does not count then, only whether the servers differ")
+	shared := flag.Bool("shared", false, "compare servers that emulate the release with those of a newer release on the same etcd: downgrades, and writes by turns")
 	flag.Parse()
 	if *objects != "" {
 		if err := writeObjects(*objects); err != nil {
@@ -41,13 +42,13 @@ func main() {
 		}
 		return
 	}
-	if err := run(ctx, *binaries, *only, *compatibility, *upstream, *webhooks, *release); err != nil {
+	if err := run(ctx, *binaries, *only, *compatibility, *upstream, *webhooks, *release, *shared); err != nil {
 		fmt.Fprintln(os.Stderr, "differential:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binaries, only, compatibility string, upstream bool, webhooks, release string) (err error) {
+func run(ctx context.Context, binaries, only, compatibility string, upstream bool, webhooks, release string, shared bool) (err error) {
 	cases, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -69,9 +70,14 @@ func run(ctx context.Context, binaries, only, compatibility string, upstream boo
 
 	l := &lab{binaries: b, dir: dir, upstream: upstream, release: release}
 	r := &runner{lab: l, unsettled: map[string]bool{}}
-	if webhooks != "" {
+	switch {
+	case shared && release == "":
+		err = errors.New("--shared needs --emulated-version")
+	case shared:
+		err = r.shared(ctx, cases)
+	case webhooks != "":
 		err = r.asWebhooks(ctx, strings.Split(webhooks, ","), cases, os.Stdout)
-	} else {
+	default:
 		err = r.everything(ctx, cases)
 	}
 	r.tally.print(os.Stdout)

@@ -187,3 +187,52 @@ func TestReleasesOnTheSameData(t *testing.T) {
 		t.Errorf("spec.hostnameOverride is %v", got)
 	}
 }
+
+// S26.8: an older release starts on what a newer one stored, and both go on by turns. The older one
+// keeps what it would not accept in a new object, and accepts no new one, as upstream's validation of
+// updates does. Each server reads what the other one writes.
+func TestADowngradeOnExistingData(t *testing.T) {
+	t.Parallel()
+	etcd := harness.StartEtcd(t)
+	first := harness.Start(t, "--etcd-servers", etcd.URL)
+	h := first.HTTP(t, nil)
+	ns := first.Namespace(t)
+	services, scalers := "/api/v1/namespaces/"+ns+"/services", "/apis/autoscaling/v2/namespaces/"+ns+"/horizontalpodautoscalers"
+	// The name of a service may begin with a digit since 1.36, and the least number of replicas may
+	// be zero since 1.37.
+	service := func(name string) string { return `{"metadata":{"name":"` + name + `"},"spec":{"ports":[{"port":80}]}}` }
+	scaler := func(name string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"minReplicas":0,"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},` +
+			`"metrics":[{"type":"External","external":{"metric":{"name":"queue"},"target":{"type":"Value","value":"1"}}}]}}`
+	}
+	h.Must(http.StatusCreated, "POST", services, service("1web"))
+	h.Must(http.StatusCreated, "POST", scalers, scaler("to-zero"))
+	h.Must(http.StatusCreated, "POST", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", `{"metadata":{"name":"later"},"spec":{"resource":{"resource":"configmaps"}}}`)
+	first.Stop(t)
+
+	older := harness.Start(t, "--etcd-servers", etcd.URL, "--emulated-version=1.35")
+	old := older.HTTP(t, nil)
+	const label = `{"metadata":{"labels":{"by":"older"}}}`
+	old.Must(http.StatusOK, "PATCH", services+"/1web", label, "Content-Type", mergePatch)
+	patched := old.Must(http.StatusOK, "PATCH", scalers+"/to-zero", label, "Content-Type", mergePatch)
+	if got := patched.At("spec", "minReplicas"); got != 0.0 {
+		t.Errorf("after a write of the older release, spec.minReplicas is %v", got)
+	}
+	old.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", services, service("2web"))
+	old.Refused(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "POST", scalers, scaler("to-zero-2"))
+	old.Refused(http.StatusNotFound, metav1.StatusReasonNotFound, "GET", "/apis/storagemigration.k8s.io/v1/storageversionmigrations/later", "")
+
+	newer := harness.Start(t, "--etcd-servers", etcd.URL)
+	h = newer.HTTP(t, nil)
+	h.Must(http.StatusCreated, "POST", services, service("2web"))
+	h.Must(http.StatusOK, "PATCH", services+"/1web", `{"metadata":{"labels":{"too":"newer"}}}`, "Content-Type", mergePatch)
+	old.Must(http.StatusCreated, "POST", services, service("web"))
+	for _, by := range []*harness.HTTP{h, old} {
+		if got := by.Get(services+"/1web").At("metadata", "labels"); len(got.(map[string]any)) != 2 {
+			t.Errorf("1web has the labels %v", got)
+		}
+		by.Get(services + "/2web")
+		by.Get(services + "/web")
+	}
+	h.Get("/apis/storagemigration.k8s.io/v1/storageversionmigrations/later")
+}

@@ -180,7 +180,11 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		return o.Finish(out, "Operations compared with kube-apiserver", operationsExplained, table.String())
 	}
 	if o.scales != nil {
-		return o.Finish(out, "Scale compared with kube-apiserver", scaleExplained, table.String())
+		shown, err := o.draw(results)
+		if err != nil {
+			return err
+		}
+		return o.Finish(out, "Scale compared with kube-apiserver", scaleExplained+shown, table.String())
 	}
 	if o.definitions != nil {
 		return o.Finish(out, "Definitions compared with kube-apiserver", definitionsExplained, table.String())

@@ -388,8 +388,8 @@ func watch(ctx context.Context, c *load.Client, version string, to io.Writer) er
 	return errors.Join(errors.New("a watch ended"), err)
 }
 
-// mix measures the tail of creates while others list, watch, update and wait for a webhook
-// that hangs, and a policy judges what is created.
+// mix measures the tail of creates while others list, watch, update, delete and wait for a
+// webhook that hangs, and a policy judges what is created.
 func mix(ctx context.Context, w *world, title string) error {
 	client, err := kubernetes.NewForConfig(w.server.Config)
 	if err != nil {
@@ -427,6 +427,16 @@ func mix(ctx context.Context, w *world, title string) error {
 		return load.Request{Method: http.MethodPatch, Path: fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/default/leases/mix-%d?fieldManager=bench", n%fewObjects), ContentType: "application/apply-patch+yaml",
 			Body: fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"mix-%d"},"spec":{"holderIdentity":"holder-%d"}}`, n%fewObjects, n)}
 	})
+	for c := range 2 {
+		made := 0
+		also(1, func() load.Request {
+			const path = "/api/v1/namespaces/default/secrets"
+			if made++; made%2 == 0 {
+				return load.Request{Method: http.MethodDelete, Path: fmt.Sprintf("%s/mix-%d-%d", path, c, made-1)}
+			}
+			return load.Request{Method: http.MethodPost, Path: path, Body: fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"mix-%d-%d"}}`, c, made)}
+		})
+	}
 	var sent lines
 	for range 4 {
 		group.Go(func() error { return watch(background, load.NewClient(w.server), "0", &sent) })

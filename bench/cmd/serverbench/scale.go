@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,13 +16,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
+	"github.com/gatehouse-dev/gatehouse/bench/internal/pictures"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
 // scaleExplained stands above the table.
 const scaleExplained = `Medians, with the smallest and largest value. Each server starts on empty data, and gets ten times as much of one thing in
 each step, until a step fails or takes longer than --patience; a dash says that it did. In each step, 16 clients create ConfigMaps.
-The memory and the CPU time are those of the server and of its etcd.
+The memory and the CPU time are those of the server and of its etcd. A line of a picture ends where its server failed.
 
 `
 
@@ -53,6 +55,53 @@ var allScales = []scale{
 }
 
 func scaleNames() string { return joinNames(allScales, func(s scale) string { return s.name }) }
+
+// row names the row of a measure at a size.
+func (sc scale) row(size int, what string) string {
+	return fmt.Sprintf("%d %s: %s", size, sc.title, what)
+}
+
+// scalePictures are the measures that pictures show of every scale.
+var scalePictures = []struct{ what, unit string }{{"creates", "/s"}, {"CPU for a create", "us"}, {"memory", "MiB"}}
+
+// objectPictures are those of objects.
+var objectPictures = []struct{ what, unit string }{{"list, consistent", "s"}, {"list as a watch", "s"}, {"ready after a restart", "s"}}
+
+// draw writes a picture of each scale next to the report, and returns the Markdown that shows
+// these pictures.
+func (o *options) draw(r *report.Table) (string, error) {
+	if o.Report == "" {
+		return "", nil
+	}
+	const dir = "benchmarks"
+	var shown strings.Builder
+	for _, sc := range o.scales {
+		measures := scalePictures
+		if sc.also != nil {
+			measures = slices.Concat(measures, objectPictures)
+		}
+		var panels []pictures.Panel
+		for _, m := range measures {
+			p := pictures.Panel{Title: fmt.Sprintf("%s (%s)", m.what, m.unit), Sizes: sc.title}
+			for _, kind := range o.servers {
+				line := pictures.Line{Name: string(kind)}
+				for _, size := range sc.sizes {
+					if v, ok := r.Median(sc.row(size, m.what), string(kind)); ok {
+						line.Points = append(line.Points, pictures.Point{Size: float64(size), Value: v})
+					}
+				}
+				p.Lines = append(p.Lines, line)
+			}
+			panels = append(panels, p)
+		}
+		name := fmt.Sprintf("scale-%s.svg", sc.name)
+		if err := pictures.Write(filepath.Join(filepath.Dir(o.Report), dir, name), panels); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&shown, "![Creates and memory of the servers with more and more %s, as in the table](%s/%s)\n\n", sc.title, dir, name)
+	}
+	return shown.String(), nil
+}
 
 // scale measures a server with more and more of each thing.
 func (o *options) scale(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, progress io.Writer, r *report.Table) error {
@@ -106,7 +155,7 @@ func (o *options) step(ctx context.Context, g *growth, sc scale, from, to int, r
 	ctx, cancel := context.WithTimeoutCause(ctx, o.patience, fmt.Errorf("it takes longer than %s", o.patience))
 	defer cancel()
 	add := func(what, unit string, value float64) {
-		r.Add(fmt.Sprintf("%d %s: %s", to, sc.title, what), unit, string(g.Kind), value)
+		r.Add(sc.row(to, what), unit, string(g.Kind), value)
 	}
 	began := time.Now()
 	if err := sc.grow(ctx, g, from, to); err != nil {

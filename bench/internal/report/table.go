@@ -29,6 +29,15 @@ func (t *Table) Add(name, unit, column string, value float64) {
 	t.rows[i].values[column] = append(t.rows[i].values[column], value)
 }
 
+// Median is the median of a row's values in a column; ok is false when there are none.
+func (t *Table) Median(name, column string) (value float64, ok bool) {
+	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
+	if i < 0 || len(t.rows[i].values[column]) == 0 {
+		return 0, false
+	}
+	return median(slices.Sorted(slices.Values(t.rows[i].values[column]))), true
+}
+
 // Print writes the table as Markdown: the median, and the smallest and largest value.
 func (t *Table) Print(w io.Writer, columns []string) {
 	fmt.Fprint(w, "| |")
@@ -50,11 +59,15 @@ func summary(values []float64) string {
 		return "-"
 	}
 	v := slices.Sorted(slices.Values(values))
-	median := v[len(v)/2]
+	return fmt.Sprintf("**%s** (%s to %s)", figure(median(v)), figure(v[0]), figure(v[len(v)-1]))
+}
+
+// median is that of values in order.
+func median(v []float64) float64 {
 	if len(v)%2 == 0 {
-		median = (v[len(v)/2-1] + median) / 2
+		return (v[len(v)/2-1] + v[len(v)/2]) / 2
 	}
-	return fmt.Sprintf("**%s** (%s to %s)", figure(median), figure(v[0]), figure(v[len(v)-1]))
+	return v[len(v)/2]
 }
 
 // figure writes three significant digits, as far as a table needs them.

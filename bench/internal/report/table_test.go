@@ -24,4 +24,10 @@ func TestTableHasMediansAndSpread(t *testing.T) {
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
+	if got, ok := r.Median("creates", "gatehouse"); got != 3 || !ok {
+		t.Errorf("the median is %g, %v", got, ok)
+	}
+	if _, ok := r.Median("creates", "gatehouse, etcd embedded"); ok {
+		t.Error("there is a median of no values")
+	}
 }

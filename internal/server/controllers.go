@@ -47,7 +47,7 @@ func newControllers(e *exposed) (*controllers.Controllers, error) {
 	o := controllers.Options{
 		Selection: s.Controllers,
 		Loopback:  e.loopback.config, Informers: e.loopback.informers, RBAC: s.authorizes("RBAC"),
-		Etcd: etcd, Prefix: where.Prefixes(e.api.aggregator.Remote), Custom: where.Defined(e.api.aggregator.Remote),
+		Etcd: etcd, Prefix: where.Prefixes(e.api.aggregator.Remote), Custom: where.Read(e.api.aggregator.Remote),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
 				return append(slices.Clip(builtins), where.Custom(e.api.custom.Versions())...)

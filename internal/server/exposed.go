@@ -17,6 +17,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/discovery/cached/memory"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/transport"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
@@ -32,6 +33,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/customresources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
+	"github.com/gatehouse-dev/gatehouse/internal/server/api/places"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/registrations"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/resources"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/shown"
@@ -290,8 +292,12 @@ func newCustom(p *populated, builtin []discovery.Version, schemaChanged func(gro
 	for _, v := range builtin {
 		taken[v.GroupVersion] = true
 	}
+	client := restclient.CopyConfig(p.loopback.config)
+	client.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return places.Definitions(p.settings.EtcdPrefix, p.db.client.Client, next)
+	})
 	options := customresources.Options{
-		Factory: p.stores.factory, Storage: p.places.StorageConfig, Client: p.loopback.config,
+		Factory: p.stores.factory, Storage: p.places.StorageConfig, Client: client,
 		Equivalents: p.config.EquivalentResourceRegistry, Authorizer: p.config.Authorization.Authorizer,
 		MaxRequestBodyBytes: p.config.MaxRequestBodyBytes,
 		Builtin:             func(gv schema.GroupVersion) bool { return taken[gv] },

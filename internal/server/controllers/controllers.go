@@ -38,7 +38,8 @@ type Options struct {
 	// Etcd holds the objects of a resource below Prefix(resource).
 	Etcd   lazyinformer.Etcd
 	Prefix lazyinformer.Prefix
-	// Custom reports whether the objects of a resource are custom ones of this server.
+	// Custom reports whether the metadata of a resource's objects may be read from etcd: that of
+	// custom objects of this server, and of definitions.
 	Custom func(schema.GroupResource) bool
 	// Election says when this server runs controllers; nil means always.
 	Election *election.Election

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"context"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -13,8 +14,11 @@ import (
 	kserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
@@ -64,11 +68,12 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 	}
 	models := openapi.NewModels(nil, scheme)
 	kinds := []schema.GroupVersionKind{v1.WithKind("CustomResourceDefinition")}
+	status := customresourcedefinition.NewStatusREST(scheme, definitions)
 	group := resources.Group{
 		GroupVersion: v1,
 		Storage: map[string]rest.Storage{
 			"customresourcedefinitions":        definitionStorage{definitions, s.arrivals},
-			"customresourcedefinitions/status": customresourcedefinition.NewStatusREST(scheme, definitions),
+			"customresourcedefinitions/status": status,
 		},
 		Scheme:              scheme,
 		Codec:               initialization.NewCodec(codecs),
@@ -78,5 +83,45 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 		Authorizer:          s.options.Authorizer,
 		MaxRequestBodyBytes: s.options.MaxRequestBodyBytes,
 	}
-	return group.Endpoints()
+	endpoints, err := group.Endpoints()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range endpoints {
+		if e.Scope.Subresource != "status" {
+			continue
+		}
+		if e.Bind, err = bindStatus(*e.Scope, group.TypeConverter, status.GetResetFields()); err != nil {
+			return nil, err
+		}
+	}
+	return endpoints, nil
+}
+
+// bindStatus returns the scopes of requests for the status of definitions. An update computes who
+// manages which fields without the spec: a write of the status never changes the spec, and it is
+// nearly all of a definition. A patch may be one of server-side apply, which makes an object of
+// what it has computed.
+func bindStatus(scope handlers.RequestScope, types managedfields.TypeConverter, reset map[fieldpath.APIVersion]*fieldpath.Set) (func(context.Context) *handlers.RequestScope, error) {
+	updates := scope
+	var err error
+	updates.FieldManager, err = managedfields.NewDefaultFieldManager(types, withoutSpec{scope.UnsafeConvertor}, scope.Defaulter, scope.Creater,
+		scope.Kind, scope.HubGroupVersion, scope.Subresource, fieldpath.NewExcludeFilterSetMap(reset))
+	return func(ctx context.Context) *handlers.RequestScope {
+		if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "update" {
+			return &updates
+		}
+		return &scope
+	}, err
+}
+
+// withoutSpec leaves out the spec of definitions that it converts.
+type withoutSpec struct{ runtime.ObjectConvertor }
+
+// ConvertToVersion implements runtime.ObjectConvertor.
+func (w withoutSpec) ConvertToVersion(in runtime.Object, version runtime.GroupVersioner) (runtime.Object, error) {
+	if crd, ok := in.(*apiextensions.CustomResourceDefinition); ok {
+		in = &apiextensions.CustomResourceDefinition{TypeMeta: crd.TypeMeta, ObjectMeta: crd.ObjectMeta, Status: crd.Status}
+	}
+	return w.ObjectConvertor.ConvertToVersion(in, version)
 }

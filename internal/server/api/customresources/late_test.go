@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
@@ -164,12 +166,18 @@ func TestSchemasArePackedWithoutLoss(t *testing.T) {
 	if err := pack(again, nil); err != nil || !reflect.DeepEqual(again, packed) {
 		t.Errorf("packed twice, it is another: %v", err)
 	}
-	got, err := unpacked(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("unpacked (-want +got):\n%s", diff)
+	// What was packed is known for a while.
+	for _, known := range []bool{true, false} {
+		if !known {
+			wholes.Clear()
+		}
+		got, err := unpacked(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("unpacked, known %t (-want +got):\n%s", known, diff)
+		}
 	}
 	if !isPacked(packed.Spec.Versions[0].Schema) {
 		t.Error("unpacking changed the definition")
@@ -355,5 +363,58 @@ func TestTheStatusIsWrittenWithSchemas(t *testing.T) {
 		if m.Subresource == "" && !strings.Contains(m.FieldsV1.GetRawString(), "f:versions") {
 			t.Errorf("%s lost fields of the spec: %s", m.Manager, m.FieldsV1.GetRawString())
 		}
+	}
+}
+
+// An update of the status computes managed fields without the spec: the managers are those of an
+// update that reads it, whatever the spec of the request says.
+func TestAWriteOfTheStatusKeepsWhoManagesTheSpec(t *testing.T) {
+	e := newEnv(t)
+	name := e.define(widgets).Name
+	path := definitionsPath + "/" + name
+	update := e.must(http.StatusOK, "GET", path, "").body
+	conditions, _, _ := unstructured.NestedSlice(update, "status", "conditions")
+	for _, change := range []struct {
+		value any
+		path  []string
+	}{
+		{"Other", []string{"spec", "names", "kind"}},
+		{[]any{}, []string{"spec", "versions"}},
+		{append(conditions, map[string]any{"type": "Example", "status": "True", "reason": "Test", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z"}), []string{"status", "conditions"}},
+		{nil, []string{"metadata", "managedFields"}},
+	} {
+		if err := unstructured.SetNestedField(update, change.value, change.path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := json.Marshal(update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.must(http.StatusOK, "PUT", path+"/status?fieldManager=updater", string(data))
+	e.must(http.StatusOK, "PATCH", path+"/status?fieldManager=applier&force=true", `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+name+`"},
+		"status":{"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"m","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`,
+		"Content-Type", "application/apply-patch+yaml")
+	after := e.until(name, func(*apiextensionsv1.CustomResourceDefinition) bool { return true })
+	if after.Spec.Names.Kind == "Other" || len(after.Spec.Versions) == 0 {
+		t.Errorf("the write of the status changed the spec: %+v", after.Spec.Names)
+	}
+	manages := map[string]string{}
+	for _, m := range after.ManagedFields {
+		manages[m.Manager+"/"+m.Subresource] = m.FieldsV1.GetRawString()
+	}
+	for manager, want := range map[string]string{"updater/status": `"k:{\"type\":\"Example\"}"`, "applier/status": `"k:{\"type\":\"Applied\"}"`} {
+		if got := manages[manager]; !strings.Contains(got, want) || strings.Contains(got, "f:spec") {
+			t.Errorf("%s manages %s", manager, got)
+		}
+	}
+	spec := 0
+	for manager, fields := range manages {
+		if strings.Contains(fields, `"f:versions"`) && strings.Contains(fields, `"f:kind"`) && strings.HasSuffix(manager, "/") {
+			spec++
+		}
+	}
+	if spec != 1 {
+		t.Errorf("%d managers have the spec: %v", spec, manages)
 	}
 }

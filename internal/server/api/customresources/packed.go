@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"compress/flate"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"runtime"
+	"sync"
+	"weak"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clientv1 "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
@@ -48,10 +52,14 @@ func pack(crd, before *apiextensionsv1.CustomResourceDefinition) error {
 		if err != nil {
 			return fmt.Errorf("packing the schema of version %s of %s: %w", v.Name, crd.Name, err)
 		}
+		remember(digestOf(packed), v.Schema)
 		v.Schema = packed
 	}
 	return nil
 }
+
+// packers are writers that compress. Each has a megabyte of tables.
+var packers sync.Pool
 
 func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.CustomResourceValidation, error) {
 	text, err := v.Marshal()
@@ -60,10 +68,15 @@ func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.C
 	}
 	packed := bytes.NewBuffer(make([]byte, 0, len(text)/4))
 	packed.WriteByte(packedMark)
-	w, err := flate.NewWriter(packed, flate.BestSpeed)
-	if err != nil {
-		return nil, err
+	w, _ := packers.Get().(*flate.Writer)
+	if w == nil {
+		if w, err = flate.NewWriter(packed, flate.BestSpeed); err != nil {
+			return nil, err
+		}
+	} else {
+		w.Reset(packed)
 	}
+	defer packers.Put(w)
 	if _, err := w.Write(text); err != nil {
 		return nil, err
 	}
@@ -75,13 +88,40 @@ func packSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.C
 	}}, nil
 }
 
+// wholes has schemas by the digest of their packed form, as long as something else has them: a
+// definition is unpacked several times while it becomes established, for the server and for its
+// controllers. Nobody changes an unpacked schema.
+var wholes sync.Map // of weak pointers to *apiextensionsv1.CustomResourceValidation
+
+type digest = [sha256.Size]byte
+
+func digestOf(packed *apiextensionsv1.CustomResourceValidation) digest {
+	return sha256.Sum256(packed.OpenAPIV3Schema.Default.Raw)
+}
+
+func remember(key digest, schema *apiextensionsv1.CustomResourceValidation) {
+	whole := weak.Make(schema)
+	wholes.Store(key, whole)
+	runtime.AddCleanup(schema, func(key digest) { wholes.CompareAndDelete(key, whole) }, key)
+}
+
 func unpackSchema(v *apiextensionsv1.CustomResourceValidation) (*apiextensionsv1.CustomResourceValidation, error) {
+	key := digestOf(v)
+	if known, ok := wholes.Load(key); ok {
+		if schema := known.(weak.Pointer[apiextensionsv1.CustomResourceValidation]).Value(); schema != nil {
+			return schema, nil
+		}
+	}
 	text, err := io.ReadAll(flate.NewReader(bytes.NewReader(v.OpenAPIV3Schema.Default.Raw[1:])))
 	if err != nil {
 		return nil, err
 	}
 	out := &apiextensionsv1.CustomResourceValidation{}
-	return out, out.Unmarshal(text)
+	if err := out.Unmarshal(text); err != nil {
+		return nil, err
+	}
+	remember(key, out)
+	return out, nil
 }
 
 // unpacked returns a definition with its schemas. The definition is not changed; it is the

@@ -49,8 +49,8 @@ type Options struct {
 	// etcd is, and the prefix of its keys.
 	Factory *storage.Factory
 	Storage storagebackend.Config
-	// Client reaches the server itself as a superuser. Controllers write the
-	// status of definitions with it.
+	// Client reaches the server itself as a superuser. An informer reads definitions with it, and
+	// controllers write the status of definitions.
 	Client *rest.Config
 	// Equivalents is the server's registry of equivalent resources, for
 	// CustomResourceDefinition itself. Every definition has a registry of its own.
@@ -117,6 +117,13 @@ func NewCaller(o call.Options) (*call.Caller, error) {
 	return call.New(o)
 }
 
+// listing is a client whose informers list first and then watch: what answers the requests of
+// these informers may know no other way.
+type listing struct{ clientset.Interface }
+
+// IsWatchListSemanticsUnSupported is asked by informers.
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
 // New checks the options and starts nothing.
 func New(o Options) (*Server, error) {
 	if o.Factory == nil || o.Client == nil || o.Equivalents == nil || o.Webhooks == nil {
@@ -129,7 +136,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options:   o,
 		client:    client,
-		informers: externalversions.NewSharedInformerFactory(client, resync),
+		informers: externalversions.NewSharedInformerFactory(listing{client}, resync),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "customresources"}),
 		ready:    make(chan struct{}),

@@ -1,6 +1,7 @@
 package places
 
 import (
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -42,9 +43,8 @@ func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefi
 			builtin[gvr.GroupResource()] = path.Join(root, p.Storage.ResourcePrefix(gvr.GroupResource())) + "/"
 		}
 	}
-	definitions := apiextensions.Resource("customresourcedefinitions")
 	builtin[aggregation.GroupVersion.WithResource(aggregation.Resource).GroupResource()] = path.Join(root, aggregation.Prefix) + "/"
-	builtin[definitions] = path.Join(root, definitions.Group, definitions.Resource) + "/"
+	builtin[definitions] = placeOfDefinitions(root)
 	return func(gr schema.GroupResource) string {
 		if groups[gr.Group] {
 			return builtin[gr]
@@ -57,15 +57,43 @@ func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefi
 	}
 }
 
-// Defined returns a function that reports whether the objects of a resource are, or would be,
-// custom objects that this server stores.
-func (p Places) Defined(remote func() []schema.GroupVersion) func(schema.GroupResource) bool {
+// definitions define custom resources.
+var definitions = apiextensions.Resource("customresourcedefinitions")
+
+// Definitions makes the requests of the informer of definitions through etcd, below root: next
+// sends all other requests.
+func Definitions(root string, etcd lazyinformer.Etcd, next http.RoundTripper) http.RoundTripper {
+	return &lazyinformer.Transport{
+		Next: next, Etcd: etcd,
+		Prefix: func(gr schema.GroupResource) string {
+			if gr == definitions {
+				return placeOfDefinitions(root)
+			}
+			return ""
+		},
+		Whole: func(gr schema.GroupResource) string {
+			if gr == definitions {
+				return "CustomResourceDefinition"
+			}
+			return ""
+		},
+	}
+}
+
+func placeOfDefinitions(root string) string {
+	return path.Join(root, definitions.Group, definitions.Resource) + "/"
+}
+
+// Read returns a function that reports whether the metadata of a resource's objects may be read
+// from etcd: the objects are, or would be, custom objects that this server stores, or the
+// definitions of such objects, which cost much to decode.
+func (p Places) Read(remote func() []schema.GroupVersion) func(schema.GroupResource) bool {
 	groups := map[string]bool{aggregation.GroupVersion.Group: true}
 	for gvr := range p.Static {
 		groups[gvr.Group] = true
 	}
 	return func(gr schema.GroupResource) bool {
-		return !groups[gr.Group] && !slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group })
+		return gr == definitions || !groups[gr.Group] && !slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group })
 	}
 }
 

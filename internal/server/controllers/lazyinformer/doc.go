@@ -10,5 +10,9 @@
 // these lists and watches itself, too, from the objects in etcd. A kind with objects then needs
 // neither a watch cache nor a long request, unless a client asks for it.
 //
+// The informer of definitions gets them as they are stored, in protobuf. To decode a definition
+// and to encode it again costs milliseconds, and the request would do so for each event, and for
+// the state before the event.
+//
 // A Transport passes on all other requests.
 package lazyinformer

@@ -18,41 +18,57 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // page is how many objects are read from etcd at once, if the request has no limit.
 const page = 500
 
-// wantsMetadata reports whether a client asks for the metadata of objects alone.
-func wantsMetadata(req *http.Request) bool {
-	return strings.Contains(req.Header.Get("Accept"), ";as=PartialObjectMetadata")
+// errTended means that the request must reach a server.
+var errTended = errors.New("there are objects that only a server can show")
+
+// form is how a client wants objects: their metadata as JSON, or whole in protobuf.
+type form interface {
+	// mediaType is that of the answer.
+	mediaType() string
+	// object encodes a stored object as it was at a revision. The error is errTended if only a
+	// server can do that.
+	object(kv *mvccpb.KeyValue, revision int64) ([]byte, error)
+	// list encodes a list of such objects, and event an event about one.
+	list(meta metav1.ListMeta, objects [][]byte) ([]byte, error)
+	event(kind string, object []byte) ([]byte, error)
+	// status encodes the status in the event of an error.
+	status(status *metav1.Status) ([]byte, error)
 }
 
-// uninitialized is the annotation of objects that are not initialized, or whose initializers are
-// being released. A server works on such an object when it reads it, so a request for it must
-// reach a server.
-const uninitialized = initializers.Annotation
+// formOf returns the form in which a request for a resource is answered from etcd; nil if the
+// request must reach a server.
+func (t *Transport) formOf(req *http.Request, gr schema.GroupResource) form {
+	switch {
+	case t.Custom != nil && t.Custom(gr) && wantsMetadata(req):
+		return metadataOnly{}
+	case t.Whole != nil && wantsWhole(req):
+		if kind := t.Whole(gr); kind != "" {
+			return whole{schema.GroupVersionKind{Group: gr.Group, Version: versionOf(req), Kind: kind}}
+		}
+	}
+	return nil
+}
 
-// errTended means that the request must reach a server.
-var errTended = errors.New("there are objects that are not initialized")
-
-// list answers the list of the objects' metadata below a prefix.
-func (t *Transport) list(req *http.Request, prefix string) (*http.Response, error) {
+// list answers the list of the objects below a prefix.
+func (t *Transport) list(req *http.Request, prefix string, as form) (*http.Response, error) {
 	query := req.URL.Query()
 	limit, _ := strconv.ParseInt(query.Get("limit"), 10, 64)
 	from, revision, err := position(query.Get("continue"), prefix)
 	if err != nil {
 		return failed(req, apierrors.NewBadRequest(err.Error())), nil
 	}
-	all := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}, Items: []metav1.PartialObjectMetadata{}}
+	objects := [][]byte{}
+	var meta metav1.ListMeta
 	for {
 		options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page), clientv3.WithRev(revision)}
 		if limit > 0 {
-			options = append(options, clientv3.WithLimit(limit-int64(len(all.Items))))
+			options = append(options, clientv3.WithLimit(limit-int64(len(objects))))
 		}
 		found, err := t.Etcd.Get(req.Context(), from, options...)
 		if errors.Is(err, rpctypes.ErrCompacted) {
@@ -65,7 +81,7 @@ func (t *Transport) list(req *http.Request, prefix string) (*http.Response, erro
 			revision = found.Header.Revision
 		}
 		for _, kv := range found.Kvs {
-			one, err := metadataOf(kv, kv.ModRevision)
+			one, err := as.object(kv, kv.ModRevision)
 			if errors.Is(err, errTended) {
 				t.tended.Store(prefix, true)
 				if query.Get("continue") != "" {
@@ -76,23 +92,23 @@ func (t *Transport) list(req *http.Request, prefix string) (*http.Response, erro
 			if err != nil {
 				return failed(req, apierrors.NewInternalError(err)), nil
 			}
-			all.Items = append(all.Items, *one)
+			objects = append(objects, one)
 		}
 		if !found.More || len(found.Kvs) == 0 {
 			break
 		}
 		from = string(found.Kvs[len(found.Kvs)-1].Key) + "\x00"
-		if limit > 0 && int64(len(all.Items)) >= limit {
-			all.Continue = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%s", revision, strings.TrimPrefix(from, prefix)))
+		if limit > 0 && int64(len(objects)) >= limit {
+			meta.Continue = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d/%s", revision, strings.TrimPrefix(from, prefix)))
 			break
 		}
 	}
-	all.ResourceVersion = strconv.FormatInt(revision, 10)
-	data, err := json.Marshal(all)
+	meta.ResourceVersion = strconv.FormatInt(revision, 10)
+	data, err := as.list(meta, objects)
 	if err != nil {
 		return nil, err
 	}
-	return answer(req, "application/json", data), nil
+	return answer(req, as.mediaType(), data), nil
 }
 
 // position returns where a list goes on, and at which revision; 0 means the newest.
@@ -112,44 +128,6 @@ func position(token, prefix string) (from string, revision int64, err error) {
 	return from, revision, nil
 }
 
-// stored is the part of an object's metadata that controllers read that follow objects of every
-// kind.
-type stored struct {
-	Metadata struct {
-		Name                       string                  `json:"name"`
-		Namespace                  string                  `json:"namespace"`
-		UID                        types.UID               `json:"uid"`
-		Generation                 int64                   `json:"generation"`
-		CreationTimestamp          metav1.Time             `json:"creationTimestamp"`
-		DeletionTimestamp          *metav1.Time            `json:"deletionTimestamp"`
-		DeletionGracePeriodSeconds *int64                  `json:"deletionGracePeriodSeconds"`
-		Finalizers                 []string                `json:"finalizers"`
-		OwnerReferences            []metav1.OwnerReference `json:"ownerReferences"`
-		Annotations                map[string]string       `json:"annotations"`
-		Initializers               json.RawMessage         `json:"initializers"`
-	} `json:"metadata"`
-}
-
-// metadataOf reads the metadata of a stored object.
-func metadataOf(kv *mvccpb.KeyValue, revision int64) (*metav1.PartialObjectMetadata, error) {
-	var s stored
-	if err := json.Unmarshal(kv.Value, &s); err != nil {
-		return nil, fmt.Errorf("the object at %s in etcd cannot be read: %w", kv.Key, err)
-	}
-	m := &s.Metadata
-	if _, tended := m.Annotations[uninitialized]; tended || m.Initializers != nil {
-		return nil, errTended
-	}
-	return &metav1.PartialObjectMetadata{
-		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: m.Name, Namespace: m.Namespace, UID: m.UID, Generation: m.Generation, ResourceVersion: strconv.FormatInt(revision, 10),
-			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds,
-			Finalizers: m.Finalizers, OwnerReferences: m.OwnerReferences,
-		},
-	}, nil
-}
-
 // failed returns the answer with the status of an error.
 func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
 	status := err.Status()
@@ -161,20 +139,21 @@ func failed(req *http.Request, err *apierrors.StatusError) *http.Response {
 	return response
 }
 
-// watch answers the watch of the objects' metadata below a prefix, after a revision. It has no
+// watch answers the watch of the objects below a prefix, after a revision. It has no
 // timeout of its own: only the end of the request ends it, so that informers do not have to watch
 // again.
-func (t *Transport) watch(req *http.Request, prefix string, after int64) *http.Response {
+func (t *Transport) watch(req *http.Request, prefix string, after int64, as form) *http.Response {
 	// A member of etcd without a leader receives no writes.
 	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(req.Context()))
-	response := answer(req, "application/json", nil)
+	response := answer(req, as.mediaType(), nil)
 	response.ContentLength = -1
-	response.Body = &events{ctx: req.Context(), stop: stop, from: t.Etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())}
+	response.Body = &events{as: as, ctx: req.Context(), stop: stop, from: t.Etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV())}
 	return response
 }
 
 // events are those of a watch, as a client reads them.
 type events struct {
+	as   form
 	ctx  context.Context
 	stop context.CancelFunc
 	from clientv3.WatchChan
@@ -228,7 +207,7 @@ func (e *events) take(response clientv3.WatchResponse) {
 		case event.IsCreate():
 			kind = "ADDED"
 		}
-		object, err := metadataOf(kv, event.Kv.ModRevision)
+		object, err := e.as.object(kv, event.Kv.ModRevision)
 		if errors.Is(err, errTended) {
 			// The list that follows reaches a server.
 			e.end(apierrors.NewResourceExpired(err.Error()))
@@ -246,15 +225,17 @@ func (e *events) take(response clientv3.WatchResponse) {
 func (e *events) end(err *apierrors.StatusError) {
 	status := err.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	e.write("ERROR", &status)
+	if data, err := e.as.status(&status); err == nil {
+		e.write("ERROR", data)
+	}
 	e.over = true
 }
 
-func (e *events) write(kind string, object runtime.Object) {
-	data, err := json.Marshal(object)
+func (e *events) write(kind string, object []byte) {
+	data, err := e.as.event(kind, object)
 	if err != nil {
 		e.over = true
 		return
 	}
-	fmt.Fprintf(&e.text, `{"type":%q,"object":%s}`+"\n", kind, data)
+	e.text.Write(data)
 }

@@ -34,11 +34,14 @@ type Transport struct {
 	Next   http.RoundTripper
 	Etcd   Etcd
 	Prefix Prefix
-	// Custom reports whether the objects of a resource are custom ones, which are stored as
-	// JSON. Nil means that none are.
+	// Custom reports whether the metadata of a resource's objects may be read from etcd, for
+	// clients that want nothing else. Nil means that there is no such resource.
 	Custom func(schema.GroupResource) bool
+	// Whole returns the kind of the objects of a resource that clients of whole objects get as
+	// they are stored; empty for all other resources. Nil means that there is no such resource.
+	Whole func(schema.GroupResource) string
 
-	// tended has the prefixes of custom resources whose objects a server must see.
+	// tended has the prefixes of resources whose objects a server must see.
 	tended sync.Map
 }
 
@@ -55,13 +58,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.Next.RoundTrip(req)
 	}
 	ctx := req.Context()
-	if _, tended := t.tended.Load(prefix); !tended && t.Custom != nil && t.Custom(gr) && wantsMetadata(req) {
-		query := req.URL.Query()
-		if query.Get("watch") != "true" {
-			return t.list(req, prefix)
-		}
-		if after, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && after > 0 {
-			return t.watch(req, prefix, after), nil
+	if _, tended := t.tended.Load(prefix); !tended {
+		if as := t.formOf(req, gr); as != nil {
+			query := req.URL.Query()
+			if query.Get("watch") != "true" {
+				return t.list(req, prefix, as)
+			}
+			if after, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64); err == nil && after > 0 {
+				return t.watch(req, prefix, after, as), nil
+			}
 		}
 	}
 	found, err := t.Etcd.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())

@@ -39,7 +39,7 @@ func runEtcd(ctx context.Context, args []string) {
 	go watchSuite(dataDirOf(args))
 	// It has little to collect, and no limit of its memory.
 	prelude.SetCollectAt(100)
-	forgetProgram()
+	forgetFiles()
 	forgetLater(startInTests, settle)
 	etcdmain.Main(append([]string{program.Etcd}, args...))
 }

@@ -21,8 +21,12 @@ const (
 	// memoryInterval is how often the bound follows what is alive.
 	memoryInterval = 200 * time.Millisecond
 	// A server is quiet when it allocates less than quietBytes in quietTime. It then
-	// gives back the memory beyond its live heap, if that is more than worthwhile bytes.
+	// gives back the memory beyond its live heap, if that is more than worthwhile bytes. A
+	// server that stays quiet does so a second time after afterCaches, when what was kept for
+	// requests that might have followed is dropped; the runtime alone would collect that
+	// garbage after minutes.
 	quietTime              = 4 * time.Second
+	afterCaches            = 12 * time.Second
 	quietBytes, worthwhile = 32 << 20, 32 << 20
 )
 
@@ -72,7 +76,7 @@ func keepMemory(ctx context.Context, room int64) {
 		}
 		if calm.begins(time.Now(), now) {
 			debug.FreeOSMemory()
-			forgetProgram()
+			forgetFiles()
 		}
 		select {
 		case <-tick.C:
@@ -88,24 +92,29 @@ type quiet struct {
 	// how much there was then.
 	since time.Time
 	from  uint64
-	done  bool
+	// given is how many times memory was given back since then.
+	given int
 }
 
-// begins is true once for every time that the server becomes quiet with memory that is
-// worth giving back.
+// begins is true twice for every time that the server becomes quiet with memory that is
+// worth giving back: at once, and when its caches are dropped.
 func (q *quiet) begins(now time.Time, m memory) bool {
 	if q.since.IsZero() || m.allocated-q.from >= quietBytes {
 		*q = quiet{since: now, from: m.allocated}
 		return false
 	}
-	if q.done || now.Sub(q.since) < quietTime {
+	wait := quietTime
+	if q.given == 1 {
+		wait = afterCaches
+	}
+	if q.given == 2 || now.Sub(q.since) < wait {
 		return false
 	}
-	if m.held < m.live+worthwhile {
+	if q.given == 0 && m.held < m.live+worthwhile {
 		// It may yet grow, little by little.
 		q.since, q.from = now, m.allocated
 		return false
 	}
-	q.done = true
+	q.given++
 	return true
 }

@@ -10,15 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgetProgram tells the kernel that the pages of the program's own file need
-// not stay mapped. Starting touches most of a large program once; serving needs a
-// small part of it, which comes back from the page cache as it is used. Pages
-// that were ever written to are left alone. It is best effort.
-func forgetProgram() {
-	program, err := os.Executable()
-	if err != nil {
-		return
-	}
+// forgetFiles tells the kernel that the pages of files need not stay mapped: those of the
+// program's own file, and those of the embedded etcd's database, which is mapped as a whole.
+// Starting touches most of a large program once; serving needs a small part of both, which
+// comes back from the page cache as it is used. Pages that were ever written to are left
+// alone. It is best effort.
+func forgetFiles() {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
@@ -32,7 +29,7 @@ func forgetProgram() {
 		switch {
 		case len(fields) >= 6 && strings.Contains(fields[0], "-"):
 			// start-end perms offset dev inode path
-			candidate = fields[5] == program && !strings.Contains(fields[1], "w")
+			candidate = strings.HasPrefix(fields[5], "/") && !strings.Contains(fields[1], "w")
 			from, to, _ := strings.Cut(fields[0], "-")
 			start, _ = strconv.ParseUint(from, 16, 64)
 			end, _ = strconv.ParseUint(to, 16, 64)

@@ -2,8 +2,8 @@
 
 package cli
 
-// forgetProgram does nothing where the kernel has no call for it.
-func forgetProgram() {}
+// forgetFiles does nothing where the kernel has no call for it.
+func forgetFiles() {}
 
 // containerMemory is not known there either.
 func containerMemory() uint64 { return 0 }

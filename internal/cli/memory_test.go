@@ -13,7 +13,8 @@ func TestTheRuntimesLimitFollowsWhatIsAlive(t *testing.T) {
 	}
 }
 
-// Memory is given back once when a server becomes quiet, and not while it is busy.
+// Memory is given back when a server becomes quiet, once more when its caches are dropped, and
+// not while it is busy.
 func TestAServerThatBecomesQuietGivesMemoryBack(t *testing.T) {
 	var q quiet
 	at, now := time.Now(), memory{live: 50 << 20, held: 200 << 20}
@@ -29,7 +30,9 @@ func TestAServerThatBecomesQuietGivesMemoryBack(t *testing.T) {
 		{"busy still", quietTime, quietBytes, 200 << 20, false},
 		{"quiet for too short a time", quietTime / 2, 1 << 20, 200 << 20, false},
 		{"quiet", quietTime / 2, 1 << 20, 200 << 20, true},
-		{"quiet still", quietTime, 1 << 20, 200 << 20, false},
+		{"quiet still", quietTime, 1 << 20, 100 << 20, false},
+		{"the caches are dropped", afterCaches - 2*quietTime, 1 << 20, 60 << 20, true},
+		{"quiet for long", afterCaches, 1 << 20, 200 << 20, false},
 		{"busy again", quietTime, quietBytes, 200 << 20, false},
 		{"quiet with nothing to give back", quietTime, 1 << 20, 60 << 20, false},
 		{"grown little by little", quietTime, 1 << 20, 200 << 20, true},

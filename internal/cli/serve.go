@@ -254,10 +254,10 @@ const settle = 3 * time.Second
 // all of that of an etcd. Most of what they touched of the program by then is not touched again.
 const startInTests = 150 * time.Millisecond
 
-// forgetLater calls forgetProgram after each of these times.
+// forgetLater calls forgetFiles after each of these times.
 func forgetLater(after ...time.Duration) {
 	for _, d := range after {
-		time.AfterFunc(d, forgetProgram)
+		time.AfterFunc(d, forgetFiles)
 	}
 }
 
@@ -288,7 +288,7 @@ func runServe(ctx context.Context, o *serveOptions, streams Streams) error {
 	latest := &latestLog{}
 	o.server.LatestLog = latest.Bytes
 	// Packages were initialized.
-	forgetProgram()
+	forgetFiles()
 	leaveOutDropped(&o.server, func(format string, args ...any) { terminal.Fprintf(streams.Err, "gatehouse: "+format+"\n", args...) })
 	o.server.ProgramVersion = currentVersion().Version
 	s, err := server.New(o.server)

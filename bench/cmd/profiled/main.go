@@ -1,5 +1,6 @@
-// Profiled is gatehouse, with profiles: at SIGUSR1 it collects garbage and writes the heap and
-// the goroutines to the directory that GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
+// Profiled is gatehouse, with profiles: at SIGUSR1 it writes what the runtime holds of memory,
+// collects garbage and writes the heap and the goroutines to the directory that
+// GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
 // file, it has the CPU profile from the start until the first SIGUSR1. SIGUSR2 begins a profile
 // of the CPU, and the next one writes it to that directory.
 package main
@@ -12,7 +13,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"runtime/pprof"
+	"strings"
 	"syscall"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cli"
@@ -68,6 +71,9 @@ func cpu(dir string, profile *os.File) (*os.File, error) {
 // is there, all are.
 func write(dir string) error {
 	pprof.StopCPUProfile()
+	if err := writeMemory(filepath.Join(dir, "memory.txt")); err != nil {
+		return err
+	}
 	runtime.GC()
 	for _, name := range []string{"heap", "goroutine"} {
 		path := filepath.Join(dir, name+".pprof")
@@ -86,4 +92,20 @@ func write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// writeMemory writes the sizes of all classes of memory that the runtime knows, in MiB.
+func writeMemory(path string) error {
+	var samples []metrics.Sample
+	for _, d := range metrics.All() {
+		if strings.HasPrefix(d.Name, "/memory/classes/") || d.Name == "/gc/heap/live:bytes" || d.Name == "/gc/heap/goal:bytes" {
+			samples = append(samples, metrics.Sample{Name: d.Name})
+		}
+	}
+	metrics.Read(samples)
+	var text strings.Builder
+	for _, s := range samples {
+		fmt.Fprintf(&text, "%8.1f %s\n", float64(s.Value.Uint64())/(1<<20), s.Name)
+	}
+	return os.WriteFile(path, []byte(text.String()), 0o600)
 }

@@ -289,7 +289,9 @@ func (o *options) profile(s *peer.Server, name string) error {
 			return errors.New("the server writes no profiles: is it built from ./cmd/profiled?")
 		}
 	}
-	return errors.Join(
-		os.Rename(filepath.Join(o.profiles, "heap.pprof"), filepath.Join(o.profiles, name+"-heap.pprof")),
-		os.Rename(last, filepath.Join(o.profiles, name+"-goroutine.pprof")))
+	var errs []error
+	for _, file := range []string{"memory.txt", "heap.pprof", "goroutine.pprof"} {
+		errs = append(errs, os.Rename(filepath.Join(o.profiles, file), filepath.Join(o.profiles, name+"-"+file)))
+	}
+	return errors.Join(errs...)
 }

@@ -80,7 +80,7 @@ func Write(path string, panels []Panel) error {
 	if _, err := canvas.WriteTo(&data); err != nil {
 		return err
 	}
-	// Who looks at the picture may not have the font that it was drawn with.
+	// A viewer of the picture may not have the font that it was drawn with.
 	text := bytes.ReplaceAll(data.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;"))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

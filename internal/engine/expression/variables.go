@@ -134,7 +134,13 @@ func (v *Variables) values(r *Run) ref.Val {
 	v.compile()
 	object := lazy.NewMapValue(v.object)
 	for name, e := range v.compiled {
+		begun := false
 		object.Append(name, func(*lazy.MapValue) ref.Val {
+			// The last definition of a name counts, also for a definition that names an earlier one.
+			if begun {
+				return types.NewErr("composited variable %q refers to itself", name)
+			}
+			begun = true
 			if e.err != nil {
 				return types.NewErr("composited variable %q fails to compile: %v", name, e.err)
 			}

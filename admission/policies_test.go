@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/admission/trace"
 )
 
 // judgedBy is a ValidatingAdmissionPolicy for everything, with a binding of the same name.
@@ -256,5 +259,72 @@ func TestWhatIsCounted(t *testing.T) {
 		if got := sample(t, m.name, m.labels...) - before[i]; got != m.want {
 			t.Errorf("%s %s %v: %v, want %v", m.rule, m.name, m.labels, got, m.want)
 		}
+	}
+}
+
+// TestRejectionsShowValues: the trace of a rejection has the values of the parts that come from the
+// object, and only a request that is rejected is evaluated for it. S17.24.
+func TestRejectionsShowValues(t *testing.T) {
+	var traces []*trace.Trace
+	e := engineOf(t, Options{Observer: func(t *trace.Trace) { traces = append(traces, t) }}, slices.Concat(
+		judgedBy("a", demanding("object.metadata.name == 'web' && size(object.metadata.labels) > 2 && namespaceObject.metadata.name == 'shop'"), v1.Deny),
+		judgedBy("b", demanding("size(object.metadata.labels) > 3"), v1.Warn))...)
+	validate := func(a admission.Attributes) (validations []trace.ValidationRecord) {
+		t.Helper()
+		traces = nil
+		// The verdict is in the trace.
+		_ = e.ValidatingPolicies().Validate(t.Context(), a, catalogueInterfaces)
+		if len(traces) != 1 {
+			t.Fatalf("%d traces", len(traces))
+		}
+		for _, redact := range []bool{true, false} {
+			r := traces[0].Record(trace.RecordOptions{RedactPatches: redact})
+			validations = nil
+			for _, j := range r.Steps[0].Judgements {
+				validations = append(validations, j.Evaluations[0].Validations...)
+			}
+			for _, v := range validations {
+				if redact && (v.Because != "" || v.Values != nil) {
+					t.Errorf("a redacted record shows %q, %v", v.Because, v.Values)
+				}
+			}
+		}
+		return validations
+	}
+	pod := func(labels ...string) admission.Attributes {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{}}}
+		for _, l := range labels {
+			p.Labels[l] = "x"
+		}
+		return podAttributes(p, "web")
+	}
+	rejected := validate(pod("a"))
+	want := []trace.PartValueRecord{
+		{Expression: `object.metadata.name == "web" && size(object.metadata.labels) > 2`, Value: "false"},
+		{Expression: "size(object.metadata.labels) > 2", Value: "false"}, {Expression: "size(object.metadata.labels)", Value: "1"}, {Expression: "object.metadata.labels", Value: `{"a":"x"}`},
+		{Expression: `object.metadata.name == "web"`, Value: "true"}, {Expression: "object.metadata.name", Value: `"web"`},
+	}
+	if rejected[0].Because != "size(object.metadata.labels) > 2" {
+		t.Errorf("S17.24 false is %q", rejected[0].Because)
+	}
+	if diff := cmp.Diff(want, rejected[0].Values); diff != "" {
+		t.Errorf("S17.24 the values (-want +got):\n%s", diff)
+	}
+	if v := rejected[1]; v.Verdict != "violated" || v.Values != nil {
+		t.Errorf("S17.24 a violation that rejects nothing: %s, %v", v.Verdict, v.Values)
+	}
+	for _, v := range validate(pod("a", "b", "c")) {
+		if v.Values != nil {
+			t.Errorf("S17.24 a request that is not rejected: %v", v.Values)
+		}
+	}
+	shown := 0
+	for range 100 {
+		if validate(pod("a"))[0].Values != nil {
+			shown++
+		}
+	}
+	if shown == 0 || shown == 100 {
+		t.Errorf("S17.24 %d of 100 rejections at once show values", shown)
 	}
 }

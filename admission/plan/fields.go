@@ -151,9 +151,19 @@ func (PolicyValidation) SwaggerDoc() map[string]string {
 		"verdict":    "Verdict is holds, violated or failed.",
 		"expression": "Expression is its source in CEL.",
 		"because":    "Because is the part of the expression that makes it false, if that is less than all of it.",
+		"values":     "Values are the values of parts of an expression that is false, if they come from the objects of the request alone.",
 		"message":    "Message is what the user gets.",
 		"cost":       "Cost is what the expression costs, and CostLimit what it may.",
 		"costLimit":  "Cost is what the expression costs, and CostLimit what it may.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (PartValue) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":           "PartValue is the value of a part of an expression.",
+		"expression": "Expression is the part.",
+		"value":      "Value is its value in JSON; the end of a long one is cut off.",
 	}
 }
 

@@ -1,13 +1,16 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/exclusion"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/engine/policy"
 )
 
@@ -62,11 +65,22 @@ type PolicyValidation struct {
 	// Because is the part of the expression that makes it false, if that is less than all
 	// of it.
 	Because string `json:"because,omitempty"`
+	// Values are the values of parts of an expression that is false, if they come from the objects
+	// of the request alone.
+	Values []PartValue `json:"values,omitempty"`
 	// Message is what the user gets.
 	Message string `json:"message,omitempty"`
 	// Cost is what the expression costs, and CostLimit what it may.
 	Cost      int64 `json:"cost"`
 	CostLimit int64 `json:"costLimit"`
+}
+
+// PartValue is the value of a part of an expression.
+type PartValue struct {
+	// Expression is the part.
+	Expression string `json:"expression"`
+	// Value is its value in JSON; the end of a long one is cut off.
+	Value string `json:"value"`
 }
 
 // PolicyConsequence is what one binding makes of what is not as it should be.
@@ -303,7 +317,11 @@ func (b *builder) evaluation(j *Judgement, e *Evaluation, values *Values) Policy
 		switch {
 		case f.Violated:
 			v.Verdict, out.Verdict = "violated", "violated"
-			v.Because = b.because(j, e, f.Index, values)
+			why := j.why(b.ctx, b.request, e, f.Index, values)
+			v.Because = why.Part
+			for _, part := range why.Values {
+				v.Values = append(v.Values, PartValue(part))
+			}
 		case f.Err != nil:
 			v.Verdict = "failed"
 			if out.Verdict != "violated" {
@@ -360,17 +378,40 @@ func (out *PolicyEvaluation) mutations(j *Judgement, e *Evaluation) {
 	}
 }
 
-// because returns the part of an expression that makes it false.
-func (b *builder) because(j *Judgement, e *Evaluation, index int, values *Values) string {
-	if values.ReadNamespace(b.ctx) != nil {
-		return ""
+// why says why a validation is false; nothing if that cannot be found out.
+func (j *Judgement) why(ctx context.Context, r *Request, e *Evaluation, index int, values *Values) expression.Why {
+	if values.ReadNamespace(ctx) != nil {
+		return expression.Why{}
 	}
 	c := j.Candidate
 	request, err := values.Of(c.Kind)
 	if err != nil {
-		return ""
+		return expression.Why{}
 	}
-	return c.Entry.Policy.Why(b.ctx, &policy.Input{Request: request, Own: b.request.Resource, Matched: c.Resource, Params: e.Param.Object}, index)
+	return c.Entry.Policy.Why(ctx, &policy.Input{Request: request, Own: r.Resource, Matched: c.Resource, Params: e.Param.Object}, index)
+}
+
+// maxWhys is how many violations of a request are explained.
+const maxWhys = 4
+
+// Whys says of the violations for which a request is rejected why they are there.
+func Whys(ctx context.Context, judgements []Judgement, r *Request, in *Input) {
+	values := NewValues(r, in)
+	n := 0
+	for i := range judgements {
+		j := &judgements[i]
+		for k := range j.Evaluations {
+			e := &j.Evaluations[k]
+			for m := range e.Findings {
+				f := &e.Findings[m]
+				if n == maxWhys || !f.Violated || !slices.ContainsFunc(j.Consequences, func(c Consequence) bool { return c.Finding == f && c.Denies }) {
+					continue
+				}
+				f.Why = j.why(ctx, r, e, f.Index, values)
+				n++
+			}
+		}
+	}
 }
 
 func consequence(c *Consequence) PolicyConsequence {

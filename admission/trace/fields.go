@@ -246,8 +246,19 @@ func (ValidationRecord) SwaggerDoc() map[string]string {
 		"verdict":    "Verdict is holds, violated or failed.",
 		"message":    "Message is what the user gets, Expression what the validation says; both are absent when it holds.",
 		"expression": "Message is what the user gets, Expression what the validation says; both are absent when it holds.",
+		"because":    "Because is the part of the expression that makes it false, if that is less than all of it. Values are the values of its parts, if they come from the objects of the request alone. Both are there for violations for which the request was rejected, of several requests a second, and absent when the record is redacted.",
+		"values":     "Because is the part of the expression that makes it false, if that is less than all of it. Values are the values of its parts, if they come from the objects of the request alone. Both are there for violations for which the request was rejected, of several requests a second, and absent when the record is redacted.",
 		"cost":       "Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds it took.",
 		"nanos":      "Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds it took.",
+	}
+}
+
+// SwaggerDoc returns what the fields mean, by their JSON names.
+func (PartValueRecord) SwaggerDoc() map[string]string {
+	return map[string]string{
+		"":           "PartValueRecord is the value of a part of an expression.",
+		"expression": "Expression is the part.",
+		"value":      "Value is its value in JSON; the end of a long one is cut off.",
 	}
 }
 

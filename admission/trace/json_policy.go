@@ -92,10 +92,24 @@ type ValidationRecord struct {
 	// absent when it holds.
 	Message    string `json:"message,omitempty"`
 	Expression string `json:"expression,omitempty"`
+	// Because is the part of the expression that makes it false, if that is less than all of it.
+	// Values are the values of its parts, if they come from the objects of the request alone. Both
+	// are there for violations for which the request was rejected, of several requests a second,
+	// and absent when the record is redacted.
+	Because string            `json:"because,omitempty"`
+	Values  []PartValueRecord `json:"values,omitempty"`
 	// Cost is what the expression cost, in the units of CEL; Nanos is how many nanoseconds
 	// it took.
 	Cost  int64 `json:"cost"`
 	Nanos int64 `json:"nanos"`
+}
+
+// PartValueRecord is the value of a part of an expression.
+type PartValueRecord struct {
+	// Expression is the part.
+	Expression string `json:"expression"`
+	// Value is its value in JSON; the end of a long one is cut off.
+	Value string `json:"value"`
 }
 
 // AnnotationRecord is one audit annotation that was evaluated.
@@ -168,6 +182,12 @@ func (w writer) evaluation(e *Evaluation) EvaluationRecord {
 		if !v.Whole {
 			one.Index = copyOf(&v.Index)
 		}
+		if !w.redact {
+			one.Because = cut(v.Because)
+			for _, part := range v.Values {
+				one.Values = append(one.Values, PartValueRecord{cut(part.Expression), cut(part.Value)})
+			}
+		}
 		out.Validations = append(out.Validations, one)
 	}
 	out.Enforcement = e.Enforcement.record()
@@ -219,6 +239,7 @@ func copyJudgements(list []JudgementRecord) []JudgementRecord {
 			e.Validations = slices.Clone(e.Validations)
 			for n := range e.Validations {
 				e.Validations[n].Index = copyOf(e.Validations[n].Index)
+				e.Validations[n].Values = slices.Clone(e.Validations[n].Values)
 			}
 		}
 		for k := range j.Consequences {

@@ -125,9 +125,17 @@ type Validation struct {
 	Message string
 	// Expression is the expression's source; empty when the validation holds.
 	Expression string
-	Cost       uint64
-	Latency    time.Duration
+	// Because is the part of the expression that makes it false, if that is less than all of it,
+	// and Values are the values of its parts. Both are there for some violations for which the
+	// request was rejected (S17.24).
+	Because string
+	Values  []PartValue
+	Cost    uint64
+	Latency time.Duration
 }
+
+// PartValue is the value of a part of an expression, as text.
+type PartValue struct{ Expression, Value string }
 
 // Verdict names the result of the validation: holds, violated or failed.
 func (v *Validation) Verdict() string {

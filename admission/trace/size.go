@@ -86,7 +86,10 @@ func (j *Judgement) size() int {
 		size += int(unsafe.Sizeof(*e)) + len(e.Bindings)*int(unsafe.Sizeof("")) + sizeOfString
 		for k := range e.Validations {
 			v := &e.Validations[k]
-			size += int(unsafe.Sizeof(*v)) + len(v.Message) + sizeOf(v.Err)
+			size += int(unsafe.Sizeof(*v)) + len(v.Message) + len(v.Because) + sizeOf(v.Err)
+			for n := range v.Values {
+				size += int(unsafe.Sizeof(v.Values[n])) + 2*sizeOfString + len(v.Values[n].Expression) + len(v.Values[n].Value)
+			}
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
 	cached "k8s.io/apiserver/pkg/admission/plugin/authorizer"
@@ -45,7 +46,12 @@ type PolicyOptions struct {
 // Policies runs the policies of a source. It is safe for concurrent use.
 type Policies struct {
 	options PolicyOptions
+	whys    *rate.Limiter
 }
+
+// A rejection is explained by the values of expressions, which are evaluated once more for it: at
+// most so many rejections a second, so that a flood of them costs no more than they do.
+const whysPerSecond, whysAtOnce = 10, 20
 
 // NewPolicies makes a Policies. The error names an option that is missing.
 func NewPolicies(o PolicyOptions) (*Policies, error) {
@@ -57,7 +63,7 @@ func NewPolicies(o PolicyOptions) (*Policies, error) {
 	case o.NamespaceLabels == nil || o.Namespace == nil:
 		return nil, errors.New("dispatch: PolicyOptions.NamespaceLabels or Namespace is nil")
 	}
-	return &Policies{options: o}, nil
+	return &Policies{o, rate.NewLimiter(whysPerSecond, whysAtOnce)}, nil
 }
 
 // Validate evaluates the policies that are candidates for a request. It returns nil, or the API
@@ -74,6 +80,9 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 	if err == nil {
 		if texts, reason := plan.Denied(judgements); texts != nil {
 			err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
+			if (trace.FromContext(ctx) != nil || p.options.Publisher.Observer != nil) && p.whys.AllowN(now, 1) {
+				plan.Whys(inside, judgements, req, in)
+			}
 		}
 	}
 	for i := range judgements {
@@ -165,7 +174,10 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 		f := &e.Findings[i]
 		v := trace.Validation{Index: f.Index, Whole: f.Whole, Violated: f.Violated, Err: f.Err, Message: f.Message, Cost: f.Cost, Latency: f.Elapsed}
 		if !f.Whole && !f.Holds() {
-			v.Expression = p.Validations[f.Index].Expression
+			v.Expression, v.Because = p.Validations[f.Index].Expression, f.Why.Part
+			for _, part := range f.Why.Values {
+				v.Values = append(v.Values, trace.PartValue(part))
+			}
 		}
 		out.Validations[i] = v
 	}

@@ -68,16 +68,25 @@ func (r *Run) show(w Witness, e *Expression) {
 		w.Saw(r.ctx, e, &Seen{Err: e.err})
 		return
 	}
-	e.parts.once.Do(func() { e.parts.program, e.parts.ast = e.inParts() })
-	if e.parts.program == nil {
-		return
+	if e.splits() {
+		w.Saw(r.ctx, e, r.look(e))
 	}
+}
+
+// splits compiles the expression in parts, and reports whether that is possible.
+func (e *Expression) splits() bool {
+	e.parts.once.Do(func() { e.parts.program, e.parts.ast = e.inParts() })
+	return e.parts.program != nil
+}
+
+// look evaluates an expression that splits once more, in parts, at no cost.
+func (r *Run) look(e *Expression) *Seen {
 	outer, borrowed := r.seen, r.borrowed
 	seen := &Seen{AST: e.parts.ast}
 	r.seen = seen
 	seen.Value, _, seen.Err = evaluate(r.ctx, e.parts.program, r)
 	r.seen, r.borrowed = outer, borrowed
-	w.Saw(r.ctx, e, seen)
+	return seen
 }
 
 // inParts compiles the expression so that it notes the values of its parts; nil when that is

@@ -248,12 +248,35 @@ func TestMutate(t *testing.T) {
 	}
 }
 
-// Why names the part of a validation that is false.
+// Why names the part of a validation that is false, and the values of parts that come from the
+// object. It shows nothing of params, of the namespace, and of what somebody may do (S17.24).
 func TestWhy(t *testing.T) {
-	p := compiled(&registration.Policy{Validations: []registration.Validation{{Expression: "object.spec.size == 3 && object.spec.size < 2"}, {Expression: "true"}}})
-	for i, want := range []string{"object.spec.size < 2", ""} {
-		if got := p.Why(t.Context(), pod(), i); got != want {
-			t.Errorf("validation %d: %q, want %q", i, got, want)
+	for _, c := range []struct{ expression, part, values string }{
+		{"object.spec.size == 3 && object.spec.size < 2", "object.spec.size < 2", "object.spec.size < 2 = false; object.spec.size = 3; object.spec.size == 3 = true"},
+		{"true", "", ""},
+		{"object.spec.size > int(params.data.most)", "", "object.spec.size = 3"},
+		{"string(object.spec.size) + params.data.most == ''", "", "string(object.spec.size) = \"3\"; object.spec.size = 3"},
+		{"[params.data.most].all(x, x == string(object.spec.size))", "", "string(object.spec.size) = \"3\"; object.spec.size = 3"},
+		{"variables.size == 4 && variables.most == ''", "variables.size == 4", "variables.size == 4 = false; variables.size = 3"},
+		{"variables.most == '' || variables.size == variables.itself", "", ""},
+		{"namespaceObject.metadata.name == 'x'", "", ""},
+		{"request.userInfo.groups.size() == 100", "", ""},
+		{"request.operation == 'NONE'", "", "request.operation = \"CREATE\""},
+		{"request.userInfo == null", "", ""},
+		{"has(authorizer.requestResource.check('get').reason) ? false : authorizer.requestResource.check('get').allowed()", "", ""},
+	} {
+		p := compiled(&registration.Policy{Variables: []registration.Variable{
+			{Name: "size", Expression: "object.spec.size"}, {Name: "most", Expression: "string(params.data.most)"}, {Name: "itself", Expression: "1"}, {Name: "itself", Expression: "variables.itself + 1"},
+		}, Validations: []registration.Validation{{Expression: c.expression}}, ParamKind: &schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
+		in := pod()
+		in.Params = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"most": "9"}}}
+		got := p.Why(t.Context(), in, 0)
+		var values []string
+		for _, v := range got.Values {
+			values = append(values, v.Expression+" = "+v.Value)
+		}
+		if joined := strings.Join(values, "; "); got.Part != c.part || joined != c.values {
+			t.Errorf("%s: part %q, values %q; want %q, %q", c.expression, got.Part, joined, c.part, c.values)
 		}
 	}
 }

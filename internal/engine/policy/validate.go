@@ -45,6 +45,8 @@ type Finding struct {
 	// MessageErr is why the messageExpression gave no message; nil when it did, or there
 	// is none.
 	MessageErr error
+	// Why says why the validation is violated, if somebody asked.
+	Why expression.Why
 	// Cost and Elapsed are those of the validation's expression.
 	Cost    uint64
 	Elapsed time.Duration
@@ -228,9 +230,8 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 	r.Annotations = annotations
 }
 
-// Why returns the part of a validation that makes it false; empty when only the whole
-// expression does, or the validation is not false.
-func (p *Policy) Why(ctx context.Context, in *Input, index int) string {
+// Why says why a validation is false. Only what is false has a part that makes it so.
+func (p *Policy) Why(ctx context.Context, in *Input, index int) expression.Why {
 	run := p.Run(ctx, in)
 	defer run.End()
 	return run.Why(p.Validations[index].Holds)

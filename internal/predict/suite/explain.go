@@ -9,23 +9,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	celparser "github.com/google/cel-go/parser"
 	"github.com/rogpeppe/go-internal/diff"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
+	"github.com/gatehouse-dev/gatehouse/internal/engine/expression"
 	"github.com/gatehouse-dev/gatehouse/internal/predict/check"
 )
 
-// Bounds of what an explanation shows.
-const (
-	maxValues  = 12
-	maxValue   = 160
-	maxNearest = 5
-)
+// maxNearest is how much an explanation says of what did not apply.
+const maxNearest = 5
 
 // explain says why a test failed: what each step did, what the parts of expressions were, and what
 // nearly applied. The request is judged once more for it.
@@ -114,35 +108,11 @@ func (w *watcher) values(policy string) []string {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("    %s = %s", oneLine(j.e.Text()), valueOf(j.seen.Value, j.seen.Err)))
-		n, shown := 0, map[string]bool{}
-		for _, part := range slices.Backward(j.seen.Parts) {
-			e := find(j.seen.AST.Expr(), part.ID)
-			if e == nil || e.ID() == j.seen.AST.Expr().ID() || e.Kind() == ast.IdentKind || e.Kind() == ast.ListKind || e.Kind() == ast.LiteralKind {
-				continue
-			}
-			text, err := celparser.Unparse(e, j.seen.AST.SourceInfo())
-			if err != nil || shown[text] {
-				continue
-			}
-			shown[text] = true
-			if n++; n > maxValues {
-				break
-			}
-			lines = append(lines, fmt.Sprintf("        %s = %s", oneLine(text), valueOf(part.Value, nil)))
+		for _, v := range j.seen.Values(nil) {
+			lines = append(lines, fmt.Sprintf("        %s = %s", v.Expression, v.Value))
 		}
 	}
 	return lines
-}
-
-// find returns a part of an expression.
-func find(e ast.Expr, id int64) ast.Expr {
-	var found ast.Expr
-	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.ID() == id && found == nil {
-			found = e
-		}
-	}))
-	return found
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -152,27 +122,7 @@ func valueOf(v ref.Val, err error) string {
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	if v == nil {
-		return "nothing"
-	}
-	if types.IsError(v) {
-		return fmt.Sprintf("error: %v", v.Value())
-	}
-	var text string
-	if data, err := json.Marshal(v.Value()); err == nil {
-		text = string(data)
-	} else if native, err := v.ConvertToNative(types.JSONValueType); err == nil {
-		if data, err := json.Marshal(native); err == nil {
-			text = string(data)
-		}
-	}
-	if text == "" {
-		text = fmt.Sprint(v.Value())
-	}
-	if len(text) > maxValue {
-		text = strings.ToValidUTF8(text[:maxValue], "") + " ..."
-	}
-	return text
+	return expression.ValueText(v)
 }
 
 // nearly says what did not apply, the nearest first.

@@ -26,8 +26,9 @@ import (
 type database struct {
 	client    *etcdkubernetes.Client
 	endpoints []string
-	// embedded is nil for an external etcd.
+	// embedded is nil for an external etcd; dir is its directory.
 	embedded *etcd.Server
+	dir      string
 }
 
 // openDatabase starts or connects to etcd. It stops the server when an embedded etcd ends
@@ -36,7 +37,8 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	db := &database{endpoints: s.EtcdServers}
 	var err error
 	if !s.sharesEtcd() {
-		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.DataDir, "etcd"), MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
+		db.dir = filepath.Join(s.DataDir, "etcd")
+		db.embedded, err = etcd.Start(ctx, etcd.Options{Dir: db.dir, MinFree: s.MinFreeDisk, Quota: s.EtcdQuota, NoFsync: s.UnsafeNoFsync})
 		if err != nil {
 			return nil, err
 		}
@@ -65,10 +67,12 @@ func openDatabase(ctx context.Context, stop context.CancelCauseFunc, s *settings
 	}
 	// The time that a request spends in etcd is in its audit event.
 	db.client.KV = etcd3.NewETCDLatencyTracker(db.client.KV)
+	db.measure()
 	return db, nil
 }
 
 func (db *database) close() {
+	measured.CompareAndSwap(db, nil)
 	db.client.Close()
 	if db.embedded != nil {
 		db.embedded.Close()

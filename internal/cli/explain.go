@@ -37,8 +37,11 @@ type explainOptions struct {
 	as                     string
 	asGroups               []string
 	dryRun, all            bool
-	registrations          []string
+	registrations, with    []string
 	output                 string
+	// tried are the policies and bindings of with, and triedAs what the server is sent of them.
+	tried                  []runtime.Object
+	triedAs                []runtime.RawExtension
 	expand, exitCode, rbac bool
 	// connect asks webhooks for their certificates; services are at serviceAddresses.
 	connect          bool
@@ -90,6 +93,9 @@ command lists as unknown what it cannot read.`,
   # what a deletion would go through
   gatehouse explain deployment/web --operation DELETE
 
+  # what a policy would do that is not registered, on the cluster as it is
+  gatehouse explain -f deployment.yaml --with policy.yaml
+
   # with webhooks from files, before they are registered
   gatehouse explain -f deployment.yaml --registrations webhooks/`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -118,6 +124,9 @@ command lists as unknown what it cannot read.`,
 		f.StringSliceVar(&o.asGroups, "as-group", nil, "`group` of that user; may be repeated")
 		f.BoolVar(&o.dryRun, "dry-run", false, "explain a dry run")
 		f.BoolVar(&o.expand, "expand", true, "explain what controllers create for a workload, too")
+	})
+	addSection(cmd, "What if", func(f *pflag.FlagSet) {
+		f.StringArrayVar(&o.with, "with", nil, "`path` of policies and bindings that count as registered, each instead of the one of its name; may be repeated")
 	})
 	addSection(cmd, "Webhooks", func(f *pflag.FlagSet) {
 		f.SortFlags = false
@@ -190,6 +199,8 @@ func (o *explainOptions) complete() error {
 		return usageError{errors.New("--as-group needs --as")}
 	case len(o.registrations) > 0 && *o.cluster.flags.KubeConfig+*o.cluster.flags.Context != "":
 		return usageError{errors.New("--registrations explains without a server: leave out --kubeconfig and --context")}
+	case len(o.registrations) > 0 && len(o.with) > 0:
+		return usageError{errors.New("--with tries policies on a cluster, and --registrations needs none: name all files with --registrations")}
 	case len(o.registrations) > 0 && o.ofServer():
 		return usageError{errors.New("--registrations explains without a server, and files do not say which plugins it runs: leave out --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file")}
 	}
@@ -211,6 +222,9 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 	}
 	// What a plugin logs while it is made is of no use here.
 	if err := discardLogs(ctx); err != nil {
+		return err
+	}
+	if err := o.readTried(); err != nil {
 		return err
 	}
 	shown := terminal.NewProgress(streams.Err, readingCluster, progressAfter)
@@ -269,6 +283,26 @@ func (o *explainOptions) run(ctx context.Context, streams Streams) error {
 		return exitStatus(exitRejected)
 	}
 	return err
+}
+
+// readTried reads what --with names.
+func (o *explainOptions) readTried() error {
+	if len(o.with) == 0 {
+		return nil
+	}
+	objects, written, err := offline.ReadTried(o.with)
+	if err != nil {
+		return fmt.Errorf("--with: %w", err)
+	}
+	o.tried = objects
+	for _, u := range written {
+		raw, err := json.Marshal(u)
+		if err != nil {
+			return err
+		}
+		o.triedAs = append(o.triedAs, runtime.RawExtension{Raw: raw})
+	}
+	return nil
 }
 
 // expands reports whether controllers create other objects after a request.
@@ -335,6 +369,7 @@ func (o *explainOptions) explainer(ctx context.Context) (explainer, *offline.Kin
 	if err != nil {
 		return nil, nil, "", err
 	}
+	world.Tried = o.tried
 	o.world = always(world, config)
 	if err := world.Judge(ctx, config, flags); err != nil {
 		return nil, nil, "", err
@@ -381,6 +416,7 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 		if err != nil {
 			return nil, nil, err
 		}
+		asked.Spec.Registrations = o.triedAs
 		e, err := ask(ctx, client, asked)
 		if q.User != nil && apierrors.IsForbidden(err) {
 			// Its controller is another user, whom the caller may not impersonate.
@@ -391,6 +427,9 @@ func (o *explainOptions) server(config *rest.Config, kinds *offline.Kinds) expla
 		}
 		if err != nil {
 			return nil, nil, err
+		}
+		if len(o.triedAs) > 0 && len(e.Status.Tried) == 0 {
+			return nil, nil, errors.New("--with: the server is too old to try policies that are not registered")
 		}
 		if e.Status.Plan != nil {
 			engines, err := offline.NewEngines(config, kinds)

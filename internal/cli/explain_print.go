@@ -45,6 +45,13 @@ func viewOf(found []*v1alpha1.AdmissionExplanation, headings []string) pages.Vie
 		if e.Status.Error != nil {
 			list[i].Error = e.Status.Error.Message
 		}
+		for _, t := range e.Status.Tried {
+			tried := pages.Tried{Name: t.Kind + " " + t.Name, Problems: t.Problems}
+			for _, c := range t.Costs {
+				tried.Costs = append(tried.Costs, pages.NewCost(c.Field, c.WorstCase, c.Limit))
+			}
+			list[i].Tried = append(list[i].Tried, tried)
+		}
 	}
 	return pages.OfPlans(list, pages.Links{})
 }
@@ -118,6 +125,13 @@ func printExplanation(b *terminal.Page, e *v1alpha1.AdmissionExplanation, notes 
 		terminal.Fprintf(b, "\nIn the worst case the webhooks take %s in total.\n", pages.Seconds(p.WorstCaseSeconds))
 	}
 	printNotes(b, "Unknown to this plan", notes)
+	var problems []string
+	for _, t := range e.Status.Tried {
+		for _, problem := range t.Problems {
+			problems = append(problems, fmt.Sprintf("%s %s: %s", t.Kind, t.Name, problem))
+		}
+	}
+	printNotes(b, "Problems of what is not registered", problems)
 	fmt.Fprintln(b)
 	switch p.Verdict() {
 	case plan.VerdictRejected:

@@ -42,6 +42,8 @@ func TestExplainParses(t *testing.T) {
 		{args: []string{"-f", "a", "--old", "b"}, err: "--old is for UPDATE and DELETE, not for CREATE"},
 		{args: []string{"-f", "a", "--as-group", "g"}, err: "--as-group needs --as"},
 		{args: []string{"-f", "a", "--registrations", "r", "--kubeconfig", "k"}, err: "leave out --kubeconfig"},
+		{args: []string{"-f", "a", "--with", "p", "--with", "q"}, want: explainOptions{file: "a", operation: "CREATE", with: []string{"p", "q"}, output: "text", expand: true}},
+		{args: []string{"-f", "a", "--registrations", "r", "--with", "p"}, err: "name all files with --registrations"},
 	} {
 		var got *explainOptions
 		cmd := newExplainCommand(func(_ context.Context, o *explainOptions) error { got = o; return nil })

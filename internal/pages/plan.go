@@ -38,9 +38,18 @@ type Tried struct {
 // Cost is what an expression costs, in the units of CEL.
 type Cost struct {
 	Field string
-	// WorstCase is what the expression costs at most, as a number or in words.
+	// WorstCase is what the expression costs at most; empty if no schema bounds it.
 	WorstCase string
 	Limit     int64
+}
+
+// NewCost returns what an expression costs; worst is nil if no schema bounds it.
+func NewCost(field string, worst *int64, limit int64) Cost {
+	c := Cost{Field: field, Limit: limit}
+	if worst != nil {
+		c.WorstCase = fmt.Sprint(*worst)
+	}
+	return c
 }
 
 // explained is an Explained, as it is drawn.
@@ -59,7 +68,7 @@ type planStep struct {
 	Remarks                      []string
 	Checks                       []check
 	Changes                      *inside
-	Skip, Tried                  bool
+	Skip, Tried, Open            bool
 }
 
 // OfPlans returns the explanations of some requests.
@@ -126,7 +135,7 @@ func newExplained(e Explained, links Links) explained {
 		s := &p.Steps[i]
 		one := planStep{
 			Pass: s.Pass, Effect: string(s.Effect), Class: effectClasses[s.Effect], By: s.Plugin, Policy: s.FailurePolicy, Remarks: Remarks(s),
-			Skip: s.Effect == plan.Skip,
+			Skip: s.Effect == plan.Skip, Open: s.Effect == plan.Reject,
 		}
 		switch s.Effect {
 		case plan.Call, plan.Evaluate, plan.Pend, plan.Run:
@@ -146,12 +155,14 @@ func newExplained(e Explained, links Links) explained {
 		for k := range s.Evaluations {
 			for n := range s.Evaluations[k].Validations {
 				v := &s.Evaluations[k].Validations[n]
-				message := v.Message
-				if v.Because != "" {
-					message = strings.TrimPrefix(message+"\nThis part is false: "+v.Because, "\n")
+				check := check{
+					Verdict: v.Verdict, Class: map[string]string{"holds": "ok", "violated": "bad", "failed": "bad"}[v.Verdict], Expression: v.Expression, Message: v.Message,
+					Took: fmt.Sprintf("cost %d of %d", v.Cost, v.CostLimit), Because: v.Because,
 				}
-				one.Checks = append(one.Checks, check{v.Verdict, map[string]string{"holds": "ok", "violated": "bad", "failed": "bad"}[v.Verdict], v.Expression, message,
-					fmt.Sprintf("cost %d of %d", v.Cost, v.CostLimit)})
+				for _, part := range v.Values {
+					check.Values = append(check.Values, fact{part.Expression, part.Value})
+				}
+				one.Checks = append(one.Checks, check)
 			}
 		}
 		in := &inside{}

@@ -359,3 +359,47 @@ func TestKubectlExplainsPlans(t *testing.T) {
 		t.Errorf("kubectl explain --recursive printed:\n%s", out)
 	}
 }
+
+// A policy that is not registered is tried on a cluster as it is: by the server that explains, and by
+// the command where the server does not (S20.10). Nothing is registered.
+func TestExplainTriesPolicies(t *testing.T) {
+	t.Parallel()
+	s := harness.Shared(t)
+	ns := s.Namespace(t)
+	const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: tried-by-explain}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
+  validations: [{expression: "object.data.size() > 1", message: "more data, please"}, {expression: "!has(object.dat)", message: never}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: tried-by-explain}
+spec: {policyName: tried-by-explain, validationActions: [Deny]}
+`
+	object := harness.WriteFile(t, "object.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: "+ns+"}, data: {a: b}}")
+	with := harness.WriteFile(t, "policy.yaml", policy)
+	explain := func(args ...string) harness.Result {
+		return harness.Run(t, append([]string{"explain", "--kubeconfig", s.Kubeconfig, "-f", object}, args...)...)
+	}
+	if r := explain(); strings.Contains(r.Out, "more data") {
+		t.Errorf("without --with: %s", r.Out)
+	}
+	if r := explain("--with", with, "--exit-code"); r.Code != 3 || !strings.Contains(r.Out, "more data, please") || !strings.Contains(r.Out, "undefined field 'dat'") {
+		t.Errorf("by the server: exit %d: %s%s", r.Code, r.Out, r.Err)
+	}
+	if r := explain("--with", with, "--operation", "UPDATE", "--old", object, "--exit-code"); r.Code != 3 || !strings.Contains(r.Out, "more data, please") {
+		t.Errorf("by the command: exit %d: %s%s", r.Code, r.Out, r.Err)
+	}
+	if r := explain("--with", with, "-o", "html"); r.Code != 0 || !strings.Contains(r.Out, "what if") || !strings.Contains(r.Out, "undefined field") {
+		t.Errorf("as a page: exit %d: %s", r.Code, r.Err)
+	}
+	if r := explain("--with", object); r.Code == 0 || !strings.Contains(r.Err, "object.yaml") || !strings.Contains(r.Err, "is no policy and no binding") {
+		t.Errorf("with another object: exit %d: %s", r.Code, r.Err)
+	}
+	if out := s.Kubectl(t, ns).Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "tried-by-explain") {
+		t.Errorf("what was tried is registered: %s", out)
+	}
+}

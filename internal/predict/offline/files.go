@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -116,6 +117,32 @@ func Read(paths []string) (*World, error) {
 		return nil, err
 	}
 	return assemble(found, nil)
+}
+
+// ReadTried reads policies and their bindings, which must be valid, from files and directories: for
+// World.Tried, and as they are written. Errors name the file and the line.
+func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.Unstructured, err error) {
+	found, err := open(paths, nil, &manifests.Ignore{}, nil, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range found {
+		u := d.object()
+		if !slices.ContainsFunc(registration.Sources(), func(s registration.Descriptor) bool {
+			return (s.Policies || s.Binds) && s.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
+		}) {
+			return nil, nil, fmt.Errorf("%s: %s %q is no policy and no binding of a policy, and only these can be tried", d.At(), u.GetKind(), u.GetName())
+		}
+		written = append(written, u)
+	}
+	w, err := assemble(found, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(written) == 0 {
+		return nil, nil, fmt.Errorf("there is no policy in %s", strings.Join(paths, ", "))
+	}
+	return w.Registrations.Objects, written, nil
 }
 
 // Survey makes a World of files that may have faults, for commands that report these faults. The

@@ -33,6 +33,8 @@ type World struct {
 	Kinds *Kinds
 	// Registrations must not be changed once a plan was made.
 	Registrations snapshot.Registrations
+	// Tried are policies and bindings that plans take to be registered, too.
+	Tried []runtime.Object
 	// Hidden says for each source why its entries cannot be seen.
 	Hidden map[registration.Source]string
 	// Namespace returns a namespace. Its error is plan.ErrUnknown when it cannot be seen,
@@ -133,7 +135,11 @@ func (w *World) Try(ctx context.Context, q *Request) (*plan.Plan, *unstructured.
 	if q.User == nil {
 		in.UserUnknown = w.UserUnknown
 	}
-	w.compile.Do(func() { w.compiled = snapshot.Compile(w.Registrations) })
+	w.compile.Do(func() {
+		if w.compiled = snapshot.Compile(w.Registrations); len(w.Tried) > 0 {
+			w.compiled = w.compiled.With(w.Tried)
+		}
+	})
 	compiled := w.compiled
 	w.namespaces(ctx, in, compiled, &prediction.Request)
 	links, err := w.chain(ctx, prediction.Attributes)

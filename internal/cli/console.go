@@ -216,6 +216,11 @@ func refuse(w http.ResponseWriter, why string) { http.Error(w, why, http.StatusF
 
 // exchange gives the page its session for the token of the address, once.
 func (g *gate) exchange(w http.ResponseWriter, req *http.Request) {
+	if req.Method == http.MethodHead {
+		// The page asks whether this command serves it.
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	var sent struct{ Token string }
 	if req.Method != http.MethodPost || json.NewDecoder(io.LimitReader(req.Body, 1<<10)).Decode(&sent) != nil {
 		http.Error(w, "the token of the address is posted here", http.StatusBadRequest)

@@ -52,6 +52,9 @@ func TestTheConsolePassesOnWhatItsPageMayAsk(t *testing.T) {
 		_ = json.Unmarshal(w.Body.Bytes(), &answer)
 		return w.Code, answer.Session
 	}
+	if w := send("HEAD", "/console/session", ""); w.Code != http.StatusNoContent {
+		t.Errorf("the page asks whether the command serves it: status %d", w.Code)
+	}
 	if code, _ := exchange("guessed"); code != http.StatusForbidden {
 		t.Errorf("a guessed token: status %d", code)
 	}

@@ -1,19 +1,16 @@
 package console
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -32,8 +29,11 @@ type seen struct {
 	Hidden  map[string]string `json:"hidden"`
 	States  []state           `json:"states"`
 	Servers []string          `json:"servers"`
-	// Metrics are those of the server, as it serves them.
-	Metrics string `json:"metrics"`
+	// Metrics are those of the server, as it serves them. Before are those that the page read
+	// Seconds earlier; empty when it has read none.
+	Metrics string  `json:"metrics"`
+	Before  string  `json:"before"`
+	Seconds float64 `json:"seconds"`
 	// Plan is that of some request. It has the plugins in their order.
 	Plan *plan.Plan `json:"plan"`
 	// Namespaces are the labels of namespaces.
@@ -49,10 +49,12 @@ type state struct {
 	} `json:"registration"`
 	InForce  bool `json:"inForce"`
 	Replicas []struct {
-		Name    string `json:"name"`
-		InForce bool   `json:"inForce"`
-		Since   string `json:"since"`
-		Skipped []struct {
+		Name            string `json:"name"`
+		Address         string `json:"address"`
+		ResourceVersion string `json:"resourceVersion"`
+		InForce         bool   `json:"inForce"`
+		Since           string `json:"since"`
+		Skipped         []struct {
 			Webhook string `json:"webhook"`
 			Target  string `json:"target"`
 			Reason  string `json:"reason"`
@@ -108,14 +110,14 @@ func drawChain(ctx context.Context, body []byte) (any, error) {
 	}
 	compiled := s.compile()
 	found := s.lint(ctx, compiled)
-	stats := readMetrics(s.Metrics)
+	calls := s.calls()
 	c := pages.Chain{Hidden: s.Notes}
 	for _, kind := range sorted(s.Hidden) {
 		c.Hidden = append(c.Hidden, kind+": "+s.Hidden[kind])
 	}
 	for _, pass := range []registration.Pass{registration.MutatingPass, registration.ValidatingPass} {
 		p := pages.Pass{Name: pass.String()}
-		for _, name := range s.plugins(pass) {
+		for _, name := range s.plugins(pass, compiled) {
 			p.Plugins = append(p.Plugins, pages.Plugin{Name: name})
 		}
 		for _, d := range registration.Sources() {
@@ -125,16 +127,12 @@ func drawChain(ctx context.Context, body []byte) (any, error) {
 			i := slices.IndexFunc(p.Plugins, func(one pages.Plugin) bool { return one.Name == d.Plugin })
 			entries := compiled.Entries(d.Source)
 			if i < 0 {
-				if len(entries) == 0 {
-					continue
-				}
-				i = len(p.Plugins)
-				p.Plugins = append(p.Plugins, pages.Plugin{Name: d.Plugin})
+				continue
 			}
 			plugin := &p.Plugins[i]
 			plugin.Acts = true
 			for _, e := range entries {
-				plugin.Entries = append(plugin.Entries, s.registered(e, found, stats))
+				plugin.Entries = append(plugin.Entries, s.registered(e, found, calls))
 			}
 			plugin.More = max(0, s.Totals[d.Kind]-len(entries))
 		}
@@ -144,28 +142,38 @@ func drawChain(ctx context.Context, body []byte) (any, error) {
 }
 
 // plugins are those of a pass, in order.
-func (s *seen) plugins(pass registration.Pass) []string {
+func (s *seen) plugins(pass registration.Pass, compiled *snapshot.Snapshot) []string {
+	// What acts on registrations stands in its place although nothing is registered, or applies.
+	shown := []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
+	var acting []string
+	for _, source := range registration.InOrder() {
+		d := source.Descriptor()
+		if d.Pass == pass && !slices.Contains(acting, d.Plugin) && (slices.Contains(shown, d.Plugin) || len(compiled.Entries(source)) > 0) {
+			acting = append(acting, d.Plugin)
+		}
+	}
 	var names []string
 	if s.Plan != nil {
 		for i := range s.Plan.Steps {
-			if step := &s.Plan.Steps[i]; step.Pass == pass.String() && step.Plugin != plan.ValidationName && !slices.Contains(names, step.Plugin) {
+			if step := &s.Plan.Steps[i]; step.Pass == pass.String() && step.Plugin != plan.ValidationName && !slices.Contains(slices.Concat(names, acting), step.Plugin) {
 				names = append(names, step.Plugin)
 			}
 		}
 	}
-	// What acts on registrations stands in its place although nothing is registered.
-	last := []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook"}
-	for _, d := range registration.Sources() {
-		if !d.Binds && d.Pass == pass && slices.Contains(last, d.Plugin) && !slices.Contains(names, d.Plugin) {
-			names = append(names, d.Plugin)
-		}
+	// Two compiled-in plugins come after them.
+	at := slices.IndexFunc(names, func(name string) bool { return name == "ResourceQuota" || name == "AlwaysDeny" })
+	if at < 0 {
+		at = len(names)
 	}
-	return names
+	return slices.Insert(names, at, acting...)
 }
 
-func (s *seen) registered(e *snapshot.Entry, found *lint.Report, stats map[statKey]*stat) pages.Registered {
+func (s *seen) registered(e *snapshot.Entry, found *lint.Report, calls *calls) pages.Registered {
 	d := e.Source.Descriptor()
 	r := pages.Registered{Kind: d.Kind, Configuration: e.Configuration, Name: e.Name}
+	if key, ok := statOf(e); ok && s.Metrics != "" {
+		r.Counted, r.Calls = key.String(), calls.text(key)
+	}
 	fact := func(name, text string) {
 		if text != "" {
 			r.Facts = append(r.Facts, pages.Fact{Name: name, Text: text})
@@ -229,14 +237,6 @@ func (s *seen) registered(e *snapshot.Entry, found *lint.Report, stats map[statK
 	for i := range e.Rules {
 		r.Rules = append(r.Rules, ruleText(&e.Rules[i]))
 	}
-	kind := "admit"
-	if d.Pass == registration.ValidatingPass {
-		kind = "validating"
-	}
-	if st := stats[statKey{e.Name, kind}]; st != nil && e.Webhook != nil {
-		fact("calls since the start", fmt.Sprintf("%.0f, %.0f rejected", st.calls, st.rejected))
-		fact("p50, p99", fmt.Sprintf("%s, %s", st.quantile(.5), st.quantile(.99)))
-	}
 	for i := range found.Findings {
 		f := &found.Findings[i]
 		if f.Object.Kind == d.Kind && f.Object.Name == e.Configuration {
@@ -268,60 +268,6 @@ func expires(bundle []byte) (first time.Time) {
 	return first
 }
 
-// statKey names a webhook as metrics do.
-type statKey struct{ name, kind string }
-
-// stat is what metrics say of a webhook.
-type stat struct {
-	calls, rejected float64
-	buckets         map[float64]float64
-}
-
-// quantile is a bound of the share q of the calls, by the buckets of the histogram.
-func (s *stat) quantile(q float64) string {
-	for _, bound := range sorted(s.buckets) {
-		if s.buckets[bound] >= q*s.calls {
-			return "at most " + time.Duration(bound*float64(time.Second)).String()
-		}
-	}
-	return "more"
-}
-
-// readMetrics reads the durations of calls of webhooks.
-func readMetrics(text string) map[statKey]*stat {
-	const family = "apiserver_admission_webhook_admission_duration_seconds"
-	stats := map[statKey]*stat{}
-	if text == "" {
-		return stats
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader([]byte(text)))
-	if err != nil || families[family] == nil {
-		return stats
-	}
-	for _, m := range families[family].Metric {
-		labels := map[string]string{}
-		for _, l := range m.Label {
-			labels[l.GetName()] = l.GetValue()
-		}
-		key := statKey{labels["name"], labels["type"]}
-		s := stats[key]
-		if s == nil {
-			s = &stat{buckets: map[float64]float64{}}
-			stats[key] = s
-		}
-		n := float64(m.Histogram.GetSampleCount())
-		s.calls += n
-		if labels["rejected"] == "true" {
-			s.rejected += n
-		}
-		for _, b := range m.Histogram.Bucket {
-			s.buckets[b.GetUpperBound()] += float64(b.GetCumulativeCount())
-		}
-	}
-	return stats
-}
-
 // drawHealth draws what is wrong: findings of lint, registrations that are not in force, webhooks
 // that are not called.
 func drawHealth(ctx context.Context, body []byte) (any, error) {
@@ -340,7 +286,7 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			Text: one.Field() + ": " + one.Message + ".",
 		})
 	}
-	servers := map[string]int{}
+	servers := map[string]*server{}
 	waiting := 0
 	for i := range s.States {
 		st := &s.States[i]
@@ -354,7 +300,12 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			f.Findings = append(f.Findings, pages.Finding{Level: level, Rule: rule, Object: kind + " " + st.Registration.Name, Href: href(kind, st.Registration.Name), Text: text})
 		}
 		for _, r := range st.Replicas {
-			servers[r.Name]++
+			one := servers[r.Name]
+			if one == nil {
+				one = &server{name: r.Name, address: r.Address}
+				servers[r.Name] = one
+			}
+			one.judges(r.ResourceVersion, r.InForce)
 			if !r.InForce {
 				add("warning", "not in force", "The server "+r.Name+" does not judge requests by it as it is stored.")
 			}
@@ -369,21 +320,17 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 			add("warning", p.Code, p.Message)
 		}
 	}
-	stats := readMetrics(s.Metrics)
-	var idle, slow []string
-	for _, source := range []registration.Source{registration.Mutating, registration.Validating} {
-		kind := "admit"
-		if source == registration.Validating {
-			kind = "validating"
-		}
-		for _, e := range compiled.Entries(source) {
-			st := stats[statKey{e.Name, kind}]
+	calls := s.calls()
+	var idle, busy []string
+	for _, d := range registration.Sources() {
+		for _, e := range compiled.Entries(d.Source) {
+			key, ok := statOf(e)
 			switch {
-			case s.Metrics == "":
-			case st == nil || st.calls == 0:
+			case !ok || s.Metrics == "":
+			case calls.all[key] == nil:
 				idle = append(idle, e.String())
 			default:
-				slow = append(slow, fmt.Sprintf("%s: called %.0f times, %.0f rejected, p50 %s, p99 %s", e.String(), st.calls, st.rejected, st.quantile(.5), st.quantile(.99)))
+				busy = append(busy, e.String()+": "+calls.text(key))
 			}
 		}
 	}
@@ -400,36 +347,51 @@ func drawHealth(ctx context.Context, body []byte) (any, error) {
 	slices.SortStableFunc(f.Findings, func(a, b pages.Finding) int { return slices.Index(order, a.Level) - slices.Index(order, b.Level) })
 	var names []string
 	for _, name := range sorted(servers) {
-		names = append(names, fmt.Sprintf("%s judges by %d registrations", name, servers[name]))
+		names = append(names, servers[name].String())
 	}
 	names = append(names, s.Servers...)
 	hidden := s.Notes
 	for _, kind := range sorted(s.Hidden) {
 		hidden = append(hidden, kind+": "+s.Hidden[kind])
 	}
-	f.Parts = []pages.Part{{Heading: "Webhooks, since the server started", Items: slow}, {Heading: "Never called since the server started", Items: head(idle)},
+	f.Parts = []pages.Part{{Heading: "Webhooks and policies", Items: head(busy)}, {Heading: "Never matched since the server started", Items: head(idle)},
 		{Heading: "Servers", Items: names}, {Heading: "Storage", Items: storage(s.Metrics)}, {Heading: "Not allowed, or not there", Items: hidden}, {Heading: "Not seen", Items: []string{"the services, workloads and roles behind the webhooks: gatehouse lint reads them"}}}
 	return pages.OfFindings(f), nil
 }
 
-// storage says how large the databases of etcd are, as the metrics of a kube-apiserver do.
-func storage(text string) []string {
-	const family = "apiserver_storage_size_bytes"
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil || families[family] == nil {
-		return nil
+// server is one that judges requests.
+type server struct {
+	name, address string
+	// registrations is how many it judges by, late how many not as they are stored, and newest the
+	// revision of the newest one.
+	registrations, late int
+	newest              uint64
+}
+
+func (s *server) judges(revision string, inForce bool) {
+	s.registrations++
+	if !inForce {
+		s.late++
 	}
-	var list []string
-	for _, m := range families[family].Metric {
-		name := "etcd"
-		for _, l := range m.Label {
-			name = cmp.Or(l.GetValue(), name)
-		}
-		// Without a line about its type, a family is untyped.
-		list = append(list, fmt.Sprintf("the database of %s has %.1f MiB", name, (m.GetGauge().GetValue()+m.GetUntyped().GetValue())/(1<<20)))
+	if n, err := strconv.ParseUint(revision, 10, 64); err == nil {
+		s.newest = max(s.newest, n)
 	}
-	return list
+}
+
+// String says what the server judges by.
+func (s *server) String() string {
+	text := s.name
+	if s.address != "" {
+		text += " at " + s.address
+	}
+	text += " judges by " + counted(float64(s.registrations), "registration")
+	if s.newest > 0 {
+		text += fmt.Sprintf(", of revisions up to %d", s.newest)
+	}
+	if s.late > 0 {
+		text += fmt.Sprintf("; %d are not in force there as they are stored", s.late)
+	}
+	return text
 }
 
 // maxListed is how many sentences a part has.

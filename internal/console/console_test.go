@@ -52,6 +52,7 @@ func TestFiles(t *testing.T) {
 		code         int
 	}{
 		{"GET", "/console", http.StatusMovedPermanently}, {"GET", Prefix + "none.js", http.StatusNotFound}, {"GET", Prefix + "../secret", http.StatusNotFound},
+		{"HEAD", Prefix + "session", http.StatusNotFound},
 		{"POST", Prefix, http.StatusMethodNotAllowed}, {"GET", "/api", http.StatusOK}, {"GET", DrawPrefix + "trace", http.StatusMethodNotAllowed},
 		{"POST", DrawPrefix + "none", http.StatusNotFound}, {"POST", DrawPrefix + "trace", http.StatusBadRequest},
 	} {
@@ -94,9 +95,26 @@ func TestDrawings(t *testing.T) {
 		{"plan", `{"spec":{"operation":"CREATE","resource":{"resource":"pods"}},"status":{"plan":{"request":{"operation":"CREATE","kind":"Pod","name":"<x-b>"},"steps":[]},"tried":[{"kind":"K","name":"n","problems":["undefined field"],"costs":[{"field":"f","limit":9}]}]}}`,
 			[]string{"undefined field", "no schema bounds"}},
 		{"chain", `{"objects":[` + webhooks + `],"states":` + states + `,"metrics":"` + metrics + `","totals":{"ValidatingWebhookConfiguration":5},"hidden":{"MutatingWebhookConfiguration":"not allowed"}}`,
-			[]string{"ValidatingAdmissionWebhook", `&lt;x-b&gt;hooks/deny.example.com`, "not in force", "refused", "4, 4 rejected", "at most 5ms", "4 more", "MutatingWebhookConfiguration: not allowed"}},
+			[]string{"ValidatingAdmissionWebhook", `&lt;x-b&gt;hooks/deny.example.com`, "not in force", "refused", "4 calls, 4 rejected, p50 ≤ 5ms, p99 &gt; 5ms since the server started", "4 more", "MutatingWebhookConfiguration: not allowed"}},
+		{"chain", `{"objects":[` + webhooks + `],"plan":{"request":{},"steps":[{"plugin":"ResourceQuota","pass":"validating"},{"plugin":"PodSecurity","pass":"validating"}]}}`, []string{
+			">MutatingAdmissionPolicy <span class=\"muted\">0</span></h3>\n\n</li><li class=\"plugin acts\"><h3>MutatingAdmissionWebhook", "validating pass</h2>\n<ol class=\"plugins\"><li class=\"plugin acts\"><h3>ValidatingAdmissionPolicy",
+			"</li><li class=\"plugin\"><h3>ResourceQuota"}},
 		{"health", `{"objects":[` + webhooks + `],"states":` + states + `,"notes":["Not allowed: metrics."]}`, []string{"not called", "does not judge requests by it", "Not allowed: metrics.", "control-plane"}},
-		{"health", `{"objects":[],"states":null,"metrics":"apiserver_storage_size_bytes{storage_cluster_id=\"etcd-0\"} 1.572864e+06\n"}`, []string{"the database of etcd-0 has 1.5 MiB"}},
+		{"health", `{"objects":[],"states":null,"metrics":"apiserver_storage_size_bytes{storage_cluster_id=\"etcd-0\"} 1.572864e+06\ngatehouse_storage_free_bytes 2147483648\n"}`, []string{"The database of etcd-0 has 1.5 MiB", "The disk of the embedded etcd has 2048 MiB free"}},
+		{"health", `{"objects":[],"states":[{"registration":{"resource":"validatingadmissionpolicies","name":"p"},"inForce":false,"replicas":[
+			{"name":"a","address":"10.0.0.1:6443","resourceVersion":"42","inForce":true},{"name":"b","resourceVersion":"41","inForce":false}]}],"servers":["gatehouse-controllers runs on a."]}`,
+			[]string{"a at 10.0.0.1:6443 judges by 1 registration, of revisions up to 42", "b judges by 1 registration, of revisions up to 41; 1 are not in force there", "gatehouse-controllers runs on a.", "The server b does not judge requests by it as it is stored"}},
+		{"calls", `{"metrics":"` + metrics + `","before":"` + strings.NewReplacer("} 4", "} 1", "} 3", "} 1").Replace(metrics) + `","seconds":61.2}`, []string{`"validating/deny.example.com":"3 calls, 3 rejected, p50 ≤ 5ms, p99 \u003e 5ms in the last 1m1s, 4 since the server started"`}},
+		{"calls", `{"metrics":"` + metrics + `","before":"` + metrics + `","seconds":10}`, []string{"none in the last 10s, 4 since the server started"}},
+		{"calls", `{"metrics":"` + metrics + `","before":"` + strings.ReplaceAll(metrics, "} 4", "} 9") + `","seconds":10}`, []string{"since the server started again"}},
+		{"calls", `{"metrics":"gatehouse_admission_policy_evaluations_total{type=\"validating\",policy=\"p\",outcome=\"admitted\"} 3\n# TYPE gatehouse_admission_policy_evaluations_total counter\n"}`, []string{`{}`}},
+		{"calls", `{"metrics":"# TYPE gatehouse_admission_policy_evaluations_total counter\ngatehouse_admission_policy_evaluations_total{type=\"validating\",policy=\"p\",outcome=\"admitted\"} 3\ngatehouse_admission_policy_evaluations_total{type=\"validating\",policy=\"p\",outcome=\"violated\"} 2\n"}`, []string{`"policy-validating/p":"5 evaluations, 2 violated since the server started"`}},
+		{"object", `{"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","managedFields":[
+			{"manager":"kubectl-create","fieldsV1":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{},"f:name":{},"f:args":{}}}}}},
+			{"manager":"<x-b>","subresource":"status","fieldsV1":{"f:status":{"f:phase":{}},"f:metadata":{"f:finalizers":{".":{},"v:\"x\"":{}}}}}, {"manager":"broken","fieldsV1":{"f:spec":3}}],"finalizers":["y","x"]},
+			"spec":{"containers":[{"name":"web","image":"i","args":["one"],"tty":true}]},"status":{"phase":"Running"}},"traces":null}`,
+			[]string{`<span class="t">    - one</span></div>`, `image: i</span>`, "manager kubectl-create", "manager &lt;x-b&gt; (status)", `class="ln"><span class="n">14</span><span class="t">    tty: true`, `class="ln"><span class="n">5</span><span class="t">  - &#34;y&#34;`}},
+		{"write", `{"kind":"Pod","metadata":{"name":"<x-c>","managedFields":[{"manager":"m"}]}}`, []string{`"text":"kind: Pod\nmetadata:\n  name: \u003cx-c\u003e\n"`}},
 		{"object", `{"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"<x-b>","initializers":{"pending":[{"name":"late.example.com"}]}},"spec":{"containers":[{"name":"web","args":["<i>"]},{"name":"side","image":"s"}]}},
 			"traces":[{"id":"7","outcome":"Allowed","request":{"operation":"CREATE","resource":{"version":"v1","resource":"pods"}},"steps":[{"plugin":"P","pass":"mutating","allowed":true,
 			"calls":[{"webhook":{"configuration":"pods","name":"inject"},"patch":[{"op":"add","path":"/spec/containers/-","value":{"name":"side","image":"s"}}]}]}]}]}`,
@@ -109,7 +127,7 @@ func TestDrawings(t *testing.T) {
 			continue
 		}
 		var made drawing
-		if json.Unmarshal([]byte(body), &made) == nil {
+		if json.Unmarshal([]byte(body), &made) == nil && made.HTML != "" {
 			body = made.HTML
 		}
 		for _, want := range c.want {
@@ -119,6 +137,18 @@ func TestDrawings(t *testing.T) {
 		}
 		if strings.Contains(body, "<x-b>") || strings.Contains(body, "<img") || strings.Contains(body, "<i>") {
 			t.Errorf("%s: the drawing has markup that was sent:\n%s", c.name, body)
+		}
+	}
+}
+
+// Without traces, nothing is said about what they show.
+func TestAnObjectWithoutTraces(t *testing.T) {
+	for traces, want := range map[string]bool{"null": false, "[]": true} {
+		answer, body := send(t, "POST", DrawPrefix+"object", `{"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}},"traces":`+traces+`}`)
+		for _, word := range []string{"No trace shows", "Requests about it"} {
+			if answer.StatusCode != http.StatusOK || strings.Contains(body, word) != want {
+				t.Errorf("traces %s: status %d, %q is there: %v", traces, answer.StatusCode, word, !want)
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/admission/plan"
@@ -45,6 +46,8 @@ var drawings = map[string]func(ctx context.Context, body []byte) (any, error){
 	"health": drawHealth,
 	"object": drawObject,
 	"read":   read,
+	"write":  write,
+	"calls":  drawCalls,
 }
 
 // drawing is the answer: a picture, for what it is a picture of.
@@ -173,11 +176,7 @@ func drawPlan(_ context.Context, body []byte) (any, error) {
 	for _, t := range e.Status.Tried {
 		tried := pages.Tried{Name: t.Kind + " " + t.Name, Problems: t.Problems}
 		for _, c := range t.Costs {
-			cost := pages.Cost{Field: c.Field, WorstCase: "an amount that no schema bounds", Limit: c.Limit}
-			if c.WorstCase != nil {
-				cost.WorstCase = fmt.Sprint(*c.WorstCase)
-			}
-			tried.Costs = append(tried.Costs, cost)
+			tried.Costs = append(tried.Costs, pages.NewCost(c.Field, c.WorstCase, c.Limit))
 		}
 		one.Tried = append(one.Tried, tried)
 	}
@@ -211,6 +210,17 @@ func read(_ context.Context, body []byte) (any, error) {
 		return nil, fmt.Errorf("the text has %d objects, more than %d", len(objects), maxObjects)
 	}
 	return objects, nil
+}
+
+// write writes an object as YAML, as users write it.
+func write(_ context.Context, body []byte) (any, error) {
+	var content map[string]any
+	if err := decode(body, &content); err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(content, "metadata", "managedFields")
+	text, err := yaml.Marshal(content)
+	return map[string]string{"text": string(text)}, err
 }
 
 // sorted are the keys of a map, in order.

@@ -32,9 +32,11 @@ type Registered struct {
 	Kind, Configuration, Name string
 	// State says whether it is in force, and Class is the class of that.
 	State, Class string
-	Facts        []Fact
-	Rules        []string
-	Problems     []Finding
+	// Calls says how often it was called, and how long that took. Counted names it for that.
+	Calls, Counted string
+	Facts          []Fact
+	Rules          []string
+	Problems       []Finding
 }
 
 // Fact is a name and what it stands for.

@@ -10,10 +10,11 @@ type Object struct {
 	// Waits are what the object waits for, in sentences.
 	Waits []string
 	Lines []Line
-	// Unknown says what is not known.
-	Unknown []string
-	// Requests are the traces of the requests about it.
+	// Notes say what the colours do not show, and Unknown what is not known.
+	Notes, Unknown []string
+	// Requests are the traces of the requests about it, if Traced.
 	Requests []Summary
+	Traced   bool
 }
 
 // Line is a line of an object in YAML. By names who set it; empty for the user, or when nobody knows.
@@ -39,7 +40,10 @@ func OfObject(o Object, links Links) View {
 	numbers := map[string]int{}
 	lines := make([]drawnLine, len(o.Lines))
 	for i, l := range o.Lines {
-		d := drawnLine{Line: l, Number: i + 1, First: l.By != "" && (i == 0 || o.Lines[i-1].By != l.By), Href: links.trace(l.Trace)}
+		d := drawnLine{Line: l, Number: i + 1, First: l.By != "" && (i == 0 || o.Lines[i-1].By != l.By)}
+		if l.Trace != "" {
+			d.Href = links.trace(l.Trace)
+		}
 		if l.By != "" {
 			n, ok := numbers[l.By]
 			if !ok {

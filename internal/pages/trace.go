@@ -104,6 +104,9 @@ type edit struct {
 // check is an expression and what it said.
 type check struct {
 	Verdict, Class, Expression, Message, Took string
+	// Because is the part that makes it false, and Values are those of its parts.
+	Because string
+	Values  []fact
 }
 
 // outcomeClass is the class of an outcome.
@@ -394,8 +397,14 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 		}
 		for k := range e.Validations {
 			v := &e.Validations[k]
-			in.Checks = append(in.Checks, check{v.Verdict, map[string]string{"holds": "ok", "violated": "bad"}[v.Verdict], v.Expression, v.Message,
-				fmt.Sprintf("%s, cost %d", Brief(v.Nanos/1000), v.Cost)})
+			one := check{
+				Verdict: v.Verdict, Class: map[string]string{"holds": "ok", "violated": "bad"}[v.Verdict], Expression: v.Expression, Message: v.Message,
+				Took: fmt.Sprintf("%s, cost %d", Brief(v.Nanos/1000), v.Cost), Because: v.Because,
+			}
+			for _, part := range v.Values {
+				one.Values = append(one.Values, fact{part.Expression, part.Value})
+			}
+			in.Checks = append(in.Checks, one)
 		}
 		for k := range e.Mutations {
 			m := &e.Mutations[k]
@@ -407,7 +416,10 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 				verdict, class = "changed", "note"
 				one.State, one.StateClass = "changed", "note"
 			}
-			in.Checks = append(in.Checks, check{verdict, class, fmt.Sprintf("mutation %d, %s", m.Index+1, m.Type), m.Error, fmt.Sprintf("%s, cost %d", Brief(m.Micros), m.Cost)})
+			in.Checks = append(in.Checks, check{
+				Verdict: verdict, Class: class, Expression: fmt.Sprintf("mutation %d, %s", m.Index+1, m.Type), Message: m.Error,
+				Took: fmt.Sprintf("%s, cost %d", Brief(m.Micros), m.Cost),
+			})
 			in.patch(m.Patch)
 		}
 		for k := range e.AuditAnnotations {
@@ -436,7 +448,10 @@ func (w *waterfall) judgement(s *trace.StepRecord, j *trace.JudgementRecord) {
 	}
 	if text := deniedBy(j); text != "" {
 		one.State, one.StateClass, one.Open, class = "denied", "bad", true, "bad"
-		in.Error = text
+		// The expression says it, too, where there is one.
+		if !slices.ContainsFunc(in.Checks, func(c check) bool { return c.Message == text }) {
+			in.Error = text
+		}
 		w.rejected(cause{By: one.Name, Href: one.Href, Text: text})
 	}
 	if j.MoreConsequences > 0 {

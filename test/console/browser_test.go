@@ -1,13 +1,16 @@
 package console
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,7 +57,7 @@ func open(t testing.TB) *browser {
 		t.Skip("no browser is installed: apt-get install chromium installs one")
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 800), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 1100), chromedp.WSURLReadTimeout(patience))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
@@ -152,12 +155,26 @@ metadata: {name: replicas}
 spec:
   matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]}
   validations:
-  - {expression: "object.spec.replicas <= 5", message: "at most five replicas ` + hostile + `"}
+  - {expression: "has(object.metadata.labels) && object.metadata.labels.size() > 0", message: "a deployment needs a label"}
+  - {expression: "object.spec.replicas <= 5 && object.spec.replicas > 0", message: "at most five replicas"}
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: replicas}
 spec: {policyName: replicas, validationActions: [Deny]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: hostile}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps], resourceNames: [hostile]}]}
+  validations:
+  - {expression: "object.data.text == ''", message: "` + hostile + `"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: hostile}
+spec: {policyName: hostile, validationActions: [Deny]}
 `
 
 const tried = `
@@ -165,9 +182,9 @@ apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: no-letters}
 spec:
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
   validations:
-  - {expression: "!('a' in object.data)", message: "no letter a ` + hostile + `"}
+  - {expression: "!('a' in object.data)", message: "no letter a"}
   - {expression: "has(object.dat)", message: "no dat"}
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -193,9 +210,11 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubectl := s.Kubectl(t, "default")
-	kubectl.Must("create", "clusterrole", "some", "--verb=list", "--resource=validatingwebhookconfigurations.admissionregistration.k8s.io")
-	kubectl.Must("create", "clusterrolebinding", "some", "--clusterrole=some", "--user=dave")
 	kubectl.MustWith(registered, "apply", "-f", "-")
+	hooks := harness.NewWebhookServer(t, nil)
+	harness.RegisterAs(t, s, "v1", "MutatingWebhookConfiguration", "defaults", harness.Webhook("team", "default",
+		hooks.Hook("/team", harness.Patch(`[{"op":"add","path":"/metadata/labels/team","value":"web"}]`)), harness.Rules(harness.Rule("CREATE", "apps/v1/deployments"))))
+	harness.RegisterAs(t, s, "v1", "ValidatingWebhookConfiguration", "quality", harness.Webhook("probes", "default", hooks.Hook("/probes", harness.Allow), harness.Rules(harness.Rule("CREATE", "apps/v1/deployments"))))
 
 	b.login(s, "bob-token")
 	b.until(says("live"))
@@ -206,18 +225,29 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	kubectl.Run("", "create", "deployment", "web", "--image=nginx", "--replicas=9")
 	b.until(says("deployments.apps web"))
 	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "deployments.apps web")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
-	b.until(says("at most five replicas " + hostile))
-	b.until(`document.querySelectorAll("main img, main script").length === 0`)
+	b.until(says("at most five replicas"))
+	// What the parts of the expression were.
+	b.until(`[...document.querySelectorAll(".values tr")].some((r) => r.innerText.includes("object.spec.replicas\t9"))`)
 	b.shot("trace")
 	b.do(chromedp.Click("a.culprit", chromedp.ByQuery), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
 	b.until(`document.querySelector("details.wanted").dataset.entry === "ValidatingAdmissionPolicy/replicas"`)
+	b.until(says("1 evaluation, 1 violated since the server started"))
+	kubectl.Run(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"hostile"},"data":{"text":"`+strings.ReplaceAll(hostile, `"`, `\"`)+`"}}`, "create", "-f", "-")
+	b.visit("#/traces?name=hostile")
+	b.do(chromedp.Click(`//tr[contains(., "Denied")]//a[contains(., "configmaps hostile")]`, chromedp.BySearch), chromedp.WaitVisible(".waterfall", chromedp.ByQuery))
+	b.until(says(hostile))
+	b.until(`document.querySelector(".values").innerText.includes("<img src=x")`)
+	b.until(`document.querySelectorAll("main img, main script").length === 0`)
 	kubectl.Run(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"judged","labels":{"judged":"yes"}}}`, "create", "-f", "-")
 	b.visit("#/traces?outcome=Failed")
 	b.do(chromedp.Click(`//a[contains(., "configmaps judged")]`, chromedp.BySearch), chromedp.Click("a.culprit", chromedp.ByQuery))
 	b.until(`document.querySelector("details.wanted")?.dataset.entry === "ValidatingWebhookConfiguration/images"`)
 
+	// Between two readings of the metrics, what was called is that of a window.
+	kubectl.Must("create", "deployment", "small", "--image=nginx")
 	b.visit("#/chain")
 	b.until(says("images/images.example.com"))
+	b.until(`/1 call, 0 rejected, p50 .* in the last .*, 2 since the server started/.test(document.querySelector('[data-calls="admit/team.default.example.com"]').innerText)`)
 	b.shot("chain")
 	b.do(emulation.SetDeviceMetricsOverride(1920, 1080, 1, false))
 	b.shot("wide")
@@ -228,21 +258,33 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.until(says("The request would be rejected"))
 
 	// What if: a policy that is not registered judges, with its costs and type errors.
-	b.do(chromedp.SetValue("#manifest", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {a: b}\n", chromedp.ByQuery), chromedp.SetValue("#policy", tried, chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
-	b.until(says("no letter a " + hostile))
+	kubectl.Must("create", "configmap", "web", "--from-literal=a=b")
+	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#pick-kind", "ConfigMap", chromedp.ByQuery), chromedp.Focus("#pick-name", chromedp.ByQuery))
+	b.until(`[...document.querySelectorAll("#pick-names option")].some((o) => o.value === "web")`)
+	b.do(chromedp.SetValue("#pick-name", "web", chromedp.ByQuery), chromedp.Click("#get", chromedp.ByQuery))
+	b.until(`document.querySelector("#manifest").value.includes("name: web") && document.querySelector("#operation").value === "UPDATE"`)
+	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#policy", tried, chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says("no letter a"))
 	b.until(says("undefined field 'dat'"))
 	b.until(says("costs at most"))
-	b.until(`document.querySelectorAll("main img, main script").length === 0`)
 	b.until(`[...document.querySelectorAll("tr")].some((r) => r.innerText.includes("what if") && r.innerText.includes("no-letters"))`)
 	b.shot("explain")
 	if out := kubectl.Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "no-letters") {
 		t.Errorf("what was tried is registered: %s", out)
 	}
-	kubectl.Must("create", "deployment", "small", "--image=nginx")
+	b.do(chromedp.SetValue("#policy", strings.ReplaceAll(tried, "no letter a", hostile), chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says(hostile))
+	b.until(`document.querySelectorAll("main img, main script").length === 0`)
 	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
 	b.until(says("Requests about it"))
+	b.until(`[...document.querySelectorAll(".ln.set")].some((l) => l.innerText.includes("team: web") && l.innerText.includes("defaults/team.default.example.com"))`)
+	b.until(says("manager kubectl-create"))
+	b.shot("object")
 	b.visit("#/health")
-	b.until(says("not in force everywhere"))
+	for _, text := range []string{"not in force everywhere", "The database of etcd-0 has", "MiB free", "This server is ready.", "runs them itself", "of revisions up to"} {
+		b.until(says(text))
+	}
+	b.shot("health")
 	b.visit("#/traces")
 	b.until(says("live"))
 
@@ -263,6 +305,16 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		b.accessible()
 	}
 
+	// A page that is left keeps no request open, and one that is shown again goes on.
+	b.visit("#/traces")
+	b.until(says("live"))
+	b.do(chromedp.Evaluate(`performance.clearResourceTimings(); dispatchEvent(new PageTransitionEvent("pagehide", { persisted: true }))`, nil))
+	b.until(`performance.getEntriesByType("resource").some((r) => r.name.includes("watch=1"))`)
+	kubectl.Must("create", "configmap", "while-the-page-was-left")
+	b.do(chromedp.Evaluate(`dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }))`, nil))
+	b.until(says("configmaps while-the-page-was-left"))
+	b.until(says("live"))
+
 	// By keyboard: Tab comes to a filter, Enter applies it; Tab comes to a request, Enter opens it.
 	b.visit("#/traces")
 	b.until(says("live"))
@@ -278,21 +330,130 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	b.tabTo(`document.activeElement.matches("a.culprit")`)
 	b.do(chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("details.entry.wanted", chromedp.ByQuery))
 
-	// dave may list some registrations, and sees those that the API lists.
+	// dave may read some things, and sees what the API shows dave.
+	for verbs, rest := range map[string][]string{
+		"list":   {"validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		"create": {"admissionexplanations.gatehouse.dev"},
+	} {
+		kubectl.Must("create", "clusterrole", "may-"+verbs, "--verb="+verbs, "--resource="+rest[0])
+		kubectl.Must("create", "clusterrolebinding", "may-"+verbs, "--clusterrole=may-"+verbs, "--user=dave")
+	}
+	harness.Permit(t, s, "default", "dave", `{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get"]}`)
+	harness.Permit(t, s, "shop", "dave", `{"apiGroups":["gatehouse.dev"],"resources":["admissiontraces"],"verbs":["get","list","watch"]}`)
+	s.Kubectl(t, "shop").Must("create", "configmap", "of-the-shop")
 	b.login(s, "dave-token")
 	b.comparable(t, s, "dave-token", "ValidatingWebhookConfiguration/images")
+	b.comparableViews(t, s.HTTP(t, s.WithToken("dave-token")))
 
 	// carol may read nothing.
 	b.login(s, "carol-token")
-	for view, want := range map[string]string{"traces": "Not allowed", "chain": "ValidatingWebhookConfiguration: not allowed", "health": "Not allowed", "explain?run=1": "Not allowed"} {
+	for view, want := range map[string]string{
+		"traces": "Not allowed", "chain": "ValidatingWebhookConfiguration: not allowed", "health": "Not allowed", "explain?run=1": "Not allowed",
+		"object?version=apps/v1&kind=Deployment&namespace=default&name=small": "Not allowed", "traces?namespace=shop": "Not allowed",
+	} {
 		b.visit("#/" + view)
 		b.until(says(want))
-		b.until(`!` + says("images.example.com"))
+		b.until(`!` + says("images.example.com") + ` && !` + says("team: web") + ` && !` + says("of-the-shop"))
+	}
+	b.visit("#/health")
+	for _, hidden := range []string{"the states of registrations", "the metrics of the server", "the labels of namespaces", "who runs the controllers"} {
+		b.until(says("Not allowed: " + hidden))
 	}
 	b.comparable(t, s, "carol-token")
+	b.behindTheCommand(t, s)
 	if code, err := s.HTTP(t, s.WithToken("")).Try(t.Context(), "POST", "/console/draw/read", "{}"); err != nil || code != 401 && code != 403 {
 		t.Errorf("a stranger asks for a drawing: status %d, %v", code, err)
 	}
+}
+
+// comparableViews compares what the other views show dave with what the API answers to dave.
+func (b *browser) comparableViews(t *testing.T, api *harness.HTTP) {
+	t.Helper()
+	same := func(what, expression string, want []string) {
+		t.Helper()
+		slices.Sort(want)
+		b.until(`JSON.stringify([...` + expression + `].sort()) === JSON.stringify(` + harness.AsJSON(slices.Compact(want)) + `)`)
+		if len(want) == 0 {
+			t.Errorf("%s: nothing is compared", what)
+		}
+	}
+	// Traces: none of the cluster, and those of a namespace.
+	b.visit("#/traces")
+	b.until(says("Name a namespace if you may read its traces"))
+	b.visit("#/traces?namespace=shop")
+	b.until(says("of-the-shop"))
+	same("traces", `new Set([...document.querySelectorAll("tr[data-id]")].map((r) => r.dataset.id))`, harness.Names(api.Get(harness.TracesIn("shop"))))
+	// Explain: the plan that the API answers, which hides what dave may not list.
+	const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"small","namespace":"default","labels":{"a":"b"}},"spec":{"replicas":9,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"a"}]}}}}`
+	plan := api.Must(http.StatusCreated, "POST", "/apis/gatehouse.dev/v1alpha1/admissionexplanations", `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"AdmissionExplanation","spec":{"resource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"default","object":`+object+`}}`)
+	var steps []string
+	list, _ := plan.At("status", "plan", "steps").([]any)
+	for _, step := range list {
+		by := fmt.Sprint(harness.At(step, "plugin"))
+		if entry, ok := harness.At(step, "entry").(map[string]any); ok {
+			by = fmt.Sprint(entry["kind"], " ", entry["configuration"])
+		}
+		steps = append(steps, by)
+	}
+	b.visit("#/explain")
+	b.do(chromedp.WaitVisible("#manifest", chromedp.ByQuery), chromedp.SetValue("#manifest", object, chromedp.ByQuery), chromedp.Click("#run", chromedp.ByQuery))
+	b.until(says("may not list validatingadmissionpolicies"))
+	b.until(`!` + says("at most five replicas"))
+	b.until(fmt.Sprintf(`document.querySelectorAll("section.plan tbody tr").length === %d`, len(steps)))
+	for _, by := range steps {
+		kind, name, registered := strings.Cut(by, " ")
+		if !registered {
+			name = kind
+		}
+		b.until(`[...document.querySelectorAll("section.plan td.name:nth-child(4)")].some((d) => d.innerText.includes(` + harness.AsJSON(name) + `))`)
+	}
+	// What dave may not get cannot be picked.
+	b.do(chromedp.Click("details.fold > summary", chromedp.ByQuery), chromedp.SetValue("#pick-kind", "ConfigMap", chromedp.ByQuery), chromedp.SetValue("#pick-name", "web", chromedp.ByQuery), chromedp.Click("#get", chromedp.ByQuery))
+	b.until(says("Not allowed: "))
+	// Object: one that dave may get, and who set it by managedFields, without the traces of its namespace.
+	b.visit("#/object?version=apps/v1&kind=Deployment&namespace=default&name=small")
+	b.until(says("Traces: Not allowed"))
+	b.until(says("manager kubectl-create") + ` && !` + says("defaults/team") + ` && !` + says("Requests about it"))
+	b.visit("#/object?version=v1&kind=ConfigMap&namespace=default&name=web")
+	b.until(says("Not allowed: "))
+	// Health: findings are about what dave may list.
+	b.visit("#/health")
+	b.until(says("MutatingWebhookConfiguration: not allowed"))
+	var configurations []string
+	for _, name := range harness.Names(api.Get("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")) {
+		configurations = append(configurations, "ValidatingWebhookConfiguration "+name)
+	}
+	b.until(`[...document.querySelectorAll(".card h3")].every((h) => ` + harness.AsJSON(configurations) + `.includes(h.innerText))`)
+	b.until(fmt.Sprintf(`[...document.querySelectorAll(".sums li")].some((l) => l.innerText.replace(/\s+/g, " ") === "%d registrations")`, len(configurations)))
+	b.until(`!` + says("replicas") + ` && !` + says("defaults"))
+}
+
+// behindTheCommand opens the page that gatehouse console serves. Its link works once, and the page says
+// how to get another one.
+func (b *browser) behindTheCommand(t *testing.T, s *harness.Server) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), harness.Binary(t), "console", "--no-browser", "--kubeconfig", s.Kubeconfig)
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}()
+	lines := bufio.NewScanner(out)
+	link := ""
+	for link == "" && lines.Scan() {
+		link = regexp.MustCompile(`http://\S+`).FindString(lines.Text())
+	}
+	b.do(chromedp.Navigate(link), chromedp.WaitVisible("#nav", chromedp.ByQuery))
+	b.until(says("deployments.apps small"))
+	b.until(`document.querySelector("#who").innerText.trim() !== "" && !document.querySelector("#who button")`)
+	b.do(chromedp.Evaluate(`sessionStorage.clear()`, nil), chromedp.Navigate(strings.Replace(link, "#", "?again#", 1)))
+	b.until(says("This link was used") + ` && ` + says("start gatehouse console again") + ` && !document.querySelector("#token")`)
 }
 
 // tabTo presses Tab until an expression is true.

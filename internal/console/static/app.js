@@ -41,17 +41,30 @@ async function login() {
     const name = review.status.userInfo.username;
     if (name === "system:anonymous") return form("");
     nav.hidden = false;
-    who.replaceChildren(name, token.get() ? element("button", { class: "quiet", type: "button", onclick: () => { token.set(""); location.reload(); } }, "log out") : "");
+    // A link of gatehouse console works once: nobody could log in again.
+    who.replaceChildren(name, token.get() && !await behindCommand() ? element("button", { class: "quiet", type: "button", onclick: () => { token.set(""); location.reload(); } }, "log out") : "");
     addEventListener("hashchange", show);
+    // A browser keeps a page that was left, and holds up the next one for 5 seconds while a request of
+    // the page that was left is open.
+    addEventListener("pagehide", () => ending?.abort());
+    addEventListener("pageshow", (e) => { if (e.persisted) show(); });
     return show();
   } catch (err) {
     form(token.get() || err.allowed ? why(err) : "");
   }
 }
 
-function form(problem) {
+// behindCommand reports whether gatehouse console serves the page, and not a server.
+let command = null;
+const behindCommand = () => command ??= fetch("/console/session", { method: "HEAD" }).then((a) => a.ok, () => false);
+
+async function form(problem) {
   token.set("");
   nav.hidden = true;
+  if (await behindCommand()) {
+    main.replaceChildren(element("h1", {}, "This link was used"), problem ? callout(problem, "bad") : null, element("p", {}, "A link of gatehouse console works once, in one tab. End the command and start gatehouse console again: it prints another link."));
+    return;
+  }
   const field = element("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true });
   main.replaceChildren(element("form", { class: "login", onsubmit: (e) => { e.preventDefault(); token.set(field.value.trim()); login(); } },
     element("h1", {}, "Who are you?"),
@@ -71,7 +84,6 @@ if (given) {
     token.set((await ask("/console/session", { method: "POST", body: { token: decodeURIComponent(given[1]) } })).session);
   } catch (err) {
     token.set(err.code === 404 ? decodeURIComponent(given[1]) : "");
-    if (err.code === 403) main.append(callout(err.message, "bad"));
   }
 }
 login();

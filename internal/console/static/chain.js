@@ -9,9 +9,33 @@ export const kinds = [
   ["ValidatingAdmissionPolicy", group + "/validatingadmissionpolicies"], ["ValidatingAdmissionPolicyBinding", group + "/validatingadmissionpolicybindings"],
   ["InitializerConfiguration", old + "/initializerconfigurations"], ["ExternalAdmissionHookConfiguration", old + "/externaladmissionhookconfigurations"],
 ];
-const metric = "apiserver_admission_webhook_admission_duration_seconds";
-const size = "apiserver_storage_size_bytes";
+const metrics = ["apiserver_admission_webhook_admission_duration_seconds", "gatehouse_admission_policy_evaluations_total", "apiserver_storage_size_bytes", "gatehouse_storage_free_bytes"];
 const atOnce = 500, most = 300;
+// The calls of a window are those between two readings of metrics, at most so long apart.
+const every = 10e3, longest = 300e3;
+const readings = [];
+
+// readMetrics reads the metrics that the page shows, and those with which the window began.
+async function readMetrics(signal) {
+  const text = await ask("/metrics", { accept: "text/plain", signal, raw: true }).then((a) => a.text());
+  const now = performance.now(), wanted = text.split("\n").filter((l) => metrics.some((m) => l.includes(m))).join("\n") + "\n";
+  while (readings.length && now - readings[0].at > longest) readings.shift();
+  const first = readings[0];
+  readings.push({ at: now, text: wanted });
+  return { metrics: wanted, before: first?.text || "", seconds: first ? (now - first.at) / 1000 : 0 };
+}
+
+// count keeps the numbers of calls on the page up to date.
+async function count(drawn, signal) {
+  while (!signal.aborted) {
+    await new Promise((r) => setTimeout(r, every));
+    if (signal.aborted || document.hidden) continue;
+    try {
+      const texts = await ask("/console/draw/calls", { method: "POST", body: await readMetrics(signal), signal });
+      for (const e of drawn.querySelectorAll("[data-calls]")) if (texts[e.dataset.calls]) e.textContent = texts[e.dataset.calls];
+    } catch { /* it is tried again */ }
+  }
+}
 
 // gather reads all that the viewer may read. progress is called when more is there.
 export async function gather(signal, progress) {
@@ -25,10 +49,7 @@ export async function gather(signal, progress) {
   });
   const side = Promise.all([
     optional("the states of registrations", ask("/apis/gatehouse.dev/v1alpha1/registrationstates", { signal })).then((l) => { all.states = l?.items || null; }),
-    optional("the metrics of the server", ask("/metrics", { accept: "text/plain", signal, raw: true }).then((a) => a.text())).then((text) => {
-      all.metrics = (text || "").split("\n").filter((l) => l.includes(metric) || l.startsWith(size)).join("\n") + "\n";
-      if (!text) all.metrics = "";
-    }),
+    optional("the metrics of the server", readMetrics(signal)).then((read) => Object.assign(all, read)),
     optional("the labels of namespaces", ask("/api/v1/namespaces?limit=5000", { signal })).then((l) => {
       if (l) all.namespaces = Object.fromEntries(l.items.map((n) => [n.metadata.name, n.metadata.labels || {}]));
     }),
@@ -101,5 +122,6 @@ export async function show(room, parts, query, signal) {
   status.textContent = all.objects.length + " registrations";
   status.classList.add("on");
   await paint();
+  if (all.metrics) count(drawn, signal);
   if (all.objects.length === 0 && Object.keys(all.hidden).length === 0) drawn.prepend(callout("Nothing is registered: the plugins that are compiled in judge alone.", ""));
 }

@@ -1,4 +1,5 @@
 // What admission would do with a request, and what it would do if something else were registered.
+import { picker } from "./picker.js";
 import { ask, draw, read, resourceOf, element, callout, why, Refused } from "./api.js";
 
 const example = `apiVersion: v1
@@ -23,8 +24,24 @@ export async function show(room, parts, query, signal) {
   const file = element("input", { id: "file", type: "file", accept: ".yaml,.yml,.json" });
   const manifest = area("manifest", "Manifest", saved.manifest ?? example), policy = area("policy", "What if this were registered, too: policies and bindings", saved.policy || "", "nothing");
   const answer = element("div", { "aria-live": "polite" });
+  const pick = picker(() => null);
+  const fetched = element("span", { class: "note", role: "status" });
+  // An object that exists is explained as an update of it.
+  const get = element("button", { type: "button", id: "get", onclick: async () => {
+    fetched.textContent = "";
+    try {
+      if (!pick.inputs.name.value) throw new Refused(400, "Name the object.");
+      const object = await ask((await pick.find()).path, { signal });
+      manifest[1].value = (await ask("/console/draw/write", { method: "POST", body: object, signal })).text;
+      operation.value = "UPDATE";
+      fetched.textContent = "The manifest is the object as it is stored. Change it, and see what an update would go through.";
+    } catch (err) {
+      if (!signal.aborted) fetched.textContent = why(err);
+    }
+  } }, "Get");
   file.addEventListener("change", async () => { if (file.files[0]) manifest[1].value = await file.files[0].text(); });
   room.append(element("h1", {}, "Explain a request"), element("form", { onsubmit: (e) => { e.preventDefault(); run(); } },
+    element("details", { class: "fold" }, element("summary", {}, "Explain an object that exists"), element("div", { class: "row" }, ...pick.elements, get), fetched),
     element("div", { class: "beside" }, element("div", {}, ...manifest), element("div", {}, ...policy)),
     element("div", { class: "row" },
       element("label", {}, "Operation", element("br"), operation), element("label", {}, "As user", element("br"), user), element("label", {}, "With groups", element("br"), groups),

@@ -47,6 +47,8 @@ async function list(room, query, signal) {
   const namespace = query.get("namespace");
   if (namespace) sessionStorage.setItem("gatehouse.namespace", namespace);
   const path = base + (namespace ? "/namespaces/" + encodeURIComponent(namespace) : "") + "/admissiontraces?includeObject=Metadata&fieldSelector=" + encodeURIComponent(fields(query));
+  // Explanations that this page asks for are no writes: they are left out unless somebody asks for them.
+  const own = (r) => r.Object.startsWith("admissionexplanations.gatehouse.dev") && !query.get("resource");
   let rows = [], shown = page, columns = null, waiting = false, drawing = false;
   const row = (r) => {
     const cell = (name) => r.cells[columns.indexOf(name)];
@@ -74,7 +76,7 @@ async function list(room, query, signal) {
   const read = async () => {
     const t = await ask(path, { accept: table, signal });
     learn(t);
-    rows = t.rows.map(row);
+    rows = t.rows.map(row).filter((r) => !own(r));
     await redraw();
     return t.metadata.resourceVersion;
   };
@@ -99,7 +101,7 @@ async function list(room, query, signal) {
           learn(event.object);
           for (const r of event.object.rows || []) {
             version = r.object?.metadata?.resourceVersion || version;
-            if (event.type === "ADDED") rows.push(row(r));
+            if (event.type === "ADDED" && !own(row(r))) rows.push(row(r));
           }
           if (rows.length > kept) rows.splice(0, rows.length - kept);
           if (event.type === "ADDED") redraw();

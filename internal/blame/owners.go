@@ -1,0 +1,113 @@
+package blame
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// ByManager is the ByKind of what is known from managedFields alone.
+const ByManager = "manager"
+
+// Owner is who set a field last, as metadata.managedFields has it: the client that sent the request,
+// also when a webhook set the field in that request.
+type Owner struct {
+	// Path is a JSON pointer to the field.
+	Path string
+	// Whole reports whether all that is in the field belongs to the owner.
+	Whole bool
+	// By are the names of the field managers.
+	By string
+}
+
+// Owners returns who owns which fields of an object, by path. Entries of managedFields that cannot be
+// read, and fields that the object does not have, are left out.
+func Owners(object *unstructured.Unstructured) []Owner {
+	names := map[string][]string{}
+	whole := map[string]bool{}
+	for _, entry := range object.GetManagedFields() {
+		set := &fieldpath.Set{}
+		if entry.FieldsV1 == nil || set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil {
+			continue
+		}
+		leaves := set.Leaves()
+		set.Iterate(func(path fieldpath.Path) {
+			pointer, ok := pointerTo(object.Object, path)
+			if !ok {
+				return
+			}
+			if name := managerName(&entry); !slices.Contains(names[pointer], name) {
+				names[pointer] = append(names[pointer], name)
+			}
+			whole[pointer] = whole[pointer] || leaves.Has(path)
+		})
+	}
+	list := make([]Owner, 0, len(names))
+	for pointer, by := range names {
+		list = append(list, Owner{Path: pointer, Whole: whole[pointer], By: strings.Join(by, ", ")})
+	}
+	slices.SortFunc(list, func(a, b Owner) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+func managerName(entry *metav1.ManagedFieldsEntry) string {
+	if entry.Subresource != "" {
+		return entry.Manager + " (" + entry.Subresource + ")"
+	}
+	return entry.Manager
+}
+
+// pointerTo returns a path of managedFields as a JSON pointer; ok is false when the object does not
+// have the field.
+func pointerTo(object any, path fieldpath.Path) (pointer string, ok bool) {
+	var b strings.Builder
+	for _, element := range path {
+		switch in := object.(type) {
+		case map[string]any:
+			if element.FieldName == nil {
+				return "", false
+			}
+			if object, ok = in[*element.FieldName]; !ok {
+				return "", false
+			}
+			b.WriteString("/" + escape.Replace(*element.FieldName))
+		case []any:
+			i := slices.IndexFunc(in, func(one any) bool { return isElement(one, &element) })
+			if element.Index != nil {
+				i = *element.Index
+			}
+			if i < 0 || i >= len(in) {
+				return "", false
+			}
+			object = in[i]
+			fmt.Fprintf(&b, "/%d", i)
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+var escape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// isElement reports whether a path means an element of a list: by the values of its keys, or by its
+// own value.
+func isElement(one any, element *fieldpath.PathElement) bool {
+	switch {
+	case element.Value != nil:
+		return value.Equals(*element.Value, value.NewValueInterface(one))
+	case element.Key == nil:
+		return false
+	}
+	fields, ok := one.(map[string]any)
+	return ok && !slices.ContainsFunc(*element.Key, func(key value.Field) bool {
+		has, there := fields[key.Name]
+		return !there || !value.Equals(key.Value, value.NewValueInterface(has))
+	})
+}

@@ -394,8 +394,8 @@ func (j *Judgement) why(ctx context.Context, r *Request, e *Evaluation, index in
 // maxWhys is how many violations of a request are explained.
 const maxWhys = 4
 
-// Whys says of the violations for which a request is rejected why they are there.
-func Whys(ctx context.Context, judgements []Judgement, r *Request, in *Input) {
+// Explain says of the violations for which a request is rejected why they are there.
+func (in *Input) Explain(ctx context.Context, r *Request, judgements []Judgement) {
 	values := NewValues(r, in)
 	n := 0
 	for i := range judgements {

@@ -129,13 +129,10 @@ type Validation struct {
 	// and Values are the values of its parts. Both are there for some violations for which the
 	// request was rejected (S17.24).
 	Because string
-	Values  []PartValue
+	Values  []PartValueRecord
 	Cost    uint64
 	Latency time.Duration
 }
-
-// PartValue is the value of a part of an expression, as text.
-type PartValue struct{ Expression, Value string }
 
 // Verdict names the result of the validation: holds, violated or failed.
 func (v *Validation) Verdict() string {

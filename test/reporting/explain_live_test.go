@@ -396,7 +396,7 @@ spec: {policyName: tried-by-explain, validationActions: [Deny]}
 	if r := explain("--with", with, "-o", "html"); r.Code != 0 || !strings.Contains(r.Out, "what if") || !strings.Contains(r.Out, "undefined field") {
 		t.Errorf("as a page: exit %d: %s", r.Code, r.Err)
 	}
-	if r := explain("--with", object); r.Code == 0 || !strings.Contains(r.Err, "object.yaml") || !strings.Contains(r.Err, "is no policy and no binding") {
+	if r := explain("--with", object); r.Code == 0 || !strings.Contains(r.Err, "object.yaml") || !strings.Contains(r.Err, "is neither a policy nor a binding") {
 		t.Errorf("with another object: exit %d: %s", r.Code, r.Err)
 	}
 	if out := s.Kubectl(t, ns).Must("get", "validatingadmissionpolicies", "-o", "name"); strings.Contains(out, "tried-by-explain") {

@@ -81,7 +81,7 @@ func (p *Policies) Validate(ctx context.Context, a admission.Attributes, o admis
 		if texts, reason := plan.Denied(judgements); texts != nil {
 			err = req.PolicyDenial(in.Objects.Newest(), reason, texts)
 			if (trace.FromContext(ctx) != nil || p.options.Publisher.Observer != nil) && p.whys.AllowN(now, 1) {
-				plan.Whys(inside, judgements, req, in)
+				in.Explain(inside, req, judgements)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func evaluated(out *trace.Evaluation, e *plan.Evaluation, p *policy.Policy) {
 		if !f.Whole && !f.Holds() {
 			v.Expression, v.Because = p.Validations[f.Index].Expression, f.Why.Part
 			for _, part := range f.Why.Values {
-				v.Values = append(v.Values, trace.PartValue(part))
+				v.Values = append(v.Values, trace.PartValueRecord(part))
 			}
 		}
 		out.Validations[i] = v

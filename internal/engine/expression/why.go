@@ -186,7 +186,7 @@ func (o *origins) look(e ast.Expr, bound map[string]bool) bool {
 		in, field := e.AsSelect().Operand(), e.AsSelect().FieldName()
 		switch root, path := selected(in); {
 		case root == "request" && !o.binds(bound, root):
-			// Who asks is in the trace; to which groups that user belongs is not.
+			// The name of the user is in the trace. The groups of the user are not.
 			path = append(path, field)
 			return path[0] != "userInfo" && path[0] != "options" || len(path) == 2 && path[0] == "userInfo" && field == "username"
 		case root == "variables" && len(path) == 0 && !o.binds(bound, root):
@@ -225,7 +225,7 @@ func (o *origins) look(e ast.Expr, bound map[string]bool) bool {
 func (o *origins) binds(bound map[string]bool, name string) bool { _, ok := bound[name]; return ok }
 
 // selected returns the name at the root of a path, and the fields that follow it; no name if the
-// expression is no path.
+// expression is not a path.
 func selected(e ast.Expr) (root string, path []string) {
 	for e.Kind() == ast.SelectKind {
 		path = append([]string{e.AsSelect().FieldName()}, path...)

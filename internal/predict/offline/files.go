@@ -131,7 +131,7 @@ func ReadTried(paths []string) (tried []runtime.Object, written []*unstructured.
 		if !slices.ContainsFunc(registration.Sources(), func(s registration.Descriptor) bool {
 			return (s.Policies || s.Binds) && s.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
 		}) {
-			return nil, nil, fmt.Errorf("%s: %s %q is no policy and no binding of a policy, and only these can be tried", d.At(), u.GetKind(), u.GetName())
+			return nil, nil, fmt.Errorf("%s: %s %q is neither a policy nor a binding of a policy, and only these can be tried", d.At(), u.GetKind(), u.GetName())
 		}
 		written = append(written, u)
 	}

@@ -82,8 +82,8 @@ func (c *Compiler) Compile(r Registrations) *Snapshot {
 }
 
 // CompileAll is Compile for registrations that may have a Rest. When Rest fails, CompileAll
-// returns its error, and Change still works with changes of the version that was compiled
-// before.
+// returns its error, and the Compiler has objects of two versions: the next call must compile all
+// registrations, and not a Change.
 func (c *Compiler) CompileAll(ctx context.Context, r Registrations) (*Snapshot, error) {
 	seen := c.begin()
 	c.take(r.Objects, seen)

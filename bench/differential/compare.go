@@ -146,6 +146,9 @@ func compare(kube, gatehouse answer) []difference {
 	if !slices.Equal(kube.Warnings, gatehouse.Warnings) {
 		out = append(out, difference{Path: "warnings", Kube: kube.Warnings, Gatehouse: gatehouse.Warnings})
 	}
+	if !slices.Equal(kube.Flow, gatehouse.Flow) {
+		out = append(out, difference{Path: "flow", Kube: kube.Flow, Gatehouse: gatehouse.Flow})
+	}
 	if kube.Audit != nil || gatehouse.Audit != nil {
 		out = walk(out, "audit", kube.Audit, gatehouse.Audit)
 	}

@@ -30,6 +30,9 @@ type profile struct {
 	// configuration of plugins, as in the file of --admission-control-config-file.
 	// {images} stands for a kubeconfig of the webhook that judges images.
 	configuration string
+	// fair servers run API priority and fairness, and answers are compared by the FlowSchema and the
+	// PriorityLevelConfiguration that they name.
+	fair bool
 	// refusing servers let nothing be made: what the cases need is made before, while the
 	// plugins are off.
 	refusing bool
@@ -71,6 +74,7 @@ var profiles = []profile{
     - {resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [system-cluster-critical]}]}
 `},
 	{name: "provision", enabled: []string{"NamespaceAutoProvision"}},
+	{name: "fair", fair: true},
 	{name: "deny", enabled: []string{"AlwaysDeny"}, refusing: true},
 }
 
@@ -94,6 +98,9 @@ func loadPlugins(profile string) ([]policyCase, error) {
 // flags are those of servers of the profile.
 func (p profile) flags(dir, images string) ([]string, error) {
 	var flags []string
+	if p.fair {
+		flags = append(flags, "--enable-priority-and-fairness=true")
+	}
 	if len(p.enabled) > 0 {
 		flags = append(flags, "--enable-admission-plugins="+strings.Join(p.enabled, ","))
 	}
@@ -177,11 +184,15 @@ func (r *runner) profile(ctx context.Context, p profile, wanted func(name string
 			err = errors.Join(err, servers.stop())
 		}()
 	}
-	if !p.refusing {
-		for _, s := range r.sessions() {
-			if err := furnish(s); err != nil {
-				return err
-			}
+	for _, s := range r.sessions() {
+		if p.fair {
+			s.flows = map[string]string{}
+		}
+		if p.refusing {
+			continue
+		}
+		if err := furnish(s); err != nil {
+			return err
 		}
 	}
 	for i, c := range cases {

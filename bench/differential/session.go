@@ -31,6 +31,9 @@ type answer struct {
 	Body        any
 	// Audit has the annotations of the request's audit event, if they were asked for.
 	Audit map[string]any
+	// Flow names the FlowSchema and the PriorityLevelConfiguration of the request, where API priority
+	// and fairness runs.
+	Flow []string
 }
 
 // session talks to one server.
@@ -48,6 +51,9 @@ type session struct {
 	// emulates reports whether the server behaves as an older release, which does not have
 	// everything that cases use.
 	emulates bool
+	// flows has the names of FlowSchemas and PriorityLevelConfigurations by their uids; nil where
+	// nobody asks which one a request belongs to.
+	flows map[string]string
 }
 
 func newSession(name string, admin *rest.Config, audit *auditLog) (*session, error) {
@@ -138,6 +144,15 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 			return answer{}, fmt.Errorf("%s %s: %w", st.method, st.path, err)
 		}
 	}
+	if s.flows != nil {
+		for _, header := range []string{"X-Kubernetes-PF-FlowSchema-UID", "X-Kubernetes-PF-PriorityLevel-UID"} {
+			name, err := s.flow(ctx, resp.Header.Get(header))
+			if err != nil {
+				return answer{}, err
+			}
+			a.Flow = append(a.Flow, name)
+		}
+	}
 	a.ContentType, _, _ = mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if a.ContentType == runtime.ContentTypeProtobuf {
 		// The content is compared, not the bytes, which have versions and times in them.
@@ -154,4 +169,34 @@ func (s *session) send(ctx context.Context, st step) (answer, error) {
 	}
 	a.Body = string(data)
 	return a, nil
+}
+
+// flow returns the name of a FlowSchema or PriorityLevelConfiguration; that of one that is gone, or of no
+// uid, is empty.
+func (s *session) flow(ctx context.Context, uid string) (string, error) {
+	if name, known := s.flows[uid]; known || uid == "" {
+		return name, nil
+	}
+	for _, resource := range []string{"flowschemas", "prioritylevelconfigurations"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.host+"/apis/flowcontrol.apiserver.k8s.io/v1/"+resource, nil)
+		if err != nil {
+			return "", err
+		}
+		resp, err := s.client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		var list struct {
+			Items []struct{ Metadata struct{ Name, UID string } }
+		}
+		err = json.NewDecoder(resp.Body).Decode(&list)
+		resp.Body.Close()
+		if err != nil {
+			return "", err
+		}
+		for _, item := range list.Items {
+			s.flows[item.Metadata.UID] = item.Metadata.Name
+		}
+	}
+	return s.flows[uid], nil
 }

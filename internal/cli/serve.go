@@ -154,9 +154,10 @@ requests and exits with 0.`,
 		o.log.addFlags(f, "log verbosity: 0 logs warnings and errors; higher numbers log more; from 3 on the log has every request")
 		features := pflag.NewFlagSet("", pflag.ContinueOnError)
 		s.Features.AddFlags(features)
-		for _, name := range []string{"profiling", "contention-profiling", "debug-socket-path"} {
+		for _, name := range []string{"profiling", "contention-profiling", "debug-socket-path", "enable-priority-and-fairness"} {
 			f.AddFlag(features.Lookup(name))
 		}
+		f.Lookup("enable-priority-and-fairness").Usage = "bound requests as FlowSchemas and PriorityLevelConfigurations say; otherwise --max-requests-inflight and --max-mutating-requests-inflight are the bounds"
 		f.Lookup("profiling").Usage = "serve profiles at /debug/pprof/, the log verbosity at /debug/flags/v, and the latest records of the log at /debug/log, to those who may get these paths"
 		f.Lookup("contention-profiling").Usage = "with --profiling, also record where goroutines wait"
 		f.Lookup("debug-socket-path").Usage = "Unix socket that serves profiles to everybody who may open the file"

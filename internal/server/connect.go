@@ -1,7 +1,7 @@
 package server
 
 import (
-	"net/http"
+	"context"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +24,8 @@ func connect(a *assembly) {
 	a.loopback.reads.Follow(a.api.aggregator)
 
 	*a.links = links{
-		delegated: func(req *http.Request, _ *request.RequestInfo) bool {
-			return a.api.aggregator.Find(req) != nil
+		delegated: func(ctx context.Context, info *request.RequestInfo) bool {
+			return a.api.aggregator.FindFor(ctx, info) != nil
 		},
 		manifestsChanged: a.admitter.refresher.Poke,
 		read:             a.admitter.read,

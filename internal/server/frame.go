@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
@@ -62,6 +63,12 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.Flagz = s.Flags
 	config.SkipOpenAPIInstallation = true
 	// Package inflight bounds requests, and lets a request that waits give back its place.
+	if s.fair() {
+		config.FlowControl = &inflight.Fair{
+			Interface: utilflowcontrol.New(self.informers, self.client.FlowcontrolV1(), s.MaxRequestsInFlight+s.MaxMutatingRequestsInFlight),
+			Delegated: func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) },
+		}
+	}
 	config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight = 0, 0
 	config.MaxRequestBodyBytes = maxRequestBody
 	if !s.EndAtOnce {
@@ -72,7 +79,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 	config.RequestInfoResolver = genericapiserver.NewRequestInfoResolver(config)
 	room := waiting.NewRoom(maxWaiting)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		filters := s.filters(c, room, func(req *http.Request, info *request.RequestInfo) bool { return r.links.delegated(req, info) })
+		filters := s.filters(c, room, func(ctx context.Context, info *request.RequestInfo) bool { return r.links.delegated(ctx, info) })
 		if s.EndAtOnce {
 			filters = append([]filter{patientHealth(r.ready, healthPatience)}, filters...)
 		}
@@ -121,6 +128,7 @@ func newFramed(ctx context.Context, r *reachable) (*framed, error) {
 		return nil, err
 	}
 	// Resources that share a place are the same objects.
+	config.StorageObjectCountTracker = newCounts(r.db.client.KV, s.EtcdPrefix, places.ResourcePrefix)
 	config.EquivalentResourceRegistry = runtime.NewEquivalentResourceRegistryWithIdentity(places.ResourcePrefix)
 	return &framed{r, config, places}, nil
 }
@@ -156,11 +164,11 @@ type filter func(next http.Handler) http.Handler
 // filters are what a request passes on its way to the API, outermost first. One of the filters is
 // the library's own chain: authentication, audit, authorization and more, in the order of
 // kube-apiserver.
-func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated request.LongRunningRequestCheck) []filter {
+func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, delegated func(context.Context, *request.RequestInfo) bool) []filter {
 	limiter := inflight.New(inflight.Options{
-		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting,
+		Reads: s.MaxRequestsInFlight, Writes: s.MaxMutatingRequestsInFlight, Yielded: maxWaiting, Fair: s.fair(),
 		LongRunning: func(req *http.Request, info *request.RequestInfo) bool {
-			return c.LongRunningFunc(req, info) || delegated(req, info)
+			return c.LongRunningFunc(req, info) || delegated(req.Context(), info)
 		},
 		Serializer: c.Serializer,
 	})
@@ -169,6 +177,7 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 			return genericfilters.WithPanicRecovery(next, c.RequestInfoResolver)
 		},
 		room.Doorway,
+		s.reserving,
 		stack.Handler,
 		s.console,
 		func(next http.Handler) http.Handler { return genericapiserver.DefaultBuildHandlerChain(next, c) },
@@ -178,6 +187,17 @@ func (s *settings) filters(c *genericapiserver.Config, room *waiting.Room, deleg
 		limiter.Limit,
 		quotas.Handler,
 	}
+}
+
+// fair reports whether requests are bounded by API priority and fairness, as FlowSchemas and
+// PriorityLevelConfigurations say. A server of a check has one user.
+func (s *settings) fair() bool { return s.Features.EnablePriorityAndFairness && !s.Rehearsals }
+
+func (s *settings) reserving(next http.Handler) http.Handler {
+	if !s.fair() {
+		return next
+	}
+	return inflight.Reserve(next)
 }
 
 // through returns a handler behind filters, of which the first one is outermost.

@@ -1,8 +1,8 @@
 package server
 
 import (
+	"context"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 
@@ -29,7 +29,7 @@ type opened struct {
 type links struct {
 	// delegated reports whether a request goes to another server: the handlers in front of the API
 	// do not count it among those of this server.
-	delegated func(*http.Request, *request.RequestInfo) bool
+	delegated func(context.Context, *request.RequestInfo) bool
 	// manifestsChanged has the registrations compiled again, those of manifest files included.
 	manifestsChanged func()
 	// read counts a read of the registrations, and announces which of them the engine cannot use.

@@ -58,6 +58,11 @@ func newAssembly(c *controlled) (*assembly, error) {
 			func(ctx context.Context) { c.serving.toAggregated.Run(ctx, 1) },
 		},
 	}
+	if c.settings.fair() {
+		known := c.loopback.informers
+		a.boot.add(bootStep{name: bootFairness, do: objects.OrLater(func(ctx context.Context) error { return objects.Fairness(ctx, known) })})
+		a.whenReady = append(a.whenReady, func(ctx context.Context) { objects.KeepFairness(ctx, known) })
+	}
 	if times := c.settings.backups; times != nil {
 		s := c.settings
 		scheduled := &backup.Schedule{
@@ -94,6 +99,7 @@ const (
 	bootService         = "bootstrap-controller"
 	bootRegistered      = "kube-apiserver-autoregistration"
 	bootAggregation     = "apiservice-registration-controller"
+	bootFairness        = "priority-and-fairness-config-producer"
 	bootAuthentication  = "start-cluster-authentication-info-controller"
 )
 
@@ -119,6 +125,12 @@ func newBoot(inOrder, atOnce []bootStep) *boot {
 		b.done[s.name] = &atomic.Bool{}
 	}
 	return b
+}
+
+// add adds a step that no other one needs.
+func (b *boot) add(s bootStep) {
+	b.atOnce = append(b.atOnce, s)
+	b.done[s.name] = &atomic.Bool{}
 }
 
 // checks returns the health checks, one for each step.

@@ -41,6 +41,8 @@ type Request struct {
 	ContentType, Accept, Body string
 	// Compressed asks for an answer in gzip.
 	Compressed bool
+	// As is the user that the administrator impersonates; empty for none.
+	As string
 }
 
 // Create is the creation of the next object.
@@ -121,6 +123,15 @@ func NewClient(s *peer.Server) *Client {
 // Close closes the connection when no request uses it.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
+// Refused is the error of an answer without a 2xx status.
+type Refused struct {
+	// Code is the status.
+	Code int
+	text string
+}
+
+func (r *Refused) Error() string { return r.text }
+
 // Do makes a request, and writes the answer. An answer without a 2xx status is an error.
 func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodGet), c.host+r.Path, strings.NewReader(r.Body))
@@ -132,6 +143,9 @@ func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 		req.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
 	}
 	req.Header.Set("Accept", cmp.Or(r.Accept, "application/json"))
+	if r.As != "" {
+		req.Header.Set("Impersonate-User", r.As)
+	}
 	if r.Compressed {
 		req.Header.Set("Accept-Encoding", "gzip")
 	}
@@ -142,7 +156,7 @@ func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return fmt.Errorf("%s %s: %s: %s", req.Method, r.Path, resp.Status, text)
+		return &Refused{Code: resp.StatusCode, text: fmt.Sprintf("%s %s: %s: %s", req.Method, r.Path, resp.Status, text)}
 	}
 	if _, err = io.Copy(answer, resp.Body); err != nil {
 		return fmt.Errorf("%s %s: %w", req.Method, r.Path, err)

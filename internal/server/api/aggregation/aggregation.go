@@ -186,17 +186,23 @@ const workers = 5
 // of this server to itself about its own kinds stays here, also when another server has their
 // group version (S22.22).
 func (a *Aggregator) Find(req *http.Request) *Proxy {
-	remote := a.remote.Load()
-	if remote == nil {
-		return nil
-	}
 	info, ok := request.RequestInfoFrom(req.Context())
 	if !ok {
 		return nil
 	}
+	return a.FindFor(req.Context(), info)
+}
+
+// FindFor is Find for a request of which only the context is there.
+func (a *Aggregator) FindFor(ctx context.Context, info *request.RequestInfo) *Proxy {
+	remote := a.remote.Load()
+	if remote == nil {
+		return nil
+	}
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	if !info.IsResourceRequest {
-		if gv, ok = root(req.URL.Path); !ok {
+		var ok bool
+		if gv, ok = root(info.Path); !ok {
 			return nil
 		}
 	}
@@ -204,7 +210,7 @@ func (a *Aggregator) Find(req *http.Request) *Proxy {
 	if p == nil {
 		return nil
 	}
-	if u, ok := request.UserFrom(req.Context()); ok && u.GetName() == user.APIServerUser && slices.Contains(a.options.Builtin, gv) {
+	if u, ok := request.UserFrom(ctx); ok && u.GetName() == user.APIServerUser && slices.Contains(a.options.Builtin, gv) {
 		return nil
 	}
 	return p

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	endpointmetrics "k8s.io/apiserver/pkg/endpoints/metrics"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
 	proxyutil "k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/client-go/transport"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -106,6 +107,8 @@ func (t *target) String() string {
 
 // ServeHTTP passes a request on. The request must have been authenticated.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	// A watch that another server answers takes no seat.
+	flowcontrol.RequestDelegated(req.Context())
 	t := p.target.Load()
 	if t.unavailable != "" {
 		p.fail(w, req, apierrors.NewServiceUnavailable(fmt.Sprintf("%s is not available: %s", t, t.unavailable)))

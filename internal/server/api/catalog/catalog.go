@@ -236,7 +236,7 @@ func shareTables(groups []Group) {
 
 // unhooked are groups whose hook is not wanted: the server makes the roles of
 // RBAC and the priority classes itself, since upstream's hooks wait a second
-// first and do not end with the server; priority and fairness is not used.
+// first and do not end with the server, and the objects of priority and fairness for the same reason.
 var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
 // providers is the table of groups. Where two groups have a resource of the same name, the bare

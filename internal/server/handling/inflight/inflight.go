@@ -25,6 +25,9 @@ type Options struct {
 	// Yielded bounds the requests that gave back their place and go on; those
 	// beyond it keep theirs.
 	Yielded int
+	// Fair says that Fair bounds the requests of all but members of system:masters. They are
+	// counted here, and never refused.
+	Fair bool
 	// LongRunning says which requests do not count, watches above all.
 	LongRunning request.LongRunningRequestCheck
 	// Serializer writes errors.
@@ -86,6 +89,9 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 			return
 		}
 		p := &place{limiter: l, taken: taken}
+		if !master {
+			p.seats, _ = req.Context().Value(seatsKey{}).(*seats)
+		}
 		defer p.leave()
 		if !mutating && info.Verb != "list" {
 			// Such a request waits for no webhook and no initializer, and keeps its place.
@@ -110,9 +116,15 @@ func (l *Limiter) admit(ctx context.Context, mutating, master bool) (taken *plac
 	case master:
 		return &l.masterReads, l.masterReads.wait(ctx)
 	case mutating:
-		return &l.writes, l.writes.try()
+		taken = &l.writes
+	default:
+		taken = &l.reads
 	}
-	return &l.reads, l.reads.try()
+	if l.options.Fair {
+		taken.takeAnyway()
+		return taken, true
+	}
+	return taken, taken.try()
 }
 
 // rank reports whether a request comes from a member of system:masters, and whether
@@ -129,7 +141,9 @@ func rank(ctx context.Context) (master, own bool) {
 type place struct {
 	limiter *Limiter
 	taken   *places
-	state   atomic.Int32
+	// seats are those of Fair; nil for none.
+	seats *seats
+	state atomic.Int32
 }
 
 const (
@@ -195,6 +209,7 @@ func (p *place) yield() bool {
 		return false
 	}
 	p.taken.give()
+	p.seats.release()
 	return true
 }
 
@@ -202,6 +217,7 @@ func (p *place) takeAgain() {
 	if p.state.CompareAndSwap(yielded, held) {
 		p.taken.takeAnyway()
 		p.limiter.yielded.Add(-1)
+		p.seats.takeAgain()
 	}
 }
 

@@ -1,0 +1,62 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolbootstrap "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/client-go/informers"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/registry/flowcontrol/ensurer"
+)
+
+// fairnessInterval is how often the objects of priority and fairness are looked at, as in
+// kube-apiserver.
+const fairnessInterval = time.Minute
+
+// Fairness makes the FlowSchemas and PriorityLevelConfigurations that every cluster has. Those that an
+// administrator changed stay, but for the mandatory ones; those that another release made and this
+// one does not have are removed. It waits until the informers have what there is.
+func (o *Objects) Fairness(ctx context.Context, known informers.SharedInformerFactory) error {
+	kinds := known.Flowcontrol().V1()
+	for _, synced := range []<-chan struct{}{
+		kinds.FlowSchemas().Informer().HasSyncedChecker().Done(), kinds.PriorityLevelConfigurations().Informer().HasSyncedChecker().Done(),
+	} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	client := o.Client.FlowcontrolV1()
+	levels := ensurer.NewPriorityLevelConfigurationOps(client.PriorityLevelConfigurations(), kinds.PriorityLevelConfigurations().Lister())
+	schemas := ensurer.NewFlowSchemaOps(client.FlowSchemas(), kinds.FlowSchemas().Lister())
+	// A schema that comes before its level would be reported as dangling.
+	return errors.Join(
+		ensurer.EnsureConfigurations(ctx, levels, flowcontrolbootstrap.SuggestedPriorityLevelConfigurations, ensurer.NewSuggestedEnsureStrategy[*flowcontrolv1.PriorityLevelConfiguration]()),
+		ensurer.EnsureConfigurations(ctx, levels, flowcontrolbootstrap.MandatoryPriorityLevelConfigurations, ensurer.NewMandatoryEnsureStrategy[*flowcontrolv1.PriorityLevelConfiguration]()),
+		ensurer.EnsureConfigurations(ctx, schemas, flowcontrolbootstrap.SuggestedFlowSchemas, ensurer.NewSuggestedEnsureStrategy[*flowcontrolv1.FlowSchema]()),
+		ensurer.EnsureConfigurations(ctx, schemas, flowcontrolbootstrap.MandatoryFlowSchemas, ensurer.NewMandatoryEnsureStrategy[*flowcontrolv1.FlowSchema]()),
+		ensurer.RemoveUnwantedObjects(ctx, schemas, slices.Concat(flowcontrolbootstrap.MandatoryFlowSchemas, flowcontrolbootstrap.SuggestedFlowSchemas)),
+		ensurer.RemoveUnwantedObjects(ctx, levels, slices.Concat(flowcontrolbootstrap.MandatoryPriorityLevelConfigurations, flowcontrolbootstrap.SuggestedPriorityLevelConfigurations)),
+	)
+}
+
+// KeepFairness looks at these objects again every minute, until ctx ends.
+func (o *Objects) KeepFairness(ctx context.Context, known informers.SharedInformerFactory) {
+	tick := time.NewTicker(fairnessInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := o.Fairness(ctx, known); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Cannot keep up the default FlowSchemas and PriorityLevelConfigurations; will retry")
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package inflight
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// Fair is the library's API priority and fairness, in which a request that waits for somebody
+// else's request gives back its seats meanwhile. The library's filter calls Handle; Reserve must
+// stand in front of that filter.
+//
+// The library holds the seats of a request until a function returns. So Handle lets a goroutine hold
+// the seats of a write or a list, and handles the request on its own.
+type Fair struct {
+	flowcontrol.Interface
+	// Delegated reports whether a request is for another server, which has its own bound.
+	Delegated func(ctx context.Context, info *request.RequestInfo) bool
+}
+
+// Reserve lets the requests behind it give back their seats.
+func Reserve(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), seatsKey{}, &seats{})))
+	})
+}
+
+type seatsKey struct{}
+
+// seats are those of one request. Calls of webhooks may give them back at the same time.
+type seats struct {
+	mu sync.Mutex
+	// take waits for the seats, and reports whether the request has them; nil if the request has
+	// none. giveBack is nil while the request has none.
+	take     func() bool
+	giveBack func()
+}
+
+// release gives back the seats of a request that has some.
+func (s *seats) release() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.giveBack != nil {
+		defer s.giveBack()
+		s.giveBack = nil
+	}
+}
+
+// takeAgain queues for the seats again. A request whose time to queue is over goes on without.
+func (s *seats) takeAgain() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.take != nil && s.giveBack == nil {
+		s.take()
+	}
+}
+
+// Handle implements flowcontrol.Interface.
+func (f *Fair) Handle(ctx context.Context, digest flowcontrol.RequestDigest,
+	note func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	estimate func() flowcontrolrequest.WorkEstimate, queued fairqueuing.QueueNoteFn, execute func()) {
+	if f.Delegated(ctx, digest.RequestInfo) {
+		execute()
+		return
+	}
+	s, _ := ctx.Value(seatsKey{}).(*seats)
+	master, _ := rank(ctx)
+	if s == nil || master || !waits(digest.RequestInfo) {
+		f.Interface.Handle(ctx, digest, note, estimate, queued, execute)
+		return
+	}
+	estimate = sync.OnceValue(estimate)
+	s.take = func() bool {
+		taken, given, ended := make(chan struct{}), make(chan struct{}), make(chan any, 1)
+		noted := note
+		go func() {
+			defer func() { ended <- recover() }()
+			f.Interface.Handle(ctx, digest, noted, estimate, queued, func() {
+				close(taken)
+				<-given
+			})
+		}()
+		// The request is classified once for its answer and its log.
+		note = func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string) {}
+		select {
+		case <-taken:
+			s.giveBack = func() {
+				close(given)
+				rethrow(<-ended)
+			}
+			return true
+		case fault := <-ended:
+			rethrow(fault)
+			return false
+		}
+	}
+	defer s.release()
+	if s.take() {
+		execute()
+	}
+}
+
+// rethrow goes on with a panic of another goroutine.
+func rethrow(fault any) {
+	if fault != nil {
+		panic(fault)
+	}
+}
+
+// waits reports whether a request may wait for others: writes wait for webhooks and initializers,
+// and lists wait for a cache.
+func waits(info *request.RequestInfo) bool {
+	return info.IsResourceRequest && info.Verb != "get" && info.Verb != "watch"
+}

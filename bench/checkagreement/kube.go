@@ -222,6 +222,13 @@ func (k *kubeAPIServer) apply(ctx context.Context, s *set, which []int, name str
 	current := ""
 	for line := range strings.Lines(problems.String()) {
 		if matches := about.FindAllStringSubmatchIndex(line, -1); matches != nil {
+			for _, m := range matches[:len(matches)-1] {
+				// kubectl checks kinds that it cannot apply by the schemas of the server, and goes on in the
+				// same line.
+				if said := line[m[1]:]; strings.HasPrefix(said, "error validating data: ") {
+					answers[line[m[2]:m[3]]] = answer{rejected: true, message: strings.TrimSpace(said)}
+				}
+			}
 			m := matches[len(matches)-1]
 			current = line[m[2]:m[3]]
 			answers[current] = answer{rejected: true, message: strings.TrimSpace(line[m[1]:])}

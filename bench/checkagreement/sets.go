@@ -61,7 +61,11 @@ func allSets(ctx context.Context, dir string) ([]*set, error) {
 		}
 		sets = append(sets, s)
 	}
-	sets = append(sets, functions())
+	later, err := read("later", filepath.Join("checkagreement", "later"))
+	if err != nil {
+		return nil, err
+	}
+	sets = append(sets, later, functions())
 	for line := range strings.Lines(modules) {
 		name := strings.TrimSpace(line)
 		if name == "" || strings.HasPrefix(name, "#") {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,7 +33,7 @@ type sharing struct {
 const sharedCases = "cases/shared.yaml"
 
 // judging are the groups whose objects change what becomes of others. They are not kept.
-var judging = []string{"admissionregistration.k8s.io", "apiregistration.k8s.io", "apiextensions.k8s.io", "flowcontrol.apiserver.k8s.io"}
+var judging = []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
 // shared compares kube-apiserver with gatehouse when servers of two releases share an etcd. First,
 // servers that emulate a release start on what newer ones stored, as after a downgrade. Then each
@@ -49,7 +50,10 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 	if err != nil {
 		return err
 	}
-	kinds := slices.DeleteFunc(append(all, more...), func(k kind) bool { return !only.MatchString(k.version().String() + "/" + k.Resource) })
+	kinds := slices.DeleteFunc(append(all, more...), func(k kind) bool {
+		// The availability of another API server comes when it comes.
+		return !only.MatchString(k.version().String()+"/"+k.Resource) || k.version().Group == "apiregistration.k8s.io"
+	})
 	s := &sharing{newer: &pair{}, older: &pair{}}
 	defer func() { err = errors.Join(err, s.older.stop(), s.newer.stop()) }()
 	var servers [2]*peer.Server
@@ -72,10 +76,12 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 		return err
 	}
 	kept := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool {
-		return slices.Contains(judging, k.version().Group) && k.Resource != "mutatingadmissionpolicies" || k.Resource == "resourcequotas" || k.Resource == "limitranges" || k.Resource == "namespaces"
+		return slices.Contains(judging, k.version().Group) && k.Resource != "mutatingadmissionpolicies" || k.Resource == "resourcequotas" || k.Resource == "limitranges" || k.Resource == "namespaces" ||
+			// Events are those of v1. A service would have an address of any range.
+			k.version().Group == "events.k8s.io" || k.Resource == "servicecidrs"
 	})
 	for _, k := range kept {
-		if err := r.turns(ctx, s, k, "kept/", s.newer, "create", "get"); err != nil {
+		if err := r.turns(ctx, s, k, "kept", s.newer, "create", "get"); err != nil {
 			return err
 		}
 	}
@@ -92,7 +98,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 		}
 	}
 	for _, k := range kept {
-		if err := r.turns(ctx, s, k, "downgraded/", s.older, "get", "list", "label", "put", "apply"); err != nil {
+		if err := r.turns(ctx, s, k, "downgraded", s.older, "get", "get the list", "label", "put", "apply"); err != nil {
 			return err
 		}
 	}
@@ -100,10 +106,10 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 		return err
 	}
 	for _, k := range kept {
-		if err := r.turns(ctx, s, k, "upgraded/", s.newer, "get", "put", "get", "delete"); err != nil {
+		if err := r.turns(ctx, s, k, "upgraded", s.newer, "get", "put", "get", "delete"); err != nil {
 			return err
 		}
-		if err := r.turns(ctx, s, k, "gone/", s.older, "get", "delete"); err != nil {
+		if err := r.turns(ctx, s, k, "gone", s.older, "get", "delete"); err != nil {
 			return err
 		}
 	}
@@ -113,9 +119,9 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 			does string
 		}{
 			{s.older, "create"}, {s.newer, "get"}, {s.newer, "label"}, {s.older, "get"}, {s.older, "put"}, {s.newer, "get"}, {s.older, "delete"}, {s.newer, "get"},
-			{s.newer, "create"}, {s.older, "get"}, {s.older, "apply"}, {s.newer, "get"}, {s.newer, "put"}, {s.older, "list"}, {s.newer, "delete"}, {s.older, "get"},
+			{s.newer, "create"}, {s.older, "get"}, {s.older, "apply"}, {s.newer, "get"}, {s.newer, "put"}, {s.older, "get the list"}, {s.newer, "delete"}, {s.older, "get"},
 		} {
-			if err := r.turns(ctx, s, k, "by turns/", turn.by, turn.does); err != nil {
+			if err := r.turns(ctx, s, k, "by turns", turn.by, turn.does); err != nil {
 				return err
 			}
 		}
@@ -154,22 +160,20 @@ func (r *runner) turns(ctx context.Context, s *sharing, k kind, when string, by 
 	requests := map[string]step{
 		"create": {method: "POST", path: all, body: object},
 		// The other server's watch cache may lag.
-		"get":    {method: "GET", path: one, async: true},
-		"list":   {method: "GET", path: all, async: true},
-		"label":  {method: "PATCH", path: one, contentType: mergeType, body: labels},
-		"apply":  {method: "PATCH", path: one + "?fieldManager=a&force=true", contentType: applyType, body: merge(object, labels)},
-		"put":    {method: "PUT", path: one, read: one, edit: func(live map[string]any) any { return merge(live, labels) }},
-		"delete": {method: "DELETE", path: one},
+		"get":          {method: "GET", path: one, async: true},
+		"get the list": {method: "GET", path: all + "?fieldSelector=" + url.QueryEscape("metadata.name="+name), async: true},
+		"label":        {method: "PATCH", path: one, contentType: mergeType, body: labels},
+		"apply":        {method: "PATCH", path: one + "?fieldManager=a&force=true", contentType: applyType, body: merge(object, labels)},
+		"put":          {method: "PUT", path: one, read: one, edit: func(live map[string]any) any { return merge(live, labels) }},
+		"delete":       {method: "DELETE", path: one},
 	}
 	for _, do := range does {
 		st := requests[do]
-		st.name = do + " by the " + release
-		if err := r.run(ctx, when+k.version().String()+"/"+k.Resource+" "+name, []step{st}); err != nil {
+		st.name = do + " by the " + release + ", " + when
+		if err := r.run(ctx, k.version().String()+"/"+k.Resource, []step{st}); err != nil {
 			return err
 		}
-		r.tally.cases--
 	}
-	r.tally.cases++
 	return nil
 }
 
@@ -180,11 +184,14 @@ func (r *runner) etcd(ctx context.Context, s *sharing, name string, kinds []kind
 		names = append(names, cmp.Or(k.Name, commonName))
 	}
 	var stored [2]map[string]any
-	for i, url := range s.etcds {
+	for i, at := range s.etcds {
 		var err error
-		if stored[i], err = storedIn(ctx, url, names); err != nil {
+		if stored[i], err = storedIn(ctx, at, names); err != nil {
 			return err
 		}
+	}
+	if len(stored[0]) < len(kinds)/2 {
+		return fmt.Errorf("the etcd of kube-apiserver has only %d of %d objects", len(stored[0]), len(kinds))
 	}
 	for _, d := range walk(nil, "etcd", stored[0], stored[1]) {
 		d.Case, d.Step = name, "read"
@@ -198,8 +205,8 @@ func (r *runner) etcd(ctx context.Context, s *sharing, name string, kinds []kind
 }
 
 // storedIn lists the objects in an etcd that the cases made: their versions and kinds, by their keys.
-func storedIn(ctx context.Context, url string, names []string) (map[string]any, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
+func storedIn(ctx context.Context, endpoint string, names []string) (map[string]any, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -210,19 +217,21 @@ func storedIn(ctx context.Context, url string, names []string) (map[string]any, 
 	}
 	found := map[string]any{}
 	for _, kv := range all.Kvs {
+		key := string(kv.Key)
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(key, "/"+name) }) {
+			continue
+		}
 		var meta metav1.TypeMeta
 		if data, ok := bytes.CutPrefix(kv.Value, []byte("k8s\x00")); ok {
 			var unknown runtime.Unknown
 			if err := unknown.Unmarshal(data); err != nil {
-				return nil, fmt.Errorf("%s: %w", kv.Key, err)
+				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 			meta.APIVersion, meta.Kind = unknown.APIVersion, unknown.Kind
 		} else if err := json.Unmarshal(kv.Value, &meta); err != nil {
-			return nil, fmt.Errorf("%s: %w", kv.Key, err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		if key := string(kv.Key); slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(key, "/"+name) }) {
-			found[key] = meta.APIVersion + " " + meta.Kind
-		}
+		found[key] = meta.APIVersion + " " + meta.Kind
 	}
 	return found, nil
 }

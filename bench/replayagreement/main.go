@@ -174,9 +174,9 @@ func (r *agreement) run(ctx context.Context, binaries string) (err error) {
 	if err := withAnswers(requests, recorded, answers); err != nil {
 		return err
 	}
-	// A change that matches nothing leaves the baseline.
+	// A role changes no verdict, and has each request judged twice.
 	none, change := filepath.Join(dir, "none.yaml"), filepath.Join(out, "change.yaml")
-	if err := os.WriteFile(none, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: unused}\n"), 0o600); err != nil {
+	if err := os.WriteFile(none, []byte("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: unused}\n"), 0o600); err != nil {
 		return err
 	}
 	for _, source := range []string{made, recorded} {

@@ -147,7 +147,7 @@ func (r *run) planOld(restored []*unstructured.Unstructured) {
 func paramKindsOf(set *manifests.Set) map[schema.GroupKind]bool {
 	kinds := map[schema.GroupKind]bool{}
 	for _, o := range set.Objects {
-		if kind, ok := paramKind(&unstructured.Unstructured{Object: o.Content}); ok {
+		if kind, ok := ParamKind(&unstructured.Unstructured{Object: o.Content}); ok {
 			kinds[kind] = true
 		}
 	}

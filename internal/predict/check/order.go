@@ -86,7 +86,7 @@ func stageFor(u *unstructured.Unstructured, paramKinds map[schema.GroupKind]bool
 func Judging(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {
-		if kind, ok := paramKind(u); ok {
+		if kind, ok := ParamKind(u); ok {
 			kinds[kind] = true
 		}
 	}
@@ -106,8 +106,9 @@ func fixes(u *unstructured.Unstructured) bool {
 	})
 }
 
-// paramKind returns the kind that a policy refers to.
-func paramKind(u *unstructured.Unstructured) (schema.GroupKind, bool) {
+// ParamKind returns the kind of the params of a policy; ok is false for an object that is none, or has
+// no params.
+func ParamKind(u *unstructured.Unstructured) (schema.GroupKind, bool) {
 	if u.GroupVersionKind().Group != registration.GroupName {
 		return schema.GroupKind{}, false
 	}

@@ -35,7 +35,7 @@ func (r *run) restore(ctx context.Context, objects []*unstructured.Unstructured)
 	}
 	kinds := map[schema.GroupKind]bool{}
 	for _, u := range objects {
-		if kind, ok := paramKind(u); ok {
+		if kind, ok := ParamKind(u); ok {
 			kinds[kind] = true
 		}
 	}

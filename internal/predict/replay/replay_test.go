@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/manifests"
@@ -175,8 +176,8 @@ func run(t *testing.T, o Options) *Report {
 }
 
 // S25.6: what the server makes by chance, or takes from the clock, is no difference, nor is the order of several
-// errors: every request is judged twice, since a namespace differs, and nothing comes of it. Each is made many
-// times, since chance may give the same twice.
+// errors: every request is judged twice, since a role differs, and nothing comes of it. Each is made many times,
+// since chance may give the same twice.
 func TestWhatTheServerMakesIsNoDifference(t *testing.T) {
 	const job = `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`
 	csr := func(more string) string {
@@ -247,7 +248,7 @@ kind: ResourceQuota
 metadata: {name: b, namespace: limits}
 spec: {hard: {count/configmaps: "0"}}
 `
-	const other = "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: other}\n"
+	const other = "\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: other}\n"
 	o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, newPolicies+limits)}, With: &Cluster{Set: set(t, newPolicies+limits+other)}}
 	for _, plain := range []bool{false, true} {
 		o.plain = plain
@@ -270,6 +271,96 @@ spec: {hard: {count/configmaps: "0"}}
 		} else if diff := cmp.Diff(string(first), string(data)); diff != "" {
 			t.Errorf("another report (-first +later):\n%s", diff)
 		}
+	}
+}
+
+// S25.3: a request is judged a second time only if something differs that may concern it, and the report is the
+// one of judging each request twice.
+func TestJudgedTwice(t *testing.T) {
+	const base = `
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: blue}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: red, labels: {stage: prod}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: allowed, namespace: default}
+data: {owner: a}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: owners}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]}
+  validations: [{expression: "object.metadata.labels['owner'] == params.data['owner']"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: owners}
+spec: {policyName: owners, validationActions: [Deny], paramRef: {name: allowed, namespace: default, parameterNotFoundAction: Deny}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: prod}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {stage: prod}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations: [{expression: "has(object.metadata.labels)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: prod}
+spec: {policyName: prod, validationActions: [Deny]}
+`
+	in := func(namespace string) []*recorded.Request {
+		return []*recorded.Request{
+			request("CREATE", "configmaps", namespace, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`, ""),
+			request("CREATE", "secrets", namespace, "s", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"owner":"a"}}}`, ""),
+			request("CREATE", "pods", namespace, "p", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, ""),
+		}
+	}
+	requests := slices.Concat(in("red"), in("blue"), []*recorded.Request{
+		request("UPDATE", "namespaces", "", "blue", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","labels":{"a":"b"}}}`, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"blue","uid":"u3"}}`),
+		request("CREATE", "clusterroles.rbac.authorization.k8s.io", "", "all", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"all"},"rules":[]}`, ""),
+	})
+	const ofBlue = "CREATE configmaps blue/c, CREATE secrets blue/s, CREATE pods blue/p, UPDATE namespaces blue"
+	const everything = "CREATE configmaps red/c, CREATE secrets red/s, CREATE pods red/p, " + ofBlue + ", CREATE clusterroles.rbac.authorization.k8s.io all"
+	for _, tt := range []struct {
+		name, with, twice string
+		changed           int
+	}{
+		{"a label of a namespace", strings.Replace(base, "{name: blue}", "{name: blue, labels: {stage: prod}}", 1), ofBlue, 1},
+		{"a limit range", base + "\n---\napiVersion: v1\nkind: LimitRange\nmetadata: {name: l, namespace: blue}\nspec: {limits: [{type: Container, max: {cpu: '1'}}]}\n", ofBlue, 1},
+		{"a param", strings.Replace(base, "data: {owner: a}", "data: {owner: b}", 1), "CREATE secrets red/s, CREATE secrets blue/s", 2},
+		{"a param of a policy that names objects", strings.Replace(strings.Replace(base, "data: {owner: a}", "data: {owner: b}", 1), "resources: [secrets]", "resources: [secrets], resourceNames: [s]", 1), everything, 2},
+		{"a role", base + "\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\n", everything, 0},
+		{"a binding", strings.Replace(base, "policyName: prod, validationActions: [Deny]", "policyName: prod, validationActions: [Warn]", 1), "CREATE configmaps red/c, CREATE configmaps blue/c", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var twice []string
+			o := Options{Source: file(t, requests), Baseline: &Cluster{Set: set(t, base)}, With: &Cluster{Set: set(t, tt.with)}}
+			o.reads = func(q *recorded.Request, again bool) {
+				if again {
+					twice = append(twice, strings.TrimSuffix(q.Title(), " by jane"))
+				}
+			}
+			r := run(t, o)
+			if got := strings.Join(twice, ", "); got != tt.twice || r.Changed != tt.changed {
+				t.Errorf("judged twice: %s\nwant %s\nchanged %d, want %d", got, tt.twice, r.Changed, tt.changed)
+			}
+			o.plain, o.reads = true, nil
+			if diff := cmp.Diff(r, run(t, o), cmpopts.IgnoreUnexported(Group{})); diff != "" {
+				t.Errorf("another report when each is judged twice (-once +twice):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -38,6 +38,8 @@ type Options struct {
 
 	// plain takes every request through the whole API server, and twice.
 	plain bool
+	// reads, if set, is called with each request before it is judged, and whether it is judged twice.
+	reads func(q *recorded.Request, twice bool)
 }
 
 // callsAhead is how many calls may be made at once when none were made for a while.
@@ -172,6 +174,9 @@ func (r *runner) all(ctx context.Context) (*recorded.Count, error) {
 		defer close(order)
 		count, err = r.Source.Read(ctx, func(q *recorded.Request) error {
 			j := &job{request: q, done: make(chan struct{}), twice: r.plain || r.Call || r.concerned.by(ctx, q)}
+			if r.reads != nil {
+				r.reads(q, j.twice)
+			}
 			for _, to := range []chan *job{order, jobs} {
 				select {
 				case to <- j:

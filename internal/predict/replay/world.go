@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -177,15 +178,26 @@ func open(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured,
 // changed are what differs between what two worlds are made of.
 type changed struct {
 	// all reports whether any request may be concerned; otherwise those of the registrations,
-	// which are policies and configurations by their kind and name.
+	// which are policies and configurations by their kind and name, and those in the namespaces.
 	all           bool
 	registrations map[string]bool
+	namespaces    map[string]bool
+
+	// users are the policies of both worlds that have params of a kind.
+	users map[schema.GroupKind][]*unstructured.Unstructured
 }
 
 // changes compares objects.
 func changes(before, after []*unstructured.Unstructured) changed {
-	c := changed{registrations: map[string]bool{}}
+	c := changed{registrations: map[string]bool{}, namespaces: map[string]bool{}, users: map[schema.GroupKind][]*unstructured.Unstructured{}}
 	old := map[string]*unstructured.Unstructured{}
+	for _, list := range [][]*unstructured.Unstructured{before, after} {
+		for _, u := range list {
+			if kind, ok := check.ParamKind(u); ok {
+				c.users[kind] = append(c.users[kind], u)
+			}
+		}
+	}
 	for _, u := range before {
 		old[objectKey(u)] = u
 	}
@@ -204,20 +216,45 @@ func changes(before, after []*unstructured.Unstructured) changed {
 	return c
 }
 
+// ofNamespaces are the kinds whose objects matter to requests in their namespace alone, unless they are
+// params.
+var ofNamespaces = []string{"LimitRange", "ResourceQuota", "ServiceAccount"}
+
 func (c *changed) add(u *unstructured.Unstructured) {
+	kind := u.GroupVersionKind().GroupKind()
+	users := c.users[kind]
 	i := slices.IndexFunc(registration.Sources(), func(d registration.Descriptor) bool {
-		return d.Kind == u.GetKind() && u.GroupVersionKind().Group == registration.GroupName
+		return d.Kind == kind.Kind && kind.Group == registration.GroupName
 	})
-	if i < 0 || hasNames(u.Object) {
+	switch {
+	case i >= 0 && len(users) == 0 && !hasNames(u.Object):
+		d := &registration.Sources()[i]
+		name := u.GetName()
+		if d.Binds {
+			name, _, _ = unstructured.NestedString(u.Object, "spec", "policyName")
+		}
+		c.registrations[name] = true
+	case i < 0 && len(users) > 0 && onlyParams(u.GroupVersionKind()):
+		for _, policy := range users {
+			c.add(policy)
+		}
+	case len(users) > 0 || kind.Group != "":
 		c.all = true
-		return
+	case kind.Kind == "Namespace":
+		c.namespaces[u.GetName()] = true
+	case slices.Contains(ofNamespaces, kind.Kind) && u.GetNamespace() != "":
+		c.namespaces[u.GetNamespace()] = true
+	default:
+		c.all = true
 	}
-	d := &registration.Sources()[i]
-	name := u.GetName()
-	if d.Binds {
-		name, _, _ = unstructured.NestedString(u.Object, "spec", "policyName")
-	}
-	c.registrations[name] = true
+}
+
+// builtin are the kinds that every cluster has.
+var builtin = sync.OnceValue(offline.Builtin)
+
+// onlyParams reports whether nothing but policies reads objects of a kind.
+func onlyParams(kind schema.GroupVersionKind) bool {
+	return kind.GroupKind() == schema.GroupKind{Kind: "ConfigMap"} || kind.Group != registration.GroupName && builtin().Of(kind).Guessed
 }
 
 // hasNames reports whether a rule in a registration names objects.
@@ -252,10 +289,11 @@ type concerned struct {
 
 // by reports whether a request may be judged in another way: a rule of what changed matches it.
 func (c *concerned) by(ctx context.Context, q *recorded.Request) bool {
-	if c.all {
+	aboutNamespace := q.Resource.Group == "" && q.Resource.Resource == "namespaces"
+	switch {
+	case c.all, c.namespaces[q.Namespace], aboutNamespace && c.namespaces[q.Name]:
 		return true
-	}
-	if len(c.registrations) == 0 {
+	case len(c.registrations) == 0:
 		return false
 	}
 	key := concern{q.GVR(), q.Subresource, q.Operation, q.Namespace != ""}

@@ -32,8 +32,12 @@ type sharing struct {
 // sharedCases has kinds for these comparisons alone.
 const sharedCases = "cases/shared.yaml"
 
-// judging are the groups whose objects change what becomes of others. They are not kept.
-var judging = []string{"admissionregistration.k8s.io", "apiextensions.k8s.io", "flowcontrol.apiserver.k8s.io"}
+var (
+	// judging are the groups whose objects change what becomes of others. They are not kept.
+	judging = []string{"admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}
+	// asynchronous are the groups whose objects change, or go, some time after the answer.
+	asynchronous = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
+)
 
 // shared compares kube-apiserver with gatehouse when servers of two releases share an etcd. First,
 // servers that emulate a release start on what newer ones stored, as after a downgrade. Then each
@@ -51,8 +55,7 @@ func (r *runner) shared(ctx context.Context, only *regexp.Regexp) (err error) {
 		return err
 	}
 	kinds := slices.DeleteFunc(append(all, more...), func(k kind) bool {
-		// The availability of another API server comes when it comes.
-		return !only.MatchString(k.version().String()+"/"+k.Resource) || k.version().Group == "apiregistration.k8s.io"
+		return !only.MatchString(k.version().String()+"/"+k.Resource) || slices.Contains(asynchronous, k.version().Group)
 	})
 	s := &sharing{newer: &pair{}, older: &pair{}}
 	defer func() { err = errors.Join(err, s.older.stop(), s.newer.stop()) }()

@@ -47,8 +47,8 @@ async function list(room, query, signal) {
   const namespace = query.get("namespace");
   if (namespace) sessionStorage.setItem("gatehouse.namespace", namespace);
   const path = base + (namespace ? "/namespaces/" + encodeURIComponent(namespace) : "") + "/admissiontraces?includeObject=Metadata&fieldSelector=" + encodeURIComponent(fields(query));
-  // Explanations that this page asks for are no writes: they are left out unless somebody asks for them.
-  const own = (r) => r.Object.startsWith("admissionexplanations.gatehouse.dev") && !query.get("resource");
+  // The questions that this page asks change nothing: they are left out unless somebody asks for them.
+  const own = (r) => /^(admissionexplanations\.gatehouse\.dev|selfsubjectreviews\.authentication\.k8s\.io)( |$)/.test(r.Object) && !query.get("resource");
   let rows = [], shown = page, columns = null, waiting = false, drawing = false;
   const row = (r) => {
     const cell = (name) => r.cells[columns.indexOf(name)];

@@ -36,10 +36,10 @@ type side string
 
 const (
 	upstream       side = "kube-apiserver"
-	upstreamNarrow side = "kube-apiserver, lists in a level of one seat"
+	upstreamNarrow side = "kube-apiserver, lists in a level of few seats"
 	unfair         side = "gatehouse"
 	fair           side = "gatehouse, `--enable-priority-and-fairness`"
-	fairNarrow     side = "gatehouse, the same, lists in a level of one seat"
+	fairNarrow     side = "gatehouse, the same, lists in a level of few seats"
 )
 
 type options struct {
@@ -193,14 +193,14 @@ func (o *options) measure(ctx context.Context, b peer.Binaries, s side, dir stri
 	return r, errors.Join(err, group.Wait())
 }
 
-// narrow gives the lister a level of one seat, whose requests queue.
+// narrow gives the lister a level with one share of the seats, whose requests queue.
 func narrow(ctx context.Context, client kubernetes.Interface) error {
-	zero := int32(0)
+	one, zero := int32(1), int32(0)
 	flows := client.FlowcontrolV1()
 	if _, err := flows.PriorityLevelConfigurations().Create(ctx, &flowcontrolv1.PriorityLevelConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: lister},
 		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-			NominalConcurrencyShares: &zero, LendablePercent: &zero, BorrowingLimitPercent: &zero,
+			NominalConcurrencyShares: &one, LendablePercent: &zero, BorrowingLimitPercent: &zero,
 			LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeQueue, Queuing: &flowcontrolv1.QueuingConfiguration{Queues: 1, HandSize: 1, QueueLengthLimit: 1000}},
 		}},
 	}, metav1.CreateOptions{}); err != nil {

@@ -232,7 +232,10 @@ func (p *Policy) annotate(ctx context.Context, in *Input, r *Result) {
 
 // Why says why a validation is false. Only what is false has a part that makes it so.
 func (p *Policy) Why(ctx context.Context, in *Input, index int) expression.Why {
-	run := p.Run(ctx, in)
+	// A witness has seen the evaluation that this one repeats.
+	o := p.options(in, true)
+	o.Witness = nil
+	run := in.Request.NewRun(ctx, o)
 	defer run.End()
 	return run.Why(p.Validations[index].Holds)
 }

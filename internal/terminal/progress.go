@@ -28,7 +28,8 @@ type Progress struct {
 }
 
 // NewProgress returns a Progress that shows itself after some time, until its End, with what is
-// done first. It shows nothing when out is not a terminal.
+// done first. Without a time, it has shown itself when NewProgress returns. It shows nothing when
+// out is not a terminal.
 func NewProgress(out io.Writer, text string, after time.Duration) *Progress {
 	// A return to the begin of the line is meant.
 	file, ok := Exact(out).(*os.File)
@@ -36,6 +37,10 @@ func NewProgress(out io.Writer, text string, after time.Duration) *Progress {
 		return &Progress{}
 	}
 	p := &Progress{out: file, text: text, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if after <= 0 {
+		p.write()
+		after = progressEvery
+	}
 	go p.show(after)
 	return p
 }
@@ -55,15 +60,7 @@ func (p *Progress) show(after time.Duration) {
 	for {
 		select {
 		case <-next.C:
-			p.mu.Lock()
-			text := p.text
-			p.mu.Unlock()
-			// A longer line could not be written over.
-			if columns, _, err := term.GetSize(int(p.out.Fd())); err == nil && columns > 1 && Columns(text) >= columns {
-				text = text[:breakAt(text, columns-1)]
-			}
-			fmt.Fprintf(p.out, "\r%-*s", p.width, text)
-			p.width = max(p.width, len(text))
+			p.write()
 			next.Reset(progressEvery)
 		case <-p.stop:
 			if p.width > 0 {
@@ -72,6 +69,19 @@ func (p *Progress) show(after time.Duration) {
 			return
 		}
 	}
+}
+
+// write writes the line as it is now.
+func (p *Progress) write() {
+	p.mu.Lock()
+	text := p.text
+	p.mu.Unlock()
+	// A longer line could not be written over.
+	if columns, _, err := term.GetSize(int(p.out.Fd())); err == nil && columns > 1 && Columns(text) >= columns {
+		text = text[:breakAt(text, columns-1)]
+	}
+	fmt.Fprintf(p.out, "\r%-*s", p.width, text)
+	p.width = max(p.width, len(text))
 }
 
 // End takes the line away. It may be called again.

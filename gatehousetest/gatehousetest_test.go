@@ -423,18 +423,20 @@ func TestOneServerIsStartedAtATime(t *testing.T) {
 // The go.mod of an operator stays as it is: the program is built as gatehouse.mod says, also where
 // packages are vendored and in a workspace.
 func TestTheProgramHasAVersionFileOfItsOwn(t *testing.T) {
-	goCache, err := run(".", "go", []string{"env", "GOCACHE"})
-	if err != nil {
-		t.Fatal(err)
+	// The home directory is another one: packages and modules that are there are not made again.
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} {
+		value, err := run(".", "go", []string{"env", name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(name, value)
 	}
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("GOCACHE", goCache)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
-	t.Setenv("GOMODCACHE", os.Getenv("GOMODCACHE"))
 	dir := t.TempDir()
 	const operator = "module example.com/operator\n\ngo 1.25.0\n"
 	write := func(name, text string) {

@@ -79,8 +79,8 @@ func buildCommit(commit, built string) error {
 	if err := in("go", "list", "-deps", tags, pkg); err != nil {
 		return missingError(fmt.Sprintf("modules of the latest release are missing: %v", err))
 	}
-	// Without paths in the program, Go takes packages that it built in another folder.
-	return in("go", "build", tags, "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", built, pkg)
+	// With the flags of the tests, Go takes the packages of modules that it built for them.
+	return in("go", "build", tags, "-buildvcs=false", "-ldflags=-s -w", "-o", built, pkg)
 }
 
 var releaseHeading = regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)$`)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -37,8 +38,40 @@ func (o orderedLimits) ValidateLimit(r *corev1.LimitRange, resource string, obje
 		return err
 	}
 	list := slices.Clone(found.Errors())
-	slices.SortStableFunc(list, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	for rest := list; len(rest) > 0; {
+		n := ofOneMap(rest)
+		slices.SortFunc(rest[:n], func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+		rest = rest[n:]
+	}
 	return utilerrors.NewAggregate(list)
+}
+
+// ofOneMap counts the errors at the begin of a list that come of one map: the minima, the maxima or the
+// ratios of one container or pod, each of another resource. Upstream takes these maps in an order.
+func ofOneMap(list []error) int {
+	of, _ := limited(list[0])
+	seen := map[string]bool{}
+	for i, err := range list {
+		what, resource := limited(err)
+		if what != of || seen[resource] {
+			return i
+		}
+		seen[resource] = true
+	}
+	return len(list)
+}
+
+// limited returns the kind of limit that an error is about, and the resource: "minimum cpu usage per
+// Container is ...", or "cpu max limit to request ratio per Container is ...".
+func limited(err error) (what, resource string) {
+	before, after, _ := strings.Cut(err.Error(), " per ")
+	object, _, _ := strings.Cut(after, " ")
+	first, rest, _ := strings.Cut(before, " ")
+	if first == "minimum" || first == "maximum" {
+		resource, _, _ = strings.Cut(rest, " ")
+		return first + " per " + object, resource
+	}
+	return rest + " per " + object, first
 }
 
 // byName sorts objects of one namespace, in place.

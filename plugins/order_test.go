@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/plugins"
 )
 
-// S9.22: the same pod is refused with the same message each time: by the first limit range, with its errors
-// in order.
+// S9.22: the same pod is refused with the same message each time: by the first limit range, with the
+// minima and the maxima of each container in the order of resources.
 func TestLimitRangerSaysTheSameEachTime(t *testing.T) {
 	interfaces := apiadmission.NewObjectInterfacesFromScheme(legacyscheme.Scheme)
 	o := onCluster(t, "")
@@ -24,13 +24,14 @@ func TestLimitRangerSaysTheSameEachTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := func(name string) *corev1.LimitRange {
-		most := corev1.ResourceList{}
+		most, least := corev1.ResourceList{}, corev1.ResourceList{}
 		for _, r := range []corev1.ResourceName{"cpu", "memory", "ephemeral-storage", "example.com/gpu"} {
 			most[r] = resource.MustParse("1")
+			least[r] = resource.MustParse("1")
 		}
 		return &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
-			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: most}}},
+			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Min: least, Max: most}}},
 		}
 	}
 	indexer := o.Informers.Core().V1().LimitRanges().Informer().GetIndexer()
@@ -39,12 +40,15 @@ func TestLimitRangerSaysTheSameEachTime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pod := &api.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: api.PodSpec{Containers: []api.Container{{Name: "c"}}}}
+	pod := &api.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: api.PodSpec{Containers: []api.Container{{Name: "c"}, {Name: "d", Resources: api.ResourceRequirements{Limits: api.ResourceList{"cpu": resource.MustParse("3")}}}}}}
 	a := apiadmission.NewAttributesRecord(pod, nil, api.Kind("Pod").WithVersion("v1"), "ns", "p", api.Resource("pods").WithVersion("v1"), "",
 		apiadmission.Create, &metav1.CreateOptions{}, false, nil)
-	const no = "  No limit is specified"
-	want := "is forbidden: [maximum cpu usage per Container is 1." + no + ", maximum ephemeral-storage usage per Container is 1." + no +
-		", maximum example.com/gpu usage per Container is 1." + no + ", maximum memory usage per Container is 1." + no + "]"
+	const no, none = "  No limit is specified", "  No request is specified"
+	want := "is forbidden: [minimum cpu usage per Container is 1." + none + ", minimum ephemeral-storage usage per Container is 1." + none +
+		", minimum example.com/gpu usage per Container is 1." + none + ", minimum memory usage per Container is 1." + none + ", maximum cpu usage per Container is 1." + no + ", maximum ephemeral-storage usage per Container is 1." + no +
+		", maximum example.com/gpu usage per Container is 1." + no + ", maximum memory usage per Container is 1." + no
+	// The second container comes after the first one; what both have is there once.
+	want += ", maximum cpu usage per Container is 1, but limit is 3]"
 	for range 30 {
 		err := p.(apiadmission.ValidationInterface).Validate(t.Context(), a, interfaces)
 		if err == nil || !strings.Contains(err.Error(), want) {

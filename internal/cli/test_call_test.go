@@ -39,8 +39,8 @@ func engines(t *testing.T) *httptest.Server {
 			if object.Labels["owner"] == "" {
 				deny("\n\nresource ConfigMap/default/" + object.Name + " was blocked due to the following policies \n\nrequire:\n  owner: 'validation error: no owner'\n")
 			}
-			if object.Labels["owner"] == "nobody" {
-				deny("Policy later failed: nobody is not an owner")
+			if object.Labels["owner"] == "unknown" {
+				deny("Policy later failed: the owner is unknown")
 			}
 		case "/mutate":
 			patch := admissionv1.PatchTypeJSONPatch
@@ -77,8 +77,8 @@ func TestSuitesAreJudgedByEnginesThatRun(t *testing.T) {
 {apiVersion: v1, kind: ConfigMap, metadata: {name: owned, labels: {owner: ada}}}
 -- engine/free.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: free}}
--- engine/nobody.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: nobody, labels: {owner: nobody}}}
+-- engine/stray.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: stray, labels: {owner: unknown}}}
 -- engine/secret.yaml --
 {apiVersion: v1, kind: Secret, metadata: {name: secret}}
 -- engine/patched.yaml --
@@ -165,14 +165,14 @@ apiVersion: cli.kyverno.io/v1alpha1
 kind: Test
 metadata: {name: suite}
 policies: [policies.yaml]
-resources: [free.yaml, owned.yaml, nobody.yaml]
+resources: [free.yaml, owned.yaml, stray.yaml]
 results:
 - {policy: require, rule: owner, kind: ConfigMap, resources: [free], result: fail}
 - {policy: require, rule: owner, kind: ConfigMap, resources: [owned], result: pass}
-- {policy: require, rule: owner, kind: ConfigMap, resources: [nobody], result: fail}
+- {policy: require, rule: owner, kind: ConfigMap, resources: [stray], result: fail}
 - {policy: require, rule: date, kind: ConfigMap, resources: [owned], result: pass}
 - {policy: require, rule: makes, kind: ConfigMap, resources: [owned], result: pass}
-- {policy: later, kind: ConfigMap, resources: [nobody], result: fail}
+- {policy: later, kind: ConfigMap, resources: [stray], result: fail}
 - {policy: later, kind: ConfigMap, resources: [owned], result: skip}
 - {policy: data, rule: add, kind: ConfigMap, resources: [owned], patchedResources: patched.yaml, result: pass}
 `

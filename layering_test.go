@@ -219,7 +219,7 @@ var forbidden = []struct {
 	why    string
 }{
 	{"k8s.io/apiserver/pkg/admission/plugin/webhook", nil, "that is the system this project is; the engine stands on its own"},
-	{"k8s.io/apiserver/pkg/admission/plugin/policy", []string{"internal/server/judging/typechecking"}, "it is built on the webhook packages; the engine stands on its own"},
+	{"k8s.io/apiserver/pkg/admission/plugin/policy", nil, "it is built on the webhook packages; the engine stands on its own"},
 	{"k8s.io/apiserver/pkg/admission/configuration", nil, "how registrations are read and kept fresh is admission/snapshot"},
 	{"k8s.io/apiserver/pkg/util/webhook", nil, "how a webhook is reached is admission/call, with other rules for redirects and retries"},
 	{"k8s.io/kubernetes", []string{"internal/server", "internal/predict", "plugins"}, "who embeds the engine must not get all of Kubernetes"},

@@ -60,34 +60,14 @@ func environmentOf(s Scope) *environment.EnvSet {
 // newEnvironment makes the environment of a scope. object is the type of the objects; nil
 // when they may be anything, as at run time.
 func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet, error) {
-	request, namespace, shape := requestType(), namespaceType(), cel.DynType
-	declared := []*apiservercel.DeclType{namespace, request}
-	if object != nil {
-		shape, declared = object.CelType(), append(declared, object)
-	}
-	options := []cel.EnvOption{
-		cel.Variable("object", shape),
-		cel.Variable("oldObject", shape),
-		cel.Variable("request", request.CelType()),
-		cel.Variable("namespaceObject", namespace.CelType()),
-	}
-	if s.Params {
-		options = append(options, cel.Variable("params", cel.DynType))
-	}
+	var more []cel.EnvOption
 	if s.Authorizer {
-		options = append(options,
+		more = append(more,
 			cel.Variable("authorizer", library.AuthorizerType),
 			cel.Variable("authorizer.requestResource", library.ResourceCheckType),
 		)
 	}
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
-		environment.VersionedOptions{
-			IntroducedVersion: version.MajorMinor(1, 0),
-			EnvOptions:        options,
-			DeclTypes:         declared,
-		},
-		environment.StrictCostOpt,
-	)
+	set, err := Shapes{Object: object, HasParams: s.Params}.environment(more...)
 	if err == nil && s.Patches {
 		set, err = set.Extend(environment.VersionedOptions{
 			IntroducedVersion: version.MajorMinor(1, 0),
@@ -98,6 +78,37 @@ func newEnvironment(s Scope, object *apiservercel.DeclType) (*environment.EnvSet
 		})
 	}
 	return set, err
+}
+
+// environment makes the environment of expressions about objects and params of these types.
+func (s Shapes) environment(more ...cel.EnvOption) (*environment.EnvSet, error) {
+	request, namespace := requestType(), namespaceType()
+	declared := []*apiservercel.DeclType{namespace, request}
+	of := func(t *apiservercel.DeclType) *cel.Type {
+		if t == nil {
+			return cel.DynType
+		}
+		declared = append(declared, t)
+		return t.CelType()
+	}
+	object := of(s.Object)
+	options := append(more,
+		cel.Variable("object", object),
+		cel.Variable("oldObject", object),
+		cel.Variable("request", request.CelType()),
+		cel.Variable("namespaceObject", namespace.CelType()),
+	)
+	if s.HasParams {
+		options = append(options, cel.Variable("params", of(s.Params)))
+	}
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(
+		environment.VersionedOptions{
+			IntroducedVersion: version.MajorMinor(1, 0),
+			EnvOptions:        options,
+			DeclTypes:         declared,
+		},
+		environment.StrictCostOpt,
+	)
 }
 
 // conditions is the scope of the match conditions of webhooks.

@@ -62,7 +62,7 @@ func variablesKey(list []Variable, scope Scope) string {
 // compile compiles the variables.
 func (v *Variables) compile() {
 	v.once.Do(func() {
-		v.object = apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
+		v.object = newVariablesType()
 		v.compiled = make(map[string]*Expression, len(v.list))
 		env, err := v.extend(v.scope)
 		for _, variable := range v.list {
@@ -99,10 +99,20 @@ func (v *Variables) environment(scope Scope) (*cel.Env, error) {
 
 // extend makes an environment that declares the variable variables.
 func (v *Variables) extend(scope Scope) (*cel.Env, error) {
-	set, err := environmentOf(scope).Extend(environment.VersionedOptions{
+	return withVariables(environmentOf(scope), v.object)
+}
+
+// newVariablesType makes the type of the variable variables, which gets its fields one by one.
+func newVariablesType() *apiservercel.DeclType {
+	return apiservercel.NewObjectType("kubernetes.variables", map[string]*apiservercel.DeclField{})
+}
+
+// withVariables adds the variable variables to an environment.
+func withVariables(to *environment.EnvSet, object *apiservercel.DeclType) (*cel.Env, error) {
+	set, err := to.Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        []cel.EnvOption{cel.Variable("variables", v.object.CelType())},
-		DeclTypes:         []*apiservercel.DeclType{v.object},
+		EnvOptions:        []cel.EnvOption{cel.Variable("variables", object.CelType())},
+		DeclTypes:         []*apiservercel.DeclType{object},
 	})
 	if err != nil {
 		return nil, err

@@ -16,14 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	applyv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/controller/validatingadmissionpolicystatus"
 )
 
 const (
@@ -38,6 +36,8 @@ const (
 	// firstRetry and lastRetry bound how long the next attempt waits after a
 	// failure.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+	// fieldManager owns the status, as in a cluster.
+	fieldManager = "validatingadmissionpolicy-status"
 )
 
 // Options are what a Controller needs. All must be set.
@@ -54,7 +54,7 @@ type Options struct {
 // called at any time, and Run again when it has returned.
 type Controller struct {
 	options Options
-	checker validating.TypeChecker
+	checker Checker
 
 	mu struct {
 		sync.Mutex
@@ -71,7 +71,7 @@ type Controller struct {
 
 // New returns a controller that has yet to Run.
 func New(o Options) *Controller {
-	return &Controller{options: o, checker: validating.TypeChecker{SchemaResolver: o.Schemas, RestMapper: o.Kinds}}
+	return &Controller{options: o, checker: Checker{Schemas: o.Schemas, Kinds: o.Kinds}}
 }
 
 // run is the controller from a call of Run until its end.
@@ -288,7 +288,7 @@ func (r *run) check(ctx context.Context, name string, again bool) error {
 		r.options.Kinds.Reset()
 		r.contexts = nil
 	}
-	warnings := warnings(&r.checker, r.contexts.of(&r.checker, policy, r.options.Builtin), policy)
+	warnings := r.contexts.of(&r.checker, policy, r.options.Builtin).warnings(policy)
 	if observed && policy.Status.TypeChecking != nil && slices.Equal(policy.Status.TypeChecking.ExpressionWarnings, warnings) {
 		return nil
 	}
@@ -298,7 +298,7 @@ func (r *run) check(ctx context.Context, name string, again bool) error {
 	}
 	status := applyv1.ValidatingAdmissionPolicyStatus().WithObservedGeneration(policy.Generation).WithTypeChecking(checked)
 	_, err = r.client.ApplyStatus(ctx, applyv1.ValidatingAdmissionPolicy(name).WithStatus(status),
-		metav1.ApplyOptions{FieldManager: validatingadmissionpolicystatus.ControllerName, Force: true})
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -162,11 +161,16 @@ func (noSchemas) ResolveSchema(schema.GroupVersionKind) (*spec.Schema, error) {
 	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: map[string]spec.Schema{"text": text}}}, nil
 }
 
-func checker() *validating.TypeChecker {
+// steady is a mapper that knows all kinds.
+type steady struct{ meta.RESTMapper }
+
+func (steady) Reset() {}
+
+func checker() *Checker {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Thing"}, meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}, meta.RESTScopeNamespace)
-	return &validating.TypeChecker{SchemaResolver: noSchemas{}, RestMapper: m}
+	return &Checker{Schemas: noSchemas{}, Kinds: steady{m}}
 }
 
 func TestWarnings(t *testing.T) {
@@ -179,7 +183,7 @@ func TestWarnings(t *testing.T) {
 	var c contexts
 	check := checker()
 	var got []string
-	for _, w := range warnings(check, c.of(check, p, builtin), p) {
+	for _, w := range c.of(check, p, builtin).warnings(p) {
 		got = append(got, w.FieldRef)
 	}
 	want := []string{"spec.validations[0].messageExpression", "spec.validations[1].expression", "spec.validations[2].expression"}

@@ -1,0 +1,50 @@
+package expression
+
+import (
+	"github.com/google/cel-go/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// Shapes are the types of the variables of a policy's expressions. A nil type may be anything.
+type Shapes struct {
+	// Object is the type of object and oldObject, Params that of params.
+	Object, Params *apiservercel.DeclType
+	// HasParams declares params.
+	HasParams bool
+}
+
+// Typed finds type errors in the expressions of a policy for objects of one kind (S16.17). It
+// evaluates nothing, and is for one goroutine.
+type Typed struct{ env *cel.Env }
+
+// NewTyped compiles the variables of a policy, in order. A variable that does not compile may be
+// anything. The error is one of this program.
+func NewTyped(shapes Shapes, variables []Variable) (*Typed, error) {
+	// As upstream, which knows the authorizer here and not authorizer.requestResource.
+	set, err := shapes.environment(cel.Variable("authorizer", library.AuthorizerType))
+	if err != nil {
+		return nil, err
+	}
+	object := newVariablesType()
+	env, err := withVariables(set, object)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range variables {
+		var output *cel.Type
+		if checked, issues := env.Compile(v.Expression); issues == nil {
+			output = checked.OutputType()
+		}
+		object.Fields[v.Name] = apiservercel.NewDeclField(v.Name, declared(output), true, nil, nil)
+	}
+	return &Typed{env}, nil
+}
+
+// Check returns the type errors of an expression as the compiler writes them; empty for none.
+func (t *Typed) Check(expression string) string {
+	if _, issues := t.env.Compile(expression); issues != nil {
+		return issues.String()
+	}
+	return ""
+}

@@ -38,13 +38,13 @@ func TestWaitingIsCheap(t *testing.T) {
 	}
 	storing.Wait()
 	each := (memory() - before) / creators / 1024
-	e.raw.mu.Lock()
-	watches := len(e.raw.watches)
-	e.raw.mu.Unlock()
-	t.Logf("%d creators wait on %d watch, %.1f KiB each", creators, watches, each)
-	if each >= limit || watches != 1 {
-		t.Errorf("a waiting creator costs %.1f KiB; there are %d watches", each, watches)
+	t.Logf("%d creators wait, %.1f KiB each", creators, each)
+	if each >= limit {
+		t.Errorf("a waiting creator costs %.1f KiB", each)
 	}
+	// Storage ends a watch that does not keep up, and the tracker opens another: what counts are
+	// the watches that are open.
+	e.await("one open watch", func() bool { return e.raw.openWatches() == 1 })
 	cancel()
 	waiting.Wait()
 }

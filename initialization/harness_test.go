@@ -72,9 +72,9 @@ type rawStore struct {
 	updating func() error
 	// write, when set, surrounds every write.
 	write func(func() error) error
-	// break ends every watch that is open.
+	// watches are those that are open, with what ends each.
 	mu      sync.Mutex
-	watches []func()
+	watches map[context.Context]func()
 }
 
 func (r *rawStore) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
@@ -113,8 +113,16 @@ func (r *rawStore) writing(do func() error) error {
 
 func (r *rawStore) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watches, ctx)
+	})
 	r.mu.Lock()
-	r.watches = append(r.watches, cancel)
+	if r.watches == nil {
+		r.watches = map[context.Context]func(){}
+	}
+	r.watches[ctx] = cancel
 	r.mu.Unlock()
 	return r.Interface.Watch(ctx, key, opts)
 }
@@ -125,7 +133,13 @@ func (r *rawStore) breakWatches() {
 	for _, cancel := range r.watches {
 		cancel()
 	}
-	r.watches = nil
+}
+
+// openWatches returns how many watches are open.
+func (r *rawStore) openWatches() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.watches)
 }
 
 // faulty puts a rawStore between the decorator and what storage gives it.

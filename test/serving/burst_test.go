@@ -103,7 +103,8 @@ func TestSilentConnectionsDelayNobody(t *testing.T) {
 	}
 	begin := time.Now()
 	s.HTTP(t, nil).Get("/api/v1/namespaces/default")
-	if took := time.Since(begin); took > 2*time.Second {
+	// One handshake after the other would take days.
+	if took := time.Since(begin); took > harness.Patience/2 {
 		t.Errorf("a new client got its answer after %v", took)
 	} else {
 		t.Logf("a new client got its answer after %v", took)

@@ -32,7 +32,8 @@ func TestRegistrationsComeIntoForce(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(began); took > 2*time.Second {
+		// About a second, and more on a busy machine.
+		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("S9.14 %s took %s", what, took)
 		}
 	}
@@ -248,7 +249,7 @@ func TestRegistrationsCannotBeRead(t *testing.T) {
 			})
 			took := time.Since(began).Round(time.Millisecond)
 			t.Logf("writes work again after %s", took)
-			if took > 5*time.Second {
+			if took > harness.Patience/2 {
 				t.Errorf("scenario 15: recovered after %s only", took)
 			}
 		})

@@ -3,15 +3,18 @@ package expression
 import (
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// Types are what a schema says about the objects in an expression.
+// Types are what a schema says about the objects in an expression. They are safe for concurrent
+// use, and must not change.
 type Types struct {
 	// Object is the type of object and oldObject.
 	Object *apiservercel.DeclType
@@ -19,6 +22,29 @@ type Types struct {
 	// at most; ok is false if the schema does not say. A path is of names of fields, with
 	// "@items" for the elements of a list, and "@keys" and "@values" for those of a map.
 	Bound func(path []string) (most uint64, ok bool)
+
+	// mu guards made. It is held while an environment is made, so that each is made once.
+	mu   sync.Mutex
+	made map[Scope]*environment.EnvSet
+}
+
+// environment returns the environment of a scope. To make one of a kind with many fields takes
+// milliseconds, and many policies that come at once are often about the same kinds.
+func (t *Types) environment(s Scope) (*environment.EnvSet, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.made[s]; known != nil {
+		return known, nil
+	}
+	set, err := newEnvironment(s, t.Object)
+	if err != nil {
+		return nil, err
+	}
+	if t.made == nil {
+		t.made = map[Scope]*environment.EnvSet{}
+	}
+	t.made[s] = set
+	return set, nil
 }
 
 // unbounded is more than any schema allows: where a size is not bounded, the cost is a part of
@@ -32,7 +58,7 @@ func Estimate(text string, scope Scope, types *Types) (cost uint64, ok bool) {
 	if types.Object == nil || !types.Object.IsObject() {
 		return 0, false
 	}
-	set, err := newEnvironment(scope, types.Object)
+	set, err := types.environment(scope)
 	if err != nil {
 		return 0, false
 	}

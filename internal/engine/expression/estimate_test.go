@@ -1,8 +1,10 @@
 package expression
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -55,6 +57,42 @@ func TestWorstCases(t *testing.T) {
 	}
 	if !slices.IsSorted(costs) || costs[0] == 0 || costs[0] > 20 || costs[2] < 1000 {
 		t.Errorf("costs %v", costs)
+	}
+}
+
+// The environment of a kind is made once: the expressions of many policies about the same kind are
+// estimated in a row, and at once.
+func TestTypesMakeAnEnvironmentOnce(t *testing.T) {
+	fields := map[string]*apiservercel.DeclField{}
+	for i := range 200 {
+		name := fmt.Sprintf("field%d", i)
+		fields[name] = apiservercel.NewDeclField(name, apiservercel.IntType, false, nil, nil)
+	}
+	types := &Types{Object: apiservercel.NewObjectType("Wide", fields), Bound: func([]string) (uint64, bool) { return 0, false }}
+	for _, scope := range []Scope{{Authorizer: true}, {Params: true}} {
+		first, err := types.environment(scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				if cost, ok := Estimate("object.field1 <= 5", scope, types); !ok || cost == 0 {
+					t.Errorf("%+v: %d, %v", scope, cost, ok)
+				}
+			})
+		}
+		group.Wait()
+		if again, err := types.environment(scope); again != first || err != nil {
+			t.Errorf("%+v: another environment is made, %v", scope, err)
+		}
+	}
+	without := func() *Types { return &Types{Object: types.Object, Bound: types.Bound} }
+	estimate := func(types *Types) func() {
+		return func() { Estimate("object.field1 <= 5", Scope{}, types) }
+	}
+	if anew, known := testing.AllocsPerRun(3, func() { estimate(without())() }), testing.AllocsPerRun(3, estimate(types)); known > anew/2 {
+		t.Errorf("an estimate allocates %v times when the environment is known, %v times when it is not", known, anew)
 	}
 }
 

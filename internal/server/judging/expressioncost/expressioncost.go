@@ -23,7 +23,7 @@ const (
 	// maxKinds bounds for how many kinds of one policy the worst case is computed: as many as
 	// the type check checks.
 	maxKinds = 10
-	// remembered is how long a schema is kept, and maxSchemas how many are kept.
+	// remembered is how long the types of a schema are kept, and maxSchemas how many are kept.
 	remembered = 10 * time.Second
 	maxSchemas = 100
 )
@@ -69,11 +69,8 @@ type Estimator struct {
 	}
 }
 
-// known is the schema of a kind.
-type known struct {
-	types *expression.Types
-	at    time.Time
-}
+// known makes the types of a kind when they are needed first.
+type known struct{ types func() *expression.Types }
 
 // New returns an Estimator. schemas finds the schemas of kinds, kinds the kinds of
 // resources.
@@ -144,30 +141,45 @@ func (e *Estimator) kindsOf(rules []registration.Rule) []schema.GroupVersionKind
 	return kinds
 }
 
-// types returns the types of the schema of a kind; nil if there is no schema.
+// types returns the types of the schema of a kind; nil if there is no schema. The types are made
+// once for all policies that come at once.
 func (e *Estimator) types(kind schema.GroupVersionKind) *expression.Types {
 	e.mu.Lock()
-	last := e.mu.types[kind]
-	e.mu.Unlock()
-	if last != nil && time.Since(last.at) < remembered {
-		return last.types
-	}
-	next := &known{at: time.Now()}
-	if s, err := e.schemas.ResolveSchema(kind); err == nil {
-		if object := common.SchemaDeclType(&openapi.Schema{Schema: s}, true); object != nil {
-			next.types = &expression.Types{
-				Object: object.MaybeAssignTypeName(kind.Kind + "Estimated"),
-				Bound:  func(path []string) (uint64, bool) { return bound(s, path) },
-			}
+	k := e.mu.types[kind]
+	if k == nil {
+		if len(e.mu.types) >= maxSchemas {
+			clear(e.mu.types)
 		}
+		k = &known{sync.OnceValue(func() *expression.Types { return e.typesOf(kind) })}
+		e.mu.types[kind] = k
+		time.AfterFunc(remembered, func() { e.forget(kind, k) })
 	}
+	e.mu.Unlock()
+	return k.types()
+}
+
+// forget drops the types of a kind: the schema may change, and types take memory.
+func (e *Estimator) forget(kind schema.GroupVersionKind, k *known) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.mu.types) >= maxSchemas {
-		clear(e.mu.types)
+	if e.mu.types[kind] == k {
+		delete(e.mu.types, kind)
 	}
-	e.mu.types[kind] = next
-	return next.types
+}
+
+func (e *Estimator) typesOf(kind schema.GroupVersionKind) *expression.Types {
+	s, err := e.schemas.ResolveSchema(kind)
+	if err != nil {
+		return nil
+	}
+	object := common.SchemaDeclType(&openapi.Schema{Schema: s}, true)
+	if object == nil {
+		return nil
+	}
+	return &expression.Types{
+		Object: object.MaybeAssignTypeName(kind.Kind + "Estimated"),
+		Bound:  func(path []string) (uint64, bool) { return bound(s, path) },
+	}
 }
 
 // metadata are the bounds that the API sets on all objects.

@@ -3,7 +3,10 @@ package expressioncost
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/admissionregistration/v1"
@@ -127,10 +130,15 @@ func TestKindsOfRules(t *testing.T) {
 type schemas struct {
 	known map[string]*spec.Schema
 	asked int
+	// waits, when set, is what an answer waits for.
+	waits chan struct{}
 }
 
 func (s *schemas) ResolveSchema(kind schema.GroupVersionKind) (*spec.Schema, error) {
 	s.asked++
+	if s.waits != nil {
+		<-s.waits
+	}
 	if found, ok := s.known[kind.Kind]; ok {
 		return found, nil
 	}
@@ -178,6 +186,45 @@ func TestOf(t *testing.T) {
 	if list := New(s, mapper()).Of(&snapshot.Entry{Entry: &registration.Entry{}}); list != nil {
 		t.Errorf("of an entry that is no policy: %v", list)
 	}
+}
+
+// Many policies about one kind that come at once have its schema read once.
+func TestTypesAreMadeOnce(t *testing.T) {
+	s := &schemas{known: map[string]*spec.Schema{"Pod": {SchemaProps: spec.SchemaProps{Type: []string{"object"}}}}, waits: make(chan struct{})}
+	e, entry := New(s, mapper()), policyFor(t, "pods")
+	var begun, group sync.WaitGroup
+	for range 16 {
+		begun.Add(1)
+		group.Go(func() {
+			begun.Done()
+			e.Of(entry)
+		})
+	}
+	begun.Wait()
+	close(s.waits)
+	group.Wait()
+	if s.asked != 1 {
+		t.Errorf("16 policies at once ask for the schema %d times", s.asked)
+	}
+}
+
+// Types are dropped after a while: they take memory, and the schema may change.
+func TestTypesAreDropped(t *testing.T) {
+	entry := policyFor(t, "pods")
+	synctest.Test(t, func(t *testing.T) {
+		s := &schemas{known: map[string]*spec.Schema{"Pod": {SchemaProps: spec.SchemaProps{Type: []string{"object"}}}}}
+		e := New(s, mapper())
+		for want := 1; want <= 2; want++ {
+			if e.Of(entry); s.asked != want {
+				t.Errorf("the schema is asked for %d times, want %d", s.asked, want)
+			}
+			time.Sleep(remembered)
+			synctest.Wait()
+			if len(e.mu.types) != 0 {
+				t.Errorf("%d types are kept after %s", len(e.mu.types), remembered)
+			}
+		}
+	})
 }
 
 // policyFor compiles a policy for resources.

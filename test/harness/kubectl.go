@@ -25,7 +25,7 @@ func command(t testing.TB, input string, env []string, args ...string) Result {
 	t.Helper()
 	// It may have to be built, which is not the command's time.
 	binary := Binary(t)
-	cmd := exec.CommandContext(Context(t), binary, args...)
+	cmd := exec.CommandContext(contextFor(t, 1), binary, args...)
 	cmd.SysProcAttr = tied()
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = strings.NewReader(input)

@@ -85,7 +85,8 @@ func (a *Administrator) Write(t testing.TB, name string, content []byte) {
 // returns what it prints.
 func (a *Administrator) Follow(t testing.TB, section, with string) string {
 	t.Helper()
-	cmd := exec.CommandContext(Context(t), "sh", "-ec", a.Block(t, section, with))
+	block := a.Block(t, section, with)
+	cmd := exec.CommandContext(contextFor(t, strings.Count(block, "\n")+1), "sh", "-ec", block)
 	cmd.Dir, cmd.Env = a.Dir, a.env
 	out, err := cmd.CombinedOutput()
 	if err != nil {

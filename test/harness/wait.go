@@ -18,6 +18,13 @@ func Context(t testing.TB) context.Context {
 	return ctx
 }
 
+// contextFor returns a context in which so many commands run, each of which may start a server.
+func contextFor(t testing.TB, commands int) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(commands)*(StartTimeout+Patience))
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Eventually polls until the condition holds and fails the test, saying what was
 // waited for and the last error, when it does not within Patience.
 func Eventually(t testing.TB, what string, condition func() error) {

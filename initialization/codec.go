@@ -86,7 +86,12 @@ type form struct {
 // EncoderForVersion implements runtime.NegotiatedSerializer. The serializer below the conversion
 // to the version shows the field, since it gets objects as clients see them.
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
-	return c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: c.forms[e], kept: c.kept}, gv)
+	f := c.forms[e]
+	inner := c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: f}, gv)
+	if f.yaml || f.pretty || !f.text && !f.protobuf {
+		return inner
+	}
+	return &listEncoder{Encoder: inner, form: f, kept: c.kept, version: gv.Identifier()}
 }
 
 func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
@@ -96,7 +101,6 @@ func (c *codec) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) r
 type encoder struct {
 	inner runtime.Encoder
 	form  form
-	kept  *kept
 }
 
 func (e *encoder) Identifier() runtime.Identifier {
@@ -119,8 +123,8 @@ func (e *encoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory ru
 }
 
 func (e *encoder) encode(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
-	if done, err := e.encodeList(obj, w); done || err != nil {
-		return err
+	if c, ok := w.(*converted); ok {
+		return c.take(obj, e.inner)
 	}
 	plain := !Carries(obj)
 	if list, ok := obj.(*unstructured.UnstructuredList); ok && !plain && e.form.text {

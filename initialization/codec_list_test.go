@@ -4,16 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/apis/testapigroup"
+	"k8s.io/apimachinery/pkg/apis/testapigroup/install"
+	testv1 "k8s.io/apimachinery/pkg/apis/testapigroup/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -34,7 +39,12 @@ func (p *pieces) Write(data []byte) (int, error) {
 
 // serializerOf returns the serializer below the conversion to a version.
 func serializerOf(c runtime.NegotiatedSerializer, base runtime.Serializer) runtime.Encoder {
-	return &encoder{inner: base, form: c.(*codec).forms[base], kept: c.(*codec).kept}
+	f := c.(*codec).forms[base]
+	e := &encoder{inner: base, form: f}
+	if f.yaml {
+		return e
+	}
+	return &listEncoder{Encoder: e, form: f, kept: c.(*codec).kept}
 }
 
 // Lists are written item by item, also when an object in them is not initialized (S11.36):
@@ -194,6 +204,98 @@ func TestWhatWasKeptIsWhatIsListed(t *testing.T) {
 	}
 }
 
+// A list is what the library encodes, also when its objects are converted to a version first,
+// whatever was kept: only the objects that are not kept are converted.
+func TestListsThatAreConverted(t *testing.T) {
+	known := runtime.NewScheme()
+	install.Install(known)
+	metav1.AddToGroupVersion(known, testv1.SchemeGroupVersion)
+	base := Codecs(known)
+	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeYAML} {
+		t.Run(mediaType, func(t *testing.T) {
+			codec := NewStoredCodec(base)
+			info, _ := runtime.SerializerInfoForMediaType(base.SupportedMediaTypes(), mediaType)
+			all := carps(20, "1")
+			all.Continue, all.RemainingItemCount = "more", new(int64)
+			changed := carps(20, "1")
+			changed.Items[3].ResourceVersion, changed.Items[3].Spec.Hostname = "2", "changed"
+			changed.Items = append(changed.Items[1:], carps(25, "1").Items[20:]...)
+			for n, list := range []*testapigroup.CarpList{all, all, all, changed, changed, changed, {}, {Items: []testapigroup.Carp{}}, all} {
+				var want, got bytes.Buffer
+				for out, c := range map[*bytes.Buffer]runtime.NegotiatedSerializer{&want: base, &got: codec} {
+					if err := c.EncoderForVersion(info.Serializer, testv1.SchemeGroupVersion).Encode(list.DeepCopy(), out); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !bytes.Equal(want.Bytes(), got.Bytes()) {
+					t.Errorf("list %d: %s", n, cmp.Diff(want.String(), got.String()))
+				}
+			}
+		})
+	}
+}
+
+// carps returns objects in the version that the memory has, as a store has them.
+func carps(count int, version string) *testapigroup.CarpList {
+	list := &testapigroup.CarpList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}}
+	for i := range count {
+		list.Items = append(list.Items, testapigroup.Carp{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), UID: types.UID(fmt.Sprint("uid-", i)), ResourceVersion: version},
+			Spec:       testapigroup.CarpSpec{Hostname: fmt.Sprint("<", i, ">"), NodeSelector: map[string]string{"a": "b"}},
+		})
+	}
+	return list
+}
+
+// looking is a writer that looks at what is in memory when a list begins to be written.
+type looking struct {
+	bytes.Buffer
+	look func()
+}
+
+func (l *looking) Write(data []byte) (int, error) {
+	if l.Len() == 0 {
+		l.look()
+	}
+	return l.Buffer.Write(data)
+}
+
+// A list whose objects are all kept holds none of them while a client reads it.
+func TestAListThatIsWrittenHoldsNoObject(t *testing.T) {
+	known := runtime.NewScheme()
+	install.Install(known)
+	base := Codecs(known)
+	for _, mediaType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		t.Run(mediaType, func(t *testing.T) {
+			codec := NewStoredCodec(base)
+			info, _ := runtime.SerializerInfoForMediaType(base.SupportedMediaTypes(), mediaType)
+			var held weak.Pointer[testapigroup.Carp]
+			list := func() *testapigroup.CarpList {
+				list := carps(100, "1")
+				held = weak.Make(&list.Items[0])
+				return list
+			}
+			for range 2 {
+				if err := codec.EncoderForVersion(info.Serializer, testv1.SchemeGroupVersion).Encode(list(), &bytes.Buffer{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := &looking{look: func() {
+				goruntime.GC()
+				if held.Value() != nil {
+					t.Error("the objects are in memory while the list is written")
+				}
+			}}
+			if err := codec.EncoderForVersion(info.Serializer, testv1.SchemeGroupVersion).Encode(list(), w); err != nil {
+				t.Fatal(err)
+			}
+			if w.Len() == 0 {
+				t.Error("nothing was written")
+			}
+		})
+	}
+}
+
 // Kept objects go when no client lists them any more, and never take more than their bound.
 func TestWhatWasKeptGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +308,7 @@ func TestWhatWasKeptGoes(t *testing.T) {
 		}
 		list := func(from, count, size int) (known int) {
 			items, data := items(from, count)
-			room := k.recall(items, form{}, data)
+			room := k.recall(keptKind{}, items, data)
 			var fresh []int
 			for i := range data {
 				if data[i] != nil {
@@ -217,10 +319,10 @@ func TestWhatWasKeptGoes(t *testing.T) {
 			}
 			if room > 0 {
 				// Meanwhile, nobody else adds.
-				if again := k.recall(items, form{}, make([][]byte, count)); again > 0 {
+				if again := k.recall(keptKind{}, items, make([][]byte, count)); again > 0 {
 					t.Error("two lists add what they have at once")
 				}
-				k.keep(items, form{}, data, fresh)
+				k.keep(keptKind{}, items, data, fresh)
 			}
 			return known
 		}

@@ -30,10 +30,11 @@ type kept struct {
 	turn atomic.Int64
 }
 
-// keptKind is the key for one form of the objects of one version of a kind. Their Go type stands
-// for the version.
+// keptKind is the key for one form of the objects of a kind in one version. typ is their Go type
+// before the conversion to the version.
 type keptKind struct {
 	typ      reflect.Type
+	version  string
 	protobuf bool
 }
 
@@ -58,10 +59,6 @@ func (i *keptItem) size() int { return keptSize(i.data) }
 
 func keptSize(data []byte) int { return len(data) + 200 }
 
-func kindOf(items []runtime.Object, f form) keptKind {
-	return keptKind{reflect.TypeOf(items[0]), f.protobuf}
-}
-
 // identity returns the UID and the version of an item; ok reports whether they determine its
 // content. An item with a kind is not the stored object, but was made from it.
 func identity(item runtime.Object) (uid types.UID, version string, ok bool) {
@@ -72,14 +69,14 @@ func identity(item runtime.Object) (uid types.UID, version string, ok bool) {
 
 // recall sets data for the items that are kept, and returns for how many further bytes there is
 // room. If there is room, the caller must call keep.
-func (k *kept) recall(items []runtime.Object, f form, data [][]byte) (room int) {
+func (k *kept) recall(kind keptKind, items []runtime.Object, data [][]byte) (room int) {
 	if k == nil {
 		return 0
 	}
 	if _, _, ok := identity(items[0]); !ok {
 		return 0
 	}
-	kind, turn := kindOf(items, f), k.turn.Load()
+	turn := k.turn.Load()
 	k.mu.RLock()
 	known, room := k.kinds[kind], keptBytes-k.bytes
 	if known != nil {
@@ -122,11 +119,11 @@ func (k *kept) add(kind keptKind) {
 }
 
 // keep keeps the encoded form of the items whose indexes are in fresh.
-func (k *kept) keep(items []runtime.Object, f form, data [][]byte, fresh []int) {
+func (k *kept) keep(kind keptKind, items []runtime.Object, data [][]byte, fresh []int) {
 	turn := k.turn.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := k.kinds[kindOf(items, f)]
+	known := k.kinds[kind]
 	if known == nil {
 		// A sweep dropped the kind meanwhile.
 		return

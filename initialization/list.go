@@ -19,17 +19,148 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/engine/initializers"
 )
 
-// list is a list of typed objects that is written item by item. It takes the memory of its
-// largest object, and only objects that carry metadata.initializers cost more work.
-type list struct {
-	*encoder
+// listEncoder writes lists of typed objects item by item. A list takes the memory of its largest
+// object, and only objects that carry metadata.initializers cost more work.
+type listEncoder struct {
+	// Encoder converts objects to a version, and encodes them.
+	runtime.Encoder
+	form form
+	kept *kept
+	// version identifies the version.
+	version string
+}
+
+var _ runtime.EncoderWithAllocator = &listEncoder{}
+
+func (e *listEncoder) Encode(obj runtime.Object, w io.Writer) error {
+	return e.EncodeWithAllocator(obj, w, nil)
+}
+
+// EncodeWithAllocator implements runtime.EncoderWithAllocator.
+func (e *listEncoder) EncodeWithAllocator(obj runtime.Object, w io.Writer, memory runtime.MemoryAllocator) error {
+	// A list may be written for a long time, to a client that reads slowly. Nothing here may hold
+	// obj then: a list of 10,000 pods takes 12 MiB.
+	if l, err := e.list(obj); err != nil {
+		return err
+	} else if l != nil {
+		return l.write(w)
+	}
+	if inner, ok := e.Encoder.(runtime.EncoderWithAllocator); ok && memory != nil {
+		return inner.EncodeWithAllocator(obj, w, memory)
+	}
+	return e.Encoder.Encode(obj, w)
+}
+
+// list returns obj as a list that is ready to be written. It returns nil if obj is not a list of
+// typed objects, or has a form that it does not know. Only the objects that are not kept are
+// converted.
+func (e *listEncoder) list(obj runtime.Object) (*list, error) {
+	if _, ok := obj.(metav1.ListMetaAccessor); !ok || !meta.IsListType(obj) {
+		return nil, nil
+	}
+	items, err := meta.ExtractList(obj)
+	if err != nil || len(items) == 0 {
+		return nil, nil
+	}
+	if _, ok := items[0].(metav1.ObjectMetaAccessor); !ok {
+		return nil, nil
+	}
+	// The copy shares the items with obj, until SetList removes them from the copy.
+	copied := reflect.New(reflect.TypeOf(obj).Elem())
+	copied.Elem().Set(reflect.ValueOf(obj).Elem())
+	partial := copied.Interface().(runtime.Object)
+	if err := meta.SetList(partial, []runtime.Object{}); err != nil {
+		return nil, nil
+	}
+	l := &list{form: e.form, data: make([][]byte, len(items))}
+	kind := keptKind{reflect.TypeOf(items[0]), e.version, e.form.protobuf}
+	room := e.kept.recall(kind, items, l.data)
+	var fresh []int
+	if room > 0 {
+		defer func() { e.kept.keep(kind, items, l.data, fresh) }()
+	}
+	missing := missing(items, l.data)
+	if err := meta.SetList(partial, missing); err != nil {
+		return nil, err
+	}
+	var c converted
+	if err := e.Encoder.Encode(partial, &c); err != nil {
+		return nil, err
+	}
+	if len(c.items) != len(missing) || e.form.protobuf && !c.protobuf {
+		return nil, nil
+	}
+	frame := jsonFrame
+	if e.form.protobuf {
+		frame = protobufFrame
+	}
+	if start, _ := frame(c.empty.Bytes(), 0); start == nil {
+		return nil, nil
+	}
+	l.items = c.items
+	l.json = json.NewEncoder(&l.buf)
+	if fresh, err = l.prepare(room); err != nil {
+		return nil, err
+	}
+	l.start, l.end = frame(c.empty.Bytes(), l.size())
+	return l, nil
+}
+
+// missing returns the items without data.
+func missing(items []runtime.Object, data [][]byte) []runtime.Object {
+	missing := make([]runtime.Object, 0, len(items))
+	for i, item := range items {
+		if data[i] == nil {
+			missing = append(missing, item)
+		}
+	}
+	return missing
+}
+
+// converted takes a list in the version in which clients see it.
+type converted struct {
+	// items are those of the list, and empty is the list without them, encoded.
 	items []runtime.Object
-	// data has the items that were encoded before the list is written. sizes has the lengths of
-	// the other items, in protobuf.
+	empty bytes.Buffer
+	// protobuf reports whether the items can be encoded in protobuf.
+	protobuf bool
+}
+
+// Write implements io.Writer. The encoder that knows converted gives it a list instead.
+func (*converted) Write(data []byte) (int, error) {
+	return 0, fmt.Errorf("%d encoded bytes instead of a list", len(data))
+}
+
+func (c *converted) take(obj runtime.Object, inner runtime.Encoder) error {
+	items, err := meta.ExtractList(obj)
+	if err != nil {
+		return err
+	}
+	copied := reflect.New(reflect.TypeOf(obj).Elem())
+	copied.Elem().Set(reflect.ValueOf(obj).Elem())
+	empty := copied.Interface().(runtime.Object)
+	if err := meta.SetList(empty, []runtime.Object{}); err != nil {
+		return err
+	}
+	c.items, c.protobuf = items, true
+	if len(items) > 0 {
+		_, c.protobuf = items[0].(protobufItem)
+	}
+	return inner.Encode(empty, &c.empty)
+}
+
+// list is a list that is written item by item.
+type list struct {
+	form form
+	// data has the items that were encoded before the list is written. items are the others, in
+	// their order. sizes has their lengths, in protobuf.
 	data  [][]byte
+	items []runtime.Object
 	sizes []int
 	buf   bytes.Buffer
 	json  *json.Encoder
+	// start and end are what the items stand between.
+	start, end []byte
 }
 
 // buffers collect small writes: each write to the connection costs the same, whether it has one
@@ -38,90 +169,61 @@ var buffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, buffer
 
 const bufferSize = 32 << 10
 
-// encodeList writes a list of typed objects. It returns false and writes nothing if obj is not
-// such a list, or has a form that encodeList does not know.
-func (e *encoder) encodeList(obj runtime.Object, w io.Writer) (bool, error) {
-	if e.form.yaml || e.form.pretty || !e.form.text && !e.form.protobuf || !meta.IsListType(obj) {
-		return false, nil
-	}
-	items, err := meta.ExtractList(obj)
-	if err != nil || len(items) == 0 {
-		return false, nil
-	}
-	if _, ok := items[0].(metav1.ObjectMetaAccessor); !ok {
-		return false, nil
-	}
-	// The copy shares the items with obj, until SetList removes them from the copy.
-	copied := reflect.New(reflect.TypeOf(obj).Elem())
-	copied.Elem().Set(reflect.ValueOf(obj).Elem())
-	empty := copied.Interface().(runtime.Object)
-	if err := meta.SetList(empty, []runtime.Object{}); err != nil {
-		return false, nil
-	}
-	l := &list{encoder: e, items: items, data: make([][]byte, len(items))}
-	l.json = json.NewEncoder(&l.buf)
-	if e.form.protobuf {
-		if _, ok := items[0].(protobufItem); !ok {
-			return false, nil
-		}
-		l.sizes = make([]int, len(items))
-	}
-	if err := e.inner.Encode(empty, &l.buf); err != nil {
-		return false, err
-	}
-	whole := slices.Clone(l.buf.Bytes())
-	frame := jsonFrame
-	if e.form.protobuf {
-		frame = l.protobufFrame
-	}
-	if start, _ := frame(whole, 0); start == nil {
-		return false, nil
-	}
-	if err := l.prepare(); err != nil {
-		return false, err
-	}
-	total := 0
-	for i, size := range l.sizes {
-		total += protowire.SizeTag(protobufItems) + protowire.SizeBytes(max(size, len(l.data[i])))
-	}
-	start, end := frame(whole, total)
-	return true, l.write(w, start, end)
-}
-
-// prepare encodes the items that must be known before the first one is written.
-func (l *list) prepare() error {
-	room := l.kept.recall(l.items, l.form, l.data)
-	var fresh []int
-	if room > 0 {
-		defer func() { l.kept.keep(l.items, l.form, l.data, fresh) }()
-	}
-	for i, item := range l.items {
+// prepare encodes the items that must be known before the first one is written, and those that
+// there is room to keep. It returns the indexes of those that may be kept.
+func (l *list) prepare(room int) (fresh []int, err error) {
+	items := l.items
+	l.items = nil
+	next := 0
+	for i := range l.data {
 		if l.data[i] != nil {
 			continue
 		}
+		item := items[next]
+		next++
 		if room > 0 || l.form.protobuf && initializers.Has(item) {
 			data, err := l.encodeItem(item)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			l.data[i], fresh = slices.Clone(data), append(fresh, i)
 			room -= keptSize(data)
-		} else if l.form.protobuf {
-			l.sizes[i] = item.(protobufItem).Size()
+			continue
+		}
+		l.items = append(l.items, item)
+		if l.form.protobuf {
+			l.sizes = append(l.sizes, item.(protobufItem).Size())
 		}
 	}
-	return nil
+	return fresh, nil
+}
+
+// size returns how many bytes the items take in a list in protobuf; 0 in other forms.
+func (l *list) size() (total int) {
+	if !l.form.protobuf {
+		return 0
+	}
+	add := func(size int) { total += protowire.SizeTag(protobufItems) + protowire.SizeBytes(size) }
+	for _, data := range l.data {
+		if data != nil {
+			add(len(data))
+		}
+	}
+	for _, size := range l.sizes {
+		add(size)
+	}
+	return total
 }
 
 // write writes start, the items and end.
-func (l *list) write(w io.Writer, start, end []byte) error {
+func (l *list) write(w io.Writer) error {
 	// Upstream's writer of answers compresses long answers. If the first piece is not short, the
 	// writer takes it for the whole answer.
 	short := 1
 	if l.form.protobuf {
 		short = len(protobufPrefix)
 	}
-	if _, err := w.Write(start[:short]); err != nil {
+	if _, err := w.Write(l.start[:short]); err != nil {
 		return err
 	}
 	out := buffers.Get().(*bufio.Writer)
@@ -130,14 +232,15 @@ func (l *list) write(w io.Writer, start, end []byte) error {
 		out.Reset(nil)
 		buffers.Put(out)
 	}()
-	_, _ = out.Write(start[short:])
-	for i, item := range l.items {
-		data := l.data[i]
+	_, _ = out.Write(l.start[short:])
+	next := 0
+	for i, data := range l.data {
 		if data == nil {
 			var err error
-			if data, err = l.encodeItem(item); err != nil {
+			if data, err = l.encodeItem(l.items[next]); err != nil {
 				return err
 			}
+			next++
 		}
 		if l.form.protobuf {
 			head := protowire.AppendTag(out.AvailableBuffer(), protobufItems, protowire.BytesType)
@@ -149,7 +252,7 @@ func (l *list) write(w io.Writer, start, end []byte) error {
 			return err
 		}
 	}
-	_, _ = out.Write(end)
+	_, _ = out.Write(l.end)
 	return out.Flush()
 }
 
@@ -227,7 +330,7 @@ var protobufPrefix = []byte("k8s\x00")
 
 // protobufFrame is jsonFrame for protobuf. There, the message around the list has the length of
 // the list: items is the length that the items add.
-func (l *list) protobufFrame(whole []byte, items int) (start, end []byte) {
+func protobufFrame(whole []byte, items int) (start, end []byte) {
 	message, found := bytes.CutPrefix(whole, protobufPrefix)
 	if !found {
 		return nil, nil

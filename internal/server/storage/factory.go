@@ -278,7 +278,7 @@ func (f *Factory) decorate(
 			return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 		}
 		delegator := cacher.NewCacheDelegator(c, raw)
-		return &opened{Interface: delegator, raw: raw, filling: filling, past: &f.past, destroy: func() {
+		return &opened{Interface: delegator, raw: raw, cached: true, filling: filling, past: &f.past, destroy: func() {
 			filling.fail()
 			delegator.Stop()
 			c.Stop()

@@ -63,6 +63,8 @@ type opened struct {
 	destroy func()
 	// past bounds the watches that begin before the cache.
 	past *past
+	// cached reports whether there is a watch cache.
+	cached bool
 }
 
 // get opens the storage with its watch cache.
@@ -215,7 +217,13 @@ func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, 
 }
 
 func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
-	err := l.cached(ctx, func(o *opened) error { return o.GetList(ctx, key, opts, list) })
+	err := l.cached(ctx, func(o *opened) error {
+		opts, err := o.turn(ctx, key, opts, list)
+		if err != nil {
+			return err
+		}
+		return o.GetList(ctx, key, opts, list)
+	})
 	return explainRead(ctx, err)
 }
 

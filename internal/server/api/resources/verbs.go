@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/gatehouse-dev/gatehouse/initialization"
+	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
 
 // verb is an operation that a storage may have.
@@ -129,7 +130,18 @@ func (c *call) get() http.HandlerFunc {
 	return handlers.GetResource(g, c.Scope)
 }
 
-func (c *call) list() http.HandlerFunc { return c.listOrWatch(false) }
+func (c *call) list() http.HandlerFunc {
+	list := c.listOrWatch(false)
+	if c.Custom {
+		// The conversion of custom resources may wait for a webhook.
+		return list
+	}
+	return func(w http.ResponseWriter, req *http.Request) {
+		ctx, end := inflight.WithTurns(req.Context())
+		defer end()
+		list(AnsweringWith(w, func(http.Header) { end() }), req.WithContext(ctx))
+	}
+}
 
 func (c *call) watch() http.HandlerFunc { return c.listOrWatch(true) }
 

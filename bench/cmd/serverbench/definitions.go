@@ -229,14 +229,17 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	})
 }
 
-// cpu is the CPU time of a server and its etcd.
+// cpu is the CPU time of a server, its etcd and its helpers.
 func cpu(s *peer.Server) (time.Duration, error) {
-	sum, err := s.Process.CPU()
-	if err != nil || s.Etcd == nil {
-		return sum, err
+	var sum time.Duration
+	for _, p := range s.Processes() {
+		one, err := p.CPU()
+		if err != nil {
+			return 0, err
+		}
+		sum += one
 	}
-	etcd, err := s.Etcd.CPU()
-	return sum + etcd, err
+	return sum, nil
 }
 
 // memory reports the memory of a server and its etcd, in MiB.

@@ -41,10 +41,20 @@ func measureFor(ctx context.Context, s *peer.Server, n int, duration time.Durati
 
 // measureTurns has n clients take turns for a duration, after a warm-up.
 func measureTurns(ctx context.Context, s *peer.Server, n int, duration time.Duration, turn func(context.Context, *load.Client, int) error) (result, error) {
+	clients := make([]*load.Client, n)
+	for i := range clients {
+		clients[i] = load.NewClient(s)
+	}
+	defer closeAll(clients)
+	return measureClients(ctx, s, clients, duration, turn)
+}
+
+// measureClients has clients take turns for a duration, after a warm-up.
+func measureClients(ctx context.Context, s *peer.Server, clients []*load.Client, duration time.Duration, turn func(context.Context, *load.Client, int) error) (result, error) {
 	within := func(duration time.Duration) (result, error) {
 		return watched(ctx, s, func() ([]time.Duration, error) {
 			deadline := time.Now().Add(duration)
-			return load.Loop(ctx, s, n, func(ctx context.Context, c *load.Client, i int) (bool, error) {
+			return load.Turns(ctx, clients, func(ctx context.Context, c *load.Client, i int) (bool, error) {
 				if time.Now().After(deadline) {
 					return false, nil
 				}

@@ -3,8 +3,8 @@
 // small ConfigMaps are created in a second, with and without webhooks or, with
 // -policies, admission policies. With -definitions, it measures what many
 // CustomResourceDefinitions cost; with -operations, what a request of each kind costs;
-// with -scale, how both servers do as there is more of something. It prints a Markdown table of medians with the
-// smallest and largest value.
+// with -scale, how both servers do as there is more of something, until one fails. It prints Markdown tables of
+// medians with the smallest and largest value.
 //
 // In every round each server starts on empty data, is left idle, is loaded, and
 // starts a second time on what it stored; only one runs at a time. The servers'
@@ -71,7 +71,7 @@ func main() {
 	operations := flag.String("operations", "", "measure these kinds of requests, a `list`, and not webhooks and starts: all, or of "+operationNames())
 	flag.IntVar(&o.objects, "objects", 2500, "how many pods the operations work on")
 	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
-	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; a larger one is not tried after it")
+	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after one that takes longer, no larger one is tried")
 	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
 		if err := o.parseDefinitions(*numbers, *fields); err != nil {
@@ -162,7 +162,10 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	defer hook.Stop()
 
-	results := &report.Table{}
+	if o.scales != nil {
+		return o.runScales(ctx, b, hook, out, progress)
+	}
+	results := &report.Table{Ratio: o.operations != nil}
 	err = compare.Alternate(&o.Options, progress, o.servers, func(kind peer.Kind, dir string) error {
 		return o.round(ctx, b, kind, dir, hook, progress, results)
 	})
@@ -178,13 +181,6 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 	}
 	if o.operations != nil {
 		return o.Finish(out, "Operations compared with kube-apiserver", operationsExplained, table.String())
-	}
-	if o.scales != nil {
-		shown, err := o.draw(results)
-		if err != nil {
-			return err
-		}
-		return o.Finish(out, "Scale compared with kube-apiserver", scaleExplained+shown, table.String())
 	}
 	if o.definitions != nil {
 		return o.Finish(out, "Definitions compared with kube-apiserver", definitionsExplained, table.String())
@@ -212,9 +208,6 @@ func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, di
 			}
 		}
 		return nil
-	}
-	if o.scales != nil {
-		return o.scale(ctx, b, kind, dir, progress, r)
 	}
 	s, err := peer.Start(ctx, b, kind, dir)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,7 @@ const (
 
 // operationsExplained stands above the table.
 const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
-after the other to a server with its defaults. The CPU time is that of the server and of its etcd for one request. What the
+after the other to a server with its defaults. A ratio is that of the second server to the first. The CPU time is that of the server and of its etcd for one request. What the
 server allocates for one is that of its process, so that of etcd only where that is embedded. The load comes from the same
 machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
 for resource version 0, a consistent one for none.
@@ -142,9 +143,6 @@ func (o *options) parseOperations(operations, scales string) (err error) {
 	}
 	if o.operations != nil {
 		o.Section = "serverbench operations"
-	}
-	if o.scales != nil {
-		o.Section = "serverbench scale"
 	}
 	return nil
 }
@@ -378,6 +376,8 @@ func version(ctx context.Context, s *peer.Server) (string, error) {
 	return list.ResourceVersion, err
 }
 
+var errWatchEnded = errors.New("the server ended a watch")
+
 // watch watches ConfigMaps from a version on, until the context ends.
 func watch(ctx context.Context, c *load.Client, version string, to io.Writer) error {
 	defer c.Close()
@@ -385,7 +385,7 @@ func watch(ctx context.Context, c *load.Client, version string, to io.Writer) er
 	if ctx.Err() != nil {
 		return nil
 	}
-	return errors.Join(errors.New("a watch ended"), err)
+	return cmp.Or(err, errWatchEnded)
 }
 
 // mix measures the tail of creates while others list, watch, update, delete and wait for a

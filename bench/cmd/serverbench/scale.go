@@ -2,258 +2,397 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gatehouse-dev/gatehouse/bench/internal/compare"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/load"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/peer"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/pictures"
 	"github.com/gatehouse-dev/gatehouse/bench/internal/report"
 )
 
-// scaleExplained stands above the table.
-const scaleExplained = `Medians, with the smallest and largest value. Each server starts on empty data, and gets ten times as much of one thing in
-each step, until a step fails or takes longer than --patience; a dash says that it did. In each step, 16 clients create ConfigMaps.
-The memory and the CPU time are those of the server and of its etcd. A line of a picture ends where its server failed.
+// scaleExplained stands below what is said of one scale.
+const scaleExplained = `Each server starts on empty data. In each step there is more of it, until a step fails or takes longer than %s: a dash
+says that a size was not tried or has no such value. If nothing else is said, 16 clients create ConfigMaps in each step. The
+memory and the CPU time are those of the server and of its etcd. The load comes from the same machine. A ratio is that of the
+second server to the first. Where there are several rounds, the values are medians, with the smallest and largest value.
 
 `
 
 // scale is something of which there is more and more.
 type scale struct {
-	name, title string
-	sizes       []int
-	// grow makes what is missing, from one size to another.
+	// name is that of the flag, title says what there is more of, and explained how. one is the
+	// title of a single one.
+	name, title, one, explained string
+	sizes                       []int
+	// grow makes what is missing, from one size to another; nil if nothing is made.
 	grow func(ctx context.Context, g *growth, from, to int) error
-	// also measures more than creates.
-	also func(ctx context.Context, g *growth, add func(what, unit string, value float64)) error
+	// measure measures a size; nil means creates alone.
+	measure func(ctx context.Context, g *growth, size int) error
+	// made says what grow does; empty means "made".
+	made string
+	// drawn are the measures that the picture shows; nil means those of creates.
+	drawn []measured
+	// shared is set for servers that share an etcd, which is not embedded then; controllers
+	// if kube-apiserver needs those of a kube-controller-manager.
+	shared, controllers bool
 }
+
+// measured is a measure and its unit.
+type measured struct{ what, unit string }
+
+// ofCreates are the measures of creates.
+var ofCreates = []measured{{"creates", "/s"}, {"CPU for a create", "us"}, {"memory", "MiB"}}
 
 // growth is a server on which something grows.
 type growth struct {
 	*peer.Server
-	restart func() error
+	// kind is that of the column; the server may be of another one.
+	kind     peer.Kind
+	options  *options
+	scale    scale
+	binaries peer.Binaries
+	dir      string
+	hook     *peer.Webhook
+	table    *report.Table
+	// size is the present one.
+	size int
+	// done of count things are made, or gone, in a step.
+	done  atomic.Int64
+	count int
+	// others share the etcd of the server.
+	others []*peer.Server
+	// sent counts what watchers were sent.
+	sent [][]lines
+	// ended counts the watches that the server ended.
+	ended atomic.Int64
+	// named and deleted are how many namespaces were made, and deleted last; first is the number
+	// of the first one that the present step made.
+	named, deleted, first int
 	// group has what lasts until the server is stopped; its context is lasting.
 	group   *errgroup.Group
 	lasting context.Context
-}
-
-var allScales = []scale{
-	{"objects", "ConfigMaps", []int{1000, 10_000, 100_000, 300_000}, growObjects, listAndRestart},
-	{"watchers", "watchers of ConfigMaps", []int{10, 100, 1000, 5000}, growWatchers, nil},
-	{"connections", "idle connections", []int{10, 100, 1000, 10_000}, growConnections, nil},
-	{"webhooks", "webhooks that do not match", []int{100, 1000, 10_000, 100_000}, growWebhooks, nil},
-	{"policies", "policies that do not match", []int{10, 100, 1000, 10_000}, growPolicies, nil},
 }
 
 func scaleNames() string { return joinNames(allScales, func(s scale) string { return s.name }) }
 
 // row names the row of a measure at a size.
 func (sc scale) row(size int, what string) string {
-	return fmt.Sprintf("%d %s: %s", size, sc.title, what)
+	title := sc.title
+	if size == 1 && sc.one != "" {
+		title = sc.one
+	}
+	return fmt.Sprintf("%s %s: %s", thousands(size), title, what)
 }
 
-// scalePictures are the measures that pictures show of every scale.
-var scalePictures = []struct{ what, unit string }{{"creates", "/s"}, {"CPU for a create", "us"}, {"memory", "MiB"}}
+// thousands writes a number with commas between thousands.
+func thousands(n int) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
 
-// objectPictures are those of objects.
-var objectPictures = []struct{ what, unit string }{{"list, consistent", "s"}, {"list as a watch", "s"}, {"ready after a restart", "s"}}
+// runScales measures one scale after the other, and writes a section of the report for each as
+// soon as it is measured.
+func (o *options) runScales(ctx context.Context, b peer.Binaries, hook *peer.Webhook, out, progress io.Writer) error {
+	columns := make([]string, len(o.servers))
+	for i, kind := range o.servers {
+		columns[i] = string(kind)
+	}
+	for _, sc := range o.scales {
+		fmt.Fprintf(progress, "%s: %s\n", time.Now().Format(time.TimeOnly), sc.title)
+		results := &report.Table{Ratio: true}
+		err := compare.Alternate(&o.Options, progress, o.servers, func(kind peer.Kind, dir string) error {
+			return o.scaleOne(ctx, b, kind, dir, sc, hook, progress, results)
+		})
+		var table strings.Builder
+		results.Print(&table, columns)
+		if err != nil {
+			fmt.Fprint(out, table.String())
+			return fmt.Errorf("%s: %w", sc.title, err)
+		}
+		shown, err := o.draw(sc, results)
+		if err != nil {
+			return err
+		}
+		title := "More and more " + sc.title
+		fmt.Fprintf(out, "\n%s\n\n", title)
+		o.Section = "serverbench scale " + sc.name
+		explained := sc.explained + "\n\n" + fmt.Sprintf(scaleExplained, o.patience) + shown
+		if err := o.Finish(out, title, explained, table.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// draw writes a picture of each scale next to the report, and returns the Markdown that shows
-// these pictures.
-func (o *options) draw(r *report.Table) (string, error) {
+// draw writes a picture of a scale next to the report, and returns the Markdown that shows it.
+func (o *options) draw(sc scale, r *report.Table) (string, error) {
 	if o.Report == "" {
 		return "", nil
 	}
 	const dir = "benchmarks"
-	var shown strings.Builder
-	for _, sc := range o.scales {
-		measures := scalePictures
-		if sc.also != nil {
-			measures = slices.Concat(measures, objectPictures)
-		}
-		var panels []pictures.Panel
-		for _, m := range measures {
-			p := pictures.Panel{Title: fmt.Sprintf("%s (%s)", m.what, m.unit), Sizes: sc.title}
-			for _, kind := range o.servers {
-				line := pictures.Line{Name: string(kind)}
-				for _, size := range sc.sizes {
-					if v, ok := r.Median(sc.row(size, m.what), string(kind)); ok {
-						line.Points = append(line.Points, pictures.Point{Size: float64(size), Value: v})
-					}
-				}
-				p.Lines = append(p.Lines, line)
-			}
-			panels = append(panels, p)
-		}
-		name := fmt.Sprintf("scale-%s.svg", sc.name)
-		if err := pictures.Write(filepath.Join(filepath.Dir(o.Report), dir, name), panels); err != nil {
-			return "", err
-		}
-		fmt.Fprintf(&shown, "![Creates and memory of the servers with more and more %s, as in the table](%s/%s)\n\n", sc.title, dir, name)
+	measures := sc.drawn
+	if measures == nil {
+		measures = ofCreates
 	}
-	return shown.String(), nil
+	var panels []pictures.Panel
+	var titles []string
+	for _, m := range measures {
+		p := pictures.Panel{Title: fmt.Sprintf("%s (%s)", m.what, m.unit), Sizes: sc.title}
+		for _, kind := range o.servers {
+			line := pictures.Line{Name: string(kind)}
+			for _, size := range sc.sizes {
+				// A logarithmic scale has no place for nothing.
+				if v, ok := r.Median(sc.row(size, m.what), string(kind)); ok && v > 0 {
+					line.Points = append(line.Points, pictures.Point{Size: float64(size), Value: v})
+				}
+			}
+			p.Lines = append(p.Lines, line)
+		}
+		panels = append(panels, p)
+		titles = append(titles, m.what)
+	}
+	name := fmt.Sprintf("scale-%s.svg", sc.name)
+	if err := pictures.Write(filepath.Join(filepath.Dir(o.Report), dir, name), panels); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("![With more and more %s, as in the table: %s](%s/%s)\n\n", sc.title, strings.Join(titles, ", "), dir, name), nil
 }
 
-// scale measures a server with more and more of each thing.
-func (o *options) scale(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, progress io.Writer, r *report.Table) error {
-	for _, sc := range o.scales {
-		if err := o.scaleOne(ctx, b, kind, filepath.Join(dir, sc.name), sc, progress, r); err != nil {
-			return fmt.Errorf("%s: %w", sc.title, err)
+// scaleOne measures all sizes of a scale on a server. A server that fails is a result; the error
+// is that of the context.
+func (o *options) scaleOne(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, sc scale, hook *peer.Webhook, progress io.Writer, r *report.Table) error {
+	lasting, end := context.WithCancel(ctx)
+	g := &growth{kind: kind, options: o, scale: sc, binaries: b, dir: dir, hook: hook, table: r}
+	g.group, g.lasting = errgroup.WithContext(lasting)
+	failed := func(size int, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		text := outcome(err)
+		fmt.Fprintf(progress, "%s, %s %s: failed: %s\n", kind, thousands(size), sc.title, text)
+		r.Say(sc.row(size, "outcome"), string(kind), "failed: "+text)
+		return nil
+	}
+	if err := g.start(ctx); err != nil {
+		end()
+		return failed(sc.sizes[0], errors.Join(err, g.Stop()))
+	}
+	from := 0
+	var err error
+	for _, to := range sc.sizes {
+		r.Reserve(sc.row(to, "outcome"))
+		began := time.Now()
+		if err = o.step(ctx, g, sc, from, to); err != nil {
+			err = failed(to, err)
+			break
+		}
+		from = to
+		r.Say(sc.row(to, "outcome"), string(kind), report.Passed)
+		fmt.Fprintf(progress, "%s, %s %s: %s\n", kind, thousands(to), sc.title, time.Since(began).Round(time.Second/10))
+	}
+	end()
+	_ = g.group.Wait()
+	if stopped := g.Stop(); stopped != nil && err == nil {
+		return failed(max(from, sc.sizes[0]), stopped)
+	}
+	return err
+}
+
+// start starts the server, and what it needs for the scale.
+func (g *growth) start(ctx context.Context) (err error) {
+	kind := g.kind
+	if g.scale.shared && kind == peer.GatehouseEmbedded {
+		kind = peer.Gatehouse
+	}
+	if g.Server, err = peer.Start(ctx, g.binaries, kind, g.dir); err != nil {
+		g.Server = &peer.Server{}
+		return err
+	}
+	if g.scale.controllers && kind == peer.KubeAPIServer {
+		path, err := peer.BuildControllerManager(ctx, g.options.Module, g.options.Binaries)
+		if err != nil {
+			return err
+		}
+		return g.StartNamespaceControllers(path, g.dir)
 	}
 	return nil
 }
 
-func (o *options) scaleOne(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, sc scale, progress io.Writer, r *report.Table) (err error) {
-	s, err := peer.Start(ctx, b, kind, dir)
+// restart starts the server anew.
+func (g *growth) restart(ctx context.Context) error {
+	err := g.Stop()
+	g.Server = &peer.Server{}
 	if err != nil {
 		return err
 	}
-	lasting, end := context.WithCancel(ctx)
-	g := &growth{Server: s}
-	g.group, g.lasting = errgroup.WithContext(lasting)
-	g.restart = func() error {
-		if err := g.Stop(); err != nil {
-			return err
-		}
-		s, err := peer.Start(ctx, b, kind, dir)
-		if err == nil {
-			g.Server = s
-		}
-		return err
+	return g.start(ctx)
+}
+
+// mostText is how much of an error a cell of a table has.
+const mostText = 400
+
+// outcome describes an error in a cell of a table.
+func outcome(err error) string {
+	var refused *load.Refused
+	text := err.Error()
+	if errors.As(err, &refused) && refused.Message != "" {
+		text = strings.TrimSpace(fmt.Sprint(refused.Code, " ", refused.Reason)) + ": " + refused.Message
 	}
-	defer func() {
-		end()
-		_ = g.group.Wait()
-		err = errors.Join(err, g.Stop())
-	}()
-	from := 0
-	for _, to := range sc.sizes {
-		if err := o.step(ctx, g, sc, from, to, r); ctx.Err() != nil {
-			return context.Cause(ctx)
-		} else if err != nil {
-			// A server that fails here is a result.
-			fmt.Fprintf(progress, "%s, %d %s: %v\n", kind, to, sc.title, err)
-			return nil
-		}
-		from = to
+	text = strings.NewReplacer("|", "/", "\n", " ", "<", "(", ">", ")").Replace(strings.TrimSpace(text))
+	if len(text) > mostText {
+		text = text[:mostText] + "..."
 	}
-	return nil
+	return text
 }
 
 // step measures one size.
-func (o *options) step(ctx context.Context, g *growth, sc scale, from, to int, r *report.Table) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.patience, fmt.Errorf("it takes longer than %s", o.patience))
-	defer cancel()
-	add := func(what, unit string, value float64) {
-		r.Add(sc.row(to, what), unit, string(g.Kind), value)
+func (o *options) step(ctx context.Context, g *growth, sc scale, from, to int) error {
+	step, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(o.patience, func() { cancel(fmt.Errorf("it takes longer than %s", o.patience)) })
+	defer timer.Stop()
+	watching, processes := make(chan struct{}), g.Processes()
+	go func() {
+		defer close(watching)
+		bound(step, processes, cancel)
+	}()
+	err := o.tryStep(step, g, sc, from, to)
+	if cause := context.Cause(step); err != nil && cause != nil {
+		err = cause
 	}
-	began := time.Now()
-	if err := sc.grow(ctx, g, from, to); err != nil {
+	if err != nil && ctx.Err() == nil && g.count > 0 {
+		err = fmt.Errorf("%w (after %s of %s)", err, thousands(int(g.done.Load())), thousands(g.count))
+	}
+	cancel(nil)
+	<-watching
+	return err
+}
+
+// bound ends a step when one of the processes takes more than half of the memory of the machine.
+func bound(ctx context.Context, processes []*peer.Process, cancel context.CancelCauseFunc) {
+	most, err := report.Memory()
+	if err != nil {
+		cancel(err)
+		return
+	}
+	most /= 2
+	tick := time.NewTicker(time.Second / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range processes {
+			// A process that was stopped has none.
+			if used, err := p.RSS(); err == nil && used > most {
+				cancel(fmt.Errorf("it takes more than %d GiB of memory", most>>30))
+				return
+			}
+		}
+	}
+}
+
+func (o *options) tryStep(ctx context.Context, g *growth, sc scale, from, to int) error {
+	g.size, g.count = to, 0
+	g.done.Store(0)
+	if sc.grow != nil {
+		began := time.Now()
+		if err := sc.grow(ctx, g, from, to); err != nil {
+			return err
+		}
+		if to-from > 1 {
+			g.add(cmp.Or(sc.made, "made"), "/s", float64(to-from)/time.Since(began).Seconds())
+		}
+	}
+	g.count = 0
+	if sc.measure != nil {
+		return sc.measure(ctx, g, to)
+	}
+	return g.creates(ctx)
+}
+
+// add adds a value of the present size.
+func (g *growth) add(what, unit string, value float64) {
+	g.table.Add(g.scale.row(g.size, what), unit, string(g.kind), value)
+}
+
+// creates measures creates of ConfigMaps.
+func (g *growth) creates(ctx context.Context) error {
+	return g.requests(ctx, operators, load.ConfigMap.Create)
+}
+
+// requests measures creates by a number of clients.
+func (g *growth) requests(ctx context.Context, clients int, request func() load.Request) error {
+	connected, err := g.connect(ctx, clients)
+	defer closeAll(connected)
+	if err != nil {
 		return err
 	}
-	add("made", "/s", float64(to-from)/time.Since(began).Seconds())
-	res, err := measure(ctx, g.Server, load.ConfigMap, operators, o.duration)
+	res, err := measureClients(ctx, g.Server, connected, g.options.duration, func(ctx context.Context, c *load.Client, _ int) error {
+		return c.Do(ctx, request(), io.Discard)
+	})
 	if err != nil {
 		return err
 	}
 	if g.lasting.Err() != nil {
 		return g.group.Wait()
 	}
-	add("creates", "/s", res.rate)
-	add("CPU for a create", "us", float64(res.all)/1e3)
-	if err := memory(g.Server, func(what string, value float64) {
-		if what == "memory" {
-			add(what, "MiB", value)
-		}
-	}); err != nil || sc.also == nil {
-		return err
-	}
-	return sc.also(ctx, g, add)
+	g.add("creates", "/s", res.rate)
+	g.add("CPU for a create", "us", float64(res.all)/1e3)
+	return g.memory()
 }
 
-func growObjects(ctx context.Context, g *growth, from, to int) error {
-	_, err := load.Run(ctx, g.Server, operators, numbered(to-from, func(int) load.Request { return load.ConfigMap.Create() }))
+func (g *growth) memory() error {
+	sum, err := g.Memory()
+	if err == nil {
+		g.add("memory", "MiB", float64(sum)/(1<<20))
+	}
 	return err
 }
 
-// listAndRestart lists all ConfigMaps, opens a watch that is sent them, and starts the server anew.
-func listAndRestart(ctx context.Context, g *growth, add func(what, unit string, value float64)) error {
-	const path = "/api/v1/configmaps"
-	for _, of := range []struct{ what, query string }{
-		{"list, cached", "?resourceVersion=0"},
-		{"list, consistent", ""},
-		{"list as a watch", "?watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=300"},
-	} {
-		c := load.NewClient(g.Server)
-		began := time.Now()
-		var end initialEvents
-		err := c.Do(ctx, load.Request{Path: path + of.query}, &end)
-		c.Close()
-		if err != nil && !end.seen {
-			return err
+// make makes so many requests, and counts those that are answered.
+func (g *growth) make(ctx context.Context, count int, request func(i int) load.Request) error {
+	g.done.Store(0)
+	g.count = count
+	next := numbered(count, request)
+	_, err := load.Loop(ctx, g.Server, operators, func(ctx context.Context, c *load.Client, _ int) (bool, error) {
+		r, more := next()
+		if !more {
+			return false, nil
 		}
-		add(of.what, "s", time.Since(began).Seconds())
-	}
-	if err := g.restart(); err != nil {
-		return err
-	}
-	add("ready after a restart", "s", g.Ready.Seconds())
-	return nil
-}
-
-// initialEvents is a writer that fails when it was sent all that a watch begins with.
-type initialEvents struct {
-	tail []byte
-	seen bool
-}
-
-func (e *initialEvents) Write(data []byte) (int, error) {
-	mark := []byte("k8s.io/initial-events-end")
-	e.tail = append(e.tail, data...)
-	if bytes.Contains(e.tail, mark) {
-		e.seen = true
-		return 0, errors.New("all was sent")
-	}
-	e.tail = append(e.tail[:0], e.tail[max(0, len(e.tail)-len(mark)):]...)
-	return len(data), nil
-}
-
-func growWatchers(ctx context.Context, g *growth, from, to int) error {
-	sent := make([]lines, to-from)
-	version, err := version(ctx, g.Server)
-	if err != nil {
-		return err
-	}
-	clients, err := g.connect(ctx, to-from)
-	if err != nil {
-		return err
-	}
-	for i, c := range clients {
-		g.group.Go(func() error { return watch(g.lasting, c, version, &sent[i]) })
-	}
-	if err := load.CreateOne(ctx, g.Server); err != nil {
-		return err
-	}
-	return awaitLines(ctx, g.lasting, g.group, sent, 1)
-}
-
-// growConnections opens connections that stay open.
-func growConnections(ctx context.Context, g *growth, from, to int) error {
-	clients, err := g.connect(ctx, to-from)
-	for _, c := range clients {
-		g.group.Go(func() error { <-g.lasting.Done(); c.Close(); return nil })
-	}
+		err := c.Do(ctx, r, io.Discard)
+		if err == nil {
+			g.done.Add(1)
+		}
+		return true, err
+	})
 	return err
+}
+
+// get returns an answer.
+func (g *growth) get(ctx context.Context, r load.Request) (string, error) {
+	c := load.NewClient(g.Server)
+	defer c.Close()
+	var answer bytes.Buffer
+	err := c.Do(ctx, r, &answer)
+	return answer.String(), err
 }
 
 // connect opens connections, some at a time: a server waits two seconds for what a client says
@@ -268,29 +407,18 @@ func (g *growth) connect(ctx context.Context, count int) ([]*load.Client, error)
 	})
 }
 
-func growWebhooks(ctx context.Context, g *growth, from, to int) error {
-	_, err := load.Run(ctx, g.Server, operators, numbered((to-from)/perConfiguration, func(i int) load.Request {
-		hooks := make([]string, perConfiguration)
-		for n := range hooks {
-			hooks[n] = fmt.Sprintf(`{"name":"n%d.bench.gatehouse.dev","clientConfig":{"url":"https://127.0.0.1:9/"},"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"]}],"sideEffects":"None","admissionReviewVersions":["v1"]}`, n)
-		}
-		return registration("validatingwebhookconfigurations", fmt.Sprintf(`"kind":"ValidatingWebhookConfiguration","metadata":{"name":"bench-%d"},"webhooks":[%s]`, from/perConfiguration+i, strings.Join(hooks, ",")))
-	}))
-	return err
+func closeAll(clients []*load.Client) {
+	for _, c := range clients {
+		c.Close()
+	}
 }
 
-func growPolicies(ctx context.Context, g *growth, from, to int) error {
-	_, err := load.Run(ctx, g.Server, operators, numbered(2*(to-from), func(i int) load.Request {
-		n := from + i/2
-		if i%2 == 1 {
-			return registration("validatingadmissionpolicybindings", fmt.Sprintf(`"kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"bench-%[1]d"},"spec":{"policyName":"bench-%[1]d","validationActions":["Deny"]}`, n))
-		}
-		return registration("validatingadmissionpolicies", fmt.Sprintf(`"kind":"ValidatingAdmissionPolicy","metadata":{"name":"bench-%[1]d"},"spec":{"matchConstraints":{"resourceRules":[{"operations":["CREATE"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"]}]},"validations":[{"expression":"object.spec.replicas <= %[1]d"}]}`, n))
-	}))
-	return err
-}
-
-// registration is the creation of one.
-func registration(resource, content string) load.Request {
-	return load.Request{Method: http.MethodPost, Path: "/apis/admissionregistration.k8s.io/v1/" + resource, Body: `{"apiVersion":"admissionregistration.k8s.io/v1",` + content + "}"}
+// waitFor waits for a time, or until the context ends.
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -79,12 +80,21 @@ func Run(ctx context.Context, s *peer.Server, n int, next func() (Request, bool)
 // Loop has n clients, each with a connection of its own, call a function with its number
 // until that reports false. It returns how long each other call took.
 func Loop(ctx context.Context, s *peer.Server, n int, turn func(ctx context.Context, c *Client, i int) (bool, error)) ([]time.Duration, error) {
-	all := make([][]time.Duration, n)
+	clients := make([]*Client, n)
+	for i := range clients {
+		clients[i] = NewClient(s)
+		defer clients[i].Close()
+	}
+	return Turns(ctx, clients, turn)
+}
+
+// Turns has each client call a function with its number until that reports false. It returns how
+// long each other call took.
+func Turns(ctx context.Context, clients []*Client, turn func(ctx context.Context, c *Client, i int) (bool, error)) ([]time.Duration, error) {
+	all := make([][]time.Duration, len(clients))
 	group, ctx := errgroup.WithContext(ctx)
-	for i := range n {
+	for i, c := range clients {
 		group.Go(func() error {
-			c := NewClient(s)
-			defer c.Close()
 			for {
 				began := time.Now()
 				if more, err := turn(ctx, c, i); !more || err != nil {
@@ -125,8 +135,10 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Refused is the error of an answer without a 2xx status.
 type Refused struct {
-	// Code is the status.
-	Code int
+	// Code is the status; Reason and Message are those of the answer, empty if it has none.
+	Code            int
+	Reason, Message string
+
 	text string
 }
 
@@ -155,8 +167,10 @@ func (c *Client) Do(ctx context.Context, r Request, answer io.Writer) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-		return &Refused{Code: resp.StatusCode, text: fmt.Sprintf("%s %s: %s: %s", req.Method, r.Path, resp.Status, text)}
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		var status struct{ Reason, Message string }
+		_ = json.Unmarshal(text, &status)
+		return &Refused{Code: resp.StatusCode, Reason: status.Reason, Message: status.Message, text: fmt.Sprintf("%s %s: %s: %.4096s", req.Method, r.Path, resp.Status, text)}
 	}
 	if _, err = io.Copy(answer, resp.Body); err != nil {
 		return fmt.Errorf("%s %s: %w", req.Method, r.Path, err)

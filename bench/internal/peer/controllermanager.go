@@ -37,6 +37,25 @@ func StartControllerManager(path string, s *Server, dir string, flags ...string)
 	}, flags...)...)
 }
 
+// StartNamespaceControllers starts a kube-controller-manager next to a kube-apiserver, as one of
+// its helpers, with the controllers of namespaces: they empty a namespace that is deleted, and make
+// its service account and its ConfigMap. dir is that of the server.
+func (s *Server) StartNamespaceControllers(path, dir string) error {
+	kubeconfig, err := s.WriteKubeconfig(dir)
+	if err != nil {
+		return err
+	}
+	p, err := launch(dir, path, nil,
+		"--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
+		"--controllers=namespace-controller,serviceaccount-controller,root-ca-certificate-publisher-controller",
+		"--root-ca-file="+filepath.Join(dir, "tls.crt"), "--leader-elect=false", "--secure-port=0", "--cert-dir="+dir,
+	)
+	if err == nil {
+		s.Helpers = append(s.Helpers, p)
+	}
+	return err
+}
+
 // Log returns what the process has written to standard error.
 func (p *Process) Log() (string, error) {
 	data, err := os.ReadFile(p.log)

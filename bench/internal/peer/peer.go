@@ -58,6 +58,8 @@ type Server struct {
 	// server's.
 	Process *Process
 	Etcd    *Process
+	// Helpers are other processes that belong to the server. They are stopped before it.
+	Helpers []*Process
 	// etcdURL is where the etcd is, empty if it is embedded.
 	etcdURL string
 	// flags are more of them, for the server.
@@ -210,13 +212,29 @@ func (s *Server) RSS() (server, etcd int64, err error) {
 	return server, etcd, err
 }
 
-// Stop ends the server and then its etcd.
+// Processes are the helpers, the server and its etcd.
+func (s *Server) Processes() []*Process {
+	return slices.DeleteFunc(append(slices.Clone(s.Helpers), s.Process, s.Etcd), func(p *Process) bool { return p == nil })
+}
+
+// Memory returns the resident memory of all processes, in bytes.
+func (s *Server) Memory() (int64, error) {
+	var sum int64
+	for _, p := range s.Processes() {
+		one, err := p.RSS()
+		if err != nil {
+			return 0, err
+		}
+		sum += one
+	}
+	return sum, nil
+}
+
+// Stop ends the helpers, the server and then its etcd.
 func (s *Server) Stop() error {
 	var errs []error
-	for _, p := range []*Process{s.Process, s.Etcd} {
-		if p != nil {
-			errs = append(errs, p.Stop())
-		}
+	for _, p := range s.Processes() {
+		errs = append(errs, p.Stop())
 	}
 	return errors.Join(errs...)
 }

@@ -67,9 +67,12 @@ func Write(path string, panels []Panel) error {
 		}
 	}
 	canvas := vgsvg.New(columns*width, vg.Length(rows)*height)
+	// A page in dark has the picture on white, too, with the space between the panels.
+	whole := draw.New(canvas)
+	whole.FillPolygon(color.White, []vg.Point{whole.Min, {X: whole.Max.X, Y: whole.Min.Y}, whole.Max, {X: whole.Min.X, Y: whole.Max.Y}})
 	pad := vg.Points(8)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 2 * pad, PadY: 2 * pad, PadTop: pad, PadBottom: pad, PadLeft: pad, PadRight: 2 * pad}
-	for r, row := range plot.Align(plots, tiles, draw.New(canvas)) {
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 4 * pad, PadY: 2 * pad, PadTop: pad, PadBottom: pad, PadLeft: pad, PadRight: 3 * pad}
+	for r, row := range plot.Align(plots, tiles, whole) {
 		for c, tile := range row {
 			if plots[r][c] != nil {
 				plots[r][c].Draw(tile)
@@ -130,7 +133,9 @@ func (p Panel) draw() (*plot.Plot, error) {
 	}
 	// There is room for the legend above the lines.
 	drawn.Y.Min, drawn.Y.Max = low/1.5, high*math.Pow(1.5*high/low, .35)*1.5
-	drawn.X.Max = max(drawn.X.Max, drawn.X.Min*10)
+	if drawn.X.Max == drawn.X.Min {
+		drawn.X.Max *= 10
+	}
 	return drawn, nil
 }
 

@@ -58,7 +58,7 @@ func Machine() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	memory, err := field("/proc/meminfo", "MemTotal")
+	memory, err := Memory()
 	if err != nil {
 		return "", err
 	}
@@ -66,12 +66,21 @@ func Machine() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var kib int64
-	if _, err := fmt.Sscanf(memory, "%d kB", &kib); err != nil {
-		return "", fmt.Errorf("memory %q: %w", memory, err)
-	}
 	return fmt.Sprintf("%d cores of %s, %d GiB of memory, Linux %s, %s",
-		runtime.NumCPU(), cpu, kib>>20, strings.TrimSpace(string(kernel)), runtime.Version()), nil
+		runtime.NumCPU(), cpu, memory>>30, strings.TrimSpace(string(kernel)), runtime.Version()), nil
+}
+
+// Memory is how much memory this machine has, in bytes.
+func Memory() (int64, error) {
+	text, err := field("/proc/meminfo", "MemTotal")
+	if err != nil {
+		return 0, err
+	}
+	var kib int64
+	if _, err := fmt.Sscanf(text, "%d kB", &kib); err != nil {
+		return 0, fmt.Errorf("memory %q: %w", text, err)
+	}
+	return kib << 10, nil
 }
 
 func field(path, name string) (string, error) {

@@ -10,23 +10,61 @@ import (
 // Table has the values that were measured, a row for each measure and a column for each
 // of the things compared.
 type Table struct {
+	// Ratio adds a column with the ratio of the second to the first, if there are two.
+	Ratio bool
+
 	rows []*row
 }
+
+// Passed is what Say says of a step that passed. A row of which nothing else is said is not
+// printed.
+const Passed = "passed"
 
 // row is one line of the table.
 type row struct {
 	name, unit string
 	values     map[string][]float64
+	texts      map[string][]string
 }
 
 // Add adds a value to a row, below the rows there are if it is new.
 func (t *Table) Add(name, unit, column string, value float64) {
+	r := t.row(name)
+	r.unit = unit
+	r.values[column] = append(r.values[column], value)
+}
+
+// Say adds a text to a row that has texts. Each text is printed once.
+func (t *Table) Say(name, column, text string) {
+	r := t.row(name)
+	if !slices.Contains(r.texts[column], text) {
+		r.texts[column] = append(r.texts[column], text)
+	}
+}
+
+// Reserve gives a row its place, if it is new. It is printed when it has something.
+func (t *Table) Reserve(name string) { t.row(name) }
+
+func (t *Table) row(name string) *row {
 	i := slices.IndexFunc(t.rows, func(r *row) bool { return r.name == name })
 	if i < 0 {
 		i = len(t.rows)
-		t.rows = append(t.rows, &row{name, unit, map[string][]float64{}})
+		t.rows = append(t.rows, &row{name: name, values: map[string][]float64{}, texts: map[string][]string{}})
 	}
-	t.rows[i].values[column] = append(t.rows[i].values[column], value)
+	return t.rows[i]
+}
+
+// says reports whether there is something to print.
+func (r *row) says() bool {
+	if len(r.values) > 0 {
+		return true
+	}
+	for _, texts := range r.texts {
+		if !slices.Equal(texts, []string{Passed}) {
+			return true
+		}
+	}
+	return false
 }
 
 // Median is the median of a row's values in a column; ok is false when there are none.
@@ -44,14 +82,46 @@ func (t *Table) Print(w io.Writer, columns []string) {
 	for _, column := range columns {
 		fmt.Fprintf(w, " %s |", column)
 	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
+	ratio, width := t.Ratio && len(columns) == 2, len(columns)
+	if ratio {
+		fmt.Fprint(w, " ratio |")
+		width++
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", width))
 	for _, row := range t.rows {
-		fmt.Fprintf(w, "| %s (%s) |", row.name, row.unit)
+		if !row.says() {
+			continue
+		}
+		fmt.Fprintf(w, "| %s", row.name)
+		if row.unit != "" {
+			fmt.Fprintf(w, " (%s)", row.unit)
+		}
+		fmt.Fprint(w, " |")
 		for _, column := range columns {
+			if texts := row.texts[column]; len(texts) > 0 {
+				fmt.Fprintf(w, " %s |", strings.Join(texts, "; "))
+				continue
+			}
 			fmt.Fprintf(w, " %s |", summary(row.values[column]))
+		}
+		if ratio {
+			fmt.Fprintf(w, " %s |", row.ratio(columns))
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// ratio is that of the second column to the first; empty if one of them has no value.
+func (r *row) ratio(columns []string) string {
+	first, second := r.values[columns[0]], r.values[columns[1]]
+	if len(first) == 0 || len(second) == 0 {
+		return ""
+	}
+	of := median(slices.Sorted(slices.Values(first)))
+	if of == 0 {
+		return ""
+	}
+	return figure(median(slices.Sorted(slices.Values(second)))/of) + "x"
 }
 
 func summary(values []float64) string {
@@ -59,6 +129,9 @@ func summary(values []float64) string {
 		return "-"
 	}
 	v := slices.Sorted(slices.Values(values))
+	if len(v) == 1 {
+		return fmt.Sprintf("**%s**", figure(v[0]))
+	}
 	return fmt.Sprintf("**%s** (%s to %s)", figure(median(v)), figure(v[0]), figure(v[len(v)-1]))
 }
 

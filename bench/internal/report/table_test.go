@@ -24,6 +24,28 @@ func TestTableHasMediansAndSpread(t *testing.T) {
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
+	b.Reset()
+	r.Ratio = true
+	r.Reserve("10 things: outcome")
+	r.Say("10 things: outcome", "gatehouse", Passed)
+	r.Reserve("20 things: outcome")
+	r.Add("one value", "", "kube-apiserver", 2)
+	r.Add("nothing", "ms", "kube-apiserver", 0)
+	r.Add("nothing", "ms", "gatehouse", 0)
+	r.Say("20 things: outcome", "gatehouse", Passed)
+	r.Say("20 things: outcome", "kube-apiserver", "failed: it is full")
+	r.Say("20 things: outcome", "kube-apiserver", "failed: it is full")
+	r.Print(&b, []string{"kube-apiserver", "gatehouse"})
+	want = `| | kube-apiserver | gatehouse | ratio |
+|---|---|---|---|
+| creates (/s) | **200** (100 to 300) | **3.00** (2.00 to 4.00) | 0.01x |
+| 20 things: outcome | failed: it is full | passed |  |
+| one value | **2.00** | - |  |
+| nothing (ms) | **0.00** | **0.00** |  |
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("table with ratios (-want +got):\n%s", diff)
+	}
 	if got, ok := r.Median("creates", "gatehouse"); got != 3 || !ok {
 		t.Errorf("the median is %g, %v", got, ok)
 	}

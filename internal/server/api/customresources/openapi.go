@@ -6,15 +6,11 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/api/openapi"
 )
-
-// objectMeta is the name of metadata's schema in OpenAPI documents.
-const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // OpenAPIV3 returns the document of a group version, nil if no established
 // definition is served in it. Each call builds the document; the caller must not change it.
@@ -82,22 +78,4 @@ func withInitializers(metadata spec.Schema) spec.Schema {
 	metadata.Properties = maps.Clone(metadata.Properties)
 	metadata.Properties["initializers"] = openapi.InitializersSchema()
 	return metadata
-}
-
-// newTypeConverter builds the type converter for server-side apply. Versions that are no longer
-// served count: objects may have fields that were managed in them.
-func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
-	documents := make([]*spec3.OpenAPI, 0, len(d.crd.Spec.Versions))
-	for i := range d.crd.Spec.Versions {
-		document, err := d.document(d.crd.Spec.Versions[i].Name)
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, document)
-	}
-	merged, err := builder.MergeSpecsV3(documents...)
-	if err != nil {
-		return nil, err
-	}
-	return managedfields.NewTypeConverter(merged.Components.Schemas, d.crd.Spec.PreserveUnknownFields)
 }

@@ -222,6 +222,7 @@ func newExposed(p *populated) (*exposed, error) {
 	a.handler = &resources.Handler{
 		// A request for a resource goes to the first source that has it.
 		Sources:   []resources.Source{a.static, a.custom},
+		Await:     a.awaitResource,
 		Admission: p.admitter.chain, Initializers: s.runs(admission.InitializersName), Authorizer: authorizer,
 		Counting: controllers.Counts, NotFound: http.HandlerFunc(a.discover),
 	}
@@ -263,6 +264,12 @@ func (a *api) discover(w http.ResponseWriter, req *http.Request) {
 		inflight.Aside(ctx, func() { a.custom.AwaitArrivals(ctx, group) })
 	}
 	a.shown.Discovery.ServeHTTP(w, req)
+}
+
+// awaitResource waits for a resource whose definition was created a moment ago: a client that
+// has created a definition creates objects next.
+func (a *api) awaitResource(ctx context.Context, resource schema.GroupResource) bool {
+	return a.custom.ArrivingResource(resource) && inflight.Aside(ctx, func() { a.custom.AwaitResource(ctx, resource) })
 }
 
 // install adds the API to the library's server, which has health checks, metrics and the

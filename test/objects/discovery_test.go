@@ -9,13 +9,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/harness"
 )
 
-// A client that has created a definition finds it in discovery with the next request.
-func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
-	t.Parallel()
-	h := harness.Shared(t).HTTP(t, nil)
-	for i := range 10 {
-		group := fmt.Sprintf("at-once-%d.discovery.example.com", i)
-		h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`
+// defineThings creates a definition of things in a group.
+func defineThings(h *harness.HTTP, group string) {
+	h.Must(http.StatusCreated, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", toJSON(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: things.`+group+`}
@@ -29,10 +25,34 @@ spec:
     storage: true
     schema: {openAPIV3Schema: {type: object}}
 `))
+}
+
+// A client that has created a definition finds it in discovery with the next request.
+func TestDefinitionsAreDiscoveredAtOnce(t *testing.T) {
+	t.Parallel()
+	h := harness.Shared(t).HTTP(t, nil)
+	for i := range 10 {
+		group := fmt.Sprintf("at-once-%d.discovery.example.com", i)
+		defineThings(h, group)
 		path := []string{"/apis/" + group + "/v1", "/apis/" + group, "/apis"}[i%3]
 		wanted := []string{`"things"`, `"v1"`, `"` + group + `"`}[i%3]
 		if answer := h.Do("GET", path, ""); answer.Code != http.StatusOK || !strings.Contains(string(answer.Raw), wanted) {
 			t.Errorf("GET %s right after the definition of %s: %d %s", path, group, answer.Code, answer.Raw)
 		}
+	}
+}
+
+// A client that has created a definition creates objects with the next request.
+func TestDefinitionsAreServedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := harness.Shared(t).HTTP(t, nil)
+	for i := range 10 {
+		group := fmt.Sprintf("served-%d.discovery.example.com", i)
+		defineThings(h, group)
+		h.Must(http.StatusCreated, "POST", "/apis/"+group+"/v1/namespaces/default/things", toJSON(`
+apiVersion: `+group+`/v1
+kind: Thing
+metadata: {name: one}
+`))
 	}
 }

@@ -2,6 +2,7 @@ package customresources
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
@@ -33,14 +35,25 @@ type arrival struct {
 	group string
 	// uid is that of the definition, "" while it is being created.
 	uid types.UID
+	// served is closed when requests find the resource, at the latest with over.
+	served chan struct{}
 	// over is closed when the definition is served, or will not be served soon.
 	over chan struct{}
+}
+
+// serve closes served. The lock of the arrivals is held.
+func (one *arrival) serve() {
+	select {
+	case <-one.served:
+	default:
+		close(one.served)
+	}
 }
 
 // add counts a definition as arriving, for patience at most. created is to be called with the
 // UID of the definition, or with "" if there is none.
 func (a *arrivals) add(name, group string) (created func(types.UID)) {
-	one := &arrival{group: group, over: make(chan struct{})}
+	one := &arrival{group: group, served: make(chan struct{}), over: make(chan struct{})}
 	leave := func() { a.end(name, func(other *arrival) bool { return other == one }) }
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,6 +86,7 @@ func (a *arrivals) end(name string, which func(*arrival) bool) {
 	var rest []*arrival
 	for _, one := range a.byName[name] {
 		if which(one) {
+			one.serve()
 			close(one.over)
 		} else {
 			rest = append(rest, one)
@@ -83,6 +97,22 @@ func (a *arrivals) end(name string, which func(*arrival) bool) {
 		return
 	}
 	a.byName[name] = rest
+}
+
+// served says that requests find the resource of a definition.
+func (a *arrivals) served(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.byName[name] {
+		one.serve()
+	}
+}
+
+// called lists the arrivals of a name.
+func (a *arrivals) called(name string) []*arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.byName[name])
 }
 
 // of lists the arrivals of a group; "" means all groups.
@@ -111,6 +141,32 @@ func (s *Server) AwaitArrivals(ctx context.Context, group string) {
 	for _, one := range s.arrivals.of(group) {
 		select {
 		case <-one.over:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ArrivingResource reports whether the definition of a resource was created a moment ago and
+// the resource is not served yet.
+func (s *Server) ArrivingResource(resource schema.GroupResource) bool {
+	return slices.ContainsFunc(s.arrivals.called(resource.String()), func(one *arrival) bool {
+		select {
+		case <-one.served:
+			return false
+		default:
+			return true
+		}
+	})
+}
+
+// AwaitResource waits until requests find a resource whose definition is arriving at the time of
+// the call, for some seconds at most. It does not wait for a definition that cannot be served as
+// it is.
+func (s *Server) AwaitResource(ctx context.Context, resource schema.GroupResource) {
+	for _, one := range s.arrivals.called(resource.String()) {
+		select {
+		case <-one.served:
 		case <-ctx.Done():
 			return
 		}

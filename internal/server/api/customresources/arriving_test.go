@@ -94,3 +94,38 @@ func TestPatience(t *testing.T) {
 	created("")
 	a.arrived("widgets.example.com")
 }
+
+// A client that has created a definition and awaits its resource can use it at once.
+func TestResourcesAreAwaited(t *testing.T) {
+	for name, option := range map[string]func(*Options){
+		"at once": func(*Options) {},
+		"established later": func(o *Options) {
+			o.EstablishDelay = func(context.Context) time.Duration { return time.Hour }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, option)
+			e.arrivals.patience = time.Hour
+			e.create(widgets)
+			resource := schema.GroupResource{Group: "example.com", Resource: "widgets"}
+			e.AwaitResource(e.ctx, resource)
+			e.must(201, "POST", widgetsPath, widget("one", "{size: 1}"))
+			if e.ArrivingResource(resource) {
+				t.Error("the resource still arrives")
+			}
+		})
+	}
+}
+
+// No client waits for a resource that will not be served soon.
+func TestResourcesThatAreNotAwaited(t *testing.T) {
+	e := newEnv(t)
+	e.arrivals.patience = time.Hour
+	e.define(widgets)
+	e.create(strings.NewReplacer("plural: widgets", "plural: gadgets", "name: widgets.", "name: gadgets.", "singular: widget", "singular: gadget").Replace(widgets))
+	e.AwaitResource(e.ctx, schema.GroupResource{Group: "example.com", Resource: "gadgets"})
+	e.AwaitResource(e.ctx, schema.GroupResource{Group: "example.com", Resource: "nothing"})
+	if err := e.ctx.Err(); err != nil {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"compress/flate"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"weak"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	clientscheme "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/scheme"
 	clientv1 "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	informersv1 "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
 	listersv1 "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -149,29 +151,57 @@ func unpacked(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.C
 // statusWriter is a client for controllers that read definitions with packed schemas, and write
 // the status of definitions.
 type statusWriter struct {
-	clientv1.CustomResourceDefinitionsGetter
+	client clientv1.ApiextensionsV1Interface
+	// before, if set, is called before a status is written. It returns what to write, and a
+	// function to call if that is not written.
+	before func(context.Context, *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, func())
 }
 
 // CustomResourceDefinitions implements clientv1.CustomResourceDefinitionsGetter.
 func (w statusWriter) CustomResourceDefinitions() clientv1.CustomResourceDefinitionInterface {
-	return statusWriting{w.CustomResourceDefinitionsGetter.CustomResourceDefinitions()}
+	return statusWriting{w.client.CustomResourceDefinitions(), w}
 }
 
 type statusWriting struct {
 	clientv1.CustomResourceDefinitionInterface
+	statusWriter
 }
 
-// UpdateStatus writes a status. Admission sees the whole definition.
+// metadataOnly asks for the metadata of what was written: all else is known.
+const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// UpdateStatus writes a status. Admission sees the whole definition. The result has the status that
+// was sent: what a webhook has made of it comes with the informer.
 func (w statusWriting) UpdateStatus(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (*apiextensionsv1.CustomResourceDefinition, error) {
+	failed := func() {}
+	if w.before != nil {
+		crd, failed = w.before(ctx, crd)
+	}
 	whole, err := unpacked(crd)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var metadata metav1.ObjectMeta
+		if metadata, err = w.write(ctx, whole, o); err == nil {
+			updated := *crd
+			updated.ObjectMeta = metadata
+			return &updated, nil
+		}
 	}
-	updated, err := w.CustomResourceDefinitionInterface.UpdateStatus(ctx, whole, o)
-	if err != nil {
-		return nil, err
+	failed()
+	return nil, err
+}
+
+func (w statusWriting) write(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (metav1.ObjectMeta, error) {
+	result := w.client.RESTClient().Put().Resource("customresourcedefinitions").Name(crd.Name).SubResource("status").
+		VersionedParams(&o, clientscheme.ParameterCodec).SetHeader("Accept", metadataOnly).Body(crd).Do(ctx)
+	updated := metav1.PartialObjectMetadata{}
+	if err := result.Error(); err != nil {
+		return updated.ObjectMeta, err
 	}
-	return updated, pack(updated, crd)
+	text, err := result.Raw()
+	if err != nil {
+		return updated.ObjectMeta, err
+	}
+	return updated.ObjectMeta, json.Unmarshal(text, &updated)
 }
 
 // withSchemas is the informer of definitions for a controller that reads schemas.

@@ -94,7 +94,8 @@ type Server struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 
 	// snapshot has the served definitions by their resource, and kinds the same definitions by
-	// the kind of their objects. Only the worker of Run replaces them.
+	// the kind of their objects. serving is held while they are replaced.
+	serving  sync.Mutex
 	snapshot atomic.Pointer[map[schema.GroupResource]entry]
 	kinds    atomic.Pointer[map[schema.GroupKind]*definition]
 	ready    chan struct{}
@@ -170,10 +171,10 @@ func New(o Options) (*Server, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
-	v1 := statusWriter{client.ApiextensionsV1()}
+	v1 := statusWriter{client.ApiextensionsV1(), nil}
 	s.establish = establish.NewEstablishingController(s.definitions, v1)
 	const workers = 5
-	names := naming.NewNamingConditionController(klog.Background(), s.definitions, v1)
+	names := naming.NewNamingConditionController(klog.Background(), s.definitions, statusWriter{v1.client, s.establishAtOnce})
 	structure := nonstructuralschema.NewConditionController(withSchemas{s.definitions, s}, v1)
 	approval := apiapproval.NewKubernetesAPIApprovalPolicyConformantConditionController(s.definitions, v1)
 	final := finalizer.NewCRDFinalizer(s.definitions, v1, finalizing{s})

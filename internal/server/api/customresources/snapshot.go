@@ -71,6 +71,8 @@ func (s *Server) load(ctx context.Context) {
 
 // sync serves one definition as it is stored now, or stops serving it.
 func (s *Server) sync(ctx context.Context, name string) error {
+	s.serving.Lock()
+	defer s.serving.Unlock()
 	crd, err := s.definitions.Lister().Get(name)
 	if apierrors.IsNotFound(err) {
 		s.swap(ctx, schema.ParseGroupResource(name), nil)
@@ -81,6 +83,10 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	}
 	key := keyOf(crd)
 	if !accepted(crd) {
+		if e, ok := (*s.snapshot.Load())[key]; ok && e.crd.UID == crd.UID && e.crd.ResourceVersion == crd.ResourceVersion {
+			// The names of this state are accepted, and are being written (namesWriting).
+			return nil
+		}
 		s.swap(ctx, key, nil)
 		if apihelpers.IsCRDConditionFalse(crd, apiextensionsv1.NamesAccepted) {
 			s.publisher.reported(func() { s.arrivals.arrived(name) })
@@ -113,8 +119,30 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	return nil
 }
 
+// serve serves a definition whose names are accepted, before that is stored. stop stops serving
+// it, unless sync has seen a newer state.
+func (s *Server) serve(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (stop func(), err error) {
+	s.serving.Lock()
+	defer s.serving.Unlock()
+	key := keyOf(crd)
+	old := (*s.snapshot.Load())[key]
+	d, err := s.define(crd, old.definition)
+	if err != nil {
+		return nil, err
+	}
+	s.swap(ctx, key, &entry{d, crd})
+	return func() {
+		s.serving.Lock()
+		defer s.serving.Unlock()
+		if (*s.snapshot.Load())[key].crd == crd {
+			s.swap(ctx, key, nil)
+			s.queue.Add(crd.Name)
+		}
+	}, nil
+}
+
 // swap publishes e at key, or removes the entry at key if e is nil. It retires the definition
-// that was there.
+// that was there. The caller holds serving.
 func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 	old, served := (*s.snapshot.Load())[key]
 	if e == nil && !served {
@@ -127,6 +155,9 @@ func (s *Server) swap(ctx context.Context, key schema.GroupResource, e *entry) {
 		next[key] = *e
 	}
 	s.store(next)
+	if e != nil {
+		s.arrivals.served(e.crd.Name)
+	}
 	s.publisher.changed(func() {
 		if s.options.OnSchema != nil && (!served || e == nil || old.definition != e.definition || established(old.crd) != established(e.crd)) {
 			s.options.OnSchema(key.Group)

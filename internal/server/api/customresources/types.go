@@ -54,7 +54,7 @@ var sharedModels = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 
 // newTypeConverter builds the type converter for server-side apply. Versions that are no longer
 // served count: objects may have fields that were managed in them. The converter is that of the
-// OpenAPI documents, which are built only where a schema is no structural one: a document takes
+// OpenAPI documents, which are built only where a schema is not structural: a document takes
 // several times as long.
 func (d *definition) newTypeConverter() (managedfields.TypeConverter, error) {
 	models, err := d.models()

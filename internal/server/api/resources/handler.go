@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -37,6 +38,9 @@ type Unplaced interface{ Unplaced() }
 type Handler struct {
 	// Sources are asked in order.
 	Sources []Source
+	// Await, if set, is called for a resource that no source has. It waits for a resource that
+	// is about to be served, and reports whether it did.
+	Await func(context.Context, schema.GroupResource) bool
 	// Admission judges every write.
 	Admission admission.Interface
 	// Initializers is set when the plugin of that name is on: objects that are
@@ -64,6 +68,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	e, done := h.lookup(gvr, info.Subresource)
+	if e == nil && h.Await != nil && h.Await(req.Context(), gvr.GroupResource()) {
+		e, done = h.lookup(gvr, info.Subresource)
+	}
 	defer func() {
 		if done != nil {
 			done()

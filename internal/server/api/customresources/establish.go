@@ -1,0 +1,37 @@
+package customresources
+
+import (
+	"context"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/klog/v2"
+)
+
+// establishAtOnce is called before the names of a definition are written as accepted. If the
+// definition is to be established then, and no other server has to serve it first, the
+// definition is served here, and the result is established: one write in place of two, each of
+// which takes a whole definition through a request. undo is to be called if that is not written.
+// A definition that cannot be served is left to sync, which tries again, and one with a conversion
+// webhook to upstream's controller, which checks how the webhook is reached.
+func (s *Server) establishAtOnce(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (_ *apiextensionsv1.CustomResourceDefinition, undo func()) {
+	nothing := func() {}
+	if s.options.EstablishDelay != nil || crd.DeletionTimestamp != nil || established(crd) ||
+		!apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) ||
+		crd.Spec.Conversion != nil && crd.Spec.Conversion.Webhook != nil {
+		return crd, nothing
+	}
+	stop, err := s.serve(ctx, crd)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("A CustomResourceDefinition is not established yet: it cannot be served", "name", crd.Name, "err", err)
+		return crd, nothing
+	}
+	crd = crd.DeepCopy()
+	apihelpers.SetCRDCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
+		Type:    apiextensionsv1.Established,
+		Status:  apiextensionsv1.ConditionTrue,
+		Reason:  "InitialNamesAccepted",
+		Message: "the initial names have been accepted",
+	})
+	return crd, stop
+}

@@ -50,6 +50,9 @@ namespaceSelector:
 				level, consequence = Warning, "and may take "+i.Timeout.String()+", which is longer than a renewal may take"
 			case mutates(i.Entry):
 				level, consequence = Warning, "and may change it; leases of nodes must not be changed"
+			case hasWildcard(i.Entry):
+				// Rule wildcard-everything says so of all resources.
+				continue
 			default:
 				level, consequence = Note, "and delays it when it cannot be reached"
 			}

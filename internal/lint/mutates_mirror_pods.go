@@ -2,12 +2,14 @@ package lint
 
 import (
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 var mutatesMirrorPods = &Rule{
 	ID: "mutates-mirror-pods", Level: Note, Advice: "dont-change-immutable-objects",
 	Reads: []Part{Namespaces},
-	Title: "A mutating webhook intercepts mirror pods",
+	Title: "A mutating webhook intercepts mirror pods and other pods of kube-system",
 	Why: "A mirror pod shows a static pod that runs already. Changes of it never reach that pod, and a kubelet whose mirror pod is rejected or changed tries " +
 		"again for ever.",
 	Fix: "Exclude the namespaces in which static pods run, usually kube-system; or spare mirror pods with a match condition: " +
@@ -22,8 +24,12 @@ var mutatesMirrorPods = &Rule{
 			},
 			"spec": map[string]any{"nodeName": "node-1", "containers": []any{map[string]any{"name": "kube-apiserver", "image": "kube-apiserver"}}},
 		})
-		for _, i := range p.interceptors([]*probe{mirror}, mutates) {
-			p.finds(at(i.Entry.Entry), "the mutating webhook %s intercepts mirror pods of static pods in kube-system%s", i.Name, unless(i.unsure))
+		// Rule control-plane-not-exempt says so of webhooks that fail closed, and wildcard-everything of
+		// those that want everything.
+		wanted := func(e *snapshot.Entry) bool { return mutates(e) && !failsClosed(e) && !hasWildcard(e) }
+		for _, i := range p.interceptors([]*probe{mirror}, wanted) {
+			p.finds(at(i.Entry.Entry), "the mutating webhook %s intercepts pods of kube-system, mirror pods of static pods among them, and delays each by up to %s when it cannot be reached%s",
+				i.Name, i.Timeout, unless(i.unsure))
 		}
 	},
 }

@@ -15,8 +15,8 @@ var mutationNotValidated = &Rule{
 	ID: "mutation-not-validated", Level: Note, Advice: "validate-mutations",
 	Reads: []Part{Kinds},
 	Title: "Nothing validates what a mutating webhook sets",
-	Why: "A later webhook may undo the change, users may update the object where the webhook does not look, and a webhook with failurePolicy Ignore may be " +
-		"skipped. Nobody notices unless the validating pass looks at the result.",
+	Why: "The webhook has failurePolicy Ignore and may be skipped, a later webhook may undo the change, and users may update the object where the webhook does not look. " +
+		"Nobody notices unless the validating pass looks at the result.",
 	Fix:   "Among files, the rule is about programs that also validate. If it matters that the change is there, add a ValidatingAdmissionPolicy or a validating webhook for the same resources.",
 	Fails: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" + strings.ReplaceAll(hook(validating, anyPod+outside+"failurePolicy: Ignore\n"), "[pods]", "[services]"),
 	Passes: hook(mutating, anyPod+outside+"failurePolicy: Ignore\n") + "---\n" +
@@ -35,7 +35,7 @@ var mutationNotValidated = &Rule{
 			return answer
 		}
 		p.webhooks(func(e *snapshot.Entry) {
-			if !mutates(e) || p.Partial && !p.validatesToo(e) {
+			if !mutates(e) || failsClosed(e) || p.Partial && !p.validatesToo(e) {
 				return
 			}
 			mutatedAny := false

@@ -28,7 +28,7 @@ var paramsPerNamespaceDeny = &Rule{
 				return
 			}
 			if namespaced, _, err := p.Params.Scope(p.ctx, *policy.Entry.Policy.ParamKind); err == nil && namespaced {
-				p.finds(at(e.Entry, "paramRef", "parameterNotFoundAction"), "the binding %s rejects all writes in a namespace whose params are gone, also while the namespace is deleted", e)
+				p.findsCause(p.rule.Level, at(e.Entry, "paramRef", "parameterNotFoundAction"), policy.String(), "the binding "+e.String(), "the binding %s rejects all writes in a namespace whose params are gone, also while the namespace is deleted", e)
 			}
 		})
 	},

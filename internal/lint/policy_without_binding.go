@@ -3,6 +3,7 @@ package lint
 import (
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/admission/registration"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
@@ -10,8 +11,8 @@ var policyWithoutBinding = &Rule{
 	ID: "policy-without-binding", Level: Warning,
 	Title: "A policy has no binding",
 	Why:   "A policy is in force only where a binding says so. Without one it does nothing.",
-	Fix: "Create a binding with this policyName, or delete the policy. Among files, the rule is a note, and is silent if the files have no binding at all, as those of " +
-		"a library of policies.",
+	Fix: "Create a binding with this policyName, or delete the policy. Among files, the rule is a note, and is silent if most of the policies have no binding, as those of " +
+		"a library.",
 	Fails: strings.ReplaceAll(before(policy("validations:\n- {expression: \"object.spec.hostNetwork != true\"}\n")), "name: images", "name: networks") + "---\n" +
 		policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
 	Passes: policy("validations:\n- {expression: \"!has(object.spec.hostNetwork) || !object.spec.hostNetwork\"}\n"),
@@ -25,7 +26,7 @@ var policyWithoutBinding = &Rule{
 			}
 			level := Warning
 			if p.Partial {
-				if level = Note; len(p.Snapshot.Entries(e.Source.Descriptor().Bindings)) == 0 {
+				if level = Note; p.isLibrary(e.Source) {
 					p.misses("bindings of policies are in no file: %s", p.rule.ID)
 					return
 				}
@@ -33,6 +34,19 @@ var policyWithoutBinding = &Rule{
 			p.findsAs(level, place{objectOf(e.Entry), []any{"metadata", "name"}}, "the policy %s has no binding: it does nothing", e)
 		})
 	},
+}
+
+// isLibrary reports whether most of the policies of a source have no binding.
+func (p *pass) isLibrary(source registration.Source) bool {
+	bound, others := 0, 0
+	for _, e := range p.Snapshot.Entries(source) {
+		if e.Bindings != nil {
+			bound++
+		} else {
+			others++
+		}
+	}
+	return others > bound
 }
 
 // before returns the first document of an example.

@@ -24,7 +24,7 @@ var registrationOld = &Rule{
 			if version == "" || i < 0 || version == registration.Sources()[i].Versions[0] {
 				continue
 			}
-			p.finds(place{o, []any{"apiVersion"}}, "%s is written as %s; write it as %s", o, version, registration.Sources()[i].Versions[0])
+			p.findsCause(p.rule.Level, place{o, []any{"apiVersion"}}, version, o.String(), "%s is written as %s; write it as %s", o, version, registration.Sources()[i].Versions[0])
 		}
 		p.webhooks(func(e *snapshot.Entry) {
 			if e.Source != registration.External && !slices.Contains(e.ReviewVersions, "v1") {

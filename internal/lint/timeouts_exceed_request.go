@@ -84,7 +84,7 @@ webhooks:
 			if slowest.Entry.Kind == registration.ExternalKind {
 				where.path = []any{"externalAdmissionHooks", slowest.Entry.Index}
 			}
-			p.finds(where, "the webhooks of a %s of %s may take %v together, longer than the %v that the request has: %s",
+			p.findsCause(p.rule.Level, where, fmt.Sprint(names), r.GroupResource().String(), "the webhooks of a %s of %s may take %v together, longer than the %v that the request has: %s",
 				worst.Request.Operation, r.GroupResource(), time.Duration(worst.WorstCaseSeconds*float64(time.Second)), requestLimit, few(names))
 		}
 	},

@@ -2,32 +2,42 @@ package lint
 
 import (
 	"slices"
+	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/admission/registration"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/gatehouse-dev/gatehouse/admission/plan"
 	"github.com/gatehouse-dev/gatehouse/admission/snapshot"
 )
 
 var webhookOnCustomResource = &Rule{
 	ID: "webhook-on-custom-resource", Level: Note, Advice: "no-crd-validation-defaulting",
-	Reads:  []Part{Kinds},
-	Title:  "A webhook validates or completes a custom resource",
-	Why:    "A CustomResourceDefinition has validation rules and defaults of its own. The API server applies them without a call, and they hold while the webhook is down.",
-	Fix:    "Move what can be said there into x-kubernetes-validations and default of the definition's schema.",
-	Fails:  hook(validating, widgetRule+"failurePolicy: Fail\n") + widgets,
-	Passes: hook(validating, anyPod+outside+"failurePolicy: Fail\n") + widgets,
+	Reads: []Part{Kinds},
+	Title: "A webhook that may be skipped is all that validates a custom resource",
+	Why: "The webhook has failurePolicy Ignore, and the CustomResourceDefinition has no validation rules of its own. The API server applies such rules without a call, and " +
+		"they hold while the webhook is down.",
+	Fix:    "Move what can be said there into x-kubernetes-validations of the definition's schema.",
+	Fails:  hook(validating, widgetRule+"failurePolicy: Ignore\n") + widgets,
+	Passes: hook(validating, widgetRule+"failurePolicy: Ignore\n") + strings.Replace(widgets, "type: object,", "type: object, x-kubernetes-validations: [{rule: \"has(self.spec)\"}],", 1),
 	check: func(p *pass) {
-		custom := map[string]bool{}
-		for i := range p.Resources {
-			if p.Resources[i].Custom {
-				custom[p.Resources[i].Group] = true
-			}
-		}
+		builtin := p.builtin()
 		p.webhooks(func(e *snapshot.Entry) {
-			only := len(e.Rules) > 0 && !slices.ContainsFunc(e.Rules, func(r registration.Rule) bool {
-				return slices.ContainsFunc(r.APIGroups, func(g string) bool { return !custom[g] })
-			})
-			if only {
-				p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s is about %s only, whose definition can validate and complete them without a call", e.Name, few(e.Rules[0].Resources))
+			if failsClosed(e) || mutates(e) || isAbout(e, builtin) {
+				return
+			}
+			var names []string
+			for i := range p.Resources {
+				r := &p.Resources[i]
+				if !r.Custom || r.Ruled || slices.Contains(names, r.Resource) {
+					continue
+				}
+				q := plan.Request{Operation: admission.Create, Resource: r.GroupVersionResource, Kind: r.Kind, Namespace: p.someNamespace(r), Name: "one"}
+				if matchesAny(e.Rules, &q) {
+					names = append(names, r.Resource)
+				}
+			}
+			if len(names) > 0 {
+				p.findsCause(Note, at(e.Entry), e.Configuration, "the webhook "+e.Name, "the webhook %s may be skipped, and is all that validates %s: no definition of them has rules", e.Name, few(names))
 			}
 		})
 	},

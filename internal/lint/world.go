@@ -123,8 +123,9 @@ type Resource struct {
 	Kind         schema.GroupVersionKind
 	Namespaced   bool
 	Subresources []Subresource
-	// Custom reports whether a CustomResourceDefinition defines it.
-	Custom bool
+	// Custom reports whether a CustomResourceDefinition defines it, and Ruled whether this
+	// definition has validation rules.
+	Custom, Ruled bool
 }
 
 // Subresource is a subresource, and the kind of what is sent to it.

@@ -35,6 +35,8 @@ type survey struct {
 	// roles are the rules of roles, by kind, namespace and name.
 	roles    map[lint.Object][]rbacv1.PolicyRule
 	bindings []binding
+	// least is how many replicas autoscalers leave to workloads at least.
+	least map[lint.Object]int
 	// definitions are the definitions of custom resources, by name.
 	definitions map[string]*unstructured.Unstructured
 }
@@ -59,6 +61,7 @@ var surveyed = []struct {
 	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", lint.Workloads},
 	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, "DaemonSet", lint.Workloads},
 	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, "StatefulSet", lint.Workloads},
+	{schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, "HorizontalPodAutoscaler", lint.Workloads},
 	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, "ClusterRole", lint.Access},
 	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, "Role", lint.Access},
 	{schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, "ClusterRoleBinding", lint.Access},
@@ -73,7 +76,7 @@ func newSurvey(now time.Time) *survey {
 			Now:     now, Unseen: map[lint.Part]string{}, Hidden: map[registration.Source]string{}, Written: map[lint.Object]lint.Written{},
 			Namespaces: map[string]map[string]string{}, Services: map[types.NamespacedName]*corev1.Service{}, Ready: map[types.NamespacedName]int{},
 		},
-		roles: map[lint.Object][]rbacv1.PolicyRule{}, definitions: map[string]*unstructured.Unstructured{},
+		roles: map[lint.Object][]rbacv1.PolicyRule{}, least: map[lint.Object]int{}, definitions: map[string]*unstructured.Unstructured{},
 	}
 }
 
@@ -125,6 +128,10 @@ func (w *World) Lint(ctx context.Context, now time.Time, over *World) (*lint.Wor
 	}
 	s.grants()
 	s.injectors()
+	for i := range s.world.Workloads {
+		one := &s.world.Workloads[i]
+		one.Replicas = max(one.Replicas, s.least[one.Object])
+	}
 	s.world.Resources, s.world.Equivalents = w.Kinds.resources(custom), w.Kinds.equivalents
 	if w.Kinds.incomplete != "" {
 		s.world.Unseen[lint.Kinds] = w.Kinds.incomplete
@@ -201,11 +208,13 @@ type Position struct {
 	Line, Column int
 }
 
-// resources lists the kinds for rules.
+// resources lists the kinds for rules. custom has the custom resources, and whether their definitions
+// have validation rules.
 func (k *Kinds) resources(custom map[schema.GroupResource]bool) []lint.Resource {
 	list := make([]lint.Resource, 0, len(k.list))
 	for _, one := range k.list {
-		r := lint.Resource{GroupVersionResource: one.Resource, Kind: one.Kind, Namespaced: one.Namespaced, Custom: custom[one.Resource.GroupResource()]}
+		ruled, defined := custom[one.Resource.GroupResource()]
+		r := lint.Resource{GroupVersionResource: one.Resource, Kind: one.Kind, Namespaced: one.Namespaced, Custom: defined, Ruled: ruled}
 		for _, s := range one.subresources {
 			r.Subresources = append(r.Subresources, lint.Subresource{Name: s.name, Kind: s.kind})
 		}
@@ -352,6 +361,11 @@ func (s *survey) add(u *unstructured.Unstructured, custom map[schema.GroupResour
 		if into(u, d) {
 			s.workload(object, d.Spec.Template, &nodes)
 		}
+	case schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}:
+		kind, _, _ := unstructured.NestedString(u.Object, "spec", "scaleTargetRef", "kind")
+		target, _, _ := unstructured.NestedString(u.Object, "spec", "scaleTargetRef", "name")
+		least, _, _ := unstructured.NestedInt64(u.Object, "spec", "minReplicas")
+		s.least[lint.Object{Kind: kind, Namespace: namespace, Name: target}] = int(least)
 	case definitions:
 		s.definition(u, custom)
 	case schema.GroupKind{Group: rbacv1.GroupName, Kind: "ClusterRole"}, schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}:
@@ -420,10 +434,12 @@ func (s *survey) workload(object lint.Object, template corev1.PodTemplateSpec, r
 func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.GroupResource]bool) {
 	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(u.Object, "spec", "names", "plural")
-	custom[schema.GroupResource{Group: group, Resource: plural}] = true
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	custom[schema.GroupResource{Group: group, Resource: plural}] = hasRules(versions)
 	s.definitions[u.GetName()] = u
 	content, found, _ := unstructured.NestedMap(u.Object, "spec", "conversion", "webhook", "clientConfig")
-	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); !found || strategy != "Webhook" {
+	// Objects of a definition with one version are never converted.
+	if strategy, _, _ := unstructured.NestedString(u.Object, "spec", "conversion", "strategy"); !found || strategy != "Webhook" || len(versions) < 2 {
 		return
 	}
 	object := lint.Object{Kind: u.GetKind(), Name: u.GetName()}
@@ -450,6 +466,24 @@ func (s *survey) definition(u *unstructured.Unstructured, custom map[schema.Grou
 	s.world.Written[object] = writtenOf(u)
 	s.world.Conversions = append(slices.DeleteFunc(s.world.Conversions, func(c lint.Conversion) bool { return c.Object == object }),
 		lint.Conversion{Object: object, Client: client})
+}
+
+// hasRules reports whether a part of a definition has validation rules.
+func hasRules(part any) bool {
+	switch part := part.(type) {
+	case map[string]any:
+		if rules, ok := part["x-kubernetes-validations"].([]any); ok && len(rules) > 0 {
+			return true
+		}
+		for _, below := range part {
+			if hasRules(below) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(part, hasRules)
+	}
+	return false
 }
 
 func (s *survey) binding(u *unstructured.Unstructured, object lint.Object) {

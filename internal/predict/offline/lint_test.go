@@ -233,16 +233,15 @@ func TestIncidentsAreFound(t *testing.T) {
 		},
 		{
 			// A webhook about namespaces cannot be reached, because its caBundle is a public key.
-			// An API server makes the namespaces of the system when it starts.
-			name: "kubernetes/kubernetes#56761: no API server starts",
+			// An API server of today starts without the namespaces of the system.
+			name: "kubernetes/kubernetes#56761: no namespace can be made",
 			files: strings.Replace(hook(validating, "reservations", "reservations", "reservations",
 				"  rules:\n  - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}\n  failurePolicy: Fail\n"),
 				lasting(t), publicKey(t), 1),
 			errors: []string{"ca-bundle-invalid"},
-			text:   "warning api-server-start: the webhook hook.reservations.example.com fails closed and intercepts the CREATE of namespace kube-system",
+			text:   "error ca-bundle-invalid: the API server cannot connect to the webhook hook.reservations.example.com",
 			repaired: hook(validating, "reservations", "reservations", "reservations",
-				"  rules:\n  - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}\n  failurePolicy: Fail\n"+
-					"  matchConditions:\n  - {name: not-the-server, expression: \"request.userInfo.username != 'system:apiserver'\"}\n"),
+				"  rules:\n  - {apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [namespaces]}\n  failurePolicy: Fail\n"),
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -451,7 +450,25 @@ spec:
 	}
 	const binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\nspec: {policyName: a, validationActions: [Deny]}\n"
 	const definition = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: routes.gateway.networking.k8s.io}\nspec:\n  group: gateway.networking.k8s.io\n  scope: Namespaced\n  names: {kind: Route, plural: routes}\n  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n"
-	const ignore = "failurePolicy: Ignore\n  "
+	converted := func(versions ...string) string {
+		text, list := definition, ""
+		for i, v := range versions {
+			list += fmt.Sprintf("{name: %s, served: true, storage: %v, schema: {openAPIV3Schema: {type: object}}}, ", v, i == 0)
+		}
+		text = strings.Replace(text, "{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}", list, 1)
+		return text + "  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {service: {namespace: one, name: hooks}}}}\n"
+	}
+	limited := func(names ...string) string {
+		text := strings.Replace(policy("a"), "spec:\n", "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n", 1)
+		for _, name := range names {
+			text += strings.NewReplacer("metadata: {name: a}", "metadata: {name: "+name+"}", "[Deny]}", "[Deny], paramRef: {name: p, parameterNotFoundAction: Deny}}").Replace(binding)
+		}
+		return text
+	}
+	scaler := func(least int) string {
+		return fmt.Sprintf("---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {namespace: one, name: hooks}\nspec: {minReplicas: %d, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: hooks}}\n", least)
+	}
+	const ignore, closed = "failurePolicy: Ignore\n  ", "failurePolicy: Fail\n  "
 	const everything = `rules: [{apiGroups: ["*"], apiVersions: ["*"], operations: [CREATE], resources: ["*"]}]`
 	for _, tc := range []struct {
 		name, rule, content string
@@ -468,8 +485,10 @@ spec:
 		{"a role lets the program set its caBundle", "ca-bundle-missing", program + role("validatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods")), nil},
 		{"a role is about another kind", "ca-bundle-missing", program + role("mutatingwebhookconfigurations") + hooks(validating, ignore+rule("", "pods")),
 			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
-		{"the files have a part of the program", "ca-bundle-missing", hooks(validating, ignore+rule("", "pods")),
-			[]string{"note the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
+		{"the files have a part of the program", "ca-bundle-missing", hooks(validating, ignore+rule("", "pods")), nil},
+		{"a definition with one version is never converted", "ca-bundle-missing", program + converted("v1"), nil},
+		{"a definition with two versions", "ca-bundle-missing", program + converted("v1", "v2"),
+			[]string{"warning the conversion webhook of routes.gateway.networking.k8s.io calls service one/hooks without a caBundle: the API server will not trust its certificate"}},
 		{"several webhooks of one service are one finding", "ca-bundle-missing", program + hooks(validating, ignore+rule("", "pods"), ignore+rule("", "secrets"), ignore+rule("", "services")),
 			[]string{"warning the webhook h0.example.com calls service one/hooks without a caBundle: the API server will not trust its certificate; the same holds for the webhook h1.example.com and the webhook h2.example.com"}},
 		{"a placeholder that somebody replaces", "ca-bundle-invalid", program + role("validatingwebhookconfigurations") + strings.ReplaceAll(hooks(validating, ignore+rule("", "pods")), "clientConfig: {", "clientConfig: {caBundle: Cg==, "), nil},
@@ -477,10 +496,43 @@ spec:
 			[]string{"error the API server cannot connect to the webhook h0.example.com: its caBundle cannot be used: it has only white space"}},
 
 		{"a library of policies", "policy-without-binding", policy("a") + policy("b"), nil},
+		{"most policies have no binding", "policy-without-binding", policy("a") + policy("b") + policy("c") + binding, nil},
 		{"one policy was forgotten", "policy-without-binding", policy("a") + policy("b") + binding, []string{"note the policy b has no binding: it does nothing"}},
+
+		{"bindings of policies that are elsewhere", "binding-without-policy", binding, nil},
+		{"a binding of a policy that is refused", "binding-without-policy", policy("b") + strings.Replace(policy("a"), "operations: [CREATE], ", "", 1) + binding, nil},
+		{"a binding names none of the policies", "binding-without-policy", policy("b") + binding,
+			[]string{"warning the binding a names the ValidatingAdmissionPolicy \"a\"; the files have other policies, and not this one"}},
+		{"bindings of one policy", "params-per-namespace-deny", limited("a", "b"),
+			[]string{"warning the binding a rejects all writes in a namespace whose params are gone, also while the namespace is deleted; the same holds for the binding b"}},
+		{"a new object whose name the server makes has a name when it is judged", "resource-names-on-delete", strings.Replace(policy("a"), "operations: [CREATE]", "resourceNames: [x], operations: [CREATE, UPDATE]", 1), nil},
+		{"the deletion of a collection has no name", "resource-names-on-delete", strings.Replace(policy("a"), "operations: [CREATE]", "resourceNames: [x], operations: [DELETE]", 1),
+			[]string{"warning rule 1 of a does not match the deletion of a collection, which has no name: it names x"}},
+		{"several objects in one old version", "registration-old", strings.ReplaceAll(policy("a")+binding, "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/v1beta1"),
+			[]string{"warning ValidatingAdmissionPolicy/a is written as v1beta1; write it as v1; the same holds for ValidatingAdmissionPolicyBinding/a"}},
+
+		{"an API server becomes ready without its namespaces, services and config map", "api-server-start",
+			hooks(validating, closed+rule("", "namespaces"), closed+rule("", "services"), closed+rule("", "configmaps"), closed+rule("discovery.k8s.io", "endpointslices")), nil},
+		{"an API server does not become ready without its flow schemas", "api-server-start", hooks(validating, closed+rule("flowcontrol.apiserver.k8s.io", "flowschemas")),
+			[]string{"warning the webhook h0.example.com fails closed and intercepts the CREATE of flowschemas by the API server itself: while it cannot be reached, an API server that has to do so, such as one of a new release, does not become ready"}},
+		{"an autoscaler keeps two replicas", "single-replica", strings.Replace(program, "replicas: 2", "replicas: 1", 1) + scaler(2) + hooks(validating, closed+rule("", "pods")), nil},
+		{"an autoscaler keeps one replica", "single-replica", strings.Replace(program, "replicas: 2", "replicas: 1", 1) + scaler(1) + hooks(validating, closed+rule("", "pods")),
+			[]string{"warning the webhook h0.example.com fails closed, and service one/hooks has 1 replica behind it (Deployment/one/hooks)"}},
 
 		{"a program that only mutates", "mutation-not-validated", program + hooks(mutating, ignore+rule("", "pods")), nil},
 		{"a mutating webhook of objects that ask for it", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
+		{"a mutating webhook that cannot be skipped", "mutation-not-validated", program + hooks(mutating, closed+rule("", "pods")) + hooks(validating, closed+rule("", "services")), nil},
+		{"a mutating webhook of namespaces that ask for it", "mutating-fails-closed", program + hooks(mutating, closed+"namespaceSelector: {matchLabels: {use: hooks}}\n  "+rule("", "pods")), nil},
+		{"a mutating webhook of custom resources", "mutating-fails-closed", program + definition + hooks(mutating, closed+rule("gateway.networking.k8s.io", "routes"), closed+rule("example.com", "widgets")), nil},
+		{"several mutating webhooks of one configuration", "mutating-fails-closed", program + hooks(mutating, closed+rule("", "pods"), closed+rule("", "services")),
+			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change; the same holds for the webhook h1.example.com"}},
+		{"several webhooks of one configuration", "unscoped", program + hooks(mutating, ignore+rule("", "pods"), ignore+rule("", "services")),
+			[]string{"note the webhook h0.example.com is called for pods in every namespace; the same holds for the webhook h1.example.com"}},
+		{"a webhook of custom resources that cannot be skipped", "webhook-on-custom-resource", definition + hooks(validating, closed+rule("gateway.networking.k8s.io", "routes")), nil},
+		{"a mutating webhook that fails closed intercepts kube-system", "mutates-mirror-pods", program + hooks(mutating, closed+rule("", "pods")), nil},
+		{"a mutating webhook that fails open intercepts kube-system", "control-plane-not-exempt", program + hooks(mutating, ignore+rule("", "pods")), nil},
+		{"a wildcard that fails open", "control-plane-not-exempt", program + hooks(validating, ignore+everything), nil},
+		{"leases are among all that a wildcard names", "fail-on-leases", program + hooks(validating, ignore+"timeoutSeconds: 3\n  "+everything), nil},
 		{"a mutating webhook of objects that do not opt out", "mutating-fails-closed", program + hooks(mutating, "failurePolicy: Fail\n  objectSelector: {matchExpressions: [{key: use, operator: DoesNotExist}]}\n  "+rule("", "pods")),
 			[]string{"note the mutating webhook h0.example.com fails closed: while it cannot be reached, objects are rejected that need no change"}},
 

@@ -27,8 +27,8 @@ func hasPolicies(set *manifests.Set) bool {
 // typesInterval is how often typed reads the policy.
 const typesInterval = 10 * time.Millisecond
 
-// checkTypes reports the type errors in expressions of the policies of the set, which the server
-// writes into their status.
+// checkTypes reports the type errors in expressions of the policies of the set. The server writes
+// them into the status of the policies, with errors that harm nothing: see realIssues.
 func (r *run) checkTypes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -45,7 +45,22 @@ func (r *run) checkTypes(ctx context.Context) error {
 			continue
 		}
 		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
-			r.report.warn(t, RuleTypes, w.FieldRef, strings.TrimSpace(w.Warning))
+			warning := strings.TrimSpace(w.Warning)
+			if text := expressionAt(policy, w.FieldRef); text != "" {
+				if issues, ok := typeIssues(warning); ok {
+					left, err := r.realIssues(ctx, policy, text, issues)
+					if err != nil {
+						return err
+					}
+					if len(left) == 0 {
+						continue
+					}
+					if len(left) < len(issues) {
+						warning = joinIssues(left)
+					}
+				}
+			}
+			r.report.warn(t, RuleTypes, w.FieldRef, warning)
 		}
 	}
 	return nil

@@ -430,11 +430,12 @@ func mix(ctx context.Context, w *world, title string) error {
 	for c := range 2 {
 		made := 0
 		also(1, func() load.Request {
-			const path = "/api/v1/namespaces/default/secrets"
+			// The policy's probe denies Secrets and ServiceAccounts.
+			const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 			if made++; made%2 == 0 {
-				return load.Request{Method: http.MethodDelete, Path: fmt.Sprintf("%s/mix-%d-%d", path, c, made-1)}
+				return load.Request{Method: http.MethodDelete, Path: fmt.Sprintf("%s/goes-%d-%d", path, c, made-1)}
 			}
-			return load.Request{Method: http.MethodPost, Path: path, Body: fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"mix-%d-%d"}}`, c, made)}
+			return load.Request{Method: http.MethodPost, Path: path, Body: fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"goes-%d-%d"}}`, c, made)}
 		})
 	}
 	var sent lines

@@ -43,10 +43,10 @@ const (
 
 // operationsExplained stands above the table.
 const operationsExplained = `Medians, with the smallest and largest value. 16 clients, each with an HTTP/2 connection of its own, make one request
-after the other to a server with its defaults. A ratio is that of the second server to the first. The CPU time is that of the server and of its etcd for one request. What the
+after the other to a server with its defaults. The CPU time is that of the server and of its etcd for one request. What the
 server allocates for one is that of its process, so that of etcd only where that is embedded. The load comes from the same
 machine. A request that fails ends the measurement. Answers are JSON, not compressed, if nothing else is said. A cached list asks
-for resource version 0, a consistent one for none.
+for resource version 0, a consistent one for none. A ratio is that of the second server to the first.
 
 `
 

@@ -71,7 +71,7 @@ func Write(path string, panels []Panel) error {
 	whole := draw.New(canvas)
 	whole.FillPolygon(color.White, []vg.Point{whole.Min, {X: whole.Max.X, Y: whole.Min.Y}, whole.Max, {X: whole.Min.X, Y: whole.Max.Y}})
 	pad := vg.Points(8)
-	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 4 * pad, PadY: 2 * pad, PadTop: pad, PadBottom: pad, PadLeft: pad, PadRight: 3 * pad}
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 3 * pad, PadY: 2 * pad, PadTop: pad, PadBottom: pad, PadLeft: pad, PadRight: 3 * pad}
 	for r, row := range plot.Align(plots, tiles, whole) {
 		for c, tile := range row {
 			if plots[r][c] != nil {

@@ -14,6 +14,8 @@ import (
 	kserializer "k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -94,8 +96,39 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 		if e.Bind, err = bindStatus(*e.Scope, group.TypeConverter, status.GetResetFields()); err != nil {
 			return nil, err
 		}
+		e.Admit = func(next admission.Interface) admission.Interface { return withStoredSpec{next} }
 	}
 	return endpoints, nil
+}
+
+// withStoredSpec gives the statuses that controllers of this server write the spec that is stored,
+// before admission sees them. A write of the status never changes the spec, and it fails if the
+// definition has changed meanwhile, so that a controller can do without the schemas (statusWriting):
+// they are most of a definition.
+type withStoredSpec struct{ next admission.Interface }
+
+func (w withStoredSpec) Handles(op admission.Operation) bool {
+	return op == admission.Update || w.next.Handles(op)
+}
+
+func (w withStoredSpec) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if by := a.GetUserInfo(); by != nil && by.GetName() == user.APIServerUser && a.GetOperation() == admission.Update {
+		crd, sent := a.GetObject().(*apiextensions.CustomResourceDefinition)
+		if stored, ok := a.GetOldObject().(*apiextensions.CustomResourceDefinition); ok && sent {
+			crd.Spec = stored.Spec
+		}
+	}
+	if next, ok := w.next.(admission.MutationInterface); ok && w.next.Handles(a.GetOperation()) {
+		return next.Admit(ctx, a, o)
+	}
+	return nil
+}
+
+func (w withStoredSpec) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if next, ok := w.next.(admission.ValidationInterface); ok && w.next.Handles(a.GetOperation()) {
+		return next.Validate(ctx, a, o)
+	}
+	return nil
 }
 
 // bindStatus returns the scopes of requests for the status of definitions. An update computes who

@@ -108,3 +108,30 @@ func TestNamesThatAreNotWritten(t *testing.T) {
 		t.Error("the definition is established and not served")
 	}
 }
+
+// Plugins that change objects see the whole definition when a controller writes its status.
+func TestAdmissionOfStatusesSeesTheSchemas(t *testing.T) {
+	e := newEnv(t)
+	var mu sync.Mutex
+	seen, without := 0, 0
+	e.admit.Lock()
+	e.admit.mutate = func(a admission.Attributes) {
+		crd, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
+		if !ok || a.GetSubresource() != "status" {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen++
+		if v := crd.Spec.Versions[0].Schema; v == nil || len(v.OpenAPIV3Schema.Properties) == 0 {
+			without++
+		}
+	}
+	e.admit.Unlock()
+	e.define(widgets)
+	mu.Lock()
+	defer mu.Unlock()
+	if seen == 0 || without != 0 {
+		t.Errorf("%d writes of the status, %d without schemas", seen, without)
+	}
+}

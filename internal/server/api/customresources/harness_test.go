@@ -93,6 +93,8 @@ type env struct {
 type gatekeeper struct {
 	sync.Mutex
 	validate func(admission.Attributes) error
+	// mutate, if set, is called before validate.
+	mutate func(admission.Attributes)
 	// convert, if set, is called in place of validate.
 	convert func(runtime.ObjectConvertor, runtime.Object) error
 }
@@ -110,6 +112,16 @@ func (g *gatekeeper) Validate(_ context.Context, a admission.Attributes, o admis
 		return nil
 	}
 	return validate(a)
+}
+
+func (g *gatekeeper) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	g.Lock()
+	mutate := g.mutate
+	g.Unlock()
+	if mutate != nil {
+		mutate(a)
+	}
+	return nil
 }
 
 func (g *gatekeeper) set(validate func(admission.Attributes) error) {
@@ -130,7 +142,12 @@ func newEnv(t testing.TB, options ...func(*Options)) *env {
 	handler := &resources.Handler{Admission: &e.admit, NotFound: http.NotFoundHandler()}
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	withUser := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		handler.ServeHTTP(w, req.WithContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: "tester"})))
+		name := "tester"
+		if strings.HasPrefix(req.URL.Path, definitionsPath) && strings.HasSuffix(req.URL.Path, "/status") {
+			// Controllers of the server write the status.
+			name = user.APIServerUser
+		}
+		handler.ServeHTTP(w, req.WithContext(request.WithUser(req.Context(), &user.DefaultInfo{Name: name})))
 	})
 	web := httptest.NewServer(filters.WithAuditInit(filters.WithRequestReceivedTimestamp(filters.WithWarningRecorder(filters.WithRequestInfo(withUser, resolver)))))
 	e.url = web.URL

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
 
@@ -170,24 +171,32 @@ type statusWriting struct {
 // metadataOnly asks for the metadata of what was written: all else is known.
 const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// UpdateStatus writes a status. Admission sees the whole definition. The result has the status that
-// was sent: what a webhook has made of it comes with the informer.
+// UpdateStatus writes a status. The schemas stay here: withStoredSpec gives admission the whole
+// definition. The result has the status that was sent: what a webhook has made of it comes with
+// the informer.
 func (w statusWriting) UpdateStatus(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (*apiextensionsv1.CustomResourceDefinition, error) {
 	failed := func() {}
 	if w.before != nil {
 		crd, failed = w.before(ctx, crd)
 	}
-	whole, err := unpacked(crd)
-	if err == nil {
-		var metadata metav1.ObjectMeta
-		if metadata, err = w.write(ctx, whole, o); err == nil {
-			updated := *crd
-			updated.ObjectMeta = metadata
-			return &updated, nil
-		}
+	metadata, err := w.write(ctx, withoutSchemas(crd), o)
+	if err != nil {
+		failed()
+		return nil, err
 	}
-	failed()
-	return nil, err
+	updated := *crd
+	updated.ObjectMeta = metadata
+	return &updated, nil
+}
+
+// withoutSchemas returns a copy of a definition that has no schemas.
+func withoutSchemas(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	copied := *crd
+	copied.Spec.Versions = slices.Clone(crd.Spec.Versions)
+	for i := range copied.Spec.Versions {
+		copied.Spec.Versions[i].Schema = nil
+	}
+	return &copied
 }
 
 func (w statusWriting) write(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, o metav1.UpdateOptions) (metav1.ObjectMeta, error) {
@@ -228,11 +237,7 @@ func (l listingSchemas) Get(name string) (*apiextensionsv1.CustomResourceDefinit
 		return nil, err
 	}
 	if l.server.trusted(crd) {
-		crd = crd.DeepCopy()
-		for i := range crd.Spec.Versions {
-			crd.Spec.Versions[i].Schema = nil
-		}
-		return crd, nil
+		return withoutSchemas(crd), nil
 	}
 	return unpacked(crd)
 }

@@ -22,7 +22,7 @@ type publisher struct {
 
 const (
 	// reportShare bounds the share of the time that is spent on reports: one part in so many.
-	reportShare = 4
+	reportShare = 10
 	// reportPause is how long changes wait for the next report at most.
 	reportPause = 100 * time.Millisecond
 )

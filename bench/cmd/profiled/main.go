@@ -2,7 +2,8 @@
 // collects garbage and writes the heap and the goroutines to the directory that
 // GATEHOUSE_PROFILES names. If GATEHOUSE_CPU_PROFILE names a
 // file, it has the CPU profile from the start until the first SIGUSR1. SIGUSR2 begins a profile
-// of the CPU, and the next one writes it to that directory.
+// of the CPU, and the next one writes it to that directory. Each of the two first writes what was
+// allocated since the start: to allocs-before.pprof, and to allocs.pprof.
 package main
 
 import (
@@ -56,6 +57,13 @@ func main() {
 // cpu begins a profile of the CPU, or ends the one in a file.
 func cpu(dir string, profile *os.File) (*os.File, error) {
 	path := filepath.Join(dir, "cpu.pprof")
+	allocs := "allocs-before"
+	if profile != nil {
+		allocs = "allocs"
+	}
+	if err := writeProfile(dir, allocs); err != nil {
+		return profile, err
+	}
 	if profile != nil {
 		pprof.StopCPUProfile()
 		return nil, errors.Join(profile.Close(), os.Rename(path+".part", path))
@@ -76,22 +84,26 @@ func write(dir string) error {
 	}
 	runtime.GC()
 	for _, name := range []string{"heap", "goroutine"} {
-		path := filepath.Join(dir, name+".pprof")
-		f, err := os.Create(path + ".part")
-		if err != nil {
-			return err
-		}
-		if err := pprof.Lookup(name).WriteTo(f, 0); err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".part", path); err != nil {
+		if err := writeProfile(dir, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeProfile writes one of the runtime's profiles to a file, which is there when it is whole.
+// The name is that of the profile, and may go on after a hyphen.
+func writeProfile(dir, name string) error {
+	path := filepath.Join(dir, name+".pprof")
+	f, err := os.Create(path + ".part")
+	if err != nil {
+		return err
+	}
+	profile, _, _ := strings.Cut(name, "-")
+	if err := errors.Join(pprof.Lookup(profile).WriteTo(f, 0), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".part", path)
 }
 
 // writeMemory writes the sizes of all classes of memory that the runtime knows, in MiB.

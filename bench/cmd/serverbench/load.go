@@ -17,9 +17,9 @@ const warmup = time.Second
 
 // result is what one load showed.
 type result struct {
-	// rate is requests in a second; p99 and p999 percentiles of their latency.
-	rate      float64
-	p99, p999 time.Duration
+	// rate is requests in a second; p50, p99 and p999 percentiles of their latency.
+	rate           float64
+	p50, p99, p999 time.Duration
 	// cpu is the CPU time of the server's process for one request, all that of its etcd, too.
 	cpu, all time.Duration
 	// allocated is what the server's process allocates for one request, in bytes.
@@ -124,6 +124,7 @@ func watched(ctx context.Context, s *peer.Server, run func() ([]time.Duration, e
 	count := time.Duration(len(latencies))
 	return result{
 		rate: float64(len(latencies)) / elapsed.Seconds(),
+		p50:  latencies[len(latencies)/2],
 		p99:  latencies[len(latencies)*99/100],
 		p999: latencies[len(latencies)*999/1000],
 		cpu:  (after - before) / count,

@@ -72,7 +72,7 @@ func main() {
 	flag.IntVar(&o.objects, "objects", 2500, "how many pods the operations work on")
 	scales := flag.String("scale", "", "measure more and more of these, a `list`, and not webhooks and starts: all, or of "+scaleNames())
 	flag.DurationVar(&o.patience, "patience", 10*time.Minute, "how long one size of -scale may take; after one that takes longer, no larger one is tried")
-	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
+	flag.StringVar(&o.profiles, "profiles", "", "`directory` for profiles of heap and goroutines with definitions, and of the CPU and of what is allocated with operations; GATEHOUSE_BINARY must be built from ./cmd/profiled, and GATEHOUSE_PROFILES be the same directory")
 	o.Main(func(ctx context.Context, out, progress io.Writer) error {
 		if err := o.parseDefinitions(*numbers, *fields); err != nil {
 			return err

@@ -408,28 +408,38 @@ func mix(ctx context.Context, w *world, title string) error {
 	}
 	background, stop := context.WithCancel(ctx)
 	group, background := errgroup.WithContext(background)
-	also := func(clients int, request func() load.Request) {
+	// The other requests come at a rate of their own: a server that is fast gets no more of them.
+	also := func(clients int, every time.Duration, request func() load.Request) {
 		group.Go(func() error {
-			_, err := load.Run(background, w.server, clients, func() (load.Request, bool) { return request(), background.Err() == nil })
+			turns := time.NewTicker(every)
+			defer turns.Stop()
+			_, err := load.Run(background, w.server, clients, func() (load.Request, bool) {
+				select {
+				case <-turns.C:
+					return request(), true
+				case <-background.Done():
+					return load.Request{}, false
+				}
+			})
 			if background.Err() != nil && ctx.Err() == nil && errors.Is(err, context.Canceled) {
 				return nil
 			}
 			return err
 		})
 	}
-	also(2, func() load.Request { return load.Request{Path: podsPath + "?resourceVersion=0"} })
-	also(4, func() load.Request {
+	also(2, 200*time.Millisecond, func() load.Request { return load.Request{Path: podsPath + "?resourceVersion=0"} })
+	also(4, 50*time.Millisecond, func() load.Request {
 		n := w.number.Add(1)
 		return load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/default/endpoints", Body: fmt.Sprintf(`{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"mix-%d"}}`, n)}
 	})
-	also(2, func() load.Request {
+	also(2, 20*time.Millisecond, func() load.Request {
 		n := w.number.Add(1)
 		return load.Request{Method: http.MethodPatch, Path: fmt.Sprintf("/apis/coordination.k8s.io/v1/namespaces/default/leases/mix-%d?fieldManager=bench", n%fewObjects), ContentType: "application/apply-patch+yaml",
 			Body: fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"mix-%d"},"spec":{"holderIdentity":"holder-%d"}}`, n%fewObjects, n)}
 	})
 	for c := range 2 {
 		made := 0
-		also(1, func() load.Request {
+		also(1, 40*time.Millisecond, func() load.Request {
 			// The policy's probe denies Secrets and ServiceAccounts.
 			const path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 			if made++; made%2 == 0 {
@@ -452,6 +462,7 @@ func mix(ctx context.Context, w *world, title string) error {
 		return errors.New("the watchers were sent nothing")
 	}
 	w.table.Add(title, "/s", string(w.server.Kind), r.rate)
+	w.table.Add(title+": median", "ms", string(w.server.Kind), r.p50.Seconds()*1e3)
 	w.table.Add(title+": 99th percentile", "ms", string(w.server.Kind), r.p99.Seconds()*1e3)
 	w.table.Add(title+": 99.9th percentile", "ms", string(w.server.Kind), r.p999.Seconds()*1e3)
 	return nil
@@ -514,7 +525,8 @@ func lists(ctx context.Context, w *world, title string) error {
 }
 
 // profileCPU has the server write a profile of its CPU to a file that begins with a name, until
-// the function that is returned is called.
+// the function that is returned is called. Two files have what was allocated until the begin and
+// until the end.
 func (o *options) profileCPU(s *peer.Server, name string) (end func() error, err error) {
 	if o.profiles == "" || s.Kind != peer.GatehouseEmbedded {
 		return func() error { return nil }, nil
@@ -527,7 +539,11 @@ func (o *options) profileCPU(s *peer.Server, name string) (end func() error, err
 		err := s.Process.ProfileCPU()
 		for deadline := time.Now().Add(time.Minute); err == nil; time.Sleep(50 * time.Millisecond) {
 			if _, err = os.Stat(path); err == nil {
-				return os.Rename(path, filepath.Join(o.profiles, name+"-cpu.pprof"))
+				var errs []error
+				for _, file := range []string{"allocs-before.pprof", "allocs.pprof", "cpu.pprof"} {
+					errs = append(errs, os.Rename(filepath.Join(o.profiles, file), filepath.Join(o.profiles, name+"-"+file)))
+				}
+				return errors.Join(errs...)
 			}
 			if time.Now().Before(deadline) {
 				err = nil

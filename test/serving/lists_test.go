@@ -13,8 +13,8 @@ import (
 )
 
 // A list of all objects is byte for byte the list by a selector that all objects match, whatever
-// the server keeps of earlier lists. A list of 1,000 objects and more waits for its turn, unless
-// it has a selector.
+// the server keeps of earlier lists. A list of 1,000 objects and more at any version waits for its
+// turn, unless it has a selector.
 func TestListsAreTheSameHoweverTheyAreRead(t *testing.T) {
 	s := harness.Start(t)
 	h := s.HTTP(t, nil)

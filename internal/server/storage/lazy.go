@@ -218,8 +218,7 @@ func (l *lazy) Get(ctx context.Context, key string, opts apistorage.GetOptions, 
 
 func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
 	err := l.cached(ctx, func(o *opened) error {
-		opts, err := o.turn(ctx, key, opts, list)
-		if err != nil {
+		if err := o.turn(ctx, key, opts, list); err != nil {
 			return err
 		}
 		return o.GetList(ctx, key, opts, list)

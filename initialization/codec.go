@@ -83,12 +83,15 @@ type form struct {
 	strict   bool
 }
 
+// itemByItem reports whether lists are written item by item in the form.
+func (f form) itemByItem() bool { return !f.yaml && !f.pretty && (f.text || f.protobuf) }
+
 // EncoderForVersion implements runtime.NegotiatedSerializer. The serializer below the conversion
 // to the version shows the field, since it gets objects as clients see them.
 func (c *codec) EncoderForVersion(e runtime.Encoder, gv runtime.GroupVersioner) runtime.Encoder {
 	f := c.forms[e]
 	inner := c.NegotiatedSerializer.EncoderForVersion(&encoder{inner: e, form: f}, gv)
-	if f.yaml || f.pretty || !f.text && !f.protobuf {
+	if !f.itemByItem() {
 		return inner
 	}
 	return &listEncoder{Encoder: inner, form: f, kept: c.kept, version: gv.Identifier()}

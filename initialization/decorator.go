@@ -209,6 +209,11 @@ func (s *store) GetList(ctx context.Context, key string, opts apistorage.ListOpt
 	// A list without selectors is filtered after the read: a selector would keep the list from
 	// the watch cache's fast path, and would hide how many items remain. A page may then have
 	// fewer items than its limit, which clients expect of any page.
+	if l, ok := ctx.Value(listingKey{}).(*Listing); ok {
+		if done, err := l.list(ctx, s.Interface, key, opts, list); done || err != nil {
+			return err
+		}
+	}
 	if r := readerOf(ctx); r != nil && r.Hide && opts.Predicate.Empty() {
 		if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
 			return err

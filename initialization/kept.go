@@ -100,6 +100,29 @@ func (k *kept) recall(kind keptKind, items []runtime.Object, data [][]byte) (roo
 	return room
 }
 
+// lookup returns a function that returns the kept data of an object, nil if there are none. lookup
+// returns nil if nothing is kept of the kind.
+func (k *kept) lookup(kind keptKind) func(uid types.UID, version string) []byte {
+	turn := k.turn.Load()
+	k.mu.RLock()
+	known := k.kinds[kind]
+	k.mu.RUnlock()
+	if known == nil {
+		return nil
+	}
+	known.turn.Store(turn)
+	return func(uid types.UID, version string) []byte {
+		k.mu.RLock()
+		it := known.items[uid]
+		k.mu.RUnlock()
+		if it == nil || it.version != version || version == "" {
+			return nil
+		}
+		it.turn.Store(turn)
+		return it.data
+	}
+}
+
 // add begins to keep the items of lists of a kind, from the next list on.
 func (k *kept) add(kind keptKind) {
 	k.mu.Lock()

@@ -28,6 +28,8 @@ type listEncoder struct {
 	kept *kept
 	// version identifies the version.
 	version string
+	// listing has what the store found of the list that is encoded; nil without a Listing.
+	listing *Listing
 }
 
 var _ runtime.EncoderWithAllocator = &listEncoder{}
@@ -59,11 +61,20 @@ func (e *listEncoder) list(obj runtime.Object) (*list, error) {
 		return nil, nil
 	}
 	items, err := meta.ExtractList(obj)
-	if err != nil || len(items) == 0 {
+	if err != nil {
 		return nil, nil
 	}
-	if _, ok := items[0].(metav1.ObjectMetaAccessor); !ok {
+	var found [][]byte
+	if e.listing != nil {
+		found = e.listing.data
+	}
+	if len(items) == 0 && len(found) == 0 {
 		return nil, nil
+	}
+	if len(items) > 0 {
+		if _, ok := items[0].(metav1.ObjectMetaAccessor); !ok {
+			return nil, nil
+		}
 	}
 	// The copy shares the items with obj, until SetList removes them from the copy.
 	copied := reflect.New(reflect.TypeOf(obj).Elem())
@@ -73,11 +84,14 @@ func (e *listEncoder) list(obj runtime.Object) (*list, error) {
 		return nil, nil
 	}
 	l := &list{form: e.form, data: make([][]byte, len(items))}
-	kind := keptKind{reflect.TypeOf(items[0]), e.version, e.form.protobuf}
-	room := e.kept.recall(kind, items, l.data)
 	var fresh []int
-	if room > 0 {
-		defer func() { e.kept.keep(kind, items, l.data, fresh) }()
+	room := 0
+	if len(items) > 0 {
+		kind := keptKind{reflect.TypeOf(items[0]), e.version, e.form.protobuf}
+		if room = e.kept.recall(kind, items, l.data); room > 0 {
+			data := l.data
+			defer func() { e.kept.keep(kind, items, data, fresh) }()
+		}
 	}
 	missing := missing(items, l.data)
 	if len(missing) == len(items) {
@@ -90,20 +104,29 @@ func (e *listEncoder) list(obj runtime.Object) (*list, error) {
 	if err := e.Encoder.Encode(partial, &c); err != nil {
 		return nil, err
 	}
-	if len(c.items) != len(missing) || e.form.protobuf && !c.protobuf {
+	unknown := func() (*list, error) {
+		if found != nil {
+			return nil, fmt.Errorf("what is kept of %T cannot be joined with the rest", obj)
+		}
 		return nil, nil
+	}
+	if len(c.items) != len(missing) || e.form.protobuf && !c.protobuf {
+		return unknown()
 	}
 	frame := jsonFrame
 	if e.form.protobuf {
 		frame = protobufFrame
 	}
 	if start, _ := frame(c.empty.Bytes(), 0); start == nil {
-		return nil, nil
+		return unknown()
 	}
 	l.items = c.items
 	l.json = json.NewEncoder(&l.buf)
 	if fresh, err = l.prepare(room); err != nil {
 		return nil, err
+	}
+	if found != nil {
+		l.join(found)
 	}
 	l.start, l.end = frame(c.empty.Bytes(), l.size())
 	return l, nil
@@ -199,6 +222,18 @@ func (l *list) prepare(room int) (fresh []int, err error) {
 		}
 	}
 	return fresh, nil
+}
+
+// join puts the items between those that were found. These have data in found.
+func (l *list) join(found [][]byte) {
+	all, next := slices.Clone(found), 0
+	for i, data := range all {
+		if data == nil {
+			all[i] = l.data[next]
+			next++
+		}
+	}
+	l.data = all
 }
 
 // size returns how many bytes the items take in a list in protobuf; 0 in other forms.

@@ -76,6 +76,7 @@ func withInitialized(get apistorage.AttrFunc, notice func(runtime.Object)) apist
 			f = fields.Set{}
 		}
 		f[initializedField] = value
+		identify(obj, f)
 		return l, f, nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
 
@@ -16,12 +17,21 @@ import (
 // pods take 1.2 MiB.
 const longList = 1000
 
+// selects reports whether a predicate asks for some of the objects only.
+func selects(p apistorage.SelectionPredicate) bool {
+	if p.Field != nil && !p.Field.Empty() && len(p.Field.Requirements()) == 0 {
+		// The selector leaves out objects of which the reader needs no copies.
+		p.Field = fields.Everything()
+	}
+	return !p.Empty()
+}
+
 // turn takes the turn of a request that is about to read a long list from the watch cache. Lists by
 // selectors have no turns: most of them are short. Nor have consistent lists, which may wait for
 // etcd while they read.
 func (o *opened) turn(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
 	switch {
-	case !o.cached, !opts.Recursive, !opts.Predicate.Empty(), opts.Predicate.Continue != "",
+	case !o.cached, !opts.Recursive, selects(opts.Predicate), opts.Predicate.Continue != "",
 		// The watch cache ignores the limit of a list at version 0.
 		opts.Predicate.Limit > 0 && opts.ResourceVersion != "0",
 		opts.ResourceVersionMatch != "" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan,
@@ -30,7 +40,7 @@ func (o *opened) turn(ctx context.Context, key string, opts apistorage.ListOptio
 	}
 	// A page with one object says how many there are.
 	page := opts
-	page.Predicate.Limit = 1
+	page.Predicate.Limit, page.Predicate.Field = 1, fields.Everything()
 	page.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
 	if opts.ResourceVersion == "0" {
 		page.ResourceVersion = "1"

@@ -1,14 +1,20 @@
 package resources
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sort"
 	"time"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -91,6 +97,8 @@ type call struct {
 	// waits says that a creator waits until its object is initialized, unless the
 	// request says otherwise.
 	waits bool
+	// listing has what is kept of the objects of a list; nil if nothing is looked up.
+	listing *initialization.Listing
 	// counting is Handler.Counting.
 	counting func(user string) bool
 	// uninitialized is set when the call created an object that is not initialized.
@@ -131,16 +139,51 @@ func (c *call) get() http.HandlerFunc {
 }
 
 func (c *call) list() http.HandlerFunc {
-	list := c.listOrWatch(false)
 	if c.Custom {
 		// The conversion of custom resources may wait for a webhook.
-		return list
+		return c.listOrWatch(false)
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		ctx, end := inflight.WithTurns(req.Context())
+		ctx, end := inflight.WithTurns(c.lookUp(req))
 		defer end()
-		list(AnsweringWith(w, func(http.Header) { end() }), req.WithContext(ctx))
+		c.listOrWatch(false)(AnsweringWith(w, func(http.Header) { end() }), req.WithContext(ctx))
 	}
+}
+
+// lookUp has the store look up what is kept of the objects of a list, and returns the context for
+// that. Tables are made of objects, and so is the audit log of answers.
+func (c *call) lookUp(req *http.Request) context.Context {
+	ctx := req.Context()
+	if c.bare || audit.AuditContextFrom(audit.WithAuditContext(ctx)).GetEventLevel().GreaterOrEqual(auditapi.LevelRequestResponse) {
+		return ctx
+	}
+	mediaType, info, err := negotiation.NegotiateOutputMediaType(req, c.Scope.Serializer, c.Scope)
+	if err != nil || mediaType.Convert != nil {
+		return ctx
+	}
+	ctx, codec, listing := initialization.WithListing(ctx, c.Scope.Serializer, info.Serializer, c.Scope.Kind.GroupVersion())
+	if listing == nil {
+		return ctx
+	}
+	e, scope := *c.Endpoint, *c.Scope
+	scope.Serializer = codec
+	e.Scope = &scope
+	c.Endpoint, c.listing = &e, listing
+	return ctx
+}
+
+// joiningLister lists again when the list is not that of the store.
+type joiningLister struct {
+	rest.Lister
+	listing *initialization.Listing
+}
+
+func (l joiningLister) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	list, err := l.Lister.List(ctx, options)
+	if err != nil || l.listing.Joins(list) {
+		return list, err
+	}
+	return l.Lister.List(ctx, options)
 }
 
 func (c *call) watch() http.HandlerFunc { return c.listOrWatch(true) }
@@ -150,6 +193,9 @@ func (c *call) listOrWatch(forceWatch bool) http.HandlerFunc {
 	watcher, isWatcher := c.Storage.(rest.Watcher)
 	if isWatcher {
 		watcher = plainWatcher{watcher}
+	}
+	if c.listing != nil {
+		lister = joiningLister{lister, c.listing}
 	}
 	if c.bare {
 		lister = bareLister{lister}

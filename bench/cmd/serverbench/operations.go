@@ -388,6 +388,24 @@ func watch(ctx context.Context, c *load.Client, version string, to io.Writer) er
 	return cmp.Or(err, errWatchEnded)
 }
 
+// keepWatching watches again, from the present state, when the server has ended the watch. It counts in
+// ended how often that was.
+func keepWatching(ctx context.Context, s *peer.Server, c *load.Client, from string, to io.Writer, ended *atomic.Int64) error {
+	for {
+		if err := watch(ctx, c, from, to); !errors.Is(err, errWatchEnded) {
+			return err
+		}
+		ended.Add(1)
+		var err error
+		if from, err = version(ctx, s); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
 // mix measures the tail of creates while others list, watch, update, delete and wait for a
 // webhook that hangs, and a policy judges what is created.
 func mix(ctx context.Context, w *world, title string) error {
@@ -449,8 +467,11 @@ func mix(ctx context.Context, w *world, title string) error {
 		})
 	}
 	var sent lines
+	var ended atomic.Int64
 	for range 4 {
-		group.Go(func() error { return watch(background, load.NewClient(w.server), "0", &sent) })
+		group.Go(func() error {
+			return keepWatching(background, w.server, load.NewClient(w.server), "0", &sent, &ended)
+		})
 	}
 	r, err := measureFor(background, w.server, 8, w.duration, load.ConfigMap.Create)
 	stop()
@@ -465,6 +486,7 @@ func mix(ctx context.Context, w *world, title string) error {
 	w.table.Add(title+": median", "ms", string(w.server.Kind), r.p50.Seconds()*1e3)
 	w.table.Add(title+": 99th percentile", "ms", string(w.server.Kind), r.p99.Seconds()*1e3)
 	w.table.Add(title+": 99.9th percentile", "ms", string(w.server.Kind), r.p999.Seconds()*1e3)
+	w.table.Add(title+": watches that the server ended", "", string(w.server.Kind), float64(ended.Load()))
 	return nil
 }
 

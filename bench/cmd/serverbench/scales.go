@@ -199,29 +199,12 @@ func growWatchers(ctx context.Context, g *growth, from, to int) error {
 	}
 	g.sent = append(g.sent, sent)
 	for i, c := range clients {
-		g.group.Go(func() error { return g.keepWatching(c, version, &sent[i]) })
+		g.group.Go(func() error { return keepWatching(g.lasting, g.Server, c, version, &sent[i], &g.ended) })
 	}
 	if err := load.CreateOne(ctx, g.Server); err != nil {
 		return err
 	}
 	return awaitLines(ctx, g.lasting, g.group, sent, 1)
-}
-
-// keepWatching watches again, from the present state, when the server has ended the watch.
-func (g *growth) keepWatching(c *load.Client, from string, to io.Writer) error {
-	for {
-		if err := watch(g.lasting, c, from, to); !errors.Is(err, errWatchEnded) {
-			return err
-		}
-		g.ended.Add(1)
-		var err error
-		if from, err = version(g.lasting, g.Server); err != nil {
-			if g.lasting.Err() != nil {
-				return nil
-			}
-			return err
-		}
-	}
 }
 
 // sendToWatchers measures creates, and what the watchers are sent of them.

@@ -29,9 +29,9 @@ type Known struct {
 	Default bool
 }
 
-// Recommended returns the plugins of the engine in their default order (S9.3, S9.4, S19.2). A
-// server adds its own plugins to this list: plugins that mutate objects go before
-// MutatingWebhookName, and the quota plugin goes to the end.
+// Recommended returns the engine's plugins in the order in which they run by default (S9.3, S9.4,
+// S19.2). A server adds its own plugins to this list. It puts plugins that mutate objects before
+// MutatingWebhookName, and the quota plugin last.
 func Recommended() []Known {
 	list := []Known{{NamespaceLifecycleName, true}}
 	for _, source := range registration.InOrder() {

@@ -84,7 +84,7 @@ func (s *Server) sync(ctx context.Context, name string) error {
 	key := keyOf(crd)
 	if !accepted(crd) {
 		if e, ok := (*s.snapshot.Load())[key]; ok && e.crd.UID == crd.UID && e.crd.ResourceVersion == crd.ResourceVersion {
-			// The names of this state are accepted, and are being written (namesWriting).
+			// The names of this state are accepted, and are being written (establishAtOnce).
 			return nil
 		}
 		s.swap(ctx, key, nil)

@@ -96,7 +96,7 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 		if e.Bind, err = bindStatus(*e.Scope, group.TypeConverter, status.GetResetFields()); err != nil {
 			return nil, err
 		}
-		e.Admit = func(next admission.Interface) admission.Interface { return withStoredSpec{next} }
+		e.Admit = withStoredSpec
 	}
 	return endpoints, nil
 }
@@ -105,30 +105,17 @@ func (s *Server) DefinitionEndpoints() ([]*resources.Endpoint, error) {
 // before admission sees them. A write of the status never changes the spec, and it fails if the
 // definition has changed meanwhile, so that a controller can do without the schemas (statusWriting):
 // they are most of a definition.
-type withStoredSpec struct{ next admission.Interface }
-
-func (w withStoredSpec) Handles(op admission.Operation) bool {
-	return op == admission.Update || w.next.Handles(op)
-}
-
-func (w withStoredSpec) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if by := a.GetUserInfo(); by != nil && by.GetName() == user.APIServerUser && a.GetOperation() == admission.Update {
+func withStoredSpec(next admission.Interface) admission.Interface {
+	return ahead{next, admission.Update, func(a admission.Attributes) error {
+		if by := a.GetUserInfo(); by == nil || by.GetName() != user.APIServerUser {
+			return nil
+		}
 		crd, sent := a.GetObject().(*apiextensions.CustomResourceDefinition)
 		if stored, ok := a.GetOldObject().(*apiextensions.CustomResourceDefinition); ok && sent {
 			crd.Spec = stored.Spec
 		}
-	}
-	if next, ok := w.next.(admission.MutationInterface); ok && w.next.Handles(a.GetOperation()) {
-		return next.Admit(ctx, a, o)
-	}
-	return nil
-}
-
-func (w withStoredSpec) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if next, ok := w.next.(admission.ValidationInterface); ok && w.next.Handles(a.GetOperation()) {
-		return next.Validate(ctx, a, o)
-	}
-	return nil
+		return nil
+	}}
 }
 
 // bindStatus returns the scopes of requests for the status of definitions. An update computes who

@@ -34,28 +34,11 @@ func beginCreate(creations *gate, resource schema.GroupResource) registry.BeginC
 
 // refuseCreate refuses creations before admission runs, because admission may have side
 // effects.
-type refuseCreate struct {
-	next      admission.Interface
-	creations *gate
-}
-
-func (r refuseCreate) Handles(op admission.Operation) bool {
-	return op == admission.Create || r.next.Handles(op)
-}
-
-func (r refuseCreate) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if a.GetOperation() == admission.Create && r.creations.closed() {
-		return errTerminating(a.GetResource().GroupResource(), a.GetName())
-	}
-	if next, ok := r.next.(admission.MutationInterface); ok && r.next.Handles(a.GetOperation()) {
-		return next.Admit(ctx, a, o)
-	}
-	return nil
-}
-
-func (r refuseCreate) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if next, ok := r.next.(admission.ValidationInterface); ok && r.next.Handles(a.GetOperation()) {
-		return next.Validate(ctx, a, o)
-	}
-	return nil
+func refuseCreate(next admission.Interface, creations *gate) admission.Interface {
+	return ahead{next, admission.Create, func(a admission.Attributes) error {
+		if creations.closed() {
+			return errTerminating(a.GetResource().GroupResource(), a.GetName())
+		}
+		return nil
+	}}
 }

@@ -220,7 +220,7 @@ func (b *build) addEndpoints(v *apiextensionsv1.CustomResourceDefinitionVersion)
 	main := &resources.Endpoint{
 		Storage:   &instances{REST: store.REST, retired: b.retired},
 		BodyTypes: bodyTypes,
-		Admit:     func(next admission.Interface) admission.Interface { return refuseCreate{next, b.creations} },
+		Admit:     func(next admission.Interface) admission.Interface { return refuseCreate(next, b.creations) },
 	}
 	if err := b.add(v, main, scope, store.GetResetFields()); err != nil {
 		return err

@@ -43,11 +43,12 @@ func newControlled(e *exposed) (*controlled, error) {
 func newControllers(e *exposed) (*controllers.Controllers, error) {
 	s, etcd := e.settings, e.db.client.Client
 	where := places.Places{Root: s.EtcdPrefix, Static: e.api.static, Storage: e.places}
+	elsewhere := places.Elsewhere(e.api.aggregator.Remote)
 	builtins := where.Builtin()
 	o := controllers.Options{
 		Selection: s.Controllers,
 		Loopback:  e.loopback.config, Informers: e.loopback.informers, RBAC: s.authorizes("RBAC"),
-		Etcd: etcd, Prefix: where.Prefixes(e.api.aggregator.Remote), Custom: where.Read(e.api.aggregator.Remote),
+		Etcd: etcd, Prefix: where.Prefixes(elsewhere), Custom: where.Read(elsewhere),
 		Namespaces: namespaces.Options{
 			Collections: func() []namespaces.Collection {
 				return append(slices.Clip(builtins), where.Custom(e.api.custom.Versions())...)

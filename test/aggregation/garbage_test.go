@@ -74,7 +74,8 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 
 	root := owner{"v1", "ConfigMap", "root", uid(configMaps, `{"metadata":{"name":"root"}}`)}
 	uid(flunders, strings.Replace(owned("leaf", root), "{", `{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder",`, 1))
-	lives := owner{"wardle.example.com/v1alpha1", "Flunder", "lives", uid(flunders, flunder("lives"))}
+	// The collector follows the objects in the preferred version, and knows this owner from there.
+	lives := owner{"wardle.example.com/v1beta1", "Flunder", "lives", uid(flunders, flunder("lives"))}
 	uid(configMaps, owned("kept", lives, missing("000000000001")))
 	cleared("kept", lives)
 	admin.Must(http.StatusOK, "DELETE", configMaps+"/root", "")
@@ -102,8 +103,13 @@ func collectGarbage(t *testing.T, main *harness.Server, s *sample) {
 	kubectl.Must("delete", "apiservice", "v1alpha1.wardle.example.com", "v1beta1.wardle.example.com")
 	suspect("kept", lives, missing("000000000004"))
 	gone(flunders + "/lives")
-	uid(configMaps, owned("left", missing("000000000005")))
-	gone(configMaps + "/left")
+	// The collector's watch ends, and its next list must not find the place of the objects empty.
+	s.stop(t)
+	for i := range 10 {
+		uid(configMaps, owned("left", missing(fmt.Sprintf("%012d", 500+i))))
+		gone(configMaps + "/left")
+	}
+	s.launch(t)
 	s.register(t, kubectl)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		available(t, kubectl, version+".wardle.example.com", "True")

@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -198,10 +199,12 @@ func TestRequests(t *testing.T) {
 func TestSelectableFields(t *testing.T) {
 	e := newEnv(t)
 	e.define(widgets)
+	version := ""
 	for name, color := range map[string]string{"a": "blue", "b": "green", "c": "blue"} {
-		e.must(201, "POST", widgetsPath, widget(name, "{color: "+color+"}"))
+		version = fmt.Sprint(e.must(201, "POST", widgetsPath, widget(name, "{color: "+color+"}")).at("metadata", "resourceVersion"))
 	}
-	for _, query := range []string{"", "&resourceVersion=0"} {
+	// The cache has all objects when it has answered for the last one's version.
+	for _, query := range []string{"", "&resourceVersion=" + version, "&resourceVersion=0"} {
 		r := e.must(200, "GET", widgetsPath+"?fieldSelector=spec.color=blue"+query, "")
 		var names []any
 		for _, item := range r.at("items").([]any) {

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,9 +28,27 @@ type Places struct {
 	Storage serverstorage.StorageFactory
 }
 
-// Prefixes says where the objects of each resource are. The objects of remote group versions
-// are not in this etcd.
-func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefix {
+// Elsewhere returns a function that reports whether other servers have the objects of a group, or
+// had them when the function was called before. An informer outlives its APIService for a while.
+// If this etcd answered its next list, which finds nothing here, the objects would look deleted,
+// and the garbage collector would delete what they own (S22.16).
+func Elsewhere(remote func() []schema.GroupVersion) func(group string) bool {
+	var once sync.Map
+	return func(group string) bool {
+		if _, known := once.Load(group); known {
+			return true
+		}
+		now := slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == group })
+		if now {
+			once.Store(group, true)
+		}
+		return now
+	}
+}
+
+// Prefixes says where the objects of each resource are. The objects that other servers have are
+// not in this etcd.
+func (p Places) Prefixes(elsewhere func(group string) bool) lazyinformer.Prefix {
 	root := p.Root
 	builtin := map[schema.GroupResource]string{}
 	groups := map[string]bool{}
@@ -49,7 +68,7 @@ func (p Places) Prefixes(remote func() []schema.GroupVersion) lazyinformer.Prefi
 		if groups[gr.Group] {
 			return builtin[gr]
 		}
-		if slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group }) {
+		if elsewhere(gr.Group) {
 			return ""
 		}
 		// Custom resources, also those of a definition that was deleted or does not exist yet.
@@ -87,13 +106,13 @@ func placeOfDefinitions(root string) string {
 // Read returns a function that reports whether the metadata of a resource's objects may be read
 // from etcd: the objects are, or would be, custom objects that this server stores, or the
 // definitions of such objects, which cost much to decode.
-func (p Places) Read(remote func() []schema.GroupVersion) func(schema.GroupResource) bool {
+func (p Places) Read(elsewhere func(group string) bool) func(schema.GroupResource) bool {
 	groups := map[string]bool{aggregation.GroupVersion.Group: true}
 	for gvr := range p.Static {
 		groups[gvr.Group] = true
 	}
 	return func(gr schema.GroupResource) bool {
-		return gr == definitions || !groups[gr.Group] && !slices.ContainsFunc(remote(), func(gv schema.GroupVersion) bool { return gv.Group == gr.Group })
+		return gr == definitions || !groups[gr.Group] && !elsewhere(gr.Group)
 	}
 }
 

@@ -116,8 +116,7 @@ func TestCreatorsWaitCheaply(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs half a minute for itself")
 	}
-	// It is 18 with 5,000 and 25 with 1,000, and once was 33; a goroutine that waits for each
-	// request adds more than the rest.
+	// It is 18 with 5,000 and 25 with 1,000, and once was 33.
 	const limit = 40
 	// On a machine that is too slow for so many, reads of registrations may take long.
 	s := newSite(t, harness.Start(t, "--initializer-timeout", "10m", "--admission-consistency", "strict", "--admission-max-staleness", "1m"))

@@ -182,6 +182,7 @@ require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc
 	github.com/gatehouse-dev/gatehouse v0.0.0
 	github.com/google/go-cmp v0.7.0
+	github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
 	github.com/google/uuid v1.6.0
 	golang.org/x/sync v0.22.0
 	google.golang.org/grpc v1.82.1

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -77,7 +78,13 @@ func main() { fmt.Println(os.Getenv("GATEHOUSE_PROGRAM"), kubernetes.Minor, os.A
 
 // newModule puts the sources into a git work tree.
 func newModule(dir string) error {
-	for name, text := range sources {
+	guide, err := os.ReadFile(path.Base(profile))
+	if err != nil {
+		return err
+	}
+	files := maps.Clone(sources)
+	files[profile] = string(guide)
+	for name, text := range files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -188,7 +195,7 @@ func TestTheArchiveHasTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"-trimpath=true", "CGO_ENABLED=0", "mod\texample.com/gatehouse\tv1.2.3", "vcs.modified=false"} {
+	for _, want := range []string{"-trimpath=true", "-pgo=server.pgo", "CGO_ENABLED=0", "mod\texample.com/gatehouse\tv1.2.3", "vcs.modified=false"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the program does not say %s:\n%s", want, out)
 		}

@@ -56,7 +56,22 @@ func open(t testing.TB) *browser {
 	if program == "" {
 		t.Skip("no browser is installed: apt-get install chromium installs one")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+	profile, err := os.MkdirTemp("", "gatehouse-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Processes of the browser outlive the one that is waited for, and may still write there.
+		late := time.After(patience)
+		for os.RemoveAll(profile) != nil {
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-late:
+				t.Fatalf("%s cannot be removed", profile)
+			}
+		}
+	})
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.UserDataDir(profile),
 		chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(1280, 1100), chromedp.WSURLReadTimeout(patience))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)

@@ -299,10 +299,25 @@ func hooked(name, title string) operation {
 	}}
 }
 
-// lines counts those that are written to it.
-type lines struct{ atomic.Int64 }
+// lines counts those that are written to it, one writer at a time, and keeps the last one.
+type lines struct {
+	atomic.Int64
+	last, rest []byte
+}
 
 func (l *lines) Write(data []byte) (int, error) {
+	whole := bytes.LastIndexByte(data, '\n')
+	if whole < 0 {
+		l.rest = append(l.rest, data...)
+		return len(data), nil
+	}
+	// The last line begins in data, or in what was written before.
+	if begin := bytes.LastIndexByte(data[:whole], '\n'); begin >= 0 {
+		l.last = append(l.last[:0], data[begin+1:whole]...)
+	} else {
+		l.last = append(append(l.last[:0], l.rest...), data[:whole]...)
+	}
+	l.rest = append(l.rest[:0], data[whole+1:]...)
 	l.Add(int64(bytes.Count(data, []byte{'\n'})))
 	return len(data), nil
 }
@@ -317,8 +332,9 @@ func fanOut(ctx context.Context, w *world, title string) error {
 	if err != nil {
 		return err
 	}
+	var ended atomic.Int64
 	for i := range seen {
-		group.Go(func() error { return watch(watching, load.NewClient(w.server), version, &seen[i]) })
+		group.Go(func() error { return keepWatching(watching, load.NewClient(w.server), version, &seen[i], &ended) })
 	}
 	// When a watcher was sent one, it is there.
 	if err := load.CreateOne(ctx, w.server); err != nil {
@@ -340,6 +356,7 @@ func fanOut(ctx context.Context, w *world, title string) error {
 	}
 	r.rate = float64(w.objects) / time.Since(began).Seconds()
 	w.add(title, r)
+	w.table.Add(title+": watches that the server ended", "", string(w.server.Kind), float64(ended.Load()))
 	return nil
 }
 
@@ -388,21 +405,25 @@ func watch(ctx context.Context, c *load.Client, version string, to io.Writer) er
 	return cmp.Or(err, errWatchEnded)
 }
 
-// keepWatching watches again, from the present state, when the server has ended the watch. It counts in
+// keepWatching watches again, from the last event, when the server has ended the watch. It counts in
 // ended how often that was.
-func keepWatching(ctx context.Context, s *peer.Server, c *load.Client, from string, to io.Writer, ended *atomic.Int64) error {
+func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, ended *atomic.Int64) error {
 	for {
 		if err := watch(ctx, c, from, to); !errors.Is(err, errWatchEnded) {
 			return err
 		}
 		ended.Add(1)
-		var err error
-		if from, err = version(ctx, s); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
+		if len(to.last) == 0 {
+			continue
 		}
+		var event struct{ Object metav1.PartialObjectMetadata }
+		if err := json.Unmarshal(to.last, &event); err != nil {
+			return fmt.Errorf("the last event of a watch: %w", err)
+		}
+		if event.Object.ResourceVersion == "" {
+			return fmt.Errorf("the last event of a watch: %s", to.last)
+		}
+		from, to.rest = event.Object.ResourceVersion, nil
 	}
 }
 
@@ -466,12 +487,10 @@ func mix(ctx context.Context, w *world, title string) error {
 			return load.Request{Method: http.MethodPost, Path: path, Body: fmt.Sprintf(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"goes-%d-%d"}}`, c, made)}
 		})
 	}
-	var sent lines
+	sent := make([]lines, 4)
 	var ended atomic.Int64
-	for range 4 {
-		group.Go(func() error {
-			return keepWatching(background, w.server, load.NewClient(w.server), "0", &sent, &ended)
-		})
+	for i := range sent {
+		group.Go(func() error { return keepWatching(background, load.NewClient(w.server), "0", &sent[i], &ended) })
 	}
 	r, err := measureFor(background, w.server, 8, w.duration, load.ConfigMap.Create)
 	stop()
@@ -479,8 +498,10 @@ func mix(ctx context.Context, w *world, title string) error {
 	if err != nil {
 		return err
 	}
-	if sent.Load() == 0 {
-		return errors.New("the watchers were sent nothing")
+	for i := range sent {
+		if sent[i].Load() == 0 {
+			return errors.New("a watcher was sent nothing")
+		}
 	}
 	w.table.Add(title, "/s", string(w.server.Kind), r.rate)
 	w.table.Add(title+": median", "ms", string(w.server.Kind), r.p50.Seconds()*1e3)

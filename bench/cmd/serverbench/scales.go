@@ -199,7 +199,7 @@ func growWatchers(ctx context.Context, g *growth, from, to int) error {
 	}
 	g.sent = append(g.sent, sent)
 	for i, c := range clients {
-		g.group.Go(func() error { return keepWatching(g.lasting, g.Server, c, version, &sent[i], &g.ended) })
+		g.group.Go(func() error { return keepWatching(g.lasting, c, version, &sent[i], &g.ended) })
 	}
 	if err := load.CreateOne(ctx, g.Server); err != nil {
 		return err

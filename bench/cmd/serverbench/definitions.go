@@ -146,14 +146,6 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	if err != nil {
 		return err
 	}
-	const clients = 16
-	without, err := measure(ctx, s, load.ConfigMap, clients, o.duration)
-	if err != nil {
-		return err
-	}
-	r.Add("creates of ConfigMaps, no definition, 16 clients", "/s", string(kind), without.rate)
-	r.Add("server CPU for a create, no definition, 16 clients", "us", string(kind), without.cpu.Seconds()*1e6)
-
 	before, err := cpu(s)
 	if err != nil {
 		return err
@@ -190,13 +182,6 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	if err := o.profile(s, fmt.Sprint(d.number)); err != nil {
 		return err
 	}
-	with, err := measure(ctx, s, load.ConfigMap, clients, o.duration)
-	if err != nil {
-		return err
-	}
-	add("creates of ConfigMaps, 16 clients", "/s", with.rate)
-	add("server CPU for a create of a ConfigMap", "us", with.cpu.Seconds()*1e6)
-
 	err, s = s.Stop(), nil
 	if err != nil {
 		return err
@@ -224,9 +209,42 @@ func (o *options) withDefinitions(ctx context.Context, b peer.Binaries, kind pee
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return memory(s, func(what string, value float64) {
+	if err := memory(s, func(what string, value float64) {
 		add(what+" 15 s after a second start, server and etcd", "MiB", value)
-	})
+	}); err != nil {
+		return err
+	}
+	rate, cost, err := o.creates(ctx, s)
+	if err != nil {
+		return err
+	}
+	add("creates of ConfigMaps, 16 clients", "/s", rate)
+	add("server CPU for a create of a ConfigMap", "us", cost)
+	return nil
+}
+
+// withoutDefinitions measures creates on a server of its own: what they leave behind would count as
+// memory of the definitions.
+func (o *options) withoutDefinitions(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, r *report.Table) (err error) {
+	s, err := peer.Start(ctx, b, kind, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	rate, cost, err := o.creates(ctx, s)
+	if err != nil {
+		return err
+	}
+	r.Add("creates of ConfigMaps, no definition, 16 clients", "/s", string(kind), rate)
+	r.Add("server CPU for a create, no definition, 16 clients", "us", string(kind), cost)
+	return nil
+}
+
+// creates measures how many ConfigMaps 16 clients create in a second, and the server's CPU time for
+// each, in microseconds.
+func (o *options) creates(ctx context.Context, s *peer.Server) (rate, cost float64, err error) {
+	m, err := measure(ctx, s, load.ConfigMap, 16, o.duration)
+	return m.rate, m.cpu.Seconds() * 1e6, err
 }
 
 // cpu is the CPU time of a server, its etcd and its helpers.

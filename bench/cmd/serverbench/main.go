@@ -202,6 +202,9 @@ embedded, the memory and the CPU time of the server are those of etcd, too.
 
 func (o *options) round(ctx context.Context, b peer.Binaries, kind peer.Kind, dir string, hook *peer.Webhook, progress io.Writer, r *report.Table) (err error) {
 	if o.definitions != nil {
+		if err := o.withoutDefinitions(ctx, b, kind, filepath.Join(dir, "without"), r); err != nil {
+			return err
+		}
 		for i, d := range o.definitions {
 			if err := o.withDefinitions(ctx, b, kind, filepath.Join(dir, fmt.Sprint("definitions-", i)), d, r); err != nil {
 				return fmt.Errorf("%s: %w", d, err)

@@ -33,6 +33,8 @@ import (
 const (
 	// operators is how many clients there are, watchers how many of them only watch.
 	operators, watchers = 16, 60
+	// manyConfigMaps is how many there are when memory is read.
+	manyConfigMaps = 60_000
 	// fewObjects is how many objects are applied, or updated, in turns.
 	fewObjects = 200
 	// manyLists lists of manyTimes the objects are read at once, each listsEach times.
@@ -114,7 +116,7 @@ var allOperations = []operation{
 		w.add(title, r)
 		return err
 	}},
-	{"memory", "memory after these operations", memoryAfter},
+	{"memory", fmt.Sprintf("memory after these operations, with %d ConfigMaps", manyConfigMaps), memoryAfter},
 	{"lists", fmt.Sprintf("%d lists at once of %d times the pods", manyLists, manyTimes), lists},
 }
 
@@ -382,15 +384,19 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 
 // version is that of the ConfigMaps now.
 func version(ctx context.Context, s *peer.Server) (string, error) {
+	list, err := one(ctx, s)
+	return list.ResourceVersion, err
+}
+
+// one lists the first ConfigMap.
+func one(ctx context.Context, s *peer.Server) (list metav1.PartialObjectMetadataList, err error) {
 	c := load.NewClient(s)
 	defer c.Close()
 	var answer bytes.Buffer
 	if err := c.Do(ctx, load.Request{Path: configMaps + "?limit=1"}, &answer); err != nil {
-		return "", err
+		return list, err
 	}
-	var list metav1.PartialObjectMetadataList
-	err := json.Unmarshal(answer.Bytes(), &list)
-	return list.ResourceVersion, err
+	return list, json.Unmarshal(answer.Bytes(), &list)
 }
 
 var errWatchEnded = errors.New("the server ended a watch")
@@ -511,8 +517,23 @@ func mix(ctx context.Context, w *world, title string) error {
 	return nil
 }
 
-// memoryAfter reads how much memory is resident, now and when the server was left alone.
+// memoryAfter reads how much memory is resident, now and when the server was left alone. A server that
+// was faster has more ConfigMaps, so the other one gets more of them before.
 func memoryAfter(ctx context.Context, w *world, title string) error {
+	list, err := one(ctx, w.server)
+	if err != nil {
+		return err
+	}
+	have := len(list.Items)
+	if list.RemainingItemCount != nil {
+		have += int(*list.RemainingItemCount)
+	}
+	if have > manyConfigMaps {
+		return fmt.Errorf("there are %d ConfigMaps already, more than the %d with which memory is compared: use a shorter -duration", have, manyConfigMaps)
+	}
+	if _, err := load.Run(ctx, w.server, operators, numbered(manyConfigMaps-have, func(int) load.Request { return load.ConfigMap.Create() })); err != nil {
+		return err
+	}
 	read := func(when string) error {
 		return memory(w.server, func(what string, value float64) {
 			w.table.Add(strings.Replace(title, "memory", what, 1)+when, "MiB", string(w.server.Kind), value)

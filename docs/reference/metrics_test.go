@@ -47,10 +47,13 @@ func TestTheReferenceHasAllMetrics(t *testing.T) {
 	initialization.Count(initialization.Event{Kind: initialization.Abandoned})
 	var all []metric
 	// Those of APIServices and of scheduled backups are registered when what counts them starts,
-	// after the server is ready.
+	// after the server is ready, one after the other.
 	harness.Eventually(t, "the metrics of APIServices and backups are registered", func() error {
 		all = registeredMetrics(t)
-		for _, name := range []string{"aggregator_unavailable_apiservice", "gatehouse_backup_scheduled_total"} {
+		for _, name := range []string{
+			"aggregator_unavailable_apiservice", "aggregator_unavailable_apiservice_total",
+			"gatehouse_backup_scheduled_total", "gatehouse_backup_last_success_timestamp_seconds", "gatehouse_backup_last_size_bytes",
+		} {
 			if !slices.ContainsFunc(all, func(m metric) bool { return m.name == name }) {
 				return errors.New("not yet")
 			}

@@ -35,7 +35,6 @@ type assembly struct {
 func newAssembly(c *controlled) (*assembly, error) {
 	objects := &bootstrap.Objects{Client: c.loopback.client, ServiceRange: c.settings.ServiceClusterIPRange, MakeAccount: c.admitter.makeAccount}
 	callers := aggregation.Callers{ClientCA: c.serving.clientCA, Proxies: c.serving.proxies}
-	hooks, addressesChecked := hookSteps(c.hooks, c.loopback)
 	a := &assembly{
 		controlled: c, objects: objects,
 		boot: newBoot([]bootStep{
@@ -47,16 +46,11 @@ func newAssembly(c *controlled) (*assembly, error) {
 			// No other step needs the following steps.
 			{name: bootRoles, do: objects.OrLater(objects.Roles)},
 			{name: bootCustomKinds, do: c.api.custom.Ready},
-			{name: bootService, do: objects.OrLater(func(ctx context.Context) error {
-				if err := addressesChecked(ctx); err != nil {
-					return err
-				}
-				return c.publisher.Start(ctx)
-			})},
+			{name: bootService, do: objects.OrLater(c.publisher.Start)},
 			{name: bootRegistered, do: objects.OrLater(c.api.aggregator.Register)},
 			{name: bootAggregation, do: c.api.aggregator.Know, lasting: true},
 			{name: bootAuthentication, lasting: true, do: func(ctx context.Context) error { return callers.Publish(ctx, c.loopback.client) }},
-		}, hooks)),
+		}, hookSteps(c.hooks, c.loopback))),
 		running: []func(context.Context){c.publisher.Run, c.admitter.rejections.Run},
 		whenReady: []func(context.Context){
 			c.controllers.Run, c.api.aggregator.Run,
@@ -80,34 +74,18 @@ func newAssembly(c *controlled) (*assembly, error) {
 	return a, c.generic.AddBootSequenceHealthChecks(a.boot.checks()...)
 }
 
-// hookSteps are the steps of the start that built-in kinds ask for. addressesChecked waits until the
-// step that checks the addresses of services is done. That step gives up, and the server ends a
-// minute later, if it sees a service whose address is being noted: it finds no note, writes one, and
-// gets 409. So the server's own service comes after it.
-func hookSteps(hooks []catalog.Hook, self *loopback) (steps []bootStep, addressesChecked func(context.Context) error) {
-	checked := make(chan struct{})
-	if !slices.ContainsFunc(hooks, func(h catalog.Hook) bool { return h.Name == bootAddresses }) {
-		close(checked)
-	}
+// hookSteps are the steps of the start that built-in kinds ask for.
+func hookSteps(hooks []catalog.Hook, self *loopback) []bootStep {
+	var steps []bootStep
 	for _, hook := range hooks {
 		steps = append(steps, bootStep{name: hook.Name, lasting: true, do: func(ctx context.Context) error {
 			if err := hook.Run(genericapiserver.PostStartHookContext{LoopbackClientConfig: self.config, Context: ctx}); err != nil {
 				return fmt.Errorf("starting %s: %w", hook.Name, err)
 			}
-			if hook.Name == bootAddresses {
-				close(checked)
-			}
 			return nil
 		}})
 	}
-	return steps, func(ctx context.Context) error {
-		select {
-		case <-checked:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return steps
 }
 
 // The steps of the start that health checks show, under the names that
@@ -118,7 +96,6 @@ const (
 	bootPriorityClasses = "scheduling/bootstrap-system-priority-classes"
 	bootRoles           = "rbac/bootstrap-roles"
 	bootCustomKinds     = "crd-informer-synced"
-	bootAddresses       = "start-service-ip-repair-controllers"
 	bootService         = "bootstrap-controller"
 	bootRegistered      = "kube-apiserver-autoregistration"
 	bootAggregation     = "apiservice-registration-controller"

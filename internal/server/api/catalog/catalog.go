@@ -138,7 +138,11 @@ func Default() *serverstorage.ResourceConfig { return controlplane.DefaultAPIRes
 // Build returns the built-in groups, in the order that discovery shows them, and the hooks that
 // run after the start.
 func Build(o Options) ([]Group, []Hook, error) {
-	providers, err := o.providers()
+	check := &firstCheck{known: func(name string) bool {
+		_, err := o.Informers.Networking().V1().IPAddresses().Lister().Get(name)
+		return err == nil
+	}}
+	providers, err := o.providers(check)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -176,6 +180,9 @@ func Build(o Options) ([]Group, []Hook, error) {
 			name, run, err := h.PostStartHook()
 			if err != nil {
 				return nil, nil, fmt.Errorf("kinds of group %q: %w", group.Name, err)
+			}
+			if group.Name == "" {
+				run = check.hook(run)
 			}
 			hooks = append(hooks, Hook{Name: name, Run: run})
 		}
@@ -241,12 +248,12 @@ var unhooked = []string{"rbac.authorization.k8s.io", "scheduling.k8s.io", "flowc
 
 // providers is the table of groups. Where two groups have a resource of the same name, the bare
 // name means the resource of the group that stands first.
-func (o *Options) providers() ([]controlplaneapiserver.RESTStorageProvider, error) {
+func (o *Options) providers(check *firstCheck) ([]controlplaneapiserver.RESTStorageProvider, error) {
 	core, err := corerest.New(corerest.Config{
 		GenericConfig: corerest.GenericConfig{
 			StorageFactory:              o.Storage,
 			EventTTL:                    o.EventTTL,
-			LoopbackClientConfig:        o.Loopback,
+			LoopbackClientConfig:        check.client(o.Loopback),
 			ServiceAccountIssuer:        o.TokenIssuer,
 			ServiceAccountMaxExpiration: o.MaxTokenExpiration,
 			APIAudiences:                o.Audiences,

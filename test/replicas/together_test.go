@@ -60,7 +60,8 @@ func TestServersStartAndEndTogether(t *testing.T) {
 	servers[2].Stop(t)
 	for i, s := range servers {
 		for line := range strings.Lines(s.Log()) {
-			if strings.HasPrefix(line, "E") {
+			// The check of addresses may see the service that another server makes before its address.
+			if strings.HasPrefix(line, "E") && !strings.Contains(line, "is not allocated; repairing") && !strings.Contains(line, "ipallocator repair failed ... retrying") {
 				t.Errorf("server %d: %s", i, line)
 			}
 		}

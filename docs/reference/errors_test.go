@@ -121,6 +121,7 @@ var elsewhere = map[string]string{
 	"internal/server/reporting/replicas/servers.go":      "what a server announces, when it is not there or does not fit its fields, as any object",
 	"internal/server/reporting/replicas/states.go":       "a registration state that is not there, as any object",
 	"internal/server/api/resources/handler.go":           "a verb that the resource does not have, as in any cluster",
+	"internal/server/api/catalog/addresses.go":           "the first check of the addresses of services gets it inside the server; no client does",
 	"internal/server/handling/waiting/visit.go":          "a request that waits outside of its handler; no client gets it",
 	"admission/plan/policy.go":                           "what admission/plan/judge.go says, as a status",
 }

@@ -29,9 +29,9 @@ type Known struct {
 	Default bool
 }
 
-// Recommended returns the engine's plugins in the order in which they run by default (S9.3, S9.4,
-// S19.2). A server adds its own plugins to this list. It puts plugins that mutate objects before
-// MutatingWebhookName, and the quota plugin last.
+// Recommended returns the plugins of the engine. The list has the default order: the first plugin
+// runs first (S9.3, S9.4, S19.2). A server adds its own plugins to the list: a plugin that mutates
+// objects stands before MutatingWebhookName, and the quota plugin stands last.
 func Recommended() []Known {
 	list := []Known{{NamespaceLifecycleName, true}}
 	for _, source := range registration.InOrder() {

@@ -257,7 +257,7 @@ func (f *Factory) decorate(
 		if f.uncached[config.GroupResource] {
 			return &opened{Interface: raw, raw: raw, filling: newFilling(f.filling), past: &f.past, destroy: d.close}, nil
 		}
-		filling := newFilling(f.filling)
+		filling, snapshots := newFilling(f.filling), newSnapshots(time.Now)
 		c, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage:             filler{raw, filling},
 			Versioner:           l.versioner,
@@ -267,7 +267,7 @@ func (f *Factory) decorate(
 			KeyFunc:             keyFunc,
 			NewFunc:             newFunc,
 			NewListFunc:         newListFunc,
-			GetAttrsFunc:        getAttrs,
+			GetAttrsFunc:        snapshots.attributes(getAttrs),
 			IndexerFuncs:        trigger,
 			Indexers:            indexers,
 			Codec:               config.Codec,
@@ -277,8 +277,9 @@ func (f *Factory) decorate(
 			filling.fail()
 			return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 		}
+		snapshots.of(c)
 		delegator := cacher.NewCacheDelegator(c, raw)
-		return &opened{Interface: delegator, raw: raw, cached: true, filling: filling, past: &f.past, destroy: func() {
+		return &opened{Interface: delegator, raw: raw, cacher: c, filling: filling, snapshots: snapshots, past: &f.past, destroy: func() {
 			filling.fail()
 			delegator.Stop()
 			c.Stop()

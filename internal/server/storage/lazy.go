@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/gatehouse-dev/gatehouse/internal/server/handling/inflight"
 )
@@ -63,8 +64,10 @@ type opened struct {
 	destroy func()
 	// past bounds the watches that begin before the cache.
 	past *past
-	// cached reports whether there is a watch cache.
-	cached bool
+	// cacher is the watch cache; nil when there is none.
+	cacher *cacher.Cacher
+	// snapshots are those of the watch cache.
+	snapshots *snapshots
 }
 
 // get opens the storage with its watch cache.
@@ -220,6 +223,9 @@ func (l *lazy) GetList(ctx context.Context, key string, opts apistorage.ListOpti
 	err := l.cached(ctx, func(o *opened) error {
 		if err := o.turn(ctx, key, opts, list); err != nil {
 			return err
+		}
+		if o.cacher != nil {
+			o.snapshots.list(opts)
 		}
 		return o.GetList(ctx, key, opts, list)
 	})

@@ -31,7 +31,7 @@ func selects(p apistorage.SelectionPredicate) bool {
 // etcd while they read.
 func (o *opened) turn(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
 	switch {
-	case !o.cached, !opts.Recursive, selects(opts.Predicate), opts.Predicate.Continue != "",
+	case o.cacher == nil, !opts.Recursive, selects(opts.Predicate), opts.Predicate.Continue != "",
 		// The watch cache ignores the limit of a list at version 0.
 		opts.Predicate.Limit > 0 && opts.ResourceVersion != "0",
 		opts.ResourceVersionMatch != "" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan,

@@ -33,8 +33,8 @@ import (
 const (
 	// operators is how many clients there are, watchers how many of them only watch.
 	operators, watchers = 16, 60
-	// manyConfigMaps is how many there are when memory is read.
-	manyConfigMaps = 60_000
+	// mixedConfigMaps is how many there are before a mix, and manyConfigMaps when memory is read.
+	mixedConfigMaps, manyConfigMaps = 40_000, 60_000
 	// fewObjects is how many objects are applied, or updated, in turns.
 	fewObjects = 200
 	// manyLists lists of manyTimes the objects are read at once, each listsEach times.
@@ -108,7 +108,7 @@ var allOperations = []operation{
 	hooked("patch+validate", "create ConfigMaps, one webhook that patches and one that validates"),
 	hooked("validating=10", "create ConfigMaps, 10 validating webhooks"),
 	{"watch", fmt.Sprintf("create ConfigMaps, %d watchers", watchers), fanOut},
-	{"mix", "create ConfigMaps, in a mix", mix},
+	{"mix", fmt.Sprintf("create ConfigMaps, in a mix, with %d of them", mixedConfigMaps), mix},
 	{"delete", "delete pods", func(ctx context.Context, w *world, title string) error {
 		r, err := measureEach(ctx, w.server, operators, w.objects, func(i int) load.Request {
 			return load.Request{Method: http.MethodDelete, Path: fmt.Sprintf("%s/pod-%d", podsPath, i)}
@@ -436,6 +436,10 @@ func keepWatching(ctx context.Context, c *load.Client, from string, to *lines, e
 // mix measures the tail of creates while others list, watch, update, delete and wait for a
 // webhook that hangs, and a policy judges what is created.
 func mix(ctx context.Context, w *world, title string) error {
+	// Each watcher is sent all of them first.
+	if err := w.fill(ctx, mixedConfigMaps); err != nil {
+		return err
+	}
 	client, err := kubernetes.NewForConfig(w.server.Config)
 	if err != nil {
 		return err
@@ -517,9 +521,8 @@ func mix(ctx context.Context, w *world, title string) error {
 	return nil
 }
 
-// memoryAfter reads how much memory is resident, now and when the server was left alone. A server that
-// was faster has more ConfigMaps, so the other one gets more of them before.
-func memoryAfter(ctx context.Context, w *world, title string) error {
+// fill creates ConfigMaps until there are so many: a server that was faster has more of them.
+func (w *world) fill(ctx context.Context, count int) error {
 	list, err := one(ctx, w.server)
 	if err != nil {
 		return err
@@ -528,10 +531,16 @@ func memoryAfter(ctx context.Context, w *world, title string) error {
 	if list.RemainingItemCount != nil {
 		have += int(*list.RemainingItemCount)
 	}
-	if have > manyConfigMaps {
-		return fmt.Errorf("there are %d ConfigMaps already, more than the %d with which memory is compared: use a shorter -duration", have, manyConfigMaps)
+	if have > count {
+		return fmt.Errorf("there are %d ConfigMaps already, more than the %d with which servers are compared: use a shorter -duration", have, count)
 	}
-	if _, err := load.Run(ctx, w.server, operators, numbered(manyConfigMaps-have, func(int) load.Request { return load.ConfigMap.Create() })); err != nil {
+	_, err = load.Run(ctx, w.server, operators, numbered(count-have, func(int) load.Request { return load.ConfigMap.Create() }))
+	return err
+}
+
+// memoryAfter reads how much memory is resident, now and when the server was left alone.
+func memoryAfter(ctx context.Context, w *world, title string) error {
+	if err := w.fill(ctx, manyConfigMaps); err != nil {
 		return err
 	}
 	read := func(when string) error {
